@@ -1,0 +1,232 @@
+"""What every layer agrees on: weights that know their gradient, and a forward that forgets nothing backward needs.
+
+A layer is a function with weights. It never remembers what passed through it: `forward` returns its
+output together with a *cache*, and `backward` is handed that cache again.
+
+    y, cache = layer.forward(x, run)
+    dx = layer.backward(dy, cache, run)        # dy = ∂loss/∂y in, dx = ∂loss/∂x out
+
+So one layer can be in use twice at once (two threads, or one block applied twelve times), and memory
+lives exactly as long as somebody holds the cache. Gradients of weights are always *added* to
+`param.grad`: calling twice sums, which is what shared weights and accumulated batches need.
+
+Three small things make this work:
+
+- `Param`   one weight array and its gradient;
+- `bind`    lays all Params of a model into two long flat arrays, so that optimiser, clipping and saving
+            are operations on one vector;
+- `Run`     what one thread needs while computing: random numbers, whether we are training, scratch memory.
+
+Letters used for shapes in all layers: B batch, T tokens, H hidden width, A heads, d = H/A,
+I feed-forward width, V vocabulary, L layers, N rows (tokens of all sequences in one list).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Initialiser = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+
+def normal(std: float) -> Initialiser:
+    """Draw from N(0, std²)."""
+    return lambda rng, shape: rng.normal(0.0, std, shape)
+
+
+def zeros(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.zeros(shape)
+
+
+def ones(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.ones(shape)
+
+
+class Param:
+    """A weight and its gradient: two views, `data` and `grad`, into the flat arrays made by `bind`.
+
+    A constructor only declares the shape, how the weight starts, and whether weight decay may shrink it.
+    """
+
+    name: str
+    data: np.ndarray
+    grad: np.ndarray
+
+    def __init__(self, shape: tuple[int, ...], init: Initialiser, decay: bool = True):
+        self.shape, self.init, self.decay = shape, init, decay
+        self.size = math.prod(shape)
+
+    def __getattr__(self, name: str) -> Any:  # reached only while `data` and `grad` do not exist yet
+        if name in ("data", "grad", "name"):
+            raise AttributeError(f"this weight of shape {self.shape} has no memory yet: call bind(layer) first")
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return f"Param{self.shape}"
+
+
+class Layer:
+    """Holds hyper-parameters and `Param`s, never activations."""
+
+    forward: Callable[..., tuple[Any, Any]]  # (x, run) -> y, cache
+    backward: Callable[..., Any]  # (dy, cache, run) -> dx; adds to the `grad` of every Param on the way
+
+    def children(self) -> dict[str, Any]:
+        """Where to look for Params: the attributes, in order of declaration."""
+        return vars(self)
+
+    def named_params(self) -> dict[str, Param]:
+        """Every distinct Param under its dotted path (`blocks.0.attention.qkv.w`), in order of declaration.
+
+        A shared Param (a tied head) appears once, under the first path that leads to it.
+        """
+        found: dict[int, tuple[str, Param]] = {}
+        for path, param in _walk(self, ""):
+            found.setdefault(id(param), (path, param))
+        return dict(found.values())
+
+
+def _walk(item: Any, path: str) -> Iterator[tuple[str, Param]]:
+    if isinstance(item, Param):
+        yield path, item
+    elif isinstance(item, Layer):
+        for name, value in item.children().items():
+            yield from _walk(value, f"{path}.{name}" if path else name)
+    elif isinstance(item, list):
+        for index, value in enumerate(item):
+            yield from _walk(value, f"{path}.{index}")
+
+
+class Flat(NamedTuple):
+    """All weights of a model as one vector, all gradients as another."""
+
+    data: np.ndarray  # (P,)
+    grad: np.ndarray  # (P,)
+    decayed: int  # weight decay applies to data[:decayed]; biases and norms lie behind
+
+
+def bind(
+    layer: Layer,
+    data: np.ndarray | None = None,
+    grad: np.ndarray | None = None,
+    *,
+    dtype: Any = np.float32,
+    seed: int | None = None,
+) -> Flat:
+    """Give every Param its place in two flat arrays, weights that decay first.
+
+    Pass `data` to share weights that exist already (a replica: same weights, own gradient); with a
+    `seed` the weights are drawn anew. The draw is made in float64 and rounded, so a float32 and a float64
+    model of the same seed start from the same point.
+    """
+    params = layer.named_params()
+    size = sum(param.size for param in params.values())
+    data = np.zeros(size, dtype) if data is None else data
+    grad = np.zeros(size, data.dtype) if grad is None else grad
+    for label, array in (("data", data), ("grad", grad)):
+        if array.shape != (size,):
+            raise ValueError(f"bind: {label} has shape {array.shape}, this model needs ({size},)")
+
+    start, decayed = 0, sum(param.size for param in params.values() if param.decay)
+    for name, param in sorted(params.items(), key=lambda item: not item[1].decay):  # stable: keeps the order
+        param.name = name
+        param.data = data[start : start + param.size].reshape(param.shape)
+        param.grad = grad[start : start + param.size].reshape(param.shape)
+        start += param.size
+    if seed is not None:
+        rng = np.random.default_rng(seed)
+        for param in params.values():
+            param.data[...] = param.init(rng, param.shape)
+    return Flat(data, grad, decayed)
+
+
+class Pool:
+    """Scratch buffers that are lent and come back, because fresh memory is slow to touch the first time."""
+
+    def __init__(self) -> None:
+        self._free: list[np.ndarray] = []  # flat byte arrays
+
+    def take(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        needed = math.prod(shape) * np.dtype(dtype).itemsize
+        fitting = [i for i, buffer in enumerate(self._free) if buffer.nbytes >= needed]
+        if fitting:
+            buffer = self._free.pop(min(fitting, key=lambda i: self._free[i].nbytes))
+        else:
+            buffer = np.empty(needed, np.uint8)
+        return buffer[:needed].view(dtype).reshape(shape)
+
+    def give(self, array: np.ndarray) -> None:
+        while array.base is not None:
+            array = array.base
+        self._free.append(array)
+
+
+class Run:
+    """What one thread needs while it computes.
+
+    rng     random numbers, from `seed` alone: a Run with the same seed draws the same numbers
+    train   whether dropout is on
+    take    a scratch buffer with undefined content; whoever takes one gives it back
+    """
+
+    def __init__(self, seed: int | tuple[int, ...] = 0, train: bool = False, pool: Pool | None = None):
+        self.seed = (seed,) if isinstance(seed, int) else tuple(seed)
+        self.train = train
+        self.pool = pool
+        self._rng: np.random.Generator | None = None
+
+    @property
+    def rng(self) -> np.random.Generator:
+        if self._rng is None:
+            self._rng = np.random.default_rng(self.seed)
+        return self._rng
+
+    def fork(self, *key: int) -> Run:
+        """A Run with random numbers of its own, decided by our seed and `key`, not by what was drawn so far."""
+        return Run(self.seed + key, self.train, self.pool)
+
+    def again(self, ticket: tuple[tuple[int, ...], bool]) -> Run:
+        """Replay: a Run that draws what the Run of that ticket drew from its start, in the memory of this one."""
+        seed, train = ticket
+        return Run(seed, train, self.pool)
+
+    @property
+    def ticket(self) -> tuple[tuple[int, ...], bool]:
+        return self.seed, self.train
+
+    def take(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        return np.empty(shape, dtype) if self.pool is None else self.pool.take(shape, dtype)
+
+    def give(self, array: np.ndarray) -> None:
+        if self.pool is not None:
+            self.pool.give(array)
+
+
+def rows(x: np.ndarray) -> np.ndarray:
+    """All tokens of all sequences as one list: (..., H) -> (N,H), without copying where possible."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def add_product(total: np.ndarray, a: np.ndarray, b: np.ndarray, run: Run) -> None:
+    """total += a @ b. NumPy cannot add into a product, so the product passes through a scratch buffer."""
+    product = run.take(total.shape, total.dtype)
+    np.matmul(a, b, out=product)
+    total += product
+    run.give(product)
+
+
+def add_rows(total: np.ndarray, index: np.ndarray, values: np.ndarray) -> None:
+    """total[index[n]] += values[n] for every n, also where an index repeats.
+
+    `total[index] += values` would keep only the last of repeated indices, and `np.add.at` is slow. Sorting
+    brings equal indices together; `reduceat` then sums each run of equals.      index (N,), values (N,H)
+    """
+    if index.size == 0:
+        return
+    order = np.argsort(index, kind="stable")
+    index = index[order]
+    starts = np.flatnonzero(np.r_[True, index[1:] != index[:-1]])
+    total[index[starts]] += np.add.reduceat(values[order], starts, axis=0)

@@ -1,0 +1,128 @@
+"""Params, binding, runs, pools and the two helpers for sums."""
+
+import numpy as np
+import pytest
+
+from mini_bert.layers.base import Layer, Pool, Run, add_product, add_rows, bind
+from mini_bert.layers.embedding import Embedding
+from mini_bert.layers.encoder import Recompute
+from mini_bert.layers.layer_norm import LayerNorm
+from mini_bert.layers.linear import Linear, TiedLinear
+
+
+class Small(Layer):
+    def __init__(self):
+        self.norm = LayerNorm(3)
+        self.parts = [Linear(3, 5), Linear(5, 2, bias=False)]
+        self.tokens = Embedding(7, 3)
+        self.head = TiedLinear(self.tokens.table)
+
+
+def test_params_are_views_of_two_flat_arrays():
+    """After bind, writing into the vector changes the weights, and the other way round."""
+    model = Small()
+    flat = bind(model, seed=0)
+    assert flat.data.size == flat.grad.size == 3 + 3 + 15 + 5 + 10 + 21 + 7
+    flat.data[...] = 7
+    flat.grad[...] = 9
+    for param in model.named_params().values():
+        assert (param.data == 7).all() and (param.grad == 9).all()
+        param.data[...] = 1
+    assert (flat.data == 1).all()
+
+
+def test_weights_that_decay_come_first():
+    """Weight decay is a slice: matrices and tables before biases and norms."""
+    model = Small()
+    flat = bind(model, seed=0)
+    flat.data[: flat.decayed] = 1
+    flat.data[flat.decayed :] = 0
+    for param in model.named_params().values():
+        assert (param.data == (1 if param.decay else 0)).all()
+    assert flat.decayed == 15 + 10 + 21
+
+
+def test_a_shared_param_is_laid_out_once():
+    """A tied head adds its gradient to the table's own."""
+    model = Small()
+    bind(model, dtype=np.float64, seed=0)
+    assert "head.w" not in model.named_params() and model.head.w is model.tokens.table
+    ids = np.array([[1, 2]])
+    y, embedded = model.tokens.forward(ids, Run())
+    logits, head = model.head.forward(y, Run())
+    dy = model.head.backward(np.ones_like(logits), head, Run())
+    only_head = model.tokens.table.grad.copy()
+    model.tokens.backward(dy, embedded, Run())
+    np.testing.assert_allclose(model.tokens.table.grad[0], only_head[0])
+    assert not np.allclose(model.tokens.table.grad[1], only_head[1])
+
+
+def test_names_survive_wrapping():
+    """A recomputed layer keeps the names of its weights, so files do not depend on the switch."""
+    assert list(Recompute(Linear(2, 3)).named_params()) == list(Linear(2, 3).named_params()) == ["w", "b"]
+
+
+def test_the_same_seed_gives_the_same_weights_in_both_dtypes():
+    """float64 is for checking what float32 does: both start from the same draw."""
+    one, other = Small(), Small()
+    a, b = bind(one, seed=5), bind(other, seed=5, dtype=np.float64)
+    np.testing.assert_array_equal(a.data, b.data.astype(np.float32))
+    assert bind(Small(), seed=6).data.tolist() != a.data.tolist()
+
+
+def test_a_replica_shares_weights_and_owns_gradients():
+    """bind(replica, data) is how threads see one set of weights."""
+    one, other = Small(), Small()
+    first = bind(one, seed=0)
+    second = bind(other, first.data)
+    assert np.shares_memory(first.data, other.parts[0].w.data) and not np.shares_memory(first.grad, second.grad)
+    with pytest.raises(ValueError, match=r"data has shape \(3,\), this model needs \(64,\)"):
+        bind(Small(), np.zeros(3))
+
+
+def test_an_unbound_weight_says_what_to_do():
+    """Using a layer before bind is an error that names the remedy."""
+    with pytest.raises(AttributeError, match="call bind"):
+        Linear(2, 3).forward(np.ones((1, 2)), Run())
+
+
+def test_forks_depend_on_seed_and_key_alone():
+    """What a fork draws does not depend on what was drawn before it."""
+    run, used = Run(seed=1), Run(seed=1)
+    used.rng.random(100)
+    assert run.fork(2).rng.random() == used.fork(2).rng.random() != run.fork(3).rng.random()
+    assert Run((1, 2)).rng.random() == run.fork(2).rng.random() == run.again(((1, 2), True)).rng.random()
+    trained = Run(seed=4, train=True)
+    assert run.again(trained.ticket).train and run.again(trained.ticket).rng.random() == trained.rng.random()
+
+
+def test_the_pool_lends_the_smallest_buffer_that_fits():
+    """Memory is reused across shapes and dtypes; two buffers lent at once never overlap."""
+    pool = Pool()
+    large, small = pool.take((10, 10), np.float64), pool.take((3,), np.float32)
+    assert not np.shares_memory(large, small)
+    pool.give(large)
+    pool.give(small)
+    again = pool.take((2,), np.float32)
+    assert np.shares_memory(again, small)
+    assert np.shares_memory(pool.take((5, 5), np.float32), large)
+
+
+def test_add_product():
+    """total += a @ b, through scratch memory."""
+    rng = np.random.default_rng(0)
+    total, a, b = rng.normal(size=(3, 5)), rng.normal(size=(3, 7)), rng.normal(size=(7, 5))
+    wanted = total + a @ b
+    add_product(total, a, b, Run(pool=Pool()))
+    np.testing.assert_allclose(total, wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 100])
+def test_add_rows_is_add_at(count):
+    """Sorting and summing runs of equals gives what np.add.at gives, also with repeated indices."""
+    rng = np.random.default_rng(count)
+    index, values, total = rng.integers(0, 7, count), rng.normal(size=(count, 3)), rng.normal(size=(7, 3))
+    wanted = total.copy()
+    np.add.at(wanted, index, values)
+    add_rows(total, index, values)
+    np.testing.assert_allclose(total, wanted, rtol=1e-12)
