@@ -1,0 +1,83 @@
+"""The transformer block: let the tokens talk (attention), then let each think (feed-forward); L of them make BERT.
+
+    x' = LayerNorm(x + dropout(Attention(x)))
+    y  = LayerNorm(x' + dropout(FeedForward(x')))
+
+Each half *adds* its finding to what was there (the residual connection): a block that has nothing to say can
+pass its input on, and in the backward pass the gradient has a way around every half. Normalising after the
+addition ("post-norm") is how BERT does it.
+
+Backward. At an addition the gradient goes both ways: once into the half, once past it; where the two ways
+meet again, the gradients add up.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.layers.attention import AttentionCache, MultiHeadAttention
+from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.feed_forward import FeedForward, FeedForwardCache
+from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
+
+
+class BlockCache(NamedTuple):
+    attention: AttentionCache
+    attention_dropped: Any
+    attention_norm: LayerNormCache
+    feed_forward: FeedForwardCache
+    output_dropped: Any
+    output_norm: LayerNormCache
+
+
+class TransformerBlock(Layer):
+    """x' = LN(x + Attention(x)),  y = LN(x' + FeedForward(x'))"""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        inner: int,
+        activation: str = "relu",
+        attention_bias: bool = True,
+        p: float = 0.0,
+        attention_p: float | None = None,
+        eps: float = 1e-5,
+        std: float | None = None,
+    ):
+        self.p = p
+        self.attention = MultiHeadAttention(
+            width, heads, attention_bias, p if attention_p is None else attention_p, std
+        )
+        self.attention_norm = LayerNorm(width, eps)
+        self.feed_forward = FeedForward(width, inner, activation, std)
+        self.output_norm = LayerNorm(width, eps)
+
+    def forward(self, x, run, mask=None):  # x (B,T,H)
+        a, attention = self.attention.forward(x, run, mask=mask)
+        a, attention_dropped = dropout(a, self.p, run)
+        x, attention_norm = self.attention_norm.forward(x + a, run)
+        f, feed_forward = self.feed_forward.forward(x, run)
+        f, output_dropped = dropout(f, self.p, run)
+        y, output_norm = self.output_norm.forward(x + f, run)
+        return y, BlockCache(attention, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm)
+
+    def backward(self, dy, cache, run):  # dy (B,T,H)
+        dx = self.output_norm.backward(dy, cache.output_norm, run)  # of x' + f: the same for both
+        df = dropout_backward(dx, cache.output_dropped)
+        dx = dx + self.feed_forward.backward(df, cache.feed_forward, run)
+        dx = self.attention_norm.backward(dx, cache.attention_norm, run)  # of x + a
+        da = dropout_backward(dx, cache.attention_dropped)
+        return dx + self.attention.backward(da, cache.attention, run)
+
+
+if __name__ == "__main__":
+    block = TransformerBlock(8, heads=2, inner=32)
+    bind(block, seed=0)
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype(np.float32)
+    y, cache = block.forward(x, Run())
+    dx = block.backward(np.ones_like(y), cache, Run())
+    print(f"x {x.shape} -> y {y.shape}, the same shape, so blocks stack; dx {dx.shape}")
+    for name, param in block.named_params().items():
+        print(f"  {name:28} {param.shape!s:10} |gradient| {np.linalg.norm(param.grad):.4f}")

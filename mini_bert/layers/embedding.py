@@ -1,0 +1,78 @@
+"""Embeddings: a table with one row of H numbers per word; looking a word up is reading its row.
+
+    y = E[ids]                    ids (B,T) integers < V     E (V,H)     y (B,T,H)
+
+It is a linear layer whose input is a one-hot vector, done without the multiplication. Attention sees its
+inputs as a set, without order, so the place of a token has to be written into its vector: a second table
+holds one row per place, and the row of place t is added to whatever stands there.
+
+    y = x + P[:T]                 P (T_max,H)
+
+Backward. A row of the table is touched by every place where its word stands, with factor 1, so it collects
+the sum of their gradients; words that do not occur get none:
+
+    dE[w] = Σ_{b,t : ids_bt = w} dy_bt            dP[t] = Σ_b dy_bt,   dx = dy
+"""
+
+import numpy as np
+
+from mini_bert.layers.base import Initialiser, Layer, Param, Run, add_rows, bind, normal, rows
+
+
+class Embedding(Layer):
+    """y = E[ids]        dE[ids] += dy"""
+
+    def __init__(self, count: int, width: int, std: float = 0.02):
+        self.table = Param((count, width), normal(std))
+
+    def forward(self, ids, run):  # ids (B,T)
+        return self.table.data[ids], ids  # y (B,T,H)
+
+    def backward(self, dy, ids, run):  # dy (B,T,H)
+        add_rows(self.table.grad, ids.ravel(), rows(dy))
+        return None  #                     ids are whole numbers: there is no slope to return
+
+
+class PositionEmbedding(Layer):
+    """y = x + P[:T]        dP[:T] += Σ_b dy,   dx = dy"""
+
+    def __init__(self, length: int, width: int, init: Initialiser | None = None):
+        self.table = Param((length, width), normal(0.02) if init is None else init)
+
+    def forward(self, x, run):  # x (B,T,H)
+        T = x.shape[1]
+        return x + self.table.data[:T], T
+
+    def backward(self, dy, T, run):  # dy (B,T,H)
+        self.table.grad[:T] += dy.sum(0)
+        return dy
+
+
+def sinusoids(amplitude: float) -> Initialiser:
+    """Start a position table as waves: P[t, 2i] = a sin(t ω_i), P[t, 2i+1] = a cos(t ω_i), ω_i = 10000^(−2i/H).
+
+    Stepping from t to t+1 turns every (sin, cos) pair by the fixed angle ω_i: "my neighbour" is one rotation
+    for all places. A table of noise would have to learn it as a separate fact for each (see docs/decisions).
+    """
+
+    def init(rng, shape):
+        length, width = shape
+        frequency = 10000.0 ** (-2 * np.arange((width + 1) // 2) / width)
+        angle = np.arange(length)[:, None] * frequency  # (T, H/2)
+        waves = np.stack([np.sin(angle), np.cos(angle)], -1)  # (T, H/2, 2)
+        return amplitude * waves.reshape(length, -1)[:, :width]
+
+    return init
+
+
+if __name__ == "__main__":
+    layer, run = Embedding(5, 3), Run()
+    bind(layer, seed=0)
+    ids = np.array([[1, 4, 1]])
+    y, cache = layer.forward(ids, run)
+    layer.backward(np.ones_like(y), cache, run)
+    print("table:\n", layer.table.data, "\nids", ids.tolist(), "look up rows 1, 4, 1:\n", y)
+    print(
+        "with dy all ones, word 1 (seen twice) collects 2, word 4 collects 1, the others 0:\n",
+        layer.table.grad,
+    )

@@ -1,0 +1,52 @@
+"""The feed-forward network: after attention has moved information between tokens, each token thinks alone.
+
+    y = f(x W1 + b1) W2 + b2          x (…,H)   W1 (H,I)   W2 (I,H)   usually I = 4H
+
+W1 asks I questions of the vector, f (ReLU in Mini-BERT, GELU in published BERT) keeps the answers that say
+yes, W2 writes what follows from them. Without f the two matrices would collapse into one.
+
+Backward is the same three steps in reverse; each is derived in its own file.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.layers.activations import activation
+from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.linear import Linear
+
+
+class FeedForwardCache(NamedTuple):
+    expand: Any
+    activation: Any
+    contract: Any
+
+
+class FeedForward(Layer):
+    """y = f(x W1 + b1) W2 + b2"""
+
+    def __init__(self, width: int, inner: int, activation_name: str = "relu", std: float | None = None):
+        self.expand = Linear(width, inner, std=std)
+        self.contract = Linear(inner, width, std=std)
+        self.activation = activation(activation_name)
+
+    def forward(self, x, run):  # x (...,H)
+        h, expand = self.expand.forward(x, run)  #       (...,I)
+        a, activated = self.activation.forward(h)
+        y, contract = self.contract.forward(a, run)  #   (...,H)
+        return y, FeedForwardCache(expand, activated, contract)
+
+    def backward(self, dy, cache, run):  # dy (...,H)
+        da = self.contract.backward(dy, cache.contract, run)
+        dh = self.activation.backward(da, cache.activation)
+        return self.expand.backward(dh, cache.expand, run)
+
+
+if __name__ == "__main__":
+    layer = FeedForward(4, 16)
+    bind(layer, seed=0)
+    x = np.random.default_rng(0).normal(size=(1, 3, 4)).astype(np.float32)
+    y, cache = layer.forward(x, Run())
+    print(f"x {x.shape} -> inner {cache.contract.shape} -> y {y.shape}")
+    print(f"{(cache.contract > 0).mean():.0%} of the inner features are on, the rest ReLU has set to 0")

@@ -1,0 +1,73 @@
+"""The linear layer: every output is a weighted sum of all inputs. Nearly all of BERT's weights live here.
+
+    y = x W + b            x (…,I)   W (I,O)   b (O,)   y (…,O)
+
+The same W and b serve every token of every sequence, so read x as one tall matrix with a row a token.
+
+Backward. y_no = Σ_i x_ni W_io + b_o. Ask of each ingredient which outputs it touches, and sum over them:
+
+    W_io  touches y_no for every token n, with factor x_ni:     dW = xᵀ dy
+    b_o   touches y_no for every token n, with factor 1:        db = Σ_n dy_n
+    x_ni  touches y_no for every output o, with factor W_io:    dx = dy Wᵀ
+
+Shapes fix the order of the factors: dW must be (I,O), and xᵀ dy is the only product of x and dy that is.
+"""
+
+import math
+
+import numpy as np
+
+from mini_bert.layers.base import Layer, Param, Run, add_product, bind, normal, rows, zeros
+
+
+class Linear(Layer):
+    """y = x W + b        dx = dy Wᵀ,   dW += xᵀ dy,   db += Σ dy
+
+    W starts as N(0, 1/fan_in): a sum of fan_in terms then has about the spread of one input.
+    """
+
+    def __init__(self, fan_in: int, fan_out: int, bias: bool = True, std: float | None = None):
+        self.w = Param((fan_in, fan_out), normal(1 / math.sqrt(fan_in) if std is None else std))
+        self.b = Param((fan_out,), zeros, decay=False) if bias else None
+
+    def forward(self, x, run):  # x (...,I)
+        y = x @ self.w.data  #      y (...,O)
+        return (y if self.b is None else y + self.b.data), x
+
+    def backward(self, dy, x, run):  # dy (...,O)
+        add_product(self.w.grad, rows(x).T, rows(dy), run)
+        if self.b is not None:
+            self.b.grad += rows(dy).sum(0)
+        return dy @ self.w.data.T  #      dx (...,I)
+
+
+class TiedLinear(Layer):
+    """y = x Wᵀ + b        dx = dy W,   dW += dyᵀ x,   db += Σ dy
+
+    The layer that predicts a word may use the very table that words are looked up in: the logit of a word
+    is then the dot product of x with that word's embedding. The table (V,H) is handed over as a `Param`,
+    so both uses add to one gradient. Only the bias is this layer's own.
+    """
+
+    def __init__(self, table: Param):
+        self.w = table
+        self.b = Param((table.shape[0],), zeros, decay=False)
+
+    def forward(self, x, run):  # x (...,H)
+        return x @ self.w.data.T + self.b.data, x  # y (...,V)
+
+    def backward(self, dy, x, run):  # dy (...,V)
+        add_product(self.w.grad, rows(dy).T, rows(x), run)
+        self.b.grad += rows(dy).sum(0)
+        return dy @ self.w.data  #        dx (...,H)
+
+
+if __name__ == "__main__":
+    layer, run = Linear(3, 2), Run()
+    bind(layer, seed=0)
+    x = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]], np.float32)
+    y, cache = layer.forward(x, run)
+    dx = layer.backward(np.ones_like(y), cache, run)
+    print("x, two tokens of width 3:\n", x, "\nW:\n", layer.w.data, "\ny = x W + b:\n", y, sep="")
+    print("loss = sum of y, so dy is all ones:\ndW = xᵀ dy, each row the sum of one input over the tokens:")
+    print(layer.w.grad, "\ndb, the number of tokens:", layer.b.grad, "\ndx = dy Wᵀ:\n", dx)  # type: ignore[union-attr]

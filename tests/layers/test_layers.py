@@ -1,0 +1,176 @@
+"""Each layer against something independent: a loop-and-einsum version, or a fact that must hold."""
+
+import math
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mini_bert.layers
+from mini_bert.layers.attention import MultiHeadAttention, attend
+from mini_bert.layers.base import Run, bind
+from mini_bert.layers.block import TransformerBlock
+from mini_bert.layers.cross_entropy import choose_rows, cross_entropy, cross_entropy_backward
+from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.embedding import PositionEmbedding, sinusoids
+from mini_bert.layers.encoder import Encoder, Recompute
+from mini_bert.layers.layer_norm import LayerNorm
+from mini_bert.layers.softmax import softmax, softmax_backward
+
+LAYERS = Path(mini_bert.layers.__file__).parent
+rng = np.random.default_rng(0)
+
+
+def bound(layer, dtype=np.float64):
+    bind(layer, dtype=dtype, seed=0)
+    return layer
+
+
+def test_attention_is_the_formula():
+    """Multi-head attention, written once more with loops over batch, head and token."""
+    B, T, A, d = 2, 5, 3, 7
+    H = A * d
+    layer = bound(MultiHeadAttention(H, A))
+    x = rng.normal(size=(B, T, H))
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]], bool)
+    y, cache = layer.forward(x, Run(), mask=mask[:, None, None, :])
+
+    w_q, w_k, w_v = np.split(layer.qkv.w.data, 3, axis=1)
+    b_q, b_k, b_v = np.split(layer.qkv.b.data, 3)
+    joined = np.zeros((B, T, H))
+    for b in range(B):
+        q, k, v = (np.einsum("ti,io->to", x[b], w) + bias for w, bias in ((w_q, b_q), (w_k, b_k), (w_v, b_v)))
+        for a in range(A):
+            part = slice(a * d, (a + 1) * d)
+            for i in range(T):
+                seen = [j for j in range(T) if mask[b, j]]
+                fit = np.array([math.exp(q[i, part] @ k[j, part] / math.sqrt(d)) for j in seen])
+                weights = fit / fit.sum()
+                np.testing.assert_allclose(cache.attended.probs[b, a, i, seen], weights, rtol=1e-12)
+                joined[b, i, part] = sum(w * v[j, part] for w, j in zip(weights, seen, strict=True))
+    wanted = joined @ layer.output.w.data + layer.output.b.data
+    np.testing.assert_allclose(y, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_attention_weights_are_probabilities_and_padding_gets_none():
+    """Rows sum to 1; a padded token has weight exactly 0; a row with nothing to see takes nothing."""
+    scores = rng.normal(size=(2, 3, 4, 4)).astype(np.float32)
+    mask = np.array([[1, 1, 0, 0], [0, 0, 0, 0]], bool)[:, None, None, :]
+    context, cache = attend(scores, scores, Run(), mask)
+    np.testing.assert_allclose(cache.probs[0].sum(-1), 1, rtol=1e-6)
+    assert (cache.probs[0, ..., 2:] == 0).all()
+    assert (cache.probs[1] == 0).all() and (context[1] == 0).all()
+
+
+def test_heads_must_divide_the_width():
+    """The error names both numbers."""
+    with pytest.raises(ValueError, match="5 heads do not divide a width of 12"):
+        MultiHeadAttention(12, 5)
+
+
+def test_layer_norm_projects_out_shift_and_scale():
+    """Shifting or scaling x changes nothing, so dx has no component along 1 or along x̂ (with ε = 0)."""
+    layer = bound(LayerNorm(7, eps=0.0))
+    layer.gamma.data[...] = rng.normal(size=7)
+    x, dy = rng.normal(3, 5, (2, 3, 7)), rng.normal(size=(2, 3, 7))
+    y, cache = layer.forward(x, Run())
+    dx = layer.backward(dy, cache, Run())
+    np.testing.assert_allclose(layer.forward(3 * x + 2, Run())[0], y, rtol=1e-12)
+    np.testing.assert_allclose(dx.sum(-1), 0, atol=1e-14)
+    np.testing.assert_allclose((dx * cache.x_hat).sum(-1), 0, atol=1e-13)
+
+
+def test_softmax_survives_large_numbers():
+    """Subtracting the largest first: no overflow, and a shift changes nothing."""
+    x = np.array([[1000.0, 1001.0], [-1000.0, -1001.0]])
+    p, _ = softmax(x)
+    np.testing.assert_allclose(p[0], p[1][::-1])
+    np.testing.assert_allclose(p[0], [1 / (1 + math.e), math.e / (1 + math.e)])
+    assert np.abs(softmax_backward(rng.normal(size=(2, 2)), p).sum(-1)).max() < 1e-15
+
+
+def test_dropout_keeps_the_mean_and_draws_the_asked_share():
+    """About p of the numbers are 0, the rest are x/(1−p); the mask is the same in both dtypes."""
+    x = np.ones(200_000, np.float32)
+    y, mask = dropout(x, 0.3, Run(seed=1, train=True))
+    assert abs((y == 0).mean() - 0.3) < 0.005
+    assert abs(y.mean() - 1) < 0.01
+    np.testing.assert_allclose(y[y != 0], 1 / 0.7, rtol=1e-6)
+    np.testing.assert_array_equal(dropout_backward(x, mask), y)
+    twin, _ = dropout(x.astype(np.float64), 0.3, Run(seed=1, train=True))
+    np.testing.assert_array_equal(twin == 0, y == 0)
+
+
+def test_dropout_is_absent_at_inference():
+    """Outside training the very same array comes back."""
+    x = np.ones(5)
+    assert dropout(x, 0.5, Run())[0] is x
+
+
+def test_sinusoids_make_neighbours_one_rotation():
+    """One matrix takes the row of place t to the row of place t+1, for every t."""
+    layer = bound(PositionEmbedding(16, 8, sinusoids(0.14)))
+    table = layer.table.data
+    rotation, *_ = np.linalg.lstsq(table[:-1], table[1:], rcond=None)
+    np.testing.assert_allclose(table[:-1] @ rotation, table[1:], atol=1e-12)
+    assert abs(np.abs(table).max() - 0.14) < 1e-3
+
+
+def test_cross_entropy_of_known_cases():
+    """Uniform logits cost ln V; a certain and right answer costs nothing; a certain and wrong one its margin."""
+    uniform, _ = cross_entropy(np.zeros((3, 11)), np.array([0, 5, 10]))
+    assert uniform == pytest.approx(math.log(11))
+    logits = np.zeros((1, 5))
+    logits[0, 2] = 1000
+    assert cross_entropy(logits, np.array([2]))[0] == 0
+    assert cross_entropy(logits, np.array([1]))[0] == pytest.approx(1000)
+
+
+def test_parts_of_a_batch_add_up_to_its_mean():
+    """With the whole batch's count, losses and gradients of two halves are those of the whole."""
+    logits, targets = rng.normal(size=(6, 11)), rng.integers(0, 11, 6)
+    whole, cache = cross_entropy(logits, targets)
+    halves = [cross_entropy(logits[part], targets[part], count=6) for part in (slice(0, 2), slice(2, 6))]
+    assert sum(loss for loss, _ in halves) == pytest.approx(whole)
+    gradients = np.concatenate([cross_entropy_backward(1.0, half) for _, half in halves])
+    np.testing.assert_allclose(gradients, cross_entropy_backward(1.0, cache), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("logits", "targets", "message"),
+    [
+        (np.zeros((2, 5)), [1, 5], r"targets lie in \[1, 5\], expected ids from 0 to 4"),
+        (np.zeros((2, 5)), [1], r"targets have shape \(1,\), but there are 2 rows"),
+        (np.zeros((0, 5)), [], "no row was chosen"),
+    ],
+)
+def test_cross_entropy_refuses(logits, targets, message):
+    """Targets outside the vocabulary, a wrong number of them, and none at all."""
+    with pytest.raises(ValueError, match=message):
+        cross_entropy(logits, np.array(targets, int))
+
+
+def test_choose_rows_counts_tokens_of_all_sequences():
+    """Row b·T + t is token t of sequence b."""
+    x = rng.normal(size=(2, 3, 7))
+    np.testing.assert_array_equal(choose_rows(x, np.array([4, 0]))[0], [x[1, 1], x[0, 0]])
+
+
+def test_a_cache_is_used_up_once():
+    """The encoder frees caches as it goes; a second backward on the same cache is refused in words."""
+    encoder = bound(Encoder([TransformerBlock(6, 2, 11), Recompute(TransformerBlock(6, 2, 11))]))
+    y, cache = encoder.forward(rng.normal(size=(1, 3, 6)), Run())
+    encoder.backward(y, cache, Run())
+    with pytest.raises(ValueError, match="used up by an earlier backward"):
+        encoder.backward(y, cache, Run())
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(path.stem for path in LAYERS.glob("*.py") if "__main__" in path.read_text(encoding="utf-8")),
+)
+def test_each_layer_shows_itself(name, capsys):
+    """`python -m mini_bert.layers.<name>` runs and prints a small example."""
+    runpy.run_path(str(LAYERS / f"{name}.py"), run_name="__main__")
+    assert len(capsys.readouterr().out) > 80
