@@ -1,0 +1,25 @@
+"""Larger-BERT: what changes when the model grows. The mathematics stays (mini_bert/model.py); the numbers change.
+
+    6 layers, 384 wide, 8 heads, 128 tokens, 50,000 words: 49,137,488 parameters (29,937,488 with a tied head)
+
+(One of the documents this project grew from says "~40M" and "3.2M" for its smaller sibling; adding up the tables
+gives the numbers above and Mini-BERT's 4,498,880.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mini_bert.config import LARGER_BERT_CONFIG, MiniBertConfig
+from mini_bert.model import MiniBERT
+
+__all__ = ["LARGER_BERT_CONFIG", "LargerBERT"]
+
+
+class LargerBERT(MiniBERT):
+    """Mini-BERT at Larger-BERT's sizes."""
+
+    def __init__(self, config: MiniBertConfig = LARGER_BERT_CONFIG, seed: int = 0, dtype: Any = np.float32):
+        super().__init__(config, seed, dtype)

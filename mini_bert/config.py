@@ -1,0 +1,142 @@
+"""What a model is, in numbers. Frozen, named, checked on construction; `python config.py` explains every one.
+
+L layers · H hidden width · A heads · d = H/A · I feed-forward width · T tokens · V vocabulary
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MiniBertConfig:
+    """The sizes of a Mini-BERT; the defaults are *the* Mini-BERT of 4,498,880 parameters."""
+
+    vocab_size: int = 8192  # V
+    hidden_size: int = 192  # H
+    num_layers: int = 3  # L
+    num_heads: int = 4  # A
+    intermediate_size: int = 768  # I
+    max_seq_length: int = 64  # T
+    dropout: float = 0.0
+    tie_head: bool = False
+    layer_norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_layers",
+            "num_heads",
+            "intermediate_size",
+            "max_seq_length",
+        ):
+            check_positive(name, getattr(self, name))
+        check_heads(self.hidden_size, self.num_heads)
+        check_probability("dropout", self.dropout)
+        if not self.layer_norm_eps > 0:
+            raise ValueError(
+                f"layer_norm_eps is {self.layer_norm_eps!r}, expected a small positive number such as 1e-5"
+            )
+
+    @property
+    def head_size(self) -> int:  # d
+        return self.hidden_size // self.num_heads
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"model_type": "mini_bert", **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> MiniBertConfig:
+        """From the content of a `config.json`; a field we do not know is an error, not a guess."""
+        model_type = values.get("model_type")
+        if model_type != "mini_bert":
+            raise ValueError(
+                f"config.json has model_type {model_type!r}, expected 'mini_bert'; "
+                "folders of published BERT are read by mini_bert.models.bert.Bert.from_pretrained"
+            )
+        known = {field.name for field in fields(cls)}
+        given = {name: value for name, value in values.items() if name != "model_type"}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise ValueError(f"unknown field(s) {', '.join(unknown)}; a MiniBertConfig has {', '.join(sorted(known))}")
+        return cls(**given)
+
+
+def check_positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1")
+
+
+def check_heads(width: int, heads: int) -> None:
+    if width % heads:
+        divisors = [n for n in range(1, width + 1) if width % n == 0 and width // n >= 8] or [1]
+        raise ValueError(
+            f"hidden_size {width} cannot be split among {heads} heads: "
+            f"{heads} must divide {width}; try one of {', '.join(map(str, divisors))}"
+        )
+
+
+def check_probability(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(f"{name} is {value!r}, expected a probability from 0 (off) to below 1")
+
+
+MINI_BERT_CONFIG = MiniBertConfig()
+
+LARGER_BERT_CONFIG = MiniBertConfig(
+    vocab_size=50_000,
+    hidden_size=384,
+    num_layers=6,
+    num_heads=8,
+    intermediate_size=1536,
+    max_seq_length=128,
+    dropout=0.1,
+)
+
+PRESETS = {"mini": MINI_BERT_CONFIG, "larger": LARGER_BERT_CONFIG}
+
+
+def load_config(name: str) -> MiniBertConfig:
+    """A preset by its name, or the path of a `config.json`."""
+    if name in PRESETS:
+        return PRESETS[name]
+    path = Path(name)
+    if not path.is_file():
+        raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor the path of a config.json")
+    try:
+        return MiniBertConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+_REASONS = {
+    "vocab_size": "V: how many pieces of words the model knows; table and head grow with it",
+    "hidden_size": "H: the length of every token's vector, and of the residual stream",
+    "num_layers": "L: three rounds of looking around and thinking",
+    "num_heads": "A: four things to look for at once, each in d = H/A = 48 dimensions",
+    "intermediate_size": "I = 4H: the customary width of the feed-forward network",
+    "max_seq_length": "T: rows in the position table; attention costs T² per head",
+    "dropout": "none: a small model on much text underfits rather than overfits",
+    "tie_head": "the head has a matrix of its own; True shares the token table (V·H fewer parameters)",
+    "layer_norm_eps": "keeps the division in layer norm away from zero",
+}
+
+
+def main() -> None:
+    """Print Mini-BERT's configuration with the reason for every number, and Larger-BERT's beside it."""
+    print("Mini-BERT's configuration (Larger-BERT's beside it)\n")
+    print(f"{'field':18} {'mini':>8} {'larger':>8}  why")
+    for field in fields(MiniBertConfig):
+        mini, larger = (json.dumps(getattr(config, field.name)) for config in (MINI_BERT_CONFIG, LARGER_BERT_CONFIG))
+        print(f"{field.name:18} {mini:>8} {larger:>8}  {_REASONS[field.name]}")
+    print("\n`mini-bert info` shows the architecture and the parameters that follow from these numbers.")
+
+
+if __name__ == "__main__":
+    from mini_bert.cli import script
+
+    script("config")

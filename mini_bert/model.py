@@ -1,0 +1,235 @@
+"""Mini-BERT: 4,498,880 numbers that learn to fill gaps in English.
+
+    x = E[ids] + P[:T]                            token and position embeddings
+    x = block_l(x)          l = 1 … L             attention, feed-forward: layers/block.py
+    y = LayerNorm(x)                              final norm
+    logits = y W + b                              one score per word of the vocabulary, for every token
+
+Its differences from published BERT (models/bert.py): no token types and no norm at the embeddings, no bias in
+attention, ReLU, one more norm at the end, and a head that is a single matrix of its own.
+
+`forward` gives logits for every token. `loss` is for training: the head runs only on the chosen rows, because
+no other row enters the loss. Both return a cache, and each has its backward.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.inputs import check_ids, check_mask, check_rows
+from mini_bert.layers.block import TransformerBlock
+from mini_bert.layers.cross_entropy import (
+    CrossEntropyCache,
+    choose_rows,
+    choose_rows_backward,
+    cross_entropy,
+    cross_entropy_backward,
+)
+from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.embedding import Embedding, PositionEmbedding, sinusoids
+from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
+from mini_bert.layers.linear import Linear, TiedLinear
+from mini_bert.models.base import Model
+from mini_bert.pretrained import assign, read_folder, write_folder
+
+
+class MiniTransformerLayer(TransformerBlock):
+    """The block as Mini-BERT uses it: ReLU, and no bias in attention."""
+
+    def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG):
+        super().__init__(
+            config.hidden_size,
+            config.num_heads,
+            config.intermediate_size,
+            activation="relu",
+            attention_bias=False,
+            p=config.dropout,
+            eps=config.layer_norm_eps,
+        )
+
+
+class EncodeCache(NamedTuple):
+    ids: np.ndarray
+    length: int
+    embedded: np.ndarray  # (B,T,H) what the first block saw
+    dropped: Any
+    blocks: list[Any]
+    final_norm: LayerNormCache
+
+
+class ForwardCache(Mapping[str, np.ndarray]):
+    """What `forward` computed on the way: for `backward`, and to look at by name.
+
+    cache['attention_weights_0'] is (B,A,T,T): who looks at whom in the first block. `list(cache)` has all names.
+    """
+
+    def __init__(self, encoded: EncodeCache, head: Any):
+        self.encoded, self.head = encoded, head
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        named = {"embeddings": self.encoded.embedded}
+        for index, block in enumerate(self.encoded.blocks):
+            named |= {f"{name}_{index}": array for name, array in attention_arrays(block.attention).items()}
+            named[f"attention_norm_{index}"] = block.attention_norm.x_hat
+            named[f"feed_forward_{index}"] = block.feed_forward.contract
+            named[f"output_norm_{index}"] = block.output_norm.x_hat
+        named["final_norm"] = self.encoded.final_norm.x_hat
+        named["hidden"] = self.head
+        return named
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        arrays = self.arrays()
+        if name not in arrays:
+            used = "" if self.encoded.blocks else " (backward has used the blocks' caches up)"
+            raise KeyError(f"no array {name!r} in this cache{used}; it has {', '.join(arrays)}")
+        return arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays())
+
+    def __len__(self) -> int:
+        return len(self.arrays())
+
+
+def attention_arrays(cache) -> dict[str, np.ndarray]:
+    """The arrays of one attention cache, by name."""
+    return {
+        "attention_input": cache.projected,
+        "query": cache.q,
+        "key": cache.k,
+        "value": cache.attended.v,
+        "attention_weights": cache.attended.probs,
+        "context": cache.output,
+    }
+
+
+class LossCache(NamedTuple):
+    encoded: EncodeCache
+    chosen: Any
+    head: Any
+    cross_entropy: CrossEntropyCache
+
+
+class MiniBERT(Model):
+    """logits = LayerNorm(blocks(E[ids] + P)) W + b
+
+    How the weights start (docs/decisions/0002): tokens as N(0, 0.1²), positions as waves, projections as
+    N(0, 1/fan_in), the head as N(0, 0.02²) so that the first loss is that of knowing nothing, ln V.
+    """
+
+    def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG, seed: int = 0, dtype: Any = np.float32):
+        self.config = config
+        self.tokens = Embedding(config.vocab_size, config.hidden_size, std=0.1)
+        self.positions = PositionEmbedding(config.max_seq_length, config.hidden_size, sinusoids(0.14))
+        self.encoder = Encoder([MiniTransformerLayer(config) for _ in range(config.num_layers)])
+        self.final_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.head = (
+            TiedLinear(self.tokens.table)
+            if config.tie_head
+            else Linear(config.hidden_size, config.vocab_size, std=0.02)
+        )
+        self._own_memory(seed, dtype)
+
+    # ------------------------------------------------------------------ ids -> one vector per token
+
+    def encode(self, input_ids, attention_mask=None, run=None):
+        """(B,T) -> y (B,T,H), the vector of every token after the final norm"""
+        run = run or self._new_run()
+        ids = check_ids(input_ids, self.config.vocab_size, self.config.max_seq_length)
+        mask = check_mask(attention_mask, ids.shape)
+        x, _ = self.tokens.forward(ids, run)  # (B,T,H)
+        x, length = self.positions.forward(x, run)
+        embedded, dropped = dropout(x, self.config.dropout, run)
+        x, blocks = self.encoder.forward(embedded, run, mask=mask)
+        y, final_norm = self.final_norm.forward(x, run)
+        return y, EncodeCache(ids, length, embedded, dropped, blocks, final_norm)
+
+    def encode_backward(self, dy, cache, run=None):
+        """-> dx (B,T,H), the gradient that reaches the sum of the embeddings (ids have none)"""
+        run = run or self.run
+        dx = self.final_norm.backward(dy, cache.final_norm, run)
+        dx = self.encoder.backward(dx, cache.blocks, run)
+        dx = dropout_backward(dx, cache.dropped)
+        self.positions.backward(dx, cache.length, run)
+        self.tokens.backward(dx, cache.ids, run)
+        return dx
+
+    # ------------------------------------------------------------------ logits for every token
+
+    def forward(self, input_ids, attention_mask=None, run=None):
+        """(B,T) -> logits (B,T,V), cache"""
+        run = run or self._new_run()
+        y, encoded = self.encode(input_ids, attention_mask, run)
+        logits, head = self.head.forward(y, run)
+        return logits, ForwardCache(encoded, head)
+
+    def backward(self, dlogits, cache, run=None):
+        """(B,T,V) -> dx (B,T,H); adds to every gradient"""
+        run = run or self.run
+        dy = self.head.backward(dlogits, cache.head, run)
+        return self.encode_backward(dy, cache.encoded, run)
+
+    # ------------------------------------------------------------------ the loss on chosen tokens
+
+    def loss(self, input_ids, rows, targets, attention_mask=None, run=None, count=None):
+        """Mean cross-entropy at the chosen rows -> loss, cache
+
+        Token t of sequence b is row b·T + t; targets are the ids that belong there. `count` divides the sum
+        (default: the number of rows), so that parts of a large batch add up to its mean.
+        """
+        run = run or self._new_run()
+        rows, targets = check_rows(rows, targets, np.shape(input_ids))
+        y, encoded = self.encode(input_ids, attention_mask, run)
+        y, chosen = choose_rows(y, rows)  # (N,H)
+        logits, head = self.head.forward(y, run)  # (N,V)
+        loss, entropy = cross_entropy(logits, targets, count)
+        return loss, LossCache(encoded, chosen, head, entropy)
+
+    def loss_backward(self, cache, dloss: float = 1.0, run=None):
+        """-> dx (B,T,H); adds to every gradient"""
+        run = run or self.run
+        dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
+        dy = self.head.backward(dlogits, cache.head, run)
+        dy = choose_rows_backward(dy, cache.chosen)
+        return self.encode_backward(dy, cache.encoded, run)
+
+    # ------------------------------------------------------------------ to look at
+
+    @property
+    def token_embeddings(self) -> np.ndarray:  # (V,H)
+        return self.tokens.table.data
+
+    @property
+    def position_embeddings(self) -> np.ndarray:  # (T,H)
+        return self.positions.table.data
+
+    def _multi_head_attention(self, X, layer: int = 0):
+        """Only the attention of one layer, on vectors of your own: X (B,T,H) -> output (B,T,H), named arrays"""
+        if not 0 <= layer < self.config.num_layers:
+            raise ValueError(f"layer is {layer}, expected 0 to {self.config.num_layers - 1}")
+        X = np.asarray(X, self.dtype)
+        if X.ndim != 3 or X.shape[-1] != self.config.hidden_size:
+            raise ValueError(f"X has shape {X.shape}, expected (batch, tokens, {self.config.hidden_size})")
+        block: Any = self.encoder.blocks[layer]
+        output, cache = block.attention.forward(X, self.run)
+        return output, attention_arrays(cache)
+
+    # ------------------------------------------------------------------ files
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write `config.json` and `model.safetensors`."""
+        write_folder(folder, self.config.to_dict(), {name: p.data for name, p in self.named_params().items()})
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:
+        """Read what `save_pretrained` wrote."""
+        values, tensors = read_folder(folder)
+        model = cls(MiniBertConfig.from_dict(values), dtype=dtype)
+        assign(model.named_params(), tensors, str(folder))
+        return model

@@ -1,0 +1,67 @@
+"""What all models share: their weights as one vector, counting, saving, loading."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import numpy as np
+
+from mini_bert.layers.base import Flat, Layer, Pool, Run, bind
+from mini_bert.pretrained import assign, read_tensors
+
+
+class Model(Layer):
+    """A layer that owns its memory: `flat.data` is all weights, `flat.grad` all gradients, as one vector each.
+
+    `run` serves calls that bring none of their own: `set_training` turns its dropout on and off.
+    """
+
+    flat: Flat
+    run: Run
+    _passes = 0
+
+    def _own_memory(self, seed: int, dtype: Any) -> None:
+        """Call at the end of a constructor, when all Params are declared."""
+        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
+        self.flat = bind(self, dtype=dtype, seed=seed)
+        self.run = Run(seed=seed, pool=Pool())
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.flat.data.dtype
+
+    def set_training(self, training: bool) -> Self:
+        """True: dropout is on. False (as a model starts): every answer is the same each time."""
+        self.run.train = bool(training)
+        return self
+
+    def _new_run(self) -> Run:
+        """For one forward pass of a caller who brought no `run`: in training, every pass draws other numbers."""
+        self._passes += 1
+        return self.run.fork(self._passes)
+
+    def zero_grad(self) -> None:
+        self.flat.grad[...] = 0
+
+    def get_parameter_count(self, by_component: bool = False) -> Any:
+        """The number of parameters, or a dictionary {component: number} that sums to it."""
+        if not by_component:
+            return self.flat.data.size
+        counts: dict[str, int] = {}
+        for name, param in self.named_params().items():
+            component = self._component(name)
+            counts[component] = counts.get(component, 0) + param.size
+        return counts
+
+    @staticmethod
+    def _component(name: str) -> str:
+        """`encoder.blocks.0.attention.qkv.w` belongs to `encoder.blocks.0`, `head.b` to `head`."""
+        parts = name.split(".")
+        return ".".join(parts[:3]) if parts[0] == "encoder" else parts[0]
+
+    def load_checkpoint(self, path: str | os.PathLike[str]) -> Self:
+        """Replace the weights by those of one file in this library's own names (`model.safetensors`)."""
+        assign(self.named_params(), read_tensors(path), str(path))
+        return self

@@ -1,0 +1,163 @@
+"""Model folders as people know them: `config.json` beside `model.safetensors`.
+
+Reading is strict and tells what is wrong in words; writing is atomic: a file appears whole under its name or not
+at all, whenever the power goes. Weights are safetensors (a header and raw numbers; loading one runs nothing).
+A `pytorch_model.bin` is read by `torch_files`, which can build arrays and nothing else. A `.pkl` is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
+
+
+def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """All arrays of one weights file, chosen by its ending."""
+    path = Path(path)
+    if path.suffix in (".pkl", ".pickle"):
+        raise ValueError(
+            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never does. "
+            "Save weights with save_pretrained, which writes safetensors"
+        )
+    if path.suffix not in (".safetensors", ".bin", ".pt", ".pth"):
+        raise ValueError(f"{path}: unknown kind of weights file {path.suffix!r}, expected .safetensors or .bin")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no weights file {path}")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    from mini_bert.torch_files import load_torch_file
+
+    return load_torch_file(path)
+
+
+def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        entries = deserialize(path.read_bytes())
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({error}); it may be truncated or damaged, copy it again"
+        ) from error
+    return {name: _as_array(path, name, entry) for name, entry in entries}
+
+
+_DTYPES = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "I16": np.int16,
+    "I8": np.int8, "U8": np.uint8, "BOOL": np.bool_,
+}  # fmt: skip
+
+
+def _as_array(path: Path, name: str, entry: dict[str, Any]) -> np.ndarray:
+    if entry["dtype"] == "BF16":  # the upper half of a float32: put zeros behind it
+        wide = np.frombuffer(entry["data"], "<u2").astype(np.uint32) << 16
+        return wide.view(np.float32).reshape(entry["shape"])
+    if entry["dtype"] not in _DTYPES:
+        raise ValueError(
+            f"{path}: tensor {name} has dtype {entry['dtype']}, expected one of {', '.join(_DTYPES)}, BF16"
+        )
+    return np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """-> the content of config.json, and the weights by name"""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no model folder {folder}; it should hold {CONFIG} and {WEIGHTS}")
+    config_path = folder / CONFIG
+    try:
+        config = json.loads(config_path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{folder} has no {CONFIG}; a model folder holds {CONFIG} and {WEIGHTS}") from None
+    except ValueError as error:  # not UTF-8, or not JSON
+        raise ValueError(f"{config_path} is not valid JSON ({error})") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{config_path} holds a {type(config).__name__}, expected an object of settings")
+    for name in (WEIGHTS, TORCH_WEIGHTS):
+        if (folder / name).is_file():
+            return config, read_tensors(folder / name)
+    raise FileNotFoundError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}")
+
+
+def write_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> None:
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(folder / WEIGHTS, tensors)
+    write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
+    from safetensors.numpy import save
+
+    # "format: pt" is what transformers asks for before it opens a file; it says nothing about who wrote it.
+    data = save({name: np.asarray(array, order="C") for name, array in tensors.items()}, metadata={"format": "pt"})
+    write_atomic(Path(path), data)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write beside, force to disk, rename: a reader sees the old file or the new one, never half of one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+class Name(NamedTuple):
+    """A row of an architecture's table of names: our array, and the published tensors that lie in it side by side."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    transposed: bool = False
+
+    def load(self, published: Mapping[str, np.ndarray]) -> np.ndarray:
+        parts = [published[name].T if self.transposed else published[name] for name in self.theirs]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    def save(self, array: np.ndarray) -> dict[str, np.ndarray]:
+        parts = np.split(array, len(self.theirs), axis=-1)
+        return {name: part.T if self.transposed else part for name, part in zip(self.theirs, parts, strict=True)}
+
+
+def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source: str) -> None:
+    """Copy arrays into the Params of the same names; nothing is changed unless all of them fit."""
+    missing, unexpected = sorted(set(params) - set(tensors)), sorted(set(tensors) - set(params))
+    if missing or unexpected:
+        raise ValueError(
+            f"{source} does not fit this model: "
+            + "; ".join(
+                f"{what} {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+                for what, names in (("it lacks", missing), ("it has the unknown", unexpected))
+                if names
+            )
+        )
+    for name, param in params.items():
+        if tensors[name].shape != param.shape:
+            raise ValueError(
+                f"{source}: tensor {name} has shape {tensors[name].shape}, this model needs {param.shape}; "
+                "the file belongs to a model of other sizes"
+            )
+    for name, param in params.items():
+        param.data[...] = tensors[name]
