@@ -1,0 +1,215 @@
+"""Every layer and every model, against finite differences: the table behind `mini-bert gradcheck`.
+
+`CASES` is one list for two readers: this command, which checks gradients, and the tests, which put each layer
+through the whole contract. Every dimension is a different prime where it can be, so that a swapped axis fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.gradients import TOLERANCE, Checked, gradient_check
+from mini_bert.layers.activations import ACTIVATIONS
+from mini_bert.layers.attention import MultiHeadAttention, attend, attend_backward
+from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.block import TransformerBlock
+from mini_bert.layers.cross_entropy import (
+    choose_rows,
+    choose_rows_backward,
+    cross_entropy,
+    cross_entropy_backward,
+)
+from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.embedding import Embedding, PositionEmbedding
+from mini_bert.layers.encoder import Encoder, Recompute
+from mini_bert.layers.feed_forward import FeedForward
+from mini_bert.layers.layer_norm import LayerNorm
+from mini_bert.layers.linear import Linear, TiedLinear
+from mini_bert.layers.softmax import softmax, softmax_backward
+from mini_bert.model import MiniBERT
+from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
+
+
+class Case(NamedTuple):
+    """A layer at a small size, with inputs to try it on."""
+
+    name: str
+    build: Callable[[], Layer]
+    shapes: tuple[tuple[int, ...], ...]  # of the inputs that have gradients
+    fixed: tuple[Any, ...] = ()  # further inputs: ids
+    keywords: dict[str, Any] = {}  # masks  # noqa: RUF012
+
+
+class Function(Layer):
+    """A pair of functions without weights, dressed as a layer so that it can join the table."""
+
+    def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any]):
+        self._forward, self._backward = forward, backward
+
+    def forward(self, *inputs, **keywords):
+        *arrays, run = inputs
+        return self._forward(*arrays, run=run, **keywords)
+
+    def backward(self, dy, cache, run):
+        return self._backward(dy, cache)
+
+
+def _plain(forward: Callable[..., Any], backward: Callable[..., Any], *arguments: Any) -> Callable[[], Layer]:
+    """For functions that take no run."""
+    return lambda: Function(lambda x, run: forward(x, *arguments), backward)
+
+
+def _tied() -> Layer:
+    owner = Embedding(11, 7, std=1.0)
+    return TiedLinear(owner.table)
+
+
+B, T, A, D, I, V = 2, 5, 3, 7, 13, 17
+H = A * D  # 21
+_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
+_PADDED = {"mask": _MASK[:, None, None, :]}
+_CAUSAL = {"mask": np.tri(T, dtype=bool)}
+_NOTHING = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
+_X = ((B, T, H),)
+_SCORES_V = ((B, A, T, T), (B, A, T, D))
+_BERT = BertConfig(
+    vocab_size=V, hidden_size=6, num_hidden_layers=2, num_attention_heads=2, intermediate_size=11,
+    max_position_embeddings=7, type_vocab_size=3, initializer_range=0.5,
+)  # fmt: skip
+
+
+def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> TransformerBlock:
+    return TransformerBlock(H, A, I, activation, attention_bias=bias, p=p)
+
+
+CASES = [
+    Case("linear", lambda: Linear(7, 11), ((2, 3, 7),)),
+    Case("linear without bias", lambda: Linear(7, 11, bias=False), ((2, 3, 7),)),
+    Case("tied linear", _tied, ((2, 3, 7),)),
+    Case("embedding", lambda: Embedding(11, 7), (), fixed=(np.array([[1, 5, 1], [10, 1, 0]]),)),
+    Case("position embedding", lambda: PositionEmbedding(5, 7), ((2, 3, 7),)),
+    Case("layer norm", lambda: LayerNorm(7), ((2, 3, 7),)),
+    Case("dropout", lambda: Function(lambda x, run: dropout(x, 0.3, run), dropout_backward), ((2, 3, 7),)),
+    *(Case(name, _plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
+    Case("softmax", _plain(softmax, softmax_backward), ((2, 3, 7),)),
+    Case("cross-entropy", _plain(cross_entropy, cross_entropy_backward, np.array([1, 0, 10])), ((3, 11),)),
+    Case("choose rows", _plain(choose_rows, choose_rows_backward, np.array([5, 0, 3])), ((2, 3, 7),)),
+    Case("attend", lambda: Function(attend, attend_backward), _SCORES_V, keywords=_PADDED),
+    Case("attend, dropout", lambda: Function(attend, attend_backward), _SCORES_V, keywords={"p": 0.2}),
+    Case("attention", lambda: MultiHeadAttention(H, A), _X),
+    Case("attention without bias", lambda: MultiHeadAttention(H, A, bias=False), _X),
+    Case("attention, padding", lambda: MultiHeadAttention(H, A), _X, keywords=_PADDED),
+    Case("attention, causal", lambda: MultiHeadAttention(H, A), _X, keywords=_CAUSAL),
+    Case("attention, nothing to see", lambda: MultiHeadAttention(H, A), _X, keywords=_NOTHING),
+    Case("attention, dropout", lambda: MultiHeadAttention(H, A, p=0.2), _X),
+    Case("feed-forward", lambda: FeedForward(H, I), _X),
+    Case("feed-forward, gelu", lambda: FeedForward(H, I, "gelu"), _X),
+    Case("block", _block, _X),
+    Case("block, gelu", lambda: _block(activation="gelu", bias=True), _X, keywords=_PADDED),
+    Case("block, dropout", lambda: _block(p=0.2), _X, keywords=_PADDED),
+    Case("block, recomputed", lambda: Recompute(_block(p=0.2)), _X, keywords=_PADDED),
+    Case("encoder", lambda: Encoder([_block(p=0.1), _block(p=0.1)]), _X, keywords=_PADDED),
+    Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
+    Case("masked-word head", lambda: MaskedWordHead(_BERT, Embedding(V, 6, std=1.0).table), ((2, 3, 6),)),
+]  # fmt: skip
+
+
+def check_case(case: Case, entries: int = 64, seed: int = 0) -> list[Checked]:
+    """The gradient of sum(y · random) with respect to every weight and every input."""
+    layer = case.build()
+    bind(layer, dtype=np.float64, seed=seed)
+    rng = np.random.default_rng(seed + 1)
+    inputs = [rng.normal(size=shape) for shape in case.shapes]
+
+    def forward() -> tuple[Any, Any]:
+        return layer.forward(*inputs, *case.fixed, Run(seed, train=True), **case.keywords)
+
+    y, cache = forward()
+    dy = rng.normal(size=np.shape(y))
+    dx = layer.backward(dy, cache, Run(seed, train=True))
+    dx = dx if isinstance(dx, tuple) else (dx,)
+    params = layer.named_params()
+    arrays = {f"input {i}": x for i, x in enumerate(inputs)} | {name: p.data for name, p in params.items()}
+    claims = {f"input {i}": d for i, d in enumerate(dx[: len(inputs)])} | {name: p.grad for name, p in params.items()}
+    return gradient_check(lambda: float(np.sum(forward()[0] * dy)), arrays, claims, entries)
+
+
+def check_model(model: Any, loss: Callable[[], tuple[Any, Any]], entries: int, seed: int = 0) -> list[Checked]:
+    """The gradient of a model's training loss with respect to every weight; `loss` returns (loss, cache)."""
+    model.zero_grad()
+    _, cache = loss()
+    model.loss_backward(cache)
+    params = model.named_params()
+    arrays = {name: p.data for name, p in params.items()}
+    return gradient_check(lambda: loss()[0], arrays, {name: p.grad.copy() for name, p in params.items()}, entries, seed)
+
+
+def _mini(config: MiniBertConfig, entries: int) -> Callable[[], list[Checked]]:
+    def check() -> list[Checked]:
+        model = MiniBERT(config, dtype=np.float64)
+        rng = np.random.default_rng(0)
+        ids = rng.integers(0, config.vocab_size, (B, T))
+        chosen, targets = np.array([1, 3, 4, 7]), rng.integers(0, config.vocab_size, 4)
+        return check_model(model, lambda: model.loss(ids, chosen, targets, _MASK, run=Run(0, train=True)), entries)
+
+    return check
+
+
+def _bert(entries: int) -> Callable[[], list[Checked]]:
+    def check() -> list[Checked]:
+        model = Bert(_BERT, dtype=np.float64)
+        rng = np.random.default_rng(0)
+        ids, types = rng.integers(0, V, (B, T)), rng.integers(0, 3, (B, T))
+        chosen, targets, follows = np.array([1, 3, 4, 7]), rng.integers(0, V, 4), np.array([0, 1])
+
+        def loss() -> tuple[Any, Any]:
+            return model.loss(ids, chosen, targets, _MASK, types, follows, run=Run(0, train=True))
+
+        return check_model(model, loss, entries)
+
+    return check
+
+
+_TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
+MODELS: dict[str, Callable[[], list[Checked]]] = {
+    "tiny Mini-BERT": _mini(_TINY, 400),
+    "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
+    "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
+    "tiny BERT, masked words + next sentence": _bert(400),
+    "Mini-BERT, all 4,498,880 parameters": _mini(MINI_BERT_CONFIG, 8),
+}
+
+
+def all_checks() -> Iterator[tuple[str, list[Checked]]]:
+    for case in CASES:
+        yield case.name, check_case(case)
+    for name, check in MODELS.items():
+        yield name, check()
+
+
+def main(tolerance: float = TOLERANCE, tensors: bool = False) -> int:
+    """Print the table -> exit code: 0 if every error is within the tolerance, else 1."""
+    start, failed, count = time.perf_counter(), [], 0
+    print(f"backward against central differences in float64, tolerance {tolerance:.0e}\n")
+    print(f"{'layer or model':42} {'tensors':>7} {'numbers':>8} {'worst error':>12}  in")
+    for name, results in all_checks():
+        worst = max(results, key=lambda row: row.error if row.error == row.error else np.inf)
+        numbers = sum(row.entries for row in results)
+        count += numbers
+        verdict = "" if worst.passed(tolerance) else "   <-- WRONG"
+        print(f"{name:42} {len(results):7} {numbers:8,} {worst.error:12.1e}  {worst.name}{verdict}", flush=True)
+        if tensors:
+            for row in results:
+                print(f"    {row.name:38} {row.shape!s:>16} {row.entries:8,} {row.error:12.1e}")
+        failed += [f"{name}: {row.name} ({row.error:.1e})" for row in results if not row.passed(tolerance)]
+    seconds = time.perf_counter() - start
+    if failed:
+        print(f"\n{len(failed)} tensor(s) beyond {tolerance:.0e}: " + "; ".join(failed))
+        return 1
+    print(f"\nAll gradients agree: {count:,} numbers compared in {seconds:.0f} s.")
+    return 0

@@ -1,0 +1,76 @@
+"""The commands, run as people run them: in a process of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mini_bert
+from mini_bert.cli import COMMANDS
+from mini_bert.simple_test import main as simple_test
+
+PACKAGE = Path(mini_bert.__file__).parent
+
+
+def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, encoding="utf-8")
+
+
+def mini(*words: str) -> subprocess.CompletedProcess[str]:
+    return run("-X", "utf8", "-m", "mini_bert.cli", *words)
+
+
+def test_help_lists_every_command():
+    """`mini-bert --help` names all commands; each has a help text of its own."""
+    text = mini("--help").stdout
+    for name, function in COMMANDS.items():
+        assert name in text
+        assert len(function.__doc__ or "") > 30
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    """`mini-bert NAME --help` works for each."""
+    result = mini(name, "--help")
+    assert result.returncode == 0 and "Usage" in result.stdout
+
+
+def test_info_shows_the_numbers():
+    """Parameters exactly, shapes, memory; for Larger-BERT too."""
+    text = mini("info").stdout
+    assert "4,498,880" in text and "(192,576)" in text and "Adam's two moments" in text
+    assert "49,137,488" in mini("info", "--model", "larger").stdout
+
+
+def test_errors_are_one_line():
+    """A wrong value is answered in a sentence, without a traceback, and the exit code says failure."""
+    result = mini("info", "--model", "huge")
+    assert result.returncode == 1
+    assert result.stderr.strip() == "mini-bert: 'huge' is neither a preset (mini, larger) nor the path of a config.json"
+
+
+def test_scripts_run_inside_the_package_folder():
+    """`cd mini_bert; python config.py`, and the guide's `from model import MiniBERT`."""
+    result = run("-X", "utf8", "config.py", cwd=PACKAGE)
+    assert result.returncode == 0 and "hidden_size" in result.stdout
+    result = run("-c", "from model import MiniBERT; print(MiniBERT().get_parameter_count())", cwd=PACKAGE)
+    assert result.stdout.strip() == "4498880", result.stderr
+
+
+def test_simple_test_passes(capsys):
+    """The one-minute tour: eight parts, all [OK]."""
+    assert simple_test() == 0
+    out = capsys.readouterr().out
+    assert out.count("[OK]") == 8 and "[SUCCESS] Ready for training!" in out
+    readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
+    for line in out.splitlines():  # what the README shows is what it prints, but for the last digits of an error
+        assert line.split("(worst")[0] in readme, line
+
+
+def test_no_module_shadows_the_standard_library():
+    """Modules also run from inside their folder, which comes first on the path: none may hide a standard one."""
+    ours = {path.stem for folder in (PACKAGE, PACKAGE / "layers", PACKAGE / "models") for path in folder.glob("*.py")}
+    assert not ours & set(sys.stdlib_module_names)

@@ -1,0 +1,45 @@
+"""Code in the documents runs, and prints what the documents say it prints.
+
+A block of ```python is executed; blocks of one document share their names, as a reader's session would. Where the next
+block is ```text, it is the output, compared word for word.
+"""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```)?", re.S | re.M)
+LINK = re.compile(r"\]\(([^)#]+)\)")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_code_in_documents(path, tmp_path, monkeypatch):
+    """Every python block runs; where an output is shown, that is the output."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for code, shown in BLOCK.findall(path.read_text(encoding="utf-8")):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(compile(code, str(path), "exec"), names)
+        if shown:
+            assert output.getvalue() == shown
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    """Every link to a file of this repository finds it."""
+    for target in LINK.findall(path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_the_readme_names_every_room():
+    """The map in the README lists each module of the library, so it cannot fall behind."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for module in sorted((ROOT / "mini_bert").glob("*.py")):
+        assert module.name in text or module.name.startswith("_"), module.name

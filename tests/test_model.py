@@ -1,0 +1,306 @@
+"""Mini-BERT: its size, its mathematics, its doors and its files."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from larger_bert import LARGER_BERT_CONFIG, LargerBERT
+from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.gradcheck import MODELS
+from mini_bert.gradients import TOLERANCE
+from mini_bert.info import activation_numbers
+from mini_bert.layers.base import Run
+from mini_bert.layers.encoder import Recompute
+from mini_bert.model import MiniBERT, MiniTransformerLayer
+from mini_bert.optim import Adam
+from mini_bert.pretrained import read_tensors
+
+GOLDEN = Path(__file__).parent / "golden" / "mini_bert"
+TINY = MiniBertConfig(vocab_size=31, hidden_size=10, num_layers=2, num_heads=2, intermediate_size=13, max_seq_length=11)
+
+
+def relative(a, b):
+    return np.abs(a - b).max() / max(np.abs(b).max(), 1e-12)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MiniBERT()
+
+
+def random_ids(config, shape, seed=0):
+    return np.random.default_rng(seed).integers(5, config.vocab_size, shape)
+
+
+def test_parameter_count(model):
+    """4,498,880 exactly, and the components add up to it."""
+    assert model.get_parameter_count() == 4_498_880
+    parts = model.get_parameter_count(by_component=True)
+    assert sum(parts.values()) == 4_498_880
+    assert parts["encoder.blocks.0"] == 4 * 192**2 + 2 * 192 * 768 + 768 + 192 + 4 * 192
+    assert (parts["tokens"], parts["positions"], parts["head"]) == (8192 * 192, 64 * 192, 192 * 8192 + 8192)
+
+
+def test_larger_bert_is_the_same_class_with_other_numbers():
+    """49,137,488 parameters, 29,937,488 with a tied head; one forward at its sizes."""
+    larger = LargerBERT(LARGER_BERT_CONFIG)
+    assert larger.get_parameter_count() == 49_137_488
+    assert larger.forward([[2, 49_999, 3]])[0].shape == (1, 3, 50_000)
+    assert MiniBERT(replace(LARGER_BERT_CONFIG, tie_head=True)).get_parameter_count() == 29_937_488
+
+
+def test_forward_shapes_and_names(model):
+    """(B,T) -> (B,T,V), and the arrays on the way can be asked for by name."""
+    ids = random_ids(model.config, (2, 8))
+    logits, cache = model.forward(ids)
+    assert logits.shape == (2, 8, 8192) and logits.dtype == np.float32
+    assert cache["attention_weights_0"].shape == (2, 4, 8, 8)
+    np.testing.assert_allclose(cache["attention_weights_2"].sum(-1), 1, rtol=1e-5)
+    shapes = {name: array.shape for name, array in cache.items()}
+    assert shapes["embeddings"] == (2, 8, 192) and shapes["query_1"] == (2, 4, 8, 48)
+    assert list(cache) == list(shapes) and len(cache) == len(shapes)
+    with pytest.raises(KeyError, match="no array 'attention_weights_3'"):
+        cache["attention_weights_3"]
+
+
+def test_documented_calls(model):
+    """The attributes and calls that the guide's readers type."""
+    assert model.config.hidden_size == 192
+    assert model.token_embeddings.shape == (8192, 192) and model.position_embeddings.shape == (64, 192)
+    output, cache = model._multi_head_attention(np.random.default_rng(0).normal(size=(1, 4, 192)), layer=0)
+    assert output.shape == (1, 4, 192) and cache["attention_weights"].shape == (1, 4, 4, 4)
+    assert all(isinstance(value, np.ndarray) for value in cache.values())
+    assert model.set_training(False) is model
+    assert len(MiniTransformerLayer().named_params()) == 10
+
+
+def test_initial_loss_is_that_of_knowing_nothing(model):
+    """About ln 8192 = 9.01 before any training."""
+    ids = random_ids(model.config, (8, 64))
+    rows = np.arange(0, 512, 7)
+    loss, _ = model.loss(ids, rows, ids.ravel()[rows])
+    assert abs(loss - math.log(8192)) < 0.1
+
+
+def test_golden_forward_and_every_gradient():
+    """Output, loss and the gradient of every tensor equal PyTorch's, in float64, to 1e-9."""
+    expected = read_tensors(GOLDEN / "expected.safetensors")
+    model = MiniBERT.from_pretrained(GOLDEN, dtype=np.float64)
+    ids, mask = expected["input_ids"], expected["attention_mask"]
+    logits, cache = model.forward(ids, mask)
+    assert relative(logits, expected["logits"]) < 1e-9
+    assert relative(cache["hidden"], expected["hidden"]) < 1e-9
+
+    loss, cache = model.loss(ids, expected["rows"], expected["targets"], mask)
+    assert abs(loss - expected["loss"][0]) < 1e-9 * expected["loss"][0]
+    model.loss_backward(cache)
+    params = model.named_params()
+    assert set(params) == {name.removeprefix("grad.") for name in expected if name.startswith("grad.")}
+    for name, param in params.items():
+        assert relative(param.grad, expected[f"grad.{name}"]) < 1e-9, name
+
+
+def test_loss_on_chosen_rows_is_the_loss_of_the_full_forward():
+    """Running the head on the chosen rows alone changes nothing: loss and every gradient are those of all rows."""
+    model = MiniBERT(TINY, dtype=np.float64)
+    ids, rows = random_ids(TINY, (3, 7)), np.array([1, 4, 9, 20])
+    targets = ids.ravel()[rows]
+    loss, cache = model.loss(ids, rows, targets)
+    dx = model.loss_backward(cache)
+    short = model.flat.grad.copy()
+
+    model.zero_grad()
+    logits, cache = model.forward(ids)
+    flat = logits.reshape(21, -1)
+    probabilities = np.exp(flat) / np.exp(flat).sum(-1, keepdims=True)
+    dlogits = np.zeros_like(flat)
+    dlogits[rows] = probabilities[rows]
+    dlogits[rows, targets] -= 1
+    dx_full = model.backward(dlogits.reshape(logits.shape) / len(rows), cache)
+    assert loss == pytest.approx(-np.log(probabilities[rows, targets]).mean(), rel=1e-12)
+    np.testing.assert_allclose(dx, dx_full, atol=1e-14)
+    np.testing.assert_allclose(short, model.flat.grad, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_whole_model_gradients(name):
+    """Every tensor of a whole model agrees with central differences to 1e-6 (SPEC's documents settle for 1e-4)."""
+    for row in MODELS[name]():
+        assert row.error <= TOLERANCE, row
+
+
+def test_padding_changes_nothing(model):
+    """A sequence gives the same output alone and inside a padded batch."""
+    ids = random_ids(model.config, (3, 12))
+    mask = np.ones((3, 12), int)
+    mask[0, 7:] = 0
+    ids[0, 7:] = 0
+    together, _ = model.forward(ids, mask)
+    alone, _ = model.forward(ids[:1, :7])
+    assert np.abs(together[0, :7] - alone[0]).max() <= 1e-5
+    ids[0, 7:] = 99
+    other, _ = model.forward(ids, mask)
+    assert np.abs(together[0, :7] - other[0, :7]).max() <= 1e-5
+
+
+def test_permuting_the_batch_permutes_the_output(model):
+    """Sequences of one batch do not see each other."""
+    ids, order = random_ids(model.config, (5, 9)), np.array([3, 0, 4, 1, 2])
+    logits, _ = model.forward(ids)
+    np.testing.assert_allclose(model.forward(ids[order])[0], logits[order], atol=1e-5)
+
+
+def test_overfits_one_batch():
+    """Eight sequences can be learnt by heart: the loss falls below 0.01."""
+    model = MiniBERT(
+        MiniBertConfig(vocab_size=101, hidden_size=48, num_layers=2, intermediate_size=96, max_seq_length=16)
+    )
+    ids = random_ids(model.config, (8, 16))
+    rows = np.random.default_rng(1).choice(128, 20, replace=False)
+    targets = ids.ravel()[rows].copy()
+    ids.reshape(-1)[rows] = 4
+    optimiser = Adam(model.flat, lr=3e-3)
+    for _ in range(200):
+        model.zero_grad()
+        loss, cache = model.loss(ids, rows, targets)
+        if loss < 0.01:
+            break
+        model.loss_backward(cache)
+        optimiser.step()
+    assert loss < 0.01
+
+
+def test_training_mode_draws_and_inference_repeats():
+    """With dropout, training passes differ from each other, the same run repeats one, inference is steady."""
+    config = MiniBertConfig(31, 10, 2, 2, 13, 11, dropout=0.2)
+    model, ids = MiniBERT(config), random_ids(config, (2, 5))
+    steady = [model.forward(ids)[0] for _ in range(2)]
+    np.testing.assert_array_equal(*steady)
+    model.set_training(True)
+    noisy = [model.forward(ids)[0] for _ in range(2)]
+    assert np.abs(noisy[0] - noisy[1]).max() > 1e-3
+    repeated = [model.forward(ids, run=Run(7, train=True))[0] for _ in range(2)]
+    np.testing.assert_array_equal(*repeated)
+
+
+def test_recomputed_blocks_give_the_same_bits():
+    """With every block recomputed, loss and gradients are identical, dropout included."""
+    config = MiniBertConfig(31, 10, 2, 2, 13, 11, dropout=0.2)
+    ids, outcomes = random_ids(config, (2, 5)), []
+    for recompute in (False, True):
+        model = MiniBERT(config)
+        if recompute:
+            model.encoder.blocks = [Recompute(block) for block in model.encoder.blocks]
+        loss, cache = model.loss(ids, np.array([1, 7]), np.array([3, 4]), run=Run(5, train=True))
+        model.loss_backward(cache)
+        outcomes.append((loss, model.flat.grad))
+    assert outcomes[0][0] == outcomes[1][0]
+    np.testing.assert_array_equal(outcomes[0][1], outcomes[1][1])
+
+
+def distinct_numbers(item, seen):
+    """How many numbers the float arrays of a cache hold, views of one buffer counted once."""
+    if isinstance(item, np.ndarray):
+        while item.base is not None:
+            item = item.base
+        if item.dtype.kind != "f" or id(item) in seen:
+            return 0
+        seen[id(item)] = item
+        return item.size
+    if isinstance(item, tuple | list):
+        return sum(distinct_numbers(part, seen) for part in item)
+    return 0
+
+
+@pytest.mark.parametrize("config", [TINY, MINI_BERT_CONFIG], ids=["tiny", "mini"])
+def test_info_counts_the_activations_that_there_are(config):
+    """The number that `mini-bert info` derives from the sizes is the number of the arrays in a real cache."""
+    model, ids, rows = MiniBERT(config), random_ids(config, (3, 7)), np.array([1, 4, 9, 20])
+    _, cache = model.loss(ids, rows, ids.ravel()[rows])
+    assert distinct_numbers(cache, {}) == activation_numbers(config, 3, 7, 4)
+
+
+def test_save_and_load_are_bit_identical(tmp_path):
+    """What save_pretrained writes, from_pretrained and load_checkpoint read back exactly."""
+    model = MiniBERT(TINY, seed=3)
+    model.save_pretrained(tmp_path / "model")
+    loaded = MiniBERT.from_pretrained(tmp_path / "model")
+    assert loaded.config == TINY
+    np.testing.assert_array_equal(loaded.flat.data, model.flat.data)
+    other = MiniBERT(TINY, seed=4).load_checkpoint(tmp_path / "model" / "model.safetensors")
+    np.testing.assert_array_equal(other.flat.data, model.flat.data)
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "mask", "error", "message"),
+    [
+        ([[5, 8192]], None, ValueError, r"input_ids\[0, 1\] is 8192, expected 0 to 8191"),
+        ([[5, -1]], None, ValueError, r"input_ids\[0, 1\] is -1, expected 0 to 8191"),
+        ([[5.0, 6.5]], None, TypeError, "must be whole numbers .* got dtype float64, for example .*5.0"),
+        ([["the", "cat"]], None, TypeError, "must be whole numbers"),
+        ([5, 6], None, ValueError, r"shape \(batch, tokens\).* got \(2,\)"),
+        ([[]], None, TypeError, "whole numbers"),
+        (np.zeros((0, 3), int), None, ValueError, "at least one token"),
+        ([[5] * 65], None, ValueError, "65 tokens, but this model knows 64 positions"),
+        ([[5, 6]], [[1]], ValueError, r"attention_mask has shape \(1, 1\), expected \(1, 2\)"),
+        ([[5, 6]], [[1, 2]], ValueError, "attention_mask contains .*2.*, expected 1 for tokens and 0"),
+    ],
+)
+def test_bad_input_is_named(model, ids, mask, error, message):
+    """Each error names the value and what was expected."""
+    with pytest.raises(error, match=message):
+        model.forward(ids, mask)
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets", "error", "message"),
+    [
+        ([8], [5], ValueError, r"rows lie in \[8, 8\], expected 0 to 7"),
+        ([1, 2], [5], ValueError, "2 rows but 1 targets"),
+        ([1], [9000], ValueError, r"targets lie in \[9000, 9000\]"),
+        ([1.5], [5], TypeError, "rows must be a list of whole numbers"),
+    ],
+)
+def test_bad_rows_are_named(model, rows, targets, error, message):
+    """The loss says which row or target is impossible."""
+    with pytest.raises(error, match=message):
+        model.loss(random_ids(model.config, (2, 4)), rows, targets)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_heads": 5}, "hidden_size 192 cannot be split among 5 heads.*try one of"),
+        ({"num_layers": 0}, "num_layers is 0, expected a whole number of at least 1"),
+        ({"vocab_size": 8192.0}, "vocab_size is 8192.0, expected a whole number"),
+        ({"dropout": 1.0}, "dropout is 1.0, expected a probability"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps is 0"),
+    ],
+)
+def test_bad_configs_are_named(change, message):
+    """A config that cannot work is refused when it is made."""
+    with pytest.raises(ValueError, match=message):
+        MiniBertConfig(**change)
+
+
+def test_config_files_are_strict(tmp_path):
+    """An unknown field or another architecture's config is an error, not a guess."""
+    with pytest.raises(ValueError, match=r"unknown field.*hidden_sise"):
+        MiniBertConfig.from_dict({"model_type": "mini_bert", "hidden_sise": 3})
+    with pytest.raises(ValueError, match="model_type 'bert', expected 'mini_bert'"):
+        MiniBertConfig.from_dict({"model_type": "bert"})
+    assert MiniBertConfig.from_dict(json.loads(json.dumps(TINY.to_dict()))) == TINY
+
+
+def test_only_float_dtypes():
+    """Half precision is for storage; a model computes in float32 or float64."""
+    with pytest.raises(ValueError, match="dtype is float16, expected float32"):
+        MiniBERT(TINY, dtype=np.float16)

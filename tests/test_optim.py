@@ -1,0 +1,67 @@
+"""Adam against its formula, written once more for a single number."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mini_bert.layers.base import Flat
+from mini_bert.optim import Adam
+
+
+def flat(values, decayed, dtype=np.float64):
+    return Flat(np.array(values, dtype), np.zeros(len(values), dtype), decayed)
+
+
+def test_ten_steps_by_hand():
+    """Ten steps with changing gradients equal the scalar recurrences; decay touches only the first weight."""
+    weights = flat([0.5, -0.3], decayed=1)
+    optimiser = Adam(weights, lr=0.1, weight_decay=0.2)
+    wanted, m, v = [0.5, -0.3], [0.0, 0.0], [0.0, 0.0]
+    rng = np.random.default_rng(0)
+    for t in range(1, 11):
+        gradient = rng.normal(size=2)
+        weights.grad[...] = gradient
+        optimiser.step()
+        for i, g in enumerate(gradient):
+            m[i] = 0.9 * m[i] + 0.1 * g
+            v[i] = 0.999 * v[i] + 0.001 * g * g
+            step = (m[i] / (1 - 0.9**t)) / (math.sqrt(v[i] / (1 - 0.999**t)) + 1e-8)
+            wanted[i] -= 0.1 * (step + (0.2 * wanted[i] if i == 0 else 0))
+        np.testing.assert_allclose(weights.data, wanted, rtol=1e-12)
+
+
+def test_the_first_step_is_the_learning_rate():
+    """Whatever the size of the gradient, the first step moves a weight by lr."""
+    weights = flat([1.0, 1.0, 1.0], decayed=0)
+    weights.grad[...] = [1e-3, 5.0, -700.0]
+    Adam(weights, lr=0.01).step()
+    np.testing.assert_allclose(weights.data, [0.99, 0.99, 1.01], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dtype_is_kept_and_gradients_are_left(dtype):
+    """The step changes weights in place and nothing else."""
+    weights = flat([1.0, 2.0], 2, dtype)
+    weights.grad[...] = [0.5, -0.5]
+    data = weights.data
+    optimiser = Adam(weights)
+    optimiser.step(lr=0.1)
+    assert weights.data is data and data.dtype == optimiser.m.dtype == optimiser.v.dtype == dtype
+    assert weights.grad.tolist() == [0.5, -0.5]
+
+
+@pytest.mark.peers
+def test_torch_agrees():
+    """Fifty steps follow torch.optim.AdamW in float64."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(1)
+    weights = flat(rng.normal(size=7), decayed=7)
+    theirs = torch.nn.Parameter(torch.tensor(weights.data.copy()))
+    ours, reference = Adam(weights, lr=0.01), torch.optim.AdamW([theirs], lr=0.01, weight_decay=0.01)
+    for _ in range(50):
+        weights.grad[...] = rng.normal(size=7)
+        theirs.grad = torch.tensor(weights.grad.copy())
+        ours.step()
+        reference.step()
+    np.testing.assert_allclose(weights.data, theirs.detach().numpy(), rtol=1e-10)
