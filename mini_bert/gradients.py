@@ -101,7 +101,7 @@ def _choose(gradient: np.ndarray, entries: int, rng: np.random.Generator) -> np.
 
 
 def global_norm(gradient: np.ndarray) -> float:
-    """The length of the flat gradient vector, summed in double precision's safety for long vectors."""
+    """The length of the flat gradient vector."""
     return math.sqrt(float(np.dot(gradient, gradient)))
 
 
