@@ -27,7 +27,10 @@ Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by h
 
   python run.py test              does everything work here? (a minute or two)
   python run.py train             train a Mini-BERT; `train --help` lists the settings
+  python run.py simple-test       the tour: every part of the engine once
   python run.py info              the model: shapes, parameters, memory
+  python run.py config            every number of the configuration, and why
+  python run.py demo attention    a layer's own demonstration; `demo` alone lists them
   python run.py gradcheck         our gradients against finite differences, tensor by tensor
 
 Any word but `test` and `lint` is a command of `mini-bert`, and `--help` after it explains it.

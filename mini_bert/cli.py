@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import runpy
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import mini_bert
 from mini_bert.gradients import TOLERANCE
 
 
@@ -49,19 +51,63 @@ def gradcheck(
     """
     from mini_bert.gradcheck import main
 
-    raise typer.Exit(main(tolerance, tensors))
+    with _one_blas_thread():
+        raise typer.Exit(main(tolerance, tensors))
 
 
 def simple_test() -> None:
     """The one-minute tour: config, parameters, forward, loss, backward, one step, memory, gradient check."""
     from mini_bert.simple_test import main
 
-    raise typer.Exit(main())
+    with _one_blas_thread():
+        raise typer.Exit(main())
+
+
+def demo(
+    layer: Annotated[
+        str, typer.Argument(help="linear, embedding, attention, block, … ; without a name: the list")
+    ] = "",
+) -> None:
+    """Run a layer's own small demonstration: numbers in, numbers out, gradients.
+
+    For example:  mini-bert demo attention
+    """
+    import mini_bert.layers
+
+    folder = Path(mini_bert.layers.__file__).parent
+    demos = sorted(path.stem for path in folder.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
+    if not layer:
+        print("layers that show themselves:", ", ".join(demos))
+    elif layer in demos:
+        runpy.run_path(str(folder / f"{layer}.py"), run_name="__main__")
+    else:
+        raise ValueError(f"there is no demonstration of {layer!r}; there are {', '.join(demos)}")
 
 
 def train() -> None:
-    """Train a Mini-BERT (arrives with the text pipeline; until then this says so)."""
-    print("Training is not in this version yet: the engine comes first. Try `mini-bert simple-test` or `gradcheck`.")
+    """Train a Mini-BERT (not in this version yet: the engine comes first)."""
+    raise ValueError("training is not in this version yet, the engine comes first; try simple-test, gradcheck or demo")
+
+
+def _one_blas_thread():
+    """Small products gain nothing from a second BLAS thread, and lose much on a busy machine."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(mini_bert.__version__)
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and stop")
+    ] = False,
+) -> None:
+    """A complete BERT in pure Python and NumPy: look inside, check, train."""
 
 
 COMMANDS = {
@@ -69,15 +115,16 @@ COMMANDS = {
     "config": config,
     "simple-test": simple_test,
     "gradcheck": gradcheck,
+    "demo": demo,
     "train": train,
 }
 
 app = typer.Typer(
-    help="A complete BERT in pure Python and NumPy: look inside, check, train.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.callback()(_options)
 for name, function in COMMANDS.items():
     app.command(name)(function)
 

@@ -37,7 +37,9 @@ class MiniBertConfig:
             check_positive(name, getattr(self, name))
         check_heads(self.hidden_size, self.num_heads)
         check_probability("dropout", self.dropout)
-        if not self.layer_norm_eps > 0:
+        if not isinstance(self.tie_head, bool):
+            raise ValueError(f"tie_head is {self.tie_head!r}, expected True or False")
+        if not isinstance(self.layer_norm_eps, float | int) or not self.layer_norm_eps > 0:
             raise ValueError(
                 f"layer_norm_eps is {self.layer_norm_eps!r}, expected a small positive number such as 1e-5"
             )
@@ -68,15 +70,15 @@ class MiniBertConfig:
 
 def check_positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1")
+        raise ValueError(f"{name} is {value!r}, expected a whole number (a Python int) of at least 1")
 
 
 def check_heads(width: int, heads: int) -> None:
     if width % heads:
-        divisors = [n for n in range(1, width + 1) if width % n == 0 and width // n >= 8] or [1]
+        divisors = [n for n in range(1, width + 1) if width % n == 0]
         raise ValueError(
             f"hidden_size {width} cannot be split among {heads} heads: "
-            f"{heads} must divide {width}; try one of {', '.join(map(str, divisors))}"
+            f"{heads} must divide {width}; choose one of {', '.join(map(str, divisors))}"
         )
 
 
@@ -104,9 +106,11 @@ def load_config(name: str) -> MiniBertConfig:
     """A preset by its name, or the path of a `config.json`."""
     if name in PRESETS:
         return PRESETS[name]
-    path = Path(name)
+    path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
     if not path.is_file():
-        raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor the path of a config.json")
+        raise ValueError(
+            f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a model folder nor the path of a config.json"
+        )
     try:
         return MiniBertConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
@@ -116,12 +120,12 @@ def load_config(name: str) -> MiniBertConfig:
 _REASONS = {
     "vocab_size": "V: how many pieces of words the model knows; table and head grow with it",
     "hidden_size": "H: the length of every token's vector, and of the residual stream",
-    "num_layers": "L: three rounds of looking around and thinking",
-    "num_heads": "A: four things to look for at once, each in d = H/A = 48 dimensions",
+    "num_layers": "L: rounds of looking around, then thinking",
+    "num_heads": "A: things to look for at once, each in d = H/A = 48 dimensions",
     "intermediate_size": "I = 4H: the customary width of the feed-forward network",
     "max_seq_length": "T: rows in the position table; attention costs T² per head",
-    "dropout": "none: a small model on much text underfits rather than overfits",
-    "tie_head": "the head has a matrix of its own; True shares the token table (V·H fewer parameters)",
+    "dropout": "share of activations dropped in training; a small model on much text needs none",
+    "tie_head": "true: the head shares the token table (V·H fewer parameters)",
     "layer_norm_eps": "keeps the division in layer norm away from zero",
 }
 

@@ -9,29 +9,41 @@ CHOSEN = 0.15  # the share of tokens that masked language modelling asks for
 
 
 def activation_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int) -> int:
-    """How many numbers the caches of one `loss` call hold until backward uses them, without dropout.
+    """How many numbers the caches of one training `loss` call hold until backward uses them.
 
     Follows the caches from layer to layer; a test compares it with the arrays of a real cache.
     """
-    BT, H, heads = batch * tokens, config.hidden_size, config.num_heads
-    attention = 5 * BT * H + batch * heads * tokens**2  # x, q, k, v, joined contexts; who looks at whom
-    norms = 2 * (BT * H + BT)  # x̂ and σ, twice
-    feed_forward = BT * H + BT * config.intermediate_size  # x' and f(x' W1 + b1)
-    block = attention + norms + feed_forward
-    final = BT * H + BT
+    BT, H = batch * tokens, config.hidden_size
+    looks = batch * config.num_heads * tokens**2  # who looks at whom
+    block = (
+        (5 * BT * H + looks)  # attention: x, q, k, v, joined contexts; weights
+        + 2 * (BT * H + BT)  # two norms: x̂ and σ
+        + (BT * H + BT * config.intermediate_size)  # feed-forward: x' and f(x' W1 + b1)
+    )
+    if config.dropout:
+        block += looks + 2 * BT * H  # masks
+    final = BT * H + BT + (BT * H if config.dropout else 0)
     head = chosen * (H + config.vocab_size)  # the chosen rows, and the probabilities of every word for each
     return config.num_layers * block + final + head
 
 
+def working_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int) -> int:
+    """How many more are alive at the worst moment of backward: what one block needs, and two large ones of the head."""
+    BT, H = batch * tokens, config.hidden_size
+    looks = batch * config.num_heads * tokens**2
+    block = max(9 * BT * H + 3 * looks, 4 * BT * H + 9 * BT * config.intermediate_size // 4)
+    return config.vocab_size * H + chosen * config.vocab_size + block  # a weight's product, dlogits, a block
+
+
 def training_bytes(config: MiniBertConfig, parameters: int, batch: int, threads: int) -> dict[str, int]:
-    """Memory by purpose; every thread has gradients and activations of its own."""
-    tokens = config.max_seq_length
-    chosen = round(CHOSEN * batch * tokens)
+    """Memory by purpose; every thread has gradients, activations and working memory of its own."""
+    sizes = (config, batch, config.max_seq_length, round(CHOSEN * batch * config.max_seq_length))
     return {
         "parameters": 4 * parameters,
         "gradients": 4 * parameters * threads,
         "Adam's two moments": 8 * parameters,
-        "activations": 4 * activation_numbers(config, batch, tokens, chosen) * threads,
+        "activations": 4 * activation_numbers(*sizes) * threads,
+        "working memory of backward": 4 * working_numbers(*sizes) * threads,
     }
 
 

@@ -1,31 +1,37 @@
 """The door of a model: ids and masks are checked once, here, so that every error names the value and the remedy."""
 
+import math
+
 import numpy as np
 
 
 def check_ids(ids, vocab_size: int, max_length: int, name: str = "input_ids") -> np.ndarray:
     """-> (B,T) integers from 0 to vocab_size − 1, T ≤ max_length"""
-    ids = np.asarray(ids)
-    if ids.dtype.kind not in "iu":
-        example = f", for example {ids.flat[0]!r}" if ids.size else ""
-        raise TypeError(
-            f"{name} must be whole numbers (token ids), got dtype {ids.dtype}{example}; a tokenizer makes ids from text"
-        )
+    try:
+        ids = np.asarray(ids)
+    except ValueError:  # lists of different lengths
+        raise ValueError(
+            f"{name} holds sequences of different lengths; pad them to one length and pass an attention_mask"
+        ) from None
     if ids.ndim != 2 or ids.size == 0:
         raise ValueError(
             f"{name} must have shape (batch, tokens) with at least one token, got {ids.shape}; "
             "a single sequence is passed as [ids]"
         )
+    if ids.dtype.kind not in "iu":
+        raise TypeError(
+            f"{name} must be whole numbers, got dtype {ids.dtype}, for example {ids.flat[0]!r}; "
+            "a tokenizer makes ids from text"
+        )
     if ids.shape[1] > max_length:
         raise ValueError(
             f"{name} holds sequences of {ids.shape[1]} tokens, but this model knows {max_length} positions; "
-            f"truncate to {max_length} or build a model with a larger max_seq_length"
+            f"truncate to {max_length}, or use a model with more positions"
         )
     if ids.min() < 0 or ids.max() >= vocab_size:
-        bad = np.argwhere((ids < 0) | (ids >= vocab_size))[0]
+        b, t = np.argwhere((ids < 0) | (ids >= vocab_size))[0]
         raise ValueError(
-            f"{name}[{bad[0]}, {bad[1]}] is {ids[tuple(bad)]}, expected 0 to {vocab_size - 1} "
-            f"for a vocabulary of {vocab_size}; was the text encoded with another tokenizer?"
+            f"{name}[{b}, {t}] is {ids[b, t]}, expected 0 to {vocab_size - 1}: this model knows {vocab_size} of them"
         )
     return ids
 
@@ -47,15 +53,16 @@ def check_mask(mask, shape: tuple[int, ...]) -> np.ndarray | None:
 def check_rows(rows, targets, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The chosen positions in the flat list of B·T tokens, and the ids expected there -> two (N,) integer arrays"""
     rows, targets = np.asarray(rows), np.asarray(targets)
+    if rows.size == targets.size == 0:
+        return rows.astype(np.intp).reshape(0), targets.astype(np.intp).reshape(0)
     for name, array in (("rows", rows), ("targets", targets)):
         if array.dtype.kind not in "iu" or array.ndim != 1:
             raise TypeError(f"{name} must be a list of whole numbers, got dtype {array.dtype} and shape {array.shape}")
     if rows.shape != targets.shape:
         raise ValueError(f"there are {rows.size} rows but {targets.size} targets; each chosen row needs one target")
-    tokens = int(np.prod(shape))
-    if rows.size and (rows.min() < 0 or rows.max() >= tokens):
+    if rows.min() < 0 or rows.max() >= math.prod(shape):
         raise ValueError(
-            f"rows lie in [{rows.min()}, {rows.max()}], expected 0 to {tokens - 1}: "
+            f"rows lie in [{rows.min()}, {rows.max()}], expected 0 to {math.prod(shape) - 1}: "
             f"token t of sequence b is row b·{shape[1]} + t"
         )
     return rows, targets

@@ -67,6 +67,7 @@ class ForwardCache(Mapping[str, np.ndarray]):
     """What `forward` computed on the way: for `backward`, and to look at by name.
 
     cache['attention_weights_0'] is (B,A,T,T): who looks at whom in the first block. `list(cache)` has all names.
+    Norms are shown as x̂, before γ and β; `feed_forward_inner` is what ReLU let through.
     """
 
     def __init__(self, encoded: EncodeCache, head: Any):
@@ -77,7 +78,7 @@ class ForwardCache(Mapping[str, np.ndarray]):
         for index, block in enumerate(self.encoded.blocks):
             named |= {f"{name}_{index}": array for name, array in attention_arrays(block.attention).items()}
             named[f"attention_norm_{index}"] = block.attention_norm.x_hat
-            named[f"feed_forward_{index}"] = block.feed_forward.contract
+            named[f"feed_forward_inner_{index}"] = block.feed_forward.contract
             named[f"output_norm_{index}"] = block.output_norm.x_hat
         named["final_norm"] = self.encoded.final_norm.x_hat
         named["hidden"] = self.head
@@ -124,6 +125,10 @@ class MiniBERT(Model):
     """
 
     def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG, seed: int = 0, dtype: Any = np.float32):
+        if not isinstance(config, MiniBertConfig):
+            raise TypeError(
+                f"config must be a MiniBertConfig, not {config!r}; for example MiniBertConfig(num_layers=2)"
+            )
         self.config = config
         self.tokens = Embedding(config.vocab_size, config.hidden_size, std=0.1)
         self.positions = PositionEmbedding(config.max_seq_length, config.hidden_size, sinusoids(0.14))
@@ -172,6 +177,13 @@ class MiniBERT(Model):
     def backward(self, dlogits, cache, run=None):
         """(B,T,V) -> dx (B,T,H); adds to every gradient"""
         run = run or self.run
+        if not isinstance(cache, ForwardCache):
+            raise TypeError(
+                f"backward takes the cache of forward, not a {type(cache).__name__}; see also loss_backward"
+            )
+        expected = (*cache.encoded.ids.shape, self.config.vocab_size)
+        if np.shape(dlogits) != expected:
+            raise ValueError(f"dlogits has shape {np.shape(dlogits)}, expected {expected}, the shape of the logits")
         dy = self.head.backward(dlogits, cache.head, run)
         return self.encode_backward(dy, cache.encoded, run)
 
@@ -184,8 +196,8 @@ class MiniBERT(Model):
         (default: the number of rows), so that parts of a large batch add up to its mean.
         """
         run = run or self._new_run()
-        rows, targets = check_rows(rows, targets, np.shape(input_ids))
         y, encoded = self.encode(input_ids, attention_mask, run)
+        rows, targets = check_rows(rows, targets, encoded.ids.shape)
         y, chosen = choose_rows(y, rows)  # (N,H)
         logits, head = self.head.forward(y, run)  # (N,V)
         loss, entropy = cross_entropy(logits, targets, count)
@@ -194,6 +206,8 @@ class MiniBERT(Model):
     def loss_backward(self, cache, dloss: float = 1.0, run=None):
         """-> dx (B,T,H); adds to every gradient"""
         run = run or self.run
+        if not isinstance(cache, LossCache):
+            raise TypeError(f"loss_backward takes the cache of loss, not a {type(cache).__name__}; see also backward")
         dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
         dy = self.head.backward(dlogits, cache.head, run)
         dy = choose_rows_backward(dy, cache.chosen)
@@ -233,3 +247,15 @@ class MiniBERT(Model):
         model = cls(MiniBertConfig.from_dict(values), dtype=dtype)
         assign(model.named_params(), tensors, str(folder))
         return model
+
+
+if __name__ == "__main__":
+    model = MiniBERT()
+    ids = np.array([[2, 1045, 4, 2017, 3]])
+    logits, cache = model.forward(ids)
+    print(f"{model.get_parameter_count():,} parameters; ids {ids.shape} -> logits {logits.shape}; on the way:")
+    for name, array in cache.items():
+        print(f"  {name:22} {array.shape}")
+    loss, loss_cache = model.loss(ids, rows=[2], targets=[77])
+    dx = model.loss_backward(loss_cache)
+    print(f"loss {loss:.3f}; the gradient reaches the embeddings with length {np.linalg.norm(dx):.4f}")

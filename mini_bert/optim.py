@@ -17,6 +17,8 @@ import numpy as np
 
 from mini_bert.layers.base import Flat
 
+CHUNK = 32_768  # numbers at a time: all of a chunk's passes stay in the processor's cache, and scratch stays small
+
 
 class Adam:
     """Updates `flat.data` from `flat.grad`, in place; weights that decay are the first `flat.decayed` numbers."""
@@ -30,6 +32,8 @@ class Adam:
         eps: float = 1e-8,
         weight_decay: float = 0.01,
     ):
+        if not isinstance(flat, Flat):
+            raise TypeError(f"Adam works on a model's flat arrays: pass model.flat, not a {type(flat).__name__}")
         self.flat = flat
         self.lr, self.beta1, self.beta2, self.eps, self.weight_decay = lr, beta1, beta2, eps, weight_decay
         self.m = np.zeros_like(flat.data)
@@ -38,12 +42,26 @@ class Adam:
 
     def step(self, lr: float | None = None) -> None:
         """One update from the gradients as they stand; they are left as they are."""
-        w, g, m, v = self.flat.data, self.flat.grad, self.m, self.v
         lr = self.lr if lr is None else lr
         self.t += 1
-        m += (1 - self.beta1) * (g - m)
-        v += (1 - self.beta2) * (g * g - v)
-        m_hat = m / (1 - self.beta1**self.t)
-        root = np.sqrt(v) / math.sqrt(1 - self.beta2**self.t)  # √v̂
-        w[: self.flat.decayed] *= 1 - lr * self.weight_decay
-        w -= lr * m_hat / (root + self.eps)
+        self.flat.data[: self.flat.decayed] *= 1 - lr * self.weight_decay
+        step_size = lr / (1 - self.beta1**self.t)  # lr m̂ = step_size m
+        root_scale = 1 / math.sqrt(1 - self.beta2**self.t)  # √v̂ = root_scale √v
+        scratch = np.empty(min(CHUNK, self.m.size), self.m.dtype)
+        for start in range(0, self.m.size, CHUNK):
+            part = slice(start, start + CHUNK)
+            w, g, m, v = self.flat.data[part], self.flat.grad[part], self.m[part], self.v[part]
+            s = scratch[: m.size]
+            np.subtract(g, m, out=s)
+            s *= 1 - self.beta1
+            m += s  # m + (1−β1)(g − m)
+            np.multiply(g, g, out=s)
+            s -= v
+            s *= 1 - self.beta2
+            v += s
+            np.sqrt(v, out=s)
+            s *= root_scale
+            s += self.eps
+            np.divide(m, s, out=s)
+            s *= step_size
+            w -= s

@@ -23,11 +23,9 @@ WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "conf
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """All arrays of one weights file, chosen by its ending."""
     path = Path(path)
-    if path.suffix in (".pkl", ".pickle"):
-        raise ValueError(
-            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never does. "
-            "Save weights with save_pretrained, which writes safetensors"
-        )
+    refuse_pickle(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, expected a weights file such as {path / WEIGHTS}")
     if path.suffix not in (".safetensors", ".bin", ".pt", ".pth"):
         raise ValueError(f"{path}: unknown kind of weights file {path.suffix!r}, expected .safetensors or .bin")
     if not path.is_file():
@@ -37,6 +35,14 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     from mini_bert.torch_files import load_torch_file
 
     return load_torch_file(path)
+
+
+def refuse_pickle(path: Path) -> None:
+    if path.suffix in (".pkl", ".pickle"):
+        raise ValueError(
+            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never does. "
+            "Weights are safetensors here (save_pretrained writes them), tokenizers are JSON and text"
+        )
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
@@ -71,8 +77,11 @@ def _as_array(path: Path, name: str, entry: dict[str, Any]) -> np.ndarray:
 def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """-> the content of config.json, and the weights by name"""
     folder = Path(folder)
+    refuse_pickle(folder)
     if not folder.is_dir():
-        raise FileNotFoundError(f"there is no model folder {folder}; it should hold {CONFIG} and {WEIGHTS}")
+        raise FileNotFoundError(
+            f"there is no model folder {folder}; it should hold {CONFIG} and {WEIGHTS} (nothing is downloaded by name)"
+        )
     config_path = folder / CONFIG
     try:
         config = json.loads(config_path.read_text(encoding="utf-8"))
@@ -85,7 +94,8 @@ def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[st
     for name in (WEIGHTS, TORCH_WEIGHTS):
         if (folder / name).is_file():
             return config, read_tensors(folder / name)
-    raise FileNotFoundError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}")
+    pickles = "".join(f"; {path.name} is a pickle, which is never loaded" for path in sorted(folder.glob("*.pkl")))
+    raise FileNotFoundError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}{pickles}")
 
 
 def write_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> None:

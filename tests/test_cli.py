@@ -49,7 +49,7 @@ def test_errors_are_one_line():
     """A wrong value is answered in a sentence, without a traceback, and the exit code says failure."""
     result = mini("info", "--model", "huge")
     assert result.returncode == 1
-    assert result.stderr.strip() == "mini-bert: 'huge' is neither a preset (mini, larger) nor the path of a config.json"
+    assert result.stderr.strip() == "mini-bert: 'huge' is neither a preset (mini, larger) nor a model folder nor the path of a config.json"
 
 
 def test_scripts_run_inside_the_package_folder():

@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from larger_bert import LARGER_BERT_CONFIG, LargerBERT
 from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.gradcheck import MODELS
 from mini_bert.gradients import TOLERANCE
-from mini_bert.info import activation_numbers
+from mini_bert.info import CHOSEN, activation_numbers, training_bytes
 from mini_bert.layers.base import Run
 from mini_bert.layers.encoder import Recompute
 from mini_bert.model import MiniBERT, MiniTransformerLayer
@@ -128,7 +129,7 @@ def test_loss_on_chosen_rows_is_the_loss_of_the_full_forward():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_whole_model_gradients(name):
-    """Every tensor of a whole model agrees with central differences to 1e-6 (SPEC's documents settle for 1e-4)."""
+    """Every tensor of a whole model agrees with central differences to 1e-6."""
     for row in MODELS[name]():
         assert row.error <= TOLERANCE, row
 
@@ -216,12 +217,38 @@ def distinct_numbers(item, seen):
     return 0
 
 
-@pytest.mark.parametrize("config", [TINY, MINI_BERT_CONFIG], ids=["tiny", "mini"])
+DROPPING = replace(TINY, dropout=0.1)
+
+
+@pytest.mark.parametrize("config", [TINY, DROPPING, MINI_BERT_CONFIG], ids=["tiny", "dropout", "mini"])
 def test_info_counts_the_activations_that_there_are(config):
     """The number that `mini-bert info` derives from the sizes is the number of the arrays in a real cache."""
     model, ids, rows = MiniBERT(config), random_ids(config, (3, 7)), np.array([1, 4, 9, 20])
-    _, cache = model.loss(ids, rows, ids.ravel()[rows])
+    _, cache = model.loss(ids, rows, ids.ravel()[rows], run=Run(train=True))
     assert distinct_numbers(cache, {}) == activation_numbers(config, 3, 7, 4)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("batch", [2, 8])
+def test_info_predicts_the_peak(batch, dropout):
+    """What `mini-bert info` says training will need is within 10 % of the measured peak of a real step."""
+    config = replace(MINI_BERT_CONFIG, dropout=dropout)
+    T = config.max_seq_length
+    ids, rows = random_ids(config, (batch, T)), np.arange(round(CHOSEN * batch * T))
+    tracemalloc.start()
+    try:
+        model = MiniBERT(config)
+        optimiser = Adam(model.flat)
+        for _ in range(2):
+            _, cache = model.loss(ids, rows, ids.ravel()[rows], run=Run(train=True, pool=model.run.pool))
+            model.loss_backward(cache)
+            del cache
+            optimiser.step()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    predicted = sum(training_bytes(config, model.get_parameter_count(), batch, threads=1).values())
+    assert abs(predicted / peak - 1) < 0.1
 
 
 def test_save_and_load_are_bit_identical(tmp_path):
@@ -244,10 +271,11 @@ def test_save_and_load_are_bit_identical(tmp_path):
     [
         ([[5, 8192]], None, ValueError, r"input_ids\[0, 1\] is 8192, expected 0 to 8191"),
         ([[5, -1]], None, ValueError, r"input_ids\[0, 1\] is -1, expected 0 to 8191"),
-        ([[5.0, 6.5]], None, TypeError, "must be whole numbers .* got dtype float64, for example .*5.0"),
+        ([[5.0, 6.5]], None, TypeError, "must be whole numbers, got dtype float64, for example .*5.0"),
         ([["the", "cat"]], None, TypeError, "must be whole numbers"),
         ([5, 6], None, ValueError, r"shape \(batch, tokens\).* got \(2,\)"),
-        ([[]], None, TypeError, "whole numbers"),
+        ([[]], None, ValueError, "at least one token"),
+        ([[5, 6], [7]], None, ValueError, "sequences of different lengths; pad them"),
         (np.zeros((0, 3), int), None, ValueError, "at least one token"),
         ([[5] * 65], None, ValueError, "65 tokens, but this model knows 64 positions"),
         ([[5, 6]], [[1]], ValueError, r"attention_mask has shape \(1, 1\), expected \(1, 2\)"),
@@ -267,6 +295,7 @@ def test_bad_input_is_named(model, ids, mask, error, message):
         ([1, 2], [5], ValueError, "2 rows but 1 targets"),
         ([1], [9000], ValueError, r"targets lie in \[9000, 9000\]"),
         ([1.5], [5], TypeError, "rows must be a list of whole numbers"),
+        ([], [], ValueError, "no row was chosen"),
     ],
 )
 def test_bad_rows_are_named(model, rows, targets, error, message):
@@ -278,11 +307,13 @@ def test_bad_rows_are_named(model, rows, targets, error, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_heads": 5}, "hidden_size 192 cannot be split among 5 heads.*try one of"),
-        ({"num_layers": 0}, "num_layers is 0, expected a whole number of at least 1"),
+        ({"num_heads": 5}, "hidden_size 192 cannot be split among 5 heads.*choose one of"),
+        ({"num_layers": 0}, "num_layers is 0, expected a whole number .* of at least 1"),
         ({"vocab_size": 8192.0}, "vocab_size is 8192.0, expected a whole number"),
         ({"dropout": 1.0}, "dropout is 1.0, expected a probability"),
         ({"layer_norm_eps": 0}, "layer_norm_eps is 0"),
+        ({"layer_norm_eps": "1e-5"}, "layer_norm_eps is '1e-5'"),
+        ({"tie_head": "no"}, "tie_head is 'no', expected True or False"),
     ],
 )
 def test_bad_configs_are_named(change, message):
@@ -304,3 +335,18 @@ def test_only_float_dtypes():
     """Half precision is for storage; a model computes in float32 or float64."""
     with pytest.raises(ValueError, match="dtype is float16, expected float32"):
         MiniBERT(TINY, dtype=np.float16)
+
+
+def test_caches_and_configs_are_not_confused(model):
+    """The cache of the wrong call, a gradient of the wrong shape, sizes instead of a config: each is named."""
+    ids = random_ids(model.config, (2, 4))
+    logits, forward = model.forward(ids)
+    _, loss = model.loss(ids, [1], [5])
+    with pytest.raises(TypeError, match="backward takes the cache of forward, not a LossCache"):
+        model.backward(logits, loss)
+    with pytest.raises(TypeError, match="loss_backward takes the cache of loss, not a ForwardCache"):
+        model.loss_backward(forward)
+    with pytest.raises(ValueError, match=r"dlogits has shape \(2, 4\), expected \(2, 4, 8192\)"):
+        model.backward(ids, forward)
+    with pytest.raises(TypeError, match="config must be a MiniBertConfig"):
+        MiniBERT({"hidden_size": 8})

@@ -18,7 +18,7 @@ Three small things make this work:
 - `Run`     what one thread needs while computing: random numbers, whether we are training, scratch memory.
 
 Letters used for shapes in all layers: B batch, T tokens, H hidden width, A heads, d = H/A,
-I feed-forward width, V vocabulary, L layers, N rows (tokens of all sequences in one list).
+I feed-forward width, V vocabulary, L layers, N rows (all tokens of all sequences, or the chosen ones, in one list).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ if __name__ == "__main__":
     bind(block, seed=0)
     x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype(np.float32)
     y, cache = block.forward(x, Run())
-    dx = block.backward(np.ones_like(y), cache, Run())
+    dx = block.backward(np.random.default_rng(1).normal(size=y.shape).astype(y.dtype), cache, Run())
     print(f"x {x.shape} -> y {y.shape}, the same shape, so blocks stack; dx {dx.shape}")
     for name, param in block.named_params().items():
         print(f"  {name:28} {param.shape!s:10} |gradient| {np.linalg.norm(param.grad):.4f}")

@@ -66,6 +66,7 @@ def sinusoids(amplitude: float) -> Initialiser:
 
 
 if __name__ == "__main__":
+    np.set_printoptions(precision=3, suppress=True)
     layer, run = Embedding(5, 3), Run()
     bind(layer, seed=0)
     ids = np.array([[1, 4, 1]])

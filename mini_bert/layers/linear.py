@@ -1,6 +1,6 @@
 """The linear layer: every output is a weighted sum of all inputs. Nearly all of BERT's weights live here.
 
-    y = x W + b            x (…,I)   W (I,O)   b (O,)   y (…,O)
+    y = x W + b            x (…,in)   W (in,out)   b (out,)   y (…,out)
 
 The same W and b serve every token of every sequence, so read x as one tall matrix with a row a token.
 
@@ -10,7 +10,7 @@ Backward. y_no = Σ_i x_ni W_io + b_o. Ask of each ingredient which outputs it t
     b_o   touches y_no for every token n, with factor 1:        db = Σ_n dy_n
     x_ni  touches y_no for every output o, with factor W_io:    dx = dy Wᵀ
 
-Shapes fix the order of the factors: dW must be (I,O), and xᵀ dy is the only product of x and dy that is.
+Shapes fix the order of the factors: dW must be (in,out), and xᵀ dy is the only product of x and dy that is.
 """
 
 import math
@@ -30,15 +30,15 @@ class Linear(Layer):
         self.w = Param((fan_in, fan_out), normal(1 / math.sqrt(fan_in) if std is None else std))
         self.b = Param((fan_out,), zeros, decay=False) if bias else None
 
-    def forward(self, x, run):  # x (...,I)
-        y = x @ self.w.data  #      y (...,O)
+    def forward(self, x, run):  # x (...,in)
+        y = x @ self.w.data  #      y (...,out)
         return (y if self.b is None else y + self.b.data), x
 
-    def backward(self, dy, x, run):  # dy (...,O)
+    def backward(self, dy, x, run):  # dy (...,out)
         add_product(self.w.grad, rows(x).T, rows(dy), run)
         if self.b is not None:
             self.b.grad += rows(dy).sum(0)
-        return dy @ self.w.data.T  #      dx (...,I)
+        return dy @ self.w.data.T  #      dx (...,in)
 
 
 class TiedLinear(Layer):
@@ -63,6 +63,7 @@ class TiedLinear(Layer):
 
 
 if __name__ == "__main__":
+    np.set_printoptions(precision=3, suppress=True)
     layer, run = Linear(3, 2), Run()
     bind(layer, seed=0)
     x = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]], np.float32)

@@ -76,7 +76,8 @@ class BertConfig:
         """From a published `config.json`, which holds much else; what would change the result is refused."""
         model_type = values.get("model_type", "bert")  # the first configs did not say
         if model_type != "bert":
-            raise ValueError(f"config.json has model_type {model_type!r}, expected 'bert'")
+            hint = "; MiniBERT.from_pretrained reads that folder" if model_type == "mini_bert" else ""
+            raise ValueError(f"config.json has model_type {model_type!r}, expected 'bert'{hint}")
         if values.get("position_embedding_type", "absolute") != "absolute":
             raise ValueError(
                 f"position_embedding_type {values['position_embedding_type']!r} is not BERT's; expected 'absolute'"
@@ -282,8 +283,8 @@ class Bert(Model):
     ):
         """Masked words, plus next sentence where labels (B,) are given (0: follows, 1: does not) -> loss, cache"""
         run = run or self._new_run()
-        rows, targets = check_rows(rows, targets, np.shape(input_ids))
         hidden, encoded = self.encode(input_ids, attention_mask, token_type_ids, run)
+        rows, targets = check_rows(rows, targets, encoded.ids.shape)
         chosen_hidden, chosen = choose_rows(hidden, rows)  # (N,H)
         logits, masked_words = self._head("masked_words").forward(chosen_hidden, run)
         loss, words_entropy = cross_entropy(logits, targets, count)
@@ -292,7 +293,8 @@ class Bert(Model):
         head = self._head("next_sentence")
         pooled, pooler = self._head("pooler").forward(hidden, run)
         logits, following = head.forward(pooled, run)
-        next_loss, next_entropy = cross_entropy(logits, np.asarray(next_sentence))
+        next_sentence = check_ids([next_sentence], 2, len(hidden), "next_sentence")[0]
+        next_loss, next_entropy = cross_entropy(logits, next_sentence)
         return loss + next_loss, LossCache(
             encoded, chosen, masked_words, words_entropy, pooler, following, next_entropy
         )

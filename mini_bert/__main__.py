@@ -1,0 +1,5 @@
+"""`python -m mini_bert` is the `mini-bert` command."""
+
+from mini_bert.cli import main
+
+main()
