@@ -350,3 +350,94 @@ def test_caches_and_configs_are_not_confused(model):
         model.backward(ids, forward)
     with pytest.raises(TypeError, match="config must be a MiniBertConfig"):
         MiniBERT({"hidden_size": 8})
+
+
+def test_named_arrays_are_what_they_are_called():
+    """query, key, value, weights and context of each block, recomputed from the block's input."""
+    model, ids = MiniBERT(TINY, dtype=np.float64), random_ids(TINY, (2, 5))
+    _, cache = model.forward(ids)
+    np.testing.assert_array_equal(cache["embeddings"], model.token_embeddings[ids] + model.position_embeddings[:5])
+    for layer in range(2):
+        block = model.encoder.blocks[layer]
+        x = cache[f"attention_input_{layer}"]
+        parts = np.split(x @ block.attention.qkv.w.data, 3, axis=-1)
+        for name, part in zip(("query", "key", "value"), parts, strict=True):
+            heads = part.reshape(2, 5, 2, 5).transpose(0, 2, 1, 3)
+            np.testing.assert_allclose(cache[f"{name}_{layer}"], heads, atol=1e-12)
+        context = (cache[f"attention_weights_{layer}"] @ cache[f"value_{layer}"]).transpose(0, 2, 1, 3)
+        np.testing.assert_allclose(cache[f"context_{layer}"], context.reshape(2, 5, 10), atol=1e-12)
+        norm = block.attention_norm
+        x_hat = norm.forward(x + cache[f"context_{layer}"] @ block.attention.output.w.data, Run())[1].x_hat
+        np.testing.assert_allclose(cache[f"attention_norm_{layer}"], x_hat, atol=1e-12)
+        inside = x_hat * norm.gamma.data + norm.beta.data
+        inner = np.maximum(inside @ block.feed_forward.expand.w.data + block.feed_forward.expand.b.data, 0)
+        np.testing.assert_allclose(cache[f"feed_forward_inner_{layer}"], inner, atol=1e-12)
+        only, arrays = model._multi_head_attention(x, layer=layer)
+        np.testing.assert_allclose(arrays["attention_weights"], cache[f"attention_weights_{layer}"], atol=1e-12)
+        assert only.shape == x.shape
+    assert not np.array_equal(cache["output_norm_1"], cache["attention_norm_1"])
+    with pytest.raises(ValueError, match="layer is 2, expected 0 to 1"):
+        model._multi_head_attention(x, layer=2)
+
+
+def test_dropout_is_everywhere_it_should_be():
+    """Embeddings, attention weights and both sub-layer outputs of every block: each its own mask, each about p."""
+    config = MiniBertConfig(101, 48, 2, 4, 64, 32, dropout=0.3)
+    model = MiniBERT(config)
+    _, cache = model.loss(random_ids(config, (8, 32)), [3], [7], run=Run(1, train=True))
+    masks = [cache.encoded.dropped]
+    for block in cache.encoded.blocks:
+        masks += [block.attention.attended.dropped, block.attention_dropped, block.output_dropped]
+    for mask in masks:
+        assert abs((mask == 0).mean() - 0.3) < 0.03
+    same_shape = [mask for mask in masks if mask.shape == masks[0].shape]
+    assert len(same_shape) == 5
+    for i, one in enumerate(same_shape):
+        assert not any(np.array_equal(one, other) for other in same_shape[:i])
+
+
+def test_settings_reach_every_block():
+    """The config's ε is that of every norm; projections start with spread 1/√fan_in, tokens 0.1, the head 0.02."""
+    config = replace(MINI_BERT_CONFIG, layer_norm_eps=1e-3, dropout=0.25)
+    model = MiniBERT(config)
+    norms = [norm for block in model.encoder.blocks for norm in (block.attention_norm, block.output_norm)]
+    assert {norm.eps for norm in [*norms, model.final_norm]} == {1e-3}
+    assert (
+        {block.p for block in model.encoder.blocks} == {block.attention.p for block in model.encoder.blocks} == {0.25}
+    )
+    for name, param in model.named_params().items():
+        wanted = {"tokens.table": 0.1, "head.w": 0.02}.get(name, param.shape[0] ** -0.5)
+        if name.endswith(".w") or name == "tokens.table":
+            assert abs(param.data.std() / wanted - 1) < 0.03, name
+
+
+def test_count_and_dloss_scale_the_loss():
+    """count divides the summed loss, and loss_backward(dloss) scales every gradient."""
+    model, ids = MiniBERT(TINY, dtype=np.float64), random_ids(TINY, (2, 5))
+    rows, targets = [1, 4, 8], [7, 8, 9]
+    loss, cache = model.loss(ids, rows, targets)
+    dx = model.loss_backward(cache)
+    gradient = model.flat.grad.copy()
+    model.zero_grad()
+    scaled, cache = model.loss(ids, rows, targets, count=12)
+    assert scaled == pytest.approx(loss / 4)
+    np.testing.assert_allclose(model.loss_backward(cache, dloss=8.0), 2 * dx, atol=1e-15)
+    np.testing.assert_allclose(model.flat.grad, 2 * gradient, atol=1e-14)
+
+
+def test_the_gradient_at_the_embeddings():
+    """loss_backward returns what reaches the embeddings: summed over the batch it is the position table's gradient."""
+    model, ids = MiniBERT(TINY, dtype=np.float64), random_ids(TINY, (3, 5))
+    _, cache = model.loss(ids, [1, 7], [7, 8])
+    dx = model.loss_backward(cache)
+    np.testing.assert_allclose(dx.sum(0), model.positions.table.grad[:5], atol=1e-15)
+    assert np.abs(dx).max() > 1e-4
+
+
+def test_training_can_be_turned_off_again():
+    """set_training(True), then False: answers are steady again."""
+    config = replace(TINY, dropout=0.5)
+    model, ids = MiniBERT(config), random_ids(config, (2, 5))
+    before = model.forward(ids)[0]
+    model.set_training(True).set_training(False)
+    np.testing.assert_array_equal(model.forward(ids)[0], before)

@@ -24,7 +24,7 @@ import numpy as np
 from mini_bert.config import check_heads, check_positive, check_probability
 from mini_bert.inputs import check_ids, check_mask, check_rows
 from mini_bert.layers.activations import activation, tanh, tanh_backward
-from mini_bert.layers.base import Layer
+from mini_bert.layers.base import Layer, normal
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import (
     choose_rows,
@@ -187,7 +187,7 @@ class Bert(Model):
         self.config = config
         width, std = config.hidden_size, config.initializer_range
         self.tokens = Embedding(config.vocab_size, width, std)
-        self.positions = PositionEmbedding(config.max_position_embeddings, width)
+        self.positions = PositionEmbedding(config.max_position_embeddings, width, normal(std))
         self.types = Embedding(config.type_vocab_size, width, std)
         self.norm = LayerNorm(width, config.layer_norm_eps)
         self.encoder = Encoder(

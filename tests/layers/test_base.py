@@ -92,6 +92,8 @@ def test_forks_depend_on_seed_and_key_alone():
     used.rng.random(100)
     assert run.fork(2).rng.random() == used.fork(2).rng.random() != run.fork(3).rng.random()
     assert Run((1, 2)).rng.random() == run.fork(2).rng.random() == run.again(((1, 2), True)).rng.random()
+    pool = Pool()
+    assert Run(pool=pool).fork(1).pool is pool and Run(train=True).fork(1).train
     trained = Run(seed=4, train=True)
     assert run.again(trained.ticket).train and run.again(trained.ticket).rng.random() == trained.rng.random()
 

@@ -11,10 +11,11 @@ import mini_bert.layers
 from mini_bert.layers.attention import MultiHeadAttention, attend
 from mini_bert.layers.base import Run, bind
 from mini_bert.layers.block import TransformerBlock
-from mini_bert.layers.cross_entropy import choose_rows, cross_entropy, cross_entropy_backward
+from mini_bert.layers.cross_entropy import choose_rows, choose_rows_backward, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import PositionEmbedding, sinusoids
 from mini_bert.layers.encoder import Encoder, Recompute
+from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.softmax import softmax, softmax_backward
 
@@ -61,6 +62,52 @@ def test_attention_weights_are_probabilities_and_padding_gets_none():
     np.testing.assert_allclose(cache.probs[0].sum(-1), 1, rtol=1e-6)
     assert (cache.probs[0, ..., 2:] == 0).all()
     assert (cache.probs[1] == 0).all() and (context[1] == 0).all()
+
+
+def test_masked_tokens_stay_hidden_whatever_the_scores():
+    """Even where all visible scores are hugely negative, a masked token gets weight exactly 0."""
+    scores = np.full((1, 1, 2, 3), -1e30, np.float32)
+    scores[..., 2] = 50
+    _, cache = attend(scores, np.ones((1, 1, 3, 2), np.float32), Run(), np.array([True, True, False]))
+    np.testing.assert_array_equal(cache.probs[0, 0], [[0.5, 0.5, 0]] * 2)
+
+
+def test_dropouts_of_a_block_are_set_apart():
+    """p is for the two sub-layers' outputs, attention_p for the attention weights; each really drops."""
+    block = bound(TransformerBlock(48, 4, 64, p=0.5, attention_p=0.1))
+    x = rng.normal(size=(8, 16, 48))
+    _, cache = block.forward(x, Run(1, train=True))
+    shares = [
+        (m == 0).mean() for m in (cache.attention_dropped, cache.output_dropped, cache.attention.attended.dropped)
+    ]
+    np.testing.assert_allclose(shares, [0.5, 0.5, 0.1], atol=0.02)
+    np.testing.assert_allclose(block.forward(x, Run())[0].mean(-1), 0, atol=1e-12)
+
+
+def test_blocks_draw_different_masks():
+    """Each block of an encoder has random numbers of its own."""
+    encoder = bound(Encoder([TransformerBlock(6, 2, 11, p=0.5) for _ in range(2)]))
+    _, caches = encoder.forward(rng.normal(size=(4, 5, 6)), Run(1, train=True))
+    assert not np.array_equal(caches[0].output_dropped, caches[1].output_dropped)
+
+
+def test_feed_forward_starts_with_the_asked_spread():
+    """std reaches both matrices."""
+    layer = bound(FeedForward(64, 96, std=0.3))
+    np.testing.assert_allclose([layer.expand.w.data.std(), layer.contract.w.data.std()], 0.3, rtol=0.05)
+
+
+def test_layer_norm_of_a_known_vector():
+    """(−1, 1) has mean 0 and variance 1: the default ε = 1e-5 shows in the sixth digit."""
+    y, _ = bound(LayerNorm(2)).forward(np.array([-1.0, 1.0]), Run())
+    np.testing.assert_allclose(y, np.array([-1, 1]) / math.sqrt(1 + 1e-5), rtol=1e-12)
+
+
+def test_a_row_chosen_twice_collects_twice():
+    """Gradients of repeated rows add up."""
+    _, cache = choose_rows(np.zeros((2, 3, 1)), np.array([4, 4, 0]))
+    dx = choose_rows_backward(np.array([[1.0], [10.0], [100.0]]), cache)
+    np.testing.assert_array_equal(dx[:, :, 0], [[100, 0, 0], [0, 11, 0]])
 
 
 def test_heads_must_divide_the_width():

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mini_bert.gradients import gradient_check
 from mini_bert.layers.activations import activation
+from mini_bert.layers.base import Run
 from mini_bert.models.bert import Bert, BertConfig, BertOutput
 from mini_bert.pretrained import read_tensors, write_folder
 
@@ -209,6 +211,101 @@ def test_padding_changes_nothing():
     together, _ = model.encode(ids, mask)
     alone, _ = model.encode(ids[:1, :5])
     assert np.abs(together[0, :5] - alone[0]).max() <= 1e-5
+
+
+def test_backward_from_hidden_and_pooled():
+    """Gradients of the plain outputs, as a classifier would send them, agree with finite differences."""
+    model = Bert(TINY, masked_words=False, next_sentence=False, dtype=np.float64)
+    rng = np.random.default_rng(0)
+    model.flat.data[...] += 0.2 * rng.normal(size=model.flat.data.size)
+    ids = rng.integers(1, 31, (2, 5))
+    output, cache = model.forward(ids)
+    dhidden, dpooled = rng.normal(size=output.hidden.shape), rng.normal(size=output.pooled.shape)
+    dx = model.backward(BertOutput(dhidden, dpooled), cache)
+    np.testing.assert_allclose(dx.sum(0), model.positions.table.grad[:5], atol=1e-12)
+
+    def loss():
+        output, _ = model.forward(ids)
+        return np.sum(output.hidden * dhidden) + np.sum(output.pooled * dpooled)
+
+    params = model.named_params()
+    arrays = {name: param.data for name, param in params.items()}
+    for row in gradient_check(loss, arrays, {name: param.grad.copy() for name, param in params.items()}, entries=6):
+        assert row.passed(), row
+    with pytest.raises(ValueError, match="all gradients are None"):
+        model.backward(BertOutput(None), model.forward(ids)[1])
+
+
+def test_settings_reach_every_part():
+    """Activation, ε, both dropouts and the spread of the start come from the config, everywhere."""
+    config = replace(
+        TINY, hidden_size=48, intermediate_size=96, vocab_size=300, max_position_embeddings=100, hidden_act="relu",
+        layer_norm_eps=1e-3, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2, initializer_range=0.05,
+    )  # fmt: skip
+    model = Bert(config)
+    blocks = model.encoder.blocks
+    norms = [norm for block in blocks for norm in (block.attention_norm, block.output_norm)]
+    assert {norm.eps for norm in [model.norm, model.masked_words.norm, *norms]} == {1e-3}
+    assert {block.p for block in blocks} == {0.3} and {block.attention.p for block in blocks} == {0.2}
+    relu = activation("relu")
+    assert all(part == relu for part in [model.masked_words.activation, *(b.feed_forward.activation for b in blocks)])
+    for name, param in model.named_params().items():
+        if param.decay and param.size > 1000:
+            assert abs(param.data.std() / 0.05 - 1) < 0.1, name
+    masks = {mask.shape: (mask == 0).mean() for mask in dropout_masks(model)}
+    assert abs(masks[8, 64, 48] - 0.3) < 0.03 and abs(masks[8, 2, 64, 64] - 0.2) < 0.03
+
+
+def dropout_masks(model):
+    ids = np.random.default_rng(0).integers(0, 300, (8, 64))
+    _, cache = model.loss(ids, [1], [2], run=Run(0, train=True))
+    block = cache.encoded.blocks[0]
+    return cache.encoded.dropped, block.attention_dropped, block.output_dropped, block.attention.attended.dropped
+
+
+def test_count_and_dloss_scale_the_loss(expected):
+    """count divides the masked-word loss; loss_backward(dloss) scales both objectives."""
+    model = Bert.from_pretrained(GOLDEN, dtype=np.float64)
+    ids, rows, targets = (expected[name] for name in ("input_ids", "rows", "targets"))
+    words, _ = model.loss(ids, rows, targets)
+    assert model.loss(ids, rows, targets, count=2 * len(rows))[0] == pytest.approx(words / 2)
+    both, cache = model.loss(ids, rows, targets, next_sentence=[0, 1, 0])
+    model.loss_backward(cache)
+    once = model.flat.grad.copy()
+    model.zero_grad()
+    _, cache = model.loss(ids, rows, targets, next_sentence=[0, 1, 0])
+    model.loss_backward(cache, dloss=3.0)
+    assert both > words
+    np.testing.assert_allclose(model.flat.grad, 3 * once, atol=1e-13)
+    with pytest.raises(ValueError, match=r"next_sentence\[0, 1\] is 5, expected 0 to 1"):
+        model.loss(ids, rows, targets, next_sentence=[0, 5, 0])
+
+
+@pytest.mark.parametrize(
+    ("heads", "architecture", "prefix"),
+    list(zip(
+        HEADS[:4],
+        ("BertForPreTraining", "BertForMaskedLM", "BertForNextSentencePrediction", "BertModel"),
+        ("bert.", "bert.", "bert.", ""), strict=True,
+    )),
+)  # fmt: skip
+def test_folders_say_what_they_are(heads, architecture, prefix, tmp_path):
+    """`architectures` names the class that opens the folder, and tensors have the names that it expects."""
+    Bert(TINY, **heads).save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [architecture]
+    names = read_tensors(tmp_path / "model.safetensors")
+    assert f"{prefix}embeddings.word_embeddings.weight" in names
+    assert ("cls.predictions.bias" in names) == heads["masked_words"]
+
+
+def test_sparse_configs_are_read():
+    """The first published configs name no model_type, and some fields are null: defaults take their place."""
+    config = BertConfig.from_dict({"vocab_size": 31, "hidden_size": 12, "num_attention_heads": 3, "pad_token_id": None})
+    assert (config.vocab_size, config.pad_token_id, config.num_hidden_layers) == (31, 0, 12)
+    with pytest.raises(ValueError, match="describes a decoder"):
+        BertConfig.from_dict({"add_cross_attention": True})
+    with pytest.raises(ValueError, match="MiniBERT.from_pretrained reads that folder"):
+        BertConfig.from_dict({"model_type": "mini_bert"})
 
 
 # ---------------------------------------------------------------------- live, with the peers installed
