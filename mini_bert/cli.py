@@ -14,6 +14,9 @@ import mini_bert
 from mini_bert.gradients import TOLERANCE
 
 
+SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
+
+
 def config() -> None:
     """Show every number of the configuration and the reason for it."""
     from mini_bert.config import main
@@ -84,6 +87,71 @@ def demo(
         raise ValueError(f"there is no demonstration of {layer!r}; there are {', '.join(demos)}")
 
 
+def data_list() -> None:
+    """List the data sets that can be fetched by name: size, licence, whether they are here."""
+    from mini_bert.downloads import list_command
+
+    list_command()
+
+
+def data_get(
+    names: Annotated[list[str], typer.Argument(help="names from `mini-bert data list`")],
+    force: Annotated[bool, typer.Option("--force", help="fetch again what is here")] = False,
+) -> None:
+    """Fetch data sets from their publishers into the cache folder; a broken download goes on where it stopped.
+
+    For example:  mini-bert data get wikitext-2 ud-ewt
+    """
+    from mini_bert.downloads import get_command
+
+    get_command(names, force)
+
+
+def data_show(
+    source: Annotated[list[str] | None, typer.Argument(help=SOURCES)] = None,
+    samples: Annotated[int, typer.Option(min=0, help="passages to show")] = 3,
+    column: Annotated[str | None, typer.Option(help="the text column of .jsonl, .csv or .parquet")] = None,
+) -> None:
+    """Read text from end to end and say what it holds, what had to be repaired, and how it reads.
+
+    Without a source it is the built-in corpus: the English that every Python installation carries.
+    """
+    from mini_bert.corpora import corpus_command
+
+    corpus_command(source or "builtin", samples, column)
+
+
+def tokenizer_train(
+    corpus: Annotated[list[str] | None, typer.Argument(help=SOURCES)] = None,
+    vocab_size: Annotated[int, typer.Option(help="pieces to learn, special tokens included")] = 8192,
+    out: Annotated[Path, typer.Option(help="the folder to write")] = Path("tokenizer"),
+    cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents")] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="processes that count words; default: one a core")
+    ] = None,
+) -> None:
+    """Learn a WordPiece vocabulary from text and save it as files that others can read.
+
+    For example:  mini-bert tokenizer train my_texts/ --vocab-size 16000 --out my_tokenizer
+    """
+    from mini_bert.vocabulary import train_command
+
+    train_command(corpus or ["builtin"], vocab_size, out, cased, processes=processes)
+
+
+def tokenizer_show(
+    text: Annotated[str, typer.Argument(help="any text")],
+    tokenizer: Annotated[str, typer.Option(help="8k, 50k, a model folder, a tokenizer.json or a vocab.txt")] = "8k",
+) -> None:
+    """Show what a tokenizer makes of a text: pieces, ids, words, and where each comes from.
+
+    For example:  mini-bert tokenizer show "Unaffable zebras"
+    """
+    from mini_bert.tokenizer import WordPieceTokenizer, show
+
+    show(WordPieceTokenizer.load(tokenizer), text)
+
+
 def train() -> None:
     """Train a Mini-BERT (not in this version yet: the engine comes first)."""
     raise ValueError("training is not in this version yet, the engine comes first; try simple-test, gradcheck or demo")
@@ -116,7 +184,17 @@ COMMANDS = {
     "simple-test": simple_test,
     "gradcheck": gradcheck,
     "demo": demo,
+    "tokenizer show": tokenizer_show,
+    "tokenizer train": tokenizer_train,
+    "data list": data_list,
+    "data get": data_get,
+    "data show": data_show,
     "train": train,
+}
+
+GROUPS = {
+    "tokenizer": "Text to ids: look at it, or learn a vocabulary.",
+    "data": "Text to train on: fetch it, look at it.",
 }
 
 app = typer.Typer(
@@ -125,8 +203,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.callback()(_options)
+groups = {name: typer.Typer(help=text, no_args_is_help=True) for name, text in GROUPS.items()}
+for name, group in groups.items():
+    app.add_typer(group, name=name)
 for name, function in COMMANDS.items():
-    app.command(name)(function)
+    *group_name, command = name.split()
+    (groups[group_name[0]] if group_name else app).command(command)(function)
 
 
 def main(words: list[str] | None = None) -> None:

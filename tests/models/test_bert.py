@@ -304,7 +304,7 @@ def test_sparse_configs_are_read():
     assert (config.vocab_size, config.pad_token_id, config.num_hidden_layers) == (31, 0, 12)
     with pytest.raises(ValueError, match="describes a decoder"):
         BertConfig.from_dict({"add_cross_attention": True})
-    with pytest.raises(ValueError, match="MiniBERT.from_pretrained reads that folder"):
+    with pytest.raises(ValueError, match=r"MiniBERT\.from_pretrained reads that folder"):
         BertConfig.from_dict({"model_type": "mini_bert"})
 
 
