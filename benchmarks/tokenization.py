@@ -1,0 +1,156 @@
+"""Text to ids: Mini-BERT and the `tokenizers` library on the same lines and cores, in turns, as ratios.
+
+    python benchmarks/tokenization.py                      20 MB, 5 rounds; needs tokenizers (run.py test --peers)
+    python benchmarks/tokenization.py --tokenizer 50k --megabytes 5 --rounds 3
+
+Every round builds both tokenizers anew, so no cache is warm, and times one after the other; the table shows medians. The
+library uses all cores that it is given (two, unless told otherwise), we use one. Lines are those of the Wikipedia and
+book text in ../shared/data/pretrain, half of each, or else of the built-in corpus. The vocabulary is the published one
+of BERT if it is there, or else the bundled 8k. Before anything is timed, the ids of all lines are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import gzip
+import json
+import lzma
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from mini_bert.corpora import read
+from mini_bert.tokenizer import WordPieceTokenizer
+
+DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+SHORT = 60  # characters of a short line
+
+
+def load(name: str | None) -> tuple[str, WordPieceTokenizer]:
+    published = DATA / "vocab" / "bert-base-uncased-vocab.txt.gz"
+    if name is None and published.is_file():
+        tokens = gzip.decompress(published.read_bytes()).decode().removesuffix("\n").split("\n")
+        return "the published vocabulary", WordPieceTokenizer(tokens)
+    return name or "8k", WordPieceTokenizer.load(name or "8k")
+
+
+def lines(megabytes: float) -> tuple[str, list[str]]:
+    paths = sorted((DATA / "pretrain").glob("*.txt.xz"))
+    if not paths:
+        texts = (line for passage in read("builtin") for line in passage.text.splitlines())
+        return "the built-in corpus", take(texts, megabytes)
+    found = []
+    for path in paths:
+        with lzma.open(path, "rt", encoding="utf-8", newline="\n") as file:
+            found.append(take((line.removesuffix("\n") for line in file), megabytes / len(paths)))
+    return "Wikipedia and books", list(chain.from_iterable(found))
+
+
+def take(texts: Any, megabytes: float) -> list[str]:
+    found, size = [], 0
+    for text in texts:
+        found.append(text)
+        size += len(text.encode()) + 1
+        if size > megabytes * 1e6:
+            break
+    return found
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    kept = work()
+    elapsed = time.perf_counter() - start
+    del kept  # giving the memory back is not timed
+    return elapsed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--megabytes", type=float, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokenizer", help="8k, 50k or a path")
+    parser.add_argument("--cores", type=int, default=2)
+    options = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
+
+    vocabulary, ours = load(options.tokenizer)
+    source, texts = lines(options.megabytes)
+    size = sum(len(text.encode()) + 1 for text in texts) / 1e6
+    short = [text[:SHORT].rpartition(" ")[0] or text[:SHORT] for text in texts if text][:20_000]
+    print(f"{len(texts):,} lines, {size:.1f} MB of {source}; {vocabulary}, {len(ours):,} pieces")
+
+    with tempfile.TemporaryDirectory() as folder:
+        ours.save(folder)
+        blueprint = (Path(folder) / "tokenizer.json").read_text(encoding="utf-8")
+    json.loads(blueprint)
+
+    def theirs() -> Any:
+        return tokenizers.Tokenizer.from_str(blueprint)
+
+    def fresh() -> WordPieceTokenizer:
+        return WordPieceTokenizer(ours.tokens, **ours.settings)
+
+    reference = theirs().encode_batch(texts, add_special_tokens=False)
+    differ = sum(row != other.ids for row, other in zip(fresh().ids(texts), reference, strict=True))
+    print(f"lines whose ids differ: {differ}")
+    if differ:
+        raise SystemExit("the two do not agree, so their speed is not compared")
+    del reference
+
+    def one_by_one(encode: Callable[[str], Any]) -> None:
+        for text in short:
+            encode(text)
+
+    def spans(tokenizer: WordPieceTokenizer) -> list[Any]:
+        return [(encoding.ids, encoding.offsets, encoding.word_ids) for encoding in tokenizer.encode_batch(texts)]
+
+    def their_spans(tokenizer: Any) -> list[Any]:
+        return [(encoding.ids, encoding.offsets, encoding.word_ids) for encoding in tokenizer.encode_batch(texts)]
+
+    # A row: what, and how both sides do it; each gets a tokenizer that has seen nothing yet.
+    bare = {"add_special_tokens": False}
+    ids = lambda tokenizer: tokenizer.ids(texts)  # noqa: E731
+    rows: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [
+        ("many lines: ids; encode_batch", ids, lambda t: t.encode_batch(texts, **bare)),
+        ("many lines, and ids as lists", ids, lambda t: [e.ids for e in t.encode_batch(texts, **bare)]),
+        ("many lines; encode_batch_fast", ids, lambda t: t.encode_batch_fast(texts, **bare)),
+        ("ids, offsets, word ids as lists", spans, their_spans),
+        (f"one line of ≤ {SHORT} characters", lambda t: one_by_one(t.encode), lambda t: one_by_one(t.encode)),
+    ]
+    if not hasattr(tokenizers.Tokenizer, "encode_batch_fast"):
+        del rows[2]
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in rows}
+    for number in range(options.rounds):
+        for name, our_work, their_work in rows:
+            mine, other = fresh(), theirs()
+            pair = [(our_work, mine), (their_work, other)]
+            found = [seconds(lambda work=work, t=t: work(t)) for work, t in (pair if number % 2 else reversed(pair))]
+            times[name].append((found[0], found[1]) if number % 2 else (found[1], found[0]))
+
+    print(f"\n{'':34}{'Mini-BERT':>14}{'tokenizers':>14}{'ratio':>8}   {'over the rounds':>16}")
+    for name, found in times.items():
+        we, they = (statistics.median(column) for column in zip(*found, strict=True))
+        ratios = sorted(other / mine for mine, other in found)
+        if name.startswith("one"):
+            speeds = [f"{1e6 * value / len(short):.1f} µs" for value in (we, they)]
+        else:
+            speeds = [f"{size / value:.1f} MB/s" for value in (we, they)]
+        ratio = statistics.median(ratios)
+        print(f"{name:34}{speeds[0]:>14}{speeds[1]:>14}{ratio:>7.2f}×   {ratios[0]:>6.2f} to {ratios[-1]:.2f}")
+    print(
+        f"\n{os.cpu_count()} cores, {options.cores} used; tokenizers {tokenizers.__version__}; {options.rounds} rounds"
+    )
+
+
+if __name__ == "__main__":
+    main()
