@@ -1,0 +1,250 @@
+"""Learning a vocabulary, here and by the trainer of the `tokenizers` library: time, memory, tokens per word.
+
+    python benchmarks/vocabulary.py                         8,192 pieces from all the text, three rounds in turns
+    python benchmarks/vocabulary.py --vocab-size 50000
+    python benchmarks/vocabulary.py --rules                 which rule for choosing pieces? Takes some minutes more
+
+The text is what lies in ../shared/data/pretrain, or `--text FILE ...`. It is unpacked first: both sides read the same
+plain .txt files, and the clock runs from the first byte read to the finished vocabulary, each time in a new process.
+Memory is the sum over all processes of a side, sampled from /proc (Linux only).
+
+Tokens per word are measured on one document in twenty, which neither side has seen: for this both learn once more from
+the other nineteen. Words are counted as often as they occur; both vocabularies are used by the same tokenizer.
+Both sides: lower-case, pairs that stand together twice or more, at most 1,000 different characters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mini_bert.corpora import read
+from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
+from mini_bert.vocabulary import Merges, choose, count_words, frequent_alphabet, learn, texts_of, tokens_per_word
+from mini_bert.wordsplit import WordSplitter
+
+PRETRAIN = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "pretrain"
+SIDES = ("mini-bert", "tokenizers")
+HELD_OUT = 20  # one document in so many
+ALPHABET, MIN_FREQUENCY = 1000, 2
+
+
+# --- one side, in a process of its own ---------------------------------------------------------------------
+
+
+def ours(files: list[str], vocab_size: int) -> list[str]:
+    return learn(files, vocab_size, min_frequency=MIN_FREQUENCY, limit_alphabet=ALPHABET, progress=False)
+
+
+def peer(files: list[str], vocab_size: int) -> list[str]:
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=MIN_FREQUENCY,
+        limit_alphabet=ALPHABET,
+        special_tokens=list(SPECIAL_TOKENS),
+        show_progress=False,
+    )
+    tokenizer.train(files, trainer)
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=lambda piece: ids[piece])
+
+
+def learn_once(side: str, vocab_size: int, out: str, files: list[str]) -> None:
+    """Learn, write the vocabulary, print the seconds."""
+    if side == "tokenizers":
+        import tokenizers  # noqa: F401  (not part of the time; ours is imported, too)
+    began = time.perf_counter()
+    pieces = {"mini-bert": ours, "tokenizers": peer}[side](files, vocab_size)
+    print(time.perf_counter() - began)
+    Path(out).write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+
+
+# --- both sides, watched -----------------------------------------------------------------------------------
+
+
+def watched(side: str, vocab_size: int, out: Path, files: list[Path]) -> tuple[float, float]:
+    """-> seconds, largest resident memory of all its processes in MB (nan where there is no /proc)"""
+    command = [sys.executable, __file__, "--learner", side, "--vocab-size", str(vocab_size), "--out", str(out)]
+    peak = 0.0
+    with subprocess.Popen([*command, "--text", *map(str, files)], stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            peak = max(peak, sum(map(resident, family(process.pid))))
+            time.sleep(0.02)
+        assert process.stdout is not None
+        answer = process.stdout.read()
+    if process.returncode:
+        sys.exit(f"learning with {side} failed; is it installed? python run.py test --peers installs all peers")
+    return float(answer), peak or math.nan
+
+
+def family(pid: int) -> Iterator[int]:
+    yield pid
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+                yield from family(int(child))
+    except OSError:  # it has ended, or there is no /proc
+        return
+
+
+def resident(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except (OSError, IndexError):
+        return 0.0
+
+
+# --- which rule? -------------------------------------------------------------------------------------------
+
+
+def merged(words: dict[str, int], room: int, score: Callable[[int, int, int, int], float]) -> list[str]:
+    """Merge pairs by any score of (count of the pair, of its left, of its right part, of all pieces).
+
+    A score may change although its pair's count does not. So all are computed anew after every merge at first, later
+    after some: by then one more changes little.
+    """
+    merges = Merges(words)
+    characters = len(merges.pieces)
+    while len(merges.pieces) < characters + room:
+        uses, total = merges.uses, sum(merges.uses)
+        pairs = [pair for pair, count in merges.pairs.items() if count >= MIN_FREQUENCY]
+        scored = [(score(merges.pairs[p], uses[ord(p[0])], uses[ord(p[1])], total), p) for p in pairs]
+        learnt = len(merges.pieces) - characters
+        best = heapq.nlargest(min(1 + learnt // 50, room - learnt), scored)
+        if not best:
+            break
+        for _, pair in best:
+            if merges.pairs.get(pair, 0) >= MIN_FREQUENCY:
+                merges.merge(pair)
+    return [*SPECIAL_TOKENS, *merges.pieces]
+
+
+def compare_rules(train: list[Path], held_out: Counter[str], vocab_size: int) -> None:
+    words = count_words(texts_of(train), WordSplitter(), 100, None, nothing)
+    spellable = frequent_alphabet(words, ALPHABET)
+    merges = Merges(spellable)
+    room = vocab_size - len(SPECIAL_TOKENS) - len(merges.pieces)
+    while len(merges.pieces) + len(SPECIAL_TOKENS) < vocab_size and (pair := merges.best(MIN_FREQUENCY)):
+        merges.merge(pair)
+    plain = [*SPECIAL_TOKENS, *merges.pieces]
+    rules: dict[str, Callable[[], list[str]]] = {
+        "merge by count": lambda: plain,
+        "merge by count, keep what earns its entry (ours)": lambda: choose(
+            words, vocab_size, MIN_FREQUENCY, ALPHABET, nothing
+        ),
+        "merge by likelihood gain, n log(n N / l r)": lambda: merged(
+            spellable, room, lambda n, l, r, N: n * math.log(n * N / (l * r))
+        ),
+        "merge by association, n / l r": lambda: merged(spellable, room, lambda n, l, r, N: n / (l * r)),
+    }
+    print(f"\n{vocab_size:,} pieces{'tokens per word':>53}{'used < 100 times':>20}")
+    for name, rule in rules.items():
+        tokenizer = WordPieceTokenizer(rule())
+        uses: Counter[int] = Counter()
+        for word, count in words.items():
+            for piece in tokenizer.match(word):
+                uses[piece] += count
+        long = [i for i, piece in enumerate(tokenizer.tokens) if i > 4 and len(piece.removeprefix("##")) > 1]
+        rare = sum(uses[i] < 100 for i in long)
+        print(f"{name:50}{tokens_per_word(tokenizer, held_out)[0]:15.4f}{rare:20,}", flush=True)
+
+
+def nothing(*_: Any) -> None:
+    pass
+
+
+# --- the run -----------------------------------------------------------------------------------------------
+
+
+def unpack(sources: list[str], folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
+    """-> all the text, the text without held-out documents (plain files both), the words of the held-out documents"""
+    whole: list[Path] = []
+    train: list[Path] = []
+    held_out: Counter[str] = Counter()
+    splitter, document = WordSplitter(), -1
+    for number, source in enumerate(sources):
+        for kind, files in (("whole", whole), ("train", train)):
+            files.append(folder / f"{kind}-{number}.txt")
+        with (
+            open(whole[-1], "w", encoding="utf-8", newline="\n") as everything,
+            open(train[-1], "w", encoding="utf-8", newline="\n") as seen,
+        ):
+            for text, first in read(source):
+                document += first
+                everything.write(f"{text}\n\n")
+                if document % HELD_OUT == 0:
+                    held_out.update(splitter.words(text))
+                else:
+                    seen.write(f"{text}\n\n")
+    return whole, train, held_out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--vocab-size", type=int, default=8192)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rules", action="store_true", help="compare rules for choosing pieces, too")
+    parser.add_argument("--text", nargs="+", help="files; default: ../shared/data/pretrain")
+    parser.add_argument("--learner", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--out", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.learner:
+        learn_once(options.learner, options.vocab_size, options.out, options.text)
+        return
+    sources = options.text or [str(PRETRAIN / "wiki.txt.xz"), str(PRETRAIN / "books.txt.xz")]
+    for source in sources:
+        if not Path(source).exists():
+            sys.exit(f"there is no {source}; give text with --text FILE ...")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        whole, train, held_out = unpack(sources, folder)
+        size = sum(path.stat().st_size for path in whole)
+        print(
+            f"{options.vocab_size:,} pieces from {size / 1e6:,.1f} MB of plain text, {options.rounds} rounds in turns"
+        )
+        print(f"{'':12}{'seconds':>10}{'MB resident':>13}   of each round")
+        seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+        memory: dict[str, list[float]] = {side: [] for side in SIDES}
+        for _ in range(options.rounds):
+            for side in SIDES:
+                taken, peak = watched(side, options.vocab_size, folder / "timed.txt", whole)
+                seconds[side].append(taken)
+                memory[side].append(peak)
+        for side in SIDES:
+            each = " ".join(f"{taken:.1f}" for taken in seconds[side])
+            print(f"{side:12}{statistics.median(seconds[side]):10.1f}{max(memory[side]):13.0f}   {each}")
+        ratios = [mine / theirs for mine, theirs in zip(*seconds.values(), strict=True)]
+        print(f"time, ours / theirs: {statistics.median(ratios):.2f} (median of {options.rounds} rounds)")
+
+        print(f"\nOn {sum(held_out.values()):,} words that neither has seen:")
+        results = {}
+        for side in SIDES:
+            out = folder / f"{side}.txt"
+            watched(side, options.vocab_size, out, train)
+            tokenizer = WordPieceTokenizer.load(out)
+            tokens, unknown = tokens_per_word(tokenizer, held_out)
+            results[side] = tokens
+            print(f"{side:12}{tokenizer.vocab_size:7,} pieces, {tokens:.4f} tokens per word, {unknown:.4%} [UNK]")
+        print(f"tokens per word, ours / theirs: {results['mini-bert'] / results['tokenizers']:.4f}")
+        if options.rules:
+            compare_rules(train, held_out, options.vocab_size)
+
+
+if __name__ == "__main__":
+    main()
