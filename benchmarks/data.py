@@ -136,7 +136,10 @@ def preparing(folder: Path, gigabytes: float) -> None:
         raise SystemExit(f"preparing failed with exit code {child.returncode}")
     processor = sum(after[2:4]) - sum(before[2:4])  # of children that have ended, and theirs
     each = " + ".join(f"{value / 1e6:.0f}" for value in sorted(peak_each.values(), reverse=True))
-    print(f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {processor / seconds:.2f} cores busy on average")
+    print(
+        f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {processor / seconds:.2f} cores busy on average, ", end=""
+    )
+    print(f"{size / 1e6 / processor:.1f} MB a second of processor time")
     print(f"resident memory, all processes: at most {peak / 1e6:.0f} MB ({each}), of {samples:,} samples")
     began = time.perf_counter()
     shards = prepare(path, WordPieceTokenizer.load("8k"), cache_dir=folder / "cache", progress=False)

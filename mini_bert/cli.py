@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,6 @@ import typer
 
 import mini_bert
 from mini_bert.gradients import TOLERANCE
-
 
 SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
 
@@ -147,9 +147,9 @@ def tokenizer_show(
 
     For example:  mini-bert tokenizer show "Unaffable zebras"
     """
-    from mini_bert.tokenizer import WordPieceTokenizer, show
+    from mini_bert.tokenizer import WordPieceTokenizer
 
-    show(WordPieceTokenizer.load(tokenizer), text)
+    print(WordPieceTokenizer.load(tokenizer).explain(text))
 
 
 def train() -> None:
@@ -178,7 +178,7 @@ def _options(
     """A complete BERT in pure Python and NumPy: look inside, check, train."""
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "info": info,
     "config": config,
     "simple-test": simple_test,

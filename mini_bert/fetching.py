@@ -26,6 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from mini_bert.progress import showing
+
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a single byte
 ATTEMPTS = 5  # in a row without a single new byte
@@ -157,7 +159,9 @@ def _check_answer(url: str, headers: Any, total: int | None, sha256: str | None,
 
 
 def _receive(response: Any, file: Any, part: Path, url: str, start: int, total: int | None) -> None:
-    with progress(url.rsplit("/", 1)[-1], start, total) as advance:
+    name, done = url.rsplit("/", 1)[-1], start
+    of_all = f" of {total / 1e6:,.1f}" if total else ""
+    with showing() as show:
         while True:
             try:
                 data = response.read1(CHUNK)  # what is there; read() would lose it if the rest never comes
@@ -174,7 +178,8 @@ def _receive(response: Any, file: Any, part: Path, url: str, start: int, total: 
                     f"the disk is full ({error.strerror}): {_size(part):,} bytes of {url} are kept in {part}. "
                     "Free some space and run the same command again; it goes on from there"
                 ) from error
-            advance(len(data))
+            done += len(data)
+            show(name, f"{done / 1e6:,.1f}{of_all} MB", done, total)
 
 
 def _write(file: Any, data: bytes) -> None:
@@ -253,30 +258,3 @@ def _try_lock(file: BinaryIO) -> bool:
     except OSError as error:
         return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # no locks on this disk: do without
     return True
-
-
-# --- progress ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def progress(what: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, else a line every ten seconds."""
-    if sys.stderr.isatty():
-        bars: Any = import_module("rich.progress")
-        columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.DownloadColumn())
-        console = import_module("rich.console").Console(stderr=True)
-        with bars.Progress(*columns, bars.TransferSpeedColumn(), bars.TimeRemainingColumn(), console=console) as bar:
-            task = bar.add_task(what, completed=done, total=total)
-            yield lambda count: bar.update(task, advance=count)
-        return
-    told = time.monotonic()
-
-    def advance(count: int) -> None:
-        nonlocal done, told
-        done += count
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            share = f" of {total / 1e6:,.1f} MB, {100 * done / total:.0f} %" if total else ""
-            print(f"{what}: {done / 1e6:,.1f} MB{share}", file=sys.stderr, flush=True)
-
-    yield advance

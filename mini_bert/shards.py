@@ -28,14 +28,12 @@ import json
 import logging
 import os
 import shutil
-import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,6 +44,7 @@ from mini_bert import corpora, sentences
 from mini_bert.cache import cache_folder
 from mini_bert.pretrained import write_atomic
 from mini_bert.processes import in_order
+from mini_bert.progress import showing
 
 if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
@@ -187,7 +186,8 @@ def _build(
     jobs = _jobs(corpora.read(source, report))
     files = {name: open(work / f"{name}.bin", "wb") for name in NAMES}  # noqa: SIM115
     try:
-        with _progress(progress, _total(source)) as show:
+        began, total = time.monotonic(), _total(source)
+        with showing(progress) as show:
             for piece in in_order(tokenize, Order(tokenizer, dtype), jobs, processes):
                 files["tokens"].write(piece.tokens.tobytes())
                 files["sentences"].write((piece.sentences + counts["tokens"]).astype("<i8").tobytes())
@@ -196,7 +196,9 @@ def _build(
                 for name in ("tokens", "sentences", "documents"):
                     counts[name] += len(getattr(piece, name))
                 counts["bytes"] += piece.bytes
-                show(counts["bytes"], counts["tokens"])
+                size, speed = counts["bytes"] / 1e6, counts["bytes"] / 1e6 / max(time.monotonic() - began, 1e-3)
+                note = f"{size:,.1f} MB of text, {counts['tokens'] / 1e6:,.2f} million tokens, {speed:,.1f} MB/s"
+                show("tokenizing", note, counts["bytes"], total)
         files["tokens"].write(np.array([tokenizer.sep_id], dtype).tobytes())
         counts["tokens"] += 1
         files["sentences"].write(np.array([counts["tokens"]], "<i8").tobytes())
@@ -308,43 +310,6 @@ def _checksum(path: Path, index: int) -> int:
     with open(path, "rb") as file:
         file.seek(index * BLOCK)
         return zlib.crc32(file.read(BLOCK))
-
-
-# --- progress ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _progress(wanted: bool, total: int | None) -> Iterator[Callable[[int, int], None]]:
-    """-> a function to call with bytes and tokens so far: a bar on a terminal, else a line every ten seconds"""
-    if not wanted:
-        yield lambda size, tokens: None
-        return
-    began = told = time.monotonic()
-    words = ""
-
-    def note(size: int, tokens: int) -> str:
-        speed = size / 1e6 / max(time.monotonic() - began, 1e-3)
-        return f"{size / 1e6:,.1f} MB of text, {tokens / 1e6:,.2f} million tokens, {speed:,.1f} MB/s"
-
-    if sys.stderr.isatty():
-        bars: Any = import_module("rich.progress")
-        columns = (bars.TextColumn("tokenizing"), bars.BarColumn(30), bars.TextColumn("{task.description}"))
-        console = import_module("rich.console").Console(stderr=True)
-        with bars.Progress(*columns, bars.TimeRemainingColumn(elapsed_when_finished=True), console=console) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda size, tokens: bar.update(task, completed=size, description=note(size, tokens))
-            bar.update(task, total=bar.tasks[task].completed)
-        return
-
-    def say(size: int, tokens: int) -> None:
-        nonlocal told, words
-        words = note(size, tokens)
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            print(f"tokenizing: {words}", file=sys.stderr, flush=True)
-
-    yield say
-    print(f"tokenized: {words}", file=sys.stderr, flush=True)
 
 
 def _total(source: corpora.Source) -> int | None:

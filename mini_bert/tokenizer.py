@@ -82,6 +82,7 @@ class WordPieceTokenizer:
         self._special = re.compile("|".join(map(re.escape, longest_first)))
         self._odd = (*JOINING, *{token[0] for token in special})  # text without these is split by str.split
 
+        self._first = {token: i for token, i in self.vocab.items() if len(token) <= max_word_chars}
         self._inner = {token[len(PREFIX) :]: i for token, i in self.vocab.items() if token.startswith(PREFIX)}
         self._lengths = [len(token) - 2 * bool(more) for token, more in zip(self.tokens, self.continues, strict=True)]
         self._longest = max(self._lengths)
@@ -96,7 +97,7 @@ class WordPieceTokenizer:
         if len(word) > self.max_word_chars:
             return (self.unk_id,)
         ids: list[int] = []
-        pieces, start = self.vocab, 0
+        pieces, start = self._first, 0
         while start < len(word):
             end = min(len(word), start + self._longest)
             while (piece := pieces.get(word[start:end])) is None:
@@ -195,12 +196,13 @@ class WordPieceTokenizer:
         yield text[end:], end, None
 
     def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
-        words = self.splitter.words(chunk)
-        if len(words) == 1:
-            return self._words[words[0]]
         ids: list[int] = []
-        for word in words:
-            ids += self._words[word]
+        for word in self.splitter.words(chunk):
+            whole = self._first.get(word)
+            if whole is None:
+                ids += self._words[word]
+            else:
+                ids.append(whole)
         return tuple(ids)
 
     # ---- where the pieces come from, computed when asked
@@ -244,6 +246,16 @@ class WordPieceTokenizer:
                 word_ids.append(number)
                 start = end
         return tuple(offsets), tuple(word_ids), len(words)
+
+    def explain(self, text: str) -> str:
+        """A table for people: every piece, its id, its word, and the part of the text that it comes from."""
+        encoding = self.encode_batch([text])[0]
+        lines = [f"{'piece':14}{'id':>6}{'word':>6}  from"]
+        for token, i, word, (first, last) in zip(
+            encoding.tokens, encoding.ids, encoding.word_ids, encoding.offsets, strict=True
+        ):
+            lines.append(f"{token:14}{i:6}{'-' if word is None else word:>6}  {text[first:last]!r}")
+        return "\n".join([*lines, f"decoded: {self.decode(encoding.ids)}"])
 
     # ---- from ids to text
 
@@ -426,12 +438,4 @@ def _not_text(value: Any) -> str:
 
 if __name__ == "__main__":
     vocabulary = [*SPECIAL_TOKENS, ",", "un", "##aff", "##able", "##ably", "the", "a", "##b"]
-    tokenizer, text = WordPieceTokenizer(vocabulary), "Unaffably, the ZEBRA"
-    encoding = tokenizer.encode_batch([text])[0]
-    print(f"{text!r} -> words {tokenizer.splitter.words(text)}")
-    print(f"{'piece':8}{'id':>4}  {'word':>4}  from")
-    for token, i, word, (first, last) in zip(
-        encoding.tokens, encoding.ids, encoding.word_ids, encoding.offsets, strict=True
-    ):
-        print(f"{token:8}{i:4}  {'-' if word is None else word:>4}  {text[first:last]!r}")
-    print("decoded:", tokenizer.decode(encoding.ids, skip_special_tokens=True))
+    print(WordPieceTokenizer(vocabulary).explain("Unaffably, the ZEBRA"))

@@ -30,20 +30,18 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from importlib import import_module
 from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.corpora import read
 from mini_bert.processes import in_order
+from mini_bert.progress import Show, showing
 from mini_bert.tokenizer import PREFIX, SPECIAL_TOKENS, WordPieceTokenizer
 from mini_bert.wordsplit import WordSplitter
 
@@ -55,8 +53,6 @@ BLOCK = 2  # slabs that one process counts at once; larger blocks are a little f
 MOST_WORDS = 1 << 20  # different words that are kept in mind: about 400 MB with all that learning needs
 MOST_PIECES = 1_000_000  # each is one character of Python's 1,114,112
 ASIDE, MOST_ASIDE = 100, 1 << 21  # train_command keeps 1 document in 100 aside, up to 2 million characters
-
-Show = Callable[[str, str, int, int | None], None]  # stage, what it has done so far in words, in numbers, of how much
 
 
 def learn(
@@ -125,7 +121,7 @@ def _learn(
             characters += len(text)
             yield text
 
-    with _progress(progress) as show:
+    with showing(progress) as show:
         words = count_words(counted(texts_of(source)), splitter, max_word_chars, processes, show)
         if not words:
             raise ValueError(
@@ -457,48 +453,6 @@ def tokens_per_word(tokenizer: WordPieceTokenizer, words: Mapping[str, int]) -> 
         unknown += count * (ids == (tokenizer.unk_id,))
     total = sum(words.values())
     return pieces / total, unknown / total
-
-
-# --- progress ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _progress(wanted: bool) -> Iterator[Show]:
-    """A bar for each stage on a terminal; else a line every ten seconds, and one at the end of a stage."""
-    if not wanted:
-        yield lambda stage, note, done, total: None
-        return
-    if sys.stderr.isatty():
-        bars: Any = import_module("rich.progress")
-        columns = (bars.TextColumn("{task.description:9}"), bars.BarColumn(30), bars.TextColumn("{task.fields[note]}"))
-        console = import_module("rich.console").Console(stderr=True)
-        tasks: dict[str, Any] = {}
-        with bars.Progress(*columns, bars.TimeElapsedColumn(), console=console) as bar:
-
-            def move(stage: str, note: str, done: int, total: int | None) -> None:
-                if stage not in tasks:
-                    for task in tasks.values():  # what came before is finished
-                        bar.update(task, total=bar.tasks[task].completed)
-                        bar.stop_task(task)
-                    tasks[stage] = bar.add_task(stage, note=note)
-                bar.update(tasks[stage], completed=done, total=total, note=note)
-
-            yield move
-        return
-    last, told = ("", ""), time.monotonic()
-
-    def say(stage: str, note: str, done: int, total: int | None) -> None:
-        nonlocal last, told
-        if last[0] not in ("", stage):
-            print(f"{last[0]}: {last[1]}", file=sys.stderr, flush=True)
-        elif time.monotonic() - told > 10:
-            told = time.monotonic()
-            print(f"{stage}: {note}", file=sys.stderr, flush=True)
-        last = (stage, note)
-
-    yield say
-    if last[0]:
-        print(f"{last[0]}: {last[1]}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

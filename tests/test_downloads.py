@@ -353,22 +353,12 @@ def test_a_real_limit_of_the_system(site, tmp_path):
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
-def test_progress_without_a_terminal(capsys, monkeypatch):
-    """In a log file: a line now and then, with megabytes and percent."""
-    clock = iter(range(0, 1000, 6))
-    monkeypatch.setattr(fetching.time, "monotonic", lambda: next(clock))
-    with fetching.progress("x.zip", 1_000_000, 4_000_000) as advance:
-        for _ in range(4):
-            advance(500_000)
-    assert "x.zip: 2.0 MB of 4.0 MB, 50 %" in capsys.readouterr().err
-
-
-def test_progress_on_a_terminal(capsys, monkeypatch):
-    """On a terminal: a bar."""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with fetching.progress("x.zip", 0, 4_000_000) as advance:
-        advance(4_000_000)
-    assert "x.zip" in capsys.readouterr().err
+def test_progress_is_shown(site, tmp_path, capsys):
+    """While it comes: the name, and megabytes of how many; on standard error."""
+    fetch(site.url, tmp_path / "x")
+    told = capsys.readouterr()
+    size = f"{len(CONTENT) / 1e6:,.1f}"
+    assert told.out == "" and f"{size} of {size} MB" in told.err
 
 
 # --- archives ----------------------------------------------------------------------------------------------

@@ -346,7 +346,7 @@ def test_what_was_mended_is_told(make, tmp_path, caplog):
 def test_progress(corpus, tmp_path, capsys, monkeypatch):
     """A line with megabytes a second when it is done; on a terminal a bar that moves; nothing if not wanted."""
     prepare(corpus, TOKENIZER, cache_dir=tmp_path / "a")
-    assert capsys.readouterr().err.startswith("tokenized: 0.0 MB of text")
+    assert capsys.readouterr().err.startswith("tokenizing: 0.0 MB of text")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     prepare(corpus, TOKENIZER, cache_dir=tmp_path / "b")

@@ -1,0 +1,70 @@
+"""Progress of long work: a moving bar on a terminal, now and then a plain line elsewhere. Always on standard error.
+
+    with showing() as show:
+        for done, piece in enumerate(pieces):
+            show("reading", f"{done:,} pieces", done, len(pieces))
+
+A name that has not come before starts a new stage, and ends the one before it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Show = Callable[[str, str, float, float | None], None]  # stage, what to say, done so far, of how much (None: unknown)
+EVERY = 10  # seconds between two plain lines
+
+
+@contextmanager
+def showing(wanted: bool = True) -> Iterator[Show]:
+    """-> a function to call as often as you like; it draws only when there is something new to see"""
+    if not wanted:
+        yield lambda stage, note, done, total: None
+    elif sys.stderr.isatty():
+        yield from _bars()
+    else:
+        yield from _lines()
+
+
+def _bars() -> Iterator[Show]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.fields[note]}"))
+    stages: dict[str, TaskID] = {}
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+
+        def show(stage: str, note: str, done: float, total: float | None) -> None:
+            if stage not in stages:
+                for task in stages.values():
+                    bar.update(task, total=bar.tasks[task].completed)
+                    bar.stop_task(task)
+                stages[stage] = bar.add_task(stage, note=note, total=total)
+            bar.update(stages[stage], completed=done, total=total, note=note)
+
+        yield show
+        for task in stages.values():
+            bar.update(task, total=bar.tasks[task].completed)
+
+
+def _lines() -> Iterator[Show]:
+    last, told = ("", ""), time.monotonic()
+
+    def say(stage: str, note: str) -> None:
+        print(f"{stage}: {note}", file=sys.stderr, flush=True)
+
+    def show(stage: str, note: str, done: float, total: float | None) -> None:
+        nonlocal last, told
+        if last[0] not in ("", stage):
+            say(*last)
+        elif time.monotonic() - told > EVERY:
+            told = time.monotonic()
+            say(stage, note + (f", {done / total:.0%}" if total else ""))
+        last = (stage, note)
+
+    yield show
+    if last[0]:
+        say(*last)
