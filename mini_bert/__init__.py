@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mini_bert.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, MiniBertConfig
+    from mini_bert.data import MLMDataGenerator
     from mini_bert.gradients import gradient_check
+    from mini_bert.mlm import mask_tokens
     from mini_bert.model import MiniBERT, MiniTransformerLayer
     from mini_bert.models.bert import Bert, BertConfig
     from mini_bert.optim import Adam
+    from mini_bert.tokenizer import WordPieceTokenizer
 
     __version__: str
 
@@ -28,8 +31,11 @@ _HOMES = {
     "MINI_BERT_CONFIG": "mini_bert.config",
     "MiniBERT": "mini_bert.model",
     "MiniBertConfig": "mini_bert.config",
+    "MLMDataGenerator": "mini_bert.data",
     "MiniTransformerLayer": "mini_bert.model",
+    "WordPieceTokenizer": "mini_bert.tokenizer",
     "gradient_check": "mini_bert.gradients",
+    "mask_tokens": "mini_bert.mlm",
 }
 
 __all__ = [
@@ -38,10 +44,13 @@ __all__ = [
     "Adam",
     "Bert",
     "BertConfig",
+    "MLMDataGenerator",
     "MiniBERT",
     "MiniBertConfig",
     "MiniTransformerLayer",
+    "WordPieceTokenizer",
     "gradient_check",
+    "mask_tokens",
 ]
 
 

@@ -26,10 +26,13 @@ def test_public_names():
         "Adam",
         "Bert",
         "BertConfig",
+        "MLMDataGenerator",
         "MiniBERT",
         "MiniBertConfig",
         "MiniTransformerLayer",
+        "WordPieceTokenizer",
         "gradient_check",
+        "mask_tokens",
     ]
     for name in mini_bert.__all__:
         assert getattr(mini_bert, name) is not None
