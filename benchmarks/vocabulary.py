@@ -2,7 +2,8 @@
 
     python benchmarks/vocabulary.py                         8,192 pieces from all the text, three rounds in turns
     python benchmarks/vocabulary.py --vocab-size 50000
-    python benchmarks/vocabulary.py --rules                 which rule for choosing pieces? Takes some minutes more
+    python benchmarks/vocabulary.py --rules                 which rule for choosing pieces, how many characters? Some
+                                                            minutes more
 
 The text is what lies in ../shared/data/pretrain, or `--text FILE ...`. It is unpacked first: both sides read the same
 plain .txt files, and the clock runs from the first byte read to the finished vocabulary, each time in a new process.
@@ -164,6 +165,13 @@ def compare_rules(train: list[Path], held_out: Counter[str], vocab_size: int) ->
         rare = sum(uses[i] < 100 for i in long)
         print(f"{name:50}{tokens_per_word(tokenizer, held_out)[0]:15.4f}{rare:20,}", flush=True)
 
+    print(f"\n{'limit_alphabet (ours)':24}{'character pieces':>16}{'tokens per word':>17}{'[UNK]':>10}")
+    for limit in (100, 300, 1000, 3000):
+        pieces = choose(words, vocab_size, MIN_FREQUENCY, limit, nothing)
+        characters = sum(len(piece.removeprefix("##")) == 1 for piece in pieces)
+        tokens, unknown = tokens_per_word(WordPieceTokenizer(pieces), held_out)
+        print(f"{limit:<24,}{characters:16,}{tokens:17.4f}{unknown:10.4%}", flush=True)
+
 
 def nothing(*_: Any) -> None:
     pass
@@ -199,7 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--vocab-size", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rules", action="store_true", help="compare rules for choosing pieces, too")
+    parser.add_argument("--rules", action="store_true", help="compare rules for choosing pieces and characters, too")
     parser.add_argument("--text", nargs="+", help="files; default: ../shared/data/pretrain")
     parser.add_argument("--learner", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--out", help=argparse.SUPPRESS)

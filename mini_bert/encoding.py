@@ -23,13 +23,12 @@ class Encoding:
     Special tokens that were added have offsets (0, 0) and no word (None); those written in the text are words.
     """
 
-    __slots__ = ("_added", "_lengths", "_spans", "_texts", "_tokenizer", "attention_mask", "ids", "type_ids")
+    __slots__ = ("_added", "_lengths", "_texts", "_tokenizer", "attention_mask", "ids", "type_ids")
 
     def __init__(self, tokenizer: WordPieceTokenizer, texts: Sequence[str], rows: Sequence[list[int]], special: bool):
         self._tokenizer, self._texts = tokenizer, texts
         self._lengths = [len(row) for row in rows]
         self._added = special
-        self._spans: list[tuple[list[tuple[int, int]], list[int]]] | None = None
         cls, sep = ([tokenizer.cls_id], [tokenizer.sep_id]) if special else ([], [])
         self.ids: list[int] = [*cls, *rows[0], *sep]
         self.type_ids = [0] * len(self.ids)
@@ -52,11 +51,9 @@ class Encoding:
 
     def _laid_out(self, which: int, filler: Any) -> list[Any]:
         """What the tokenizer says of each piece, as the ids lie: cut, between special tokens, before padding."""
-        if self._spans is None:
-            self._spans = [self._tokenizer.spans(text) for text in self._texts]
         found = [filler] * self._added
-        for values, length in zip(self._spans, self._lengths, strict=True):
-            found += [*values[which][:length], *[filler] * self._added]
+        for text, length in zip(self._texts, self._lengths, strict=True):
+            found += [*self._tokenizer.latest_spans(text)[which][:length], *[filler] * self._added]
         return found + [filler] * (len(self.ids) - len(found))
 
     def pad(self, length: int) -> None:

@@ -31,6 +31,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from operator import index
 from pathlib import Path
@@ -69,6 +70,8 @@ class WordPieceTokenizer:
 
         special = dict.fromkeys((*SPECIAL_TOKENS, *self.extra_special_tokens))
         missing = [token for token in special if token not in self.vocab]
+        if "" in special:
+            raise ValueError("an extra special token is empty, and would be found everywhere; leave it out")
         if missing:
             raise ValueError(
                 f"the vocabulary of {len(self.tokens):,} tokens has no {', '.join(missing)}; BERT needs "
@@ -89,6 +92,7 @@ class WordPieceTokenizer:
         self._words = _Memory(self.match, CHUNKS_KEPT)
         self._chunks = _Memory(self._chunk_ids, CHUNKS_KEPT)
         self._spans = _Memory(self._chunk_spans, SPANS_KEPT)
+        self.latest_spans = lru_cache(2)(self.spans)  # who asks a text or pair for offsets, next asks for word ids
 
     # ---- from text to ids
 
@@ -126,6 +130,8 @@ class WordPieceTokenizer:
         if pair is None and not truncation and max_length is None:
             row = self._row(text)
             return [self.cls_id, *row, self.sep_id] if add_special_tokens else row
+        if not truncation and max_length is not None:
+            raise ValueError(f"max_length={max_length} does nothing here; add truncation=True to cut")
         return self._encoding(text, pair, add_special_tokens, truncation, max_length).ids
 
     def tokenize(self, text: str) -> list[str]:

@@ -50,7 +50,7 @@ __all__ = ["learn", "train_command"]
 SLAB = 1 << 20  # characters that are cut into chunks at once
 LONGEST_CHUNK = 1 << 20  # characters without a space
 BLOCK = 2  # slabs that one process counts at once; larger blocks are a little faster, and take memory
-MOST_WORDS = 1 << 20  # different words that are kept in mind: about 400 MB with all that learning needs
+MOST_WORDS = 1 << 19  # different words that are kept in mind: learning from so many takes about 400 MB
 MOST_PIECES = 1_000_000  # each is one character of Python's 1,114,112
 ASIDE, MOST_ASIDE = 100, 1 << 21  # train_command keeps 1 document in 100 aside, up to 2 million characters
 
@@ -343,7 +343,7 @@ class Merges:
         return None
 
     def merge(self, pair: str) -> None:
-        left, right = pair
+        left, right = pair[0], pair[1]
         text = self.pieces[ord(left)] + self.pieces[ord(right)].removeprefix(PREFIX)
         if text not in self.numbers:  # ##aa ##a and ##a ##aa make the same piece
             self.numbers[text] = len(self.pieces)

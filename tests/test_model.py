@@ -127,7 +127,10 @@ def test_loss_on_chosen_rows_is_the_loss_of_the_full_forward():
     np.testing.assert_allclose(short, model.flat.grad, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",  # at full size half a minute; the default tier does that with fewer numbers, in simple_test
+    [pytest.param(name, marks=pytest.mark.slow if "full size" in name else ()) for name in MODELS],
+)
 def test_whole_model_gradients(name):
     """Every tensor of a whole model agrees with central differences to 1e-6."""
     for row in MODELS[name]():

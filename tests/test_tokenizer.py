@@ -100,6 +100,12 @@ def test_extra_special_tokens():
     assert tok.decode(tok.encode("a<e>b"), skip_special_tokens=True) == "a b"
 
 
+def test_an_empty_special_token_is_refused():
+    """It would be found between any two characters."""
+    with pytest.raises(ValueError, match="an extra special token is empty"):
+        WordPieceTokenizer([*VOCAB, ""], extra_special_tokens=[""])
+
+
 def test_attributes(tok):
     """Ids of the special tokens, the table of pieces that continue a word, and sizes."""
     assert (tok.pad_id, tok.unk_id, tok.cls_id, tok.sep_id, tok.mask_id) == (0, 1, 2, 3, 4)
@@ -468,6 +474,7 @@ def test_bad_vocabularies(vocab, error, message):
         (lambda t: t("a", truncation="left", max_length=5), ValueError, "truncation='left', expected False, True"),
         (lambda t: t("a b", truncation=True, max_length=1), ValueError, "max_length=1 leaves no place even for the 2"),
         (lambda t: t("a", "b", truncation=True, max_length=2), ValueError, "for the 3 special tokens; give at least 4"),
+        (lambda t: t.encode("a b c", max_length=4), ValueError, "max_length=4 does nothing here; add truncation=True"),
         (lambda t: t("a b c", max_length=4), ValueError, "max_length=4 does nothing here; add truncation=True"),
         (lambda t: t("a", "b c b", truncation="only_first", max_length=6), ValueError, "first text.*has 1; raise max"),
         (lambda t: t("a b c", truncation="only_second", max_length=4), ValueError, "second text.*is not there"),
@@ -494,4 +501,5 @@ def test_it_shows_itself():
     run = subprocess.run(
         [sys.executable, "-X", "utf8", "-m", "mini_bert.tokenizer"], capture_output=True, text=True, check=True
     )
-    assert "un         6     0  'Un'" in run.stdout and "decoded: unaffably, the" in run.stdout
+    assert " ".join(run.stdout.split()).startswith("piece id word from [CLS] 2 - '' un 6 0 'Un' ##aff 7 0 'aff'")
+    assert run.stdout.endswith("decoded: [CLS] unaffably, the [UNK] [SEP]\n")
