@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,38 +140,53 @@ def check_case(case: Case, entries: int = 64, seed: int = 0) -> list[Checked]:
     return gradient_check(lambda: float(np.sum(forward()[0] * dy)), arrays, claims, entries)
 
 
-def check_model(model: Any, loss: Callable[[], tuple[Any, Any]], entries: int, seed: int = 0) -> list[Checked]:
-    """The gradient of a model's training loss with respect to every weight; `loss` returns (loss, cache)."""
+def check_model(
+    model: Any, loss: Callable[[], tuple[Any, Any]], entries: int, seed: int = 0, ids: Any = None
+) -> list[Checked]:
+    """The gradient of a model's training loss with respect to every weight; `loss` returns (loss, cache).
+
+    With `ids` that are all different, also what `loss_backward` returns, the gradient at the embeddings: moving
+    a word's row in the table then moves the input at one place only (in a model whose head has a matrix of its own).
+    """
     model.zero_grad()
     _, cache = loss()
-    model.loss_backward(cache)
+    dx = model.loss_backward(cache)
     params = model.named_params()
     arrays = {name: p.data for name, p in params.items()}
-    return gradient_check(lambda: loss()[0], arrays, {name: p.grad.copy() for name, p in params.items()}, entries, seed)
+    claims = {name: p.grad.copy() for name, p in params.items()}
+    if ids is not None:
+        arrays["input"], claims["input"] = arrays["tokens.table"], np.zeros_like(claims["tokens.table"])
+        claims["input"][ids] = dx
+    return gradient_check(lambda: loss()[0], arrays, claims, entries, seed)
 
 
 def _mini(config: MiniBertConfig, entries: int) -> Callable[[], list[Checked]]:
     def check() -> list[Checked]:
         model = MiniBERT(config, dtype=np.float64)
         rng = np.random.default_rng(0)
-        ids = rng.integers(0, config.vocab_size, (B, T))
+        ids = rng.permutation(config.vocab_size)[: B * T].reshape(B, T)
         chosen, targets = np.array([1, 3, 4, 7]), rng.integers(0, config.vocab_size, 4)
-        return check_model(model, lambda: model.loss(ids, chosen, targets, _MASK, run=Run(0, train=True)), entries)
+        return check_model(
+            model,
+            lambda: model.loss(ids, chosen, targets, _MASK, run=Run(0, train=True)),
+            entries,
+            ids=None if config.tie_head else ids,
+        )
 
     return check
 
 
-def _bert(entries: int) -> Callable[[], list[Checked]]:
+def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
     def check() -> list[Checked]:
-        model = Bert(_BERT, dtype=np.float64)
+        model = Bert(replace(_BERT, tie_word_embeddings=tied), dtype=np.float64)
         rng = np.random.default_rng(0)
-        ids, types = rng.integers(0, V, (B, T)), rng.integers(0, 3, (B, T))
+        ids, types = rng.permutation(V)[: B * T].reshape(B, T), rng.integers(0, 3, (B, T))
         chosen, targets, follows = np.array([1, 3, 4, 7]), rng.integers(0, V, 4), np.array([0, 1])
 
         def loss() -> tuple[Any, Any]:
             return model.loss(ids, chosen, targets, _MASK, types, follows, run=Run(0, train=True))
 
-        return check_model(model, loss, entries)
+        return check_model(model, loss, entries, ids=None if tied else ids)
 
     return check
 
@@ -181,6 +197,7 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
     "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
     "tiny BERT, masked words + next sentence": _bert(400),
+    "tiny BERT, head of its own": _bert(100, tied=False),
     "Mini-BERT, full size, 8 of each tensor": _mini(MINI_BERT_CONFIG, 8),
 }
 

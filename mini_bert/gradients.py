@@ -101,15 +101,19 @@ def _choose(gradient: np.ndarray, entries: int, rng: np.random.Generator) -> np.
 
 
 def global_norm(gradient: np.ndarray) -> float:
-    """The length of the flat gradient vector."""
-    return math.sqrt(float(np.dot(gradient, gradient)))
+    """The length of the flat gradient vector; parts are added in double precision, a long float32 sum would drift."""
+    parts = (gradient[start : start + 4_096] for start in range(0, gradient.size, 4_096))
+    return math.sqrt(sum(float(np.dot(part, part)) for part in parts))
 
 
 def clip(gradient: np.ndarray, limit: float) -> float:
-    """Shorten the flat gradient to `limit` if it is longer, in place -> its length before."""
+    """Shorten the flat gradient to `limit` if it is longer, in place -> its length before.
+
+    A length that is not a finite number is returned as it is, and the gradient left alone: it has no direction.
+    """
     if not limit > 0:
         raise ValueError(f"the clipping limit is {limit}, expected a positive number such as 1.0")
     norm = global_norm(gradient)
-    if norm > limit:
+    if limit < norm < math.inf:
         gradient *= limit / norm
     return norm

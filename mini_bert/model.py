@@ -181,6 +181,7 @@ class MiniBERT(Model):
             raise TypeError(
                 f"backward takes the cache of forward, not a {type(cache).__name__}; see also loss_backward"
             )
+        self.encoder.check(cache.encoded.blocks)
         expected = (*cache.encoded.ids.shape, self.config.vocab_size)
         if np.shape(dlogits) != expected:
             raise ValueError(f"dlogits has shape {np.shape(dlogits)}, expected {expected}, the shape of the logits")
@@ -208,6 +209,7 @@ class MiniBERT(Model):
         run = run or self.run
         if not isinstance(cache, LossCache):
             raise TypeError(f"loss_backward takes the cache of loss, not a {type(cache).__name__}; see also backward")
+        self.encoder.check(cache.encoded.blocks)
         dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
         dy = self.head.backward(dlogits, cache.head, run)
         dy = choose_rows_backward(dy, cache.chosen)

@@ -93,3 +93,12 @@ def test_clipping_shortens_and_keeps_the_direction():
     assert global_norm(g) == pytest.approx(1, rel=1e-6)
     with pytest.raises(ValueError, match="clipping limit is 0"):
         clip(g, 0)
+
+
+def test_long_norms_do_not_drift_and_broken_ones_are_left():
+    """The norm of millions of equal float32 is exact to 1e-6; an infinite gradient is reported, not zeroed."""
+    assert global_norm(np.full(20_000_000, 1e-3, np.float32)) == pytest.approx(1e-3 * 20_000_000**0.5, rel=1e-6)
+    g = np.array([np.inf, 1.0], np.float32)
+    assert clip(g, 1.0) == np.inf and g.tolist() == [np.inf, 1.0]
+    g = np.array([np.nan, 1.0], np.float32)
+    assert np.isnan(clip(g, 1.0)) and g[1] == 1.0

@@ -444,3 +444,14 @@ def test_training_can_be_turned_off_again():
     before = model.forward(ids)[0]
     model.set_training(True).set_training(False)
     np.testing.assert_array_equal(model.forward(ids)[0], before)
+
+
+def test_a_refused_backward_changes_nothing():
+    """A second backward on a used cache is refused before any gradient is touched."""
+    model, ids = MiniBERT(TINY), random_ids(TINY, (2, 5))
+    _, cache = model.loss(ids, [1], [7])
+    model.loss_backward(cache)
+    before = model.flat.grad.copy()
+    with pytest.raises(ValueError, match="used up by an earlier backward"):
+        model.loss_backward(cache)
+    np.testing.assert_array_equal(model.flat.grad, before)

@@ -24,6 +24,7 @@ I feed-forward width, V vocabulary, L layers, N rows (all tokens of all sequence
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -173,7 +174,7 @@ class Run:
     """
 
     def __init__(self, seed: int | tuple[int, ...] = 0, train: bool = False, pool: Pool | None = None):
-        self.seed = (seed,) if isinstance(seed, int) else tuple(seed)
+        self.seed = tuple(seed) if isinstance(seed, tuple) else (operator.index(seed),)
         self.train = train
         self.pool = pool
         self._rng: np.random.Generator | None = None
@@ -181,7 +182,8 @@ class Run:
     @property
     def rng(self) -> np.random.Generator:
         if self._rng is None:
-            self._rng = np.random.default_rng(self.seed)
+            first, *key = self.seed  # a plain tuple will not do: NumPy pads it with zeros, so (1,) would be (1, 0)
+            self._rng = np.random.default_rng(np.random.SeedSequence(first, spawn_key=key))
         return self._rng
 
     def fork(self, *key: int) -> Run:
@@ -192,6 +194,11 @@ class Run:
         """Replay: a Run that draws what the Run of that ticket drew from its start, in the memory of this one."""
         seed, train = ticket
         return Run(seed, train, self.pool)
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was drawn so far."""
+        return self._rng is not None
 
     @property
     def ticket(self) -> tuple[tuple[int, ...], bool]:

@@ -32,6 +32,8 @@ class Recompute(Layer):
         return self.layer.children()  # weights keep their names, wrapped or not
 
     def forward(self, x, run, **inputs):
+        if run.used:
+            raise ValueError("this run has drawn already, so it cannot be replayed; give a fresh run.fork(index)")
         y, _ = self.layer.forward(x, run, **inputs)
         return y, RecomputeCache(x, inputs, run.ticket)
 
@@ -55,11 +57,15 @@ class Encoder(Layer):
 
     def backward(self, dy, caches, run):  # dy (B,T,H)
         """Uses the caches up: each block's memory is free as soon as its gradient is done."""
-        if len(caches) != len(self.blocks):
-            raise ValueError("this cache was used up by an earlier backward; run forward again to get a new one")
+        self.check(caches)
         for block in reversed(self.blocks):
             dy = block.backward(dy, caches.pop(), run)
         return dy
+
+    def check(self, caches) -> None:
+        """Refuse used caches before any gradient is touched."""
+        if len(caches) != len(self.blocks):
+            raise ValueError("this cache was used up by an earlier backward; run forward again to get a new one")
 
 
 if __name__ == "__main__":

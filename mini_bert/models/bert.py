@@ -70,6 +70,10 @@ class BertConfig:
         check_probability("hidden_dropout_prob", self.hidden_dropout_prob)
         check_probability("attention_probs_dropout_prob", self.attention_probs_dropout_prob)
         activation(self.hidden_act)
+        for name in ("layer_norm_eps", "initializer_range"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not value > 0:
+                raise ValueError(f"{name} is {value!r}, expected a small positive number")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> BertConfig:
@@ -255,6 +259,7 @@ class Bert(Model):
     def backward(self, dout: BertOutput, cache, run=None):
         """Gradients of the outputs (None: it does not enter the loss) -> dx (B,T,H) at the embeddings"""
         run = run or self.run
+        self.encoder.check(cache.encoded.blocks)
         dhidden, dpooled = dout.hidden, dout.pooled
         if dout.next_sentence is not None:
             head = self._head("next_sentence")
@@ -280,8 +285,13 @@ class Bert(Model):
         next_sentence=None,
         run=None,
         count=None,
+        sentences=None,
     ):
-        """Masked words, plus next sentence where labels (B,) are given (0: follows, 1: does not) -> loss, cache"""
+        """Masked words, plus next sentence where labels (B,) are given (0: follows, 1: does not) -> loss, cache
+
+        Each is a mean: over `count` chosen rows and over `sentences` pairs. Unless given, these are the numbers in this
+        batch; parts of a large batch that are given the numbers of the whole add up to its loss.
+        """
         run = run or self._new_run()
         hidden, encoded = self.encode(input_ids, attention_mask, token_type_ids, run)
         rows, targets = check_rows(rows, targets, encoded.ids.shape)
@@ -294,7 +304,7 @@ class Bert(Model):
         pooled, pooler = self._head("pooler").forward(hidden, run)
         logits, following = head.forward(pooled, run)
         next_sentence = check_ids([next_sentence], 2, len(hidden), "next_sentence")[0]
-        next_loss, next_entropy = cross_entropy(logits, next_sentence)
+        next_loss, next_entropy = cross_entropy(logits, next_sentence, sentences)
         return loss + next_loss, LossCache(
             encoded, chosen, masked_words, words_entropy, pooler, following, next_entropy
         )
@@ -302,6 +312,7 @@ class Bert(Model):
     def loss_backward(self, cache, dloss: float = 1.0, run=None):
         """-> dx (B,T,H) at the embeddings; adds to every gradient"""
         run = run or self.run
+        self.encoder.check(cache.encoded.blocks)
         dlogits = cross_entropy_backward(dloss, cache.words_entropy)
         dhidden = choose_rows_backward(
             self._head("masked_words").backward(dlogits, cache.masked_words, run), cache.chosen
@@ -336,6 +347,16 @@ class Bert(Model):
             next_sentence="cls.seq_relationship.weight" in published and "pooler.dense.weight" in published,
             dtype=dtype,
         )
+        if not config.tie_word_embeddings and "cls.predictions.bias" in published:  # older files have only this name
+            published.setdefault("cls.predictions.decoder.bias", published["cls.predictions.bias"])
+        decoder = published.get("cls.predictions.decoder.weight")
+        shared = published.get("embeddings.word_embeddings.weight")
+        if config.tie_word_embeddings and decoder is not None and not np.array_equal(decoder, shared):
+            warnings.warn(
+                f"{folder}: config.json says that the head shares the token table, so the other matrix that the file "
+                'has for it is not used; if it should be, say "tie_word_embeddings": false there',
+                stacklevel=2,
+            )
         table = model._names()
         used = {name for entry in table for name in entry.theirs}
         absent = sorted(used - set(published))
@@ -353,6 +374,8 @@ class Bert(Model):
         tensors: dict[str, np.ndarray] = {}
         for entry in self._names():
             tensors |= entry.save(params[entry.ours].data)
+        if "cls.predictions.decoder.bias" in tensors:
+            tensors["cls.predictions.bias"] = tensors["cls.predictions.decoder.bias"].copy()  # files carry both names
         if self.masked_words or self.next_sentence:  # with heads, the encoder is a part with a name
             tensors = {name if name.startswith("cls.") else f"bert.{name}": array for name, array in tensors.items()}
         architecture = {
@@ -388,9 +411,10 @@ class Bert(Model):
         if self.masked_words:
             names += _linear("masked_words.dense", "cls.predictions.transform.dense")
             names += _norm("masked_words.norm", "cls.predictions.transform.LayerNorm")
-            names += [Name("masked_words.decoder.b", ("cls.predictions.bias",))]
-            if not self.config.tie_word_embeddings:
-                names += [Name("masked_words.decoder.w", ("cls.predictions.decoder.weight",), transposed=True)]
+            if self.config.tie_word_embeddings:
+                names += [Name("masked_words.decoder.b", ("cls.predictions.bias",))]
+            else:
+                names += _linear("masked_words.decoder", "cls.predictions.decoder")
         if self.next_sentence:
             names += _linear("next_sentence", "cls.seq_relationship")
         return names
@@ -421,5 +445,6 @@ def _canonical(name: str) -> str:
 _DERIVED = {  # tensors that files carry and that say nothing new: copies of tied ones, and 0, 1, 2, …
     "cls.predictions.decoder.weight",
     "cls.predictions.decoder.bias",
+    "cls.predictions.bias",
     "embeddings.position_ids",
 }

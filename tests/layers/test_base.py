@@ -92,6 +92,11 @@ def test_forks_depend_on_seed_and_key_alone():
     used.rng.random(100)
     assert run.fork(2).rng.random() == used.fork(2).rng.random() != run.fork(3).rng.random()
     assert Run((1, 2)).rng.random() == run.fork(2).rng.random() == run.again(((1, 2), True)).rng.random()
+    draws = [
+        r.rng.random() for r in (Run(1), Run(1).fork(0), Run(1).fork(0, 0), Run(1).fork(1), Run((1, 1, 1)), Run(0))
+    ]
+    assert len(set(draws)) == len(draws)  # also where the keys are zeros
+    assert Run(np.int64(1)).rng.random() == draws[0]
     pool = Pool()
     assert Run(pool=pool).fork(1).pool is pool and Run(train=True).fork(1).train
     trained = Run(seed=4, train=True)

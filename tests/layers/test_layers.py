@@ -213,6 +213,14 @@ def test_a_cache_is_used_up_once():
         encoder.backward(y, cache, Run())
 
 
+def test_a_used_run_cannot_be_replayed():
+    """Recomputing needs a run from its start; one that has drawn already is refused."""
+    run = Run(1, train=True)
+    run.rng.random()
+    with pytest.raises(ValueError, match="cannot be replayed"):
+        bound(Recompute(TransformerBlock(6, 2, 11))).forward(rng.normal(size=(1, 3, 6)), run)
+
+
 @pytest.mark.parametrize(
     "name",
     sorted(path.stem for path in LAYERS.glob("*.py") if "__main__" in path.read_text(encoding="utf-8")),

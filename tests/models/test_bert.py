@@ -308,6 +308,40 @@ def test_sparse_configs_are_read():
         BertConfig.from_dict({"model_type": "mini_bert"})
 
 
+def test_parts_of_a_batch_add_up(expected):
+    """With the numbers of the whole batch, losses and gradients of its parts add up to those of the whole."""
+    model = Bert.from_pretrained(GOLDEN, dtype=np.float64)
+    ids, rows, targets, follows = (expected[name] for name in ("input_ids", "rows", "targets", "next_sentence"))
+    whole, cache = model.loss(ids, rows, targets, next_sentence=follows)
+    model.loss_backward(cache)
+    gradient = model.flat.grad.copy()
+    model.zero_grad()
+    total = 0.0
+    for part in (slice(0, 1), slice(1, 3)):
+        own = (rows >= part.start * 7) & (rows < part.stop * 7)
+        loss, cache = model.loss(
+            ids[part],
+            rows[own] - part.start * 7,
+            targets[own],
+            next_sentence=follows[part],
+            count=len(rows),
+            sentences=3,
+        )
+        model.loss_backward(cache)
+        total += loss
+    assert total == pytest.approx(whole)
+    np.testing.assert_allclose(model.flat.grad, gradient, atol=1e-13)
+
+
+def test_a_head_that_claims_to_be_tied_and_is_not(tmp_path):
+    """A tied config with another decoder matrix in the file: the matrix is not used, and a warning says so."""
+    config = json.loads((GOLDEN / "config.json").read_text())
+    tensors = read_tensors(GOLDEN / "model.safetensors")
+    write_folder(tmp_path, config, tensors | {"cls.predictions.decoder.weight": np.ones((31, 10))})
+    with pytest.warns(UserWarning, match="says that the head shares the token table"):
+        Bert.from_pretrained(tmp_path)
+
+
 # ---------------------------------------------------------------------- live, with the peers installed
 
 
@@ -362,11 +396,12 @@ def test_autograd_on_random_models(seed, act):
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("heads", HEADS, ids=str)
-def test_transformers_opens_what_we_write(heads, tmp_path):
+def test_transformers_opens_what_we_write(heads, tied, tmp_path):
     """`save_pretrained` writes a folder that `transformers` opens without complaint and computes the same from."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    model = scattered(TINY, **heads)
+    model = scattered(replace(TINY, tie_word_embeddings=tied), **heads)
     model.save_pretrained(tmp_path)
     architecture = json.loads((tmp_path / "config.json").read_text())["architectures"][0]
     theirs, report = getattr(transformers, architecture).from_pretrained(tmp_path, output_loading_info=True)
