@@ -349,9 +349,9 @@ class Bert(Model):
         )
         if not config.tie_word_embeddings and "cls.predictions.bias" in published:  # older files have only this name
             published.setdefault("cls.predictions.decoder.bias", published["cls.predictions.bias"])
-        decoder = published.get("cls.predictions.decoder.weight")
-        shared = published.get("embeddings.word_embeddings.weight")
-        if config.tie_word_embeddings and decoder is not None and not np.array_equal(decoder, shared):
+        names = ("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
+        copies = [published[name] for name in names if name in published]
+        if config.tie_word_embeddings and len(copies) == 2 and not np.array_equal(copies[0], copies[1]):
             warnings.warn(
                 f"{folder}: config.json says that the head shares the token table, so the other matrix that the file "
                 'has for it is not used; if it should be, say "tie_word_embeddings": false there',
