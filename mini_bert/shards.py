@@ -17,8 +17,8 @@ folder. It is made under a temporary name and renamed when whole and on disk: a 
 whenever the power goes. On opening, sizes and checksums are compared (of every megabyte up to 64, and of 64 spread
 over a larger file); a damaged folder is said so and made anew.
 
-Sentences are tokenized by as many processes as there are cores, up to three (processes.py), and written in order, so
-the bytes do not depend on how many. Memory does not grow with the text: some megabytes are under way at a time.
+Sentences are tokenized by two processes where there are two cores (processes.py), and written in order, so the bytes do
+not depend on how many. Memory does not grow with the text: some megabytes are under way at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ import numpy as np
 from mini_bert import corpora, sentences
 from mini_bert.cache import cache_folder
 from mini_bert.pretrained import write_atomic
-from mini_bert.processes import in_order
+from mini_bert.processes import cores, in_order
 from mini_bert.progress import showing
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1  # raise it when the same text would give other files
 NAMES = ("tokens", "sentences", "documents", "hashes")
+PROCESSES = 2  # unless asked for more: with 130 MB each and 70 for this one, all stay below 400 MB
 JOB = 1 << 18  # characters that a process gets at a time, if passages are shorter
 BLOCK = 1 << 20  # bytes with one checksum
 CHECKED = 64  # blocks of each file that are compared on opening
@@ -91,7 +92,11 @@ def prepare(
     processes: int | None = None,
     progress: bool = True,
 ) -> Shards:
-    """The shards of a source: opened if they exist, else made. `source` is what corpora.read takes."""
+    """The shards of a source: opened if they exist, else made. `source` is what corpora.read takes.
+
+    processes: how many tokenize, each in 130 MB (default: two, or one on a single core)
+    """
+    processes = min(cores(), PROCESSES) if processes is None else processes
     home = Path(cache_dir) if cache_dir is not None else cache_folder("shards")
     identity = corpora.identity(source)
     folder = home / _key(identity, tokenizer)
