@@ -19,12 +19,8 @@ from mini_bert.layers.activations import ACTIVATIONS
 from mini_bert.layers.attention import MultiHeadAttention, attend, attend_backward
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.block import TransformerBlock
-from mini_bert.layers.cross_entropy import (
-    choose_rows,
-    choose_rows_backward,
-    cross_entropy,
-    cross_entropy_backward,
-)
+from mini_bert.layers.chosen import choose_rows, choose_rows_backward
+from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder, Recompute
@@ -76,6 +72,7 @@ _MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
 _PADDED = {"mask": _MASK[:, None, None, :]}
 _CAUSAL = {"mask": np.tri(T, dtype=bool)}
 _NOTHING = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
+_CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # in no order, one twice
 _X = ((B, T, H),)
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
 _BERT = BertConfig(
@@ -113,6 +110,10 @@ CASES = [
     Case("block", _block, _X),
     Case("block, gelu", lambda: _block(activation="gelu", bias=True), _X, keywords=_PADDED),
     Case("block, dropout", lambda: _block(p=0.2), _X, keywords=_PADDED),
+    Case("attention, chosen rows", lambda: MultiHeadAttention(H, A), _X, keywords=_CHOSEN | _PADDED),
+    Case("attention, chosen rows, causal", lambda: MultiHeadAttention(H, A, p=0.2), _X, keywords=_CHOSEN | _CAUSAL),
+    Case("block, chosen rows", lambda: _block(p=0.2), _X, keywords=_CHOSEN | _PADDED),
+    Case("encoder, chosen rows", lambda: Encoder([_block(), Recompute(_block(p=0.2))]), _X, keywords=_CHOSEN),
     Case("block, recomputed", lambda: Recompute(_block(p=0.2)), _X, keywords=_PADDED),
     Case("encoder", lambda: Encoder([_block(p=0.1), _block(p=0.1)]), _X, keywords=_PADDED),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import math
+
 from mini_bert.config import MiniBertConfig
 from mini_bert.model import MiniBERT
 
 CHOSEN = 0.15  # the share of tokens that masked language modelling asks for
 
 
-def activation_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int) -> int:
+def activation_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int, most: int) -> int:
     """How many numbers the caches of one training `loss` call hold until backward uses them.
 
-    Follows the caches from layer to layer; a test compares it with the arrays of a real cache.
+    `chosen` of the tokens enter the loss, `most` of them in one sequence. Follows the caches from layer to layer; a
+    test compares it with the arrays of a real cache.
     """
-    BT, H = batch * tokens, config.hidden_size
+    BT, H, inner = batch * tokens, config.hidden_size, config.intermediate_size
     looks = batch * config.num_heads * tokens**2  # who looks at whom
+    seats = batch * most  # places for the chosen that ask in the last block
     block = (
         (5 * BT * H + looks)  # attention: x, q, k, v, joined contexts; weights
         + 2 * (BT * H + BT)  # two norms: x̂ and σ
-        + (BT * H + BT * config.intermediate_size)  # feed-forward: x' and f(x' W1 + b1)
+        + (BT * H + BT * inner)  # feed-forward: x' and f(x' W1 + b1)
     )
-    if config.dropout:
-        block += looks + 2 * BT * H  # masks
-    final = BT * H + BT + (BT * H if config.dropout else 0)
-    head = chosen * (H + config.vocab_size)  # the chosen rows, and the probabilities of every word for each
-    return config.num_layers * block + final + head
+    last = (
+        (3 * BT * H + chosen * H + seats * H + looks * most // tokens + chosen * H)  # x, k, v; of the chosen: x, q, …
+        + 2 * (chosen * H + chosen)
+        + (chosen * H + chosen * inner)
+    )
+    embedded = 0
+    if config.dropout:  # masks
+        block += looks + 2 * BT * H
+        last += looks * most // tokens + 2 * chosen * H
+        embedded = BT * H
+    final = chosen * (2 * H + 1)  # the norm's x̂ and σ, and what the head reads
+    head = chosen * config.vocab_size  # the probabilities of every word for each
+    return embedded + (config.num_layers - 1) * block + last + final + head
 
 
 def working_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int) -> int:
@@ -37,12 +49,13 @@ def working_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int
 
 def training_bytes(config: MiniBertConfig, parameters: int, batch: int, threads: int) -> dict[str, int]:
     """Memory by purpose; every thread has gradients, activations and working memory of its own."""
-    sizes = (config, batch, config.max_seq_length, round(CHOSEN * batch * config.max_seq_length))
+    T = config.max_seq_length
+    sizes = (config, batch, T, round(CHOSEN * batch * T))
     return {
         "parameters": 4 * parameters,
         "gradients": 4 * parameters * threads,
         "Adam's two moments": 8 * parameters,
-        "activations": 4 * activation_numbers(*sizes) * threads,
+        "activations": 4 * activation_numbers(*sizes, most=math.ceil(CHOSEN * T)) * threads,
         "working memory of backward": 4 * working_numbers(*sizes) * threads,
     }
 

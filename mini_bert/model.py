@@ -8,8 +8,8 @@
 Its differences from published BERT (models/bert.py): no token types and no norm at the embeddings, no bias in
 attention, ReLU, one more norm at the end, and a head that is a single matrix of its own.
 
-`forward` gives logits for every token. `loss` is for training: the head runs only on the chosen rows, because
-no other row enters the loss. Both return a cache, and each has its backward.
+`forward` gives logits for every token. `loss` is for training: the head and most of the last block run only on the
+chosen rows, because no other row enters the loss (layers/chosen.py). Both return a cache, and each has its backward.
 """
 
 from __future__ import annotations
@@ -23,13 +23,7 @@ import numpy as np
 from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.inputs import check_ids, check_mask, check_rows
 from mini_bert.layers.block import TransformerBlock
-from mini_bert.layers.cross_entropy import (
-    CrossEntropyCache,
-    choose_rows,
-    choose_rows_backward,
-    cross_entropy,
-    cross_entropy_backward,
-)
+from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding, sinusoids
 from mini_bert.layers.encoder import Encoder
@@ -112,7 +106,6 @@ def attention_arrays(cache) -> dict[str, np.ndarray]:
 
 class LossCache(NamedTuple):
     encoded: EncodeCache
-    chosen: Any
     head: Any
     cross_entropy: CrossEntropyCache
 
@@ -143,15 +136,15 @@ class MiniBERT(Model):
 
     # ------------------------------------------------------------------ ids -> one vector per token
 
-    def encode(self, input_ids, attention_mask=None, run=None):
-        """(B,T) -> y (B,T,H), the vector of every token after the final norm"""
+    def encode(self, input_ids, attention_mask=None, run=None, chosen=None):
+        """(B,T) -> y (B,T,H), the vector of every token after the final norm; or (N,H), those of chosen rows only"""
         run = run or self._new_run()
         ids = check_ids(input_ids, self.config.vocab_size, self.config.max_seq_length)
         mask = check_mask(attention_mask, ids.shape)
         x, _ = self.tokens.forward(ids, run)  # (B,T,H)
         x, length = self.positions.forward(x, run)
         embedded, dropped = dropout(x, self.config.dropout, run)
-        x, blocks = self.encoder.forward(embedded, run, mask=mask)
+        x, blocks = self.encoder.forward(embedded, run, mask=mask, chosen=chosen)
         y, final_norm = self.final_norm.forward(x, run)
         return y, EncodeCache(ids, length, embedded, dropped, blocks, final_norm)
 
@@ -197,12 +190,12 @@ class MiniBERT(Model):
         (default: the number of rows), so that parts of a large batch add up to its mean.
         """
         run = run or self._new_run()
-        y, encoded = self.encode(input_ids, attention_mask, run)
-        rows, targets = check_rows(rows, targets, encoded.ids.shape)
-        y, chosen = choose_rows(y, rows)  # (N,H)
+        ids = check_ids(input_ids, self.config.vocab_size, self.config.max_seq_length)
+        rows, targets = check_rows(rows, targets, ids.shape)
+        y, encoded = self.encode(ids, attention_mask, run, rows)  # (N,H)
         logits, head = self.head.forward(y, run)  # (N,V)
         loss, entropy = cross_entropy(logits, targets, count)
-        return loss, LossCache(encoded, chosen, head, entropy)
+        return loss, LossCache(encoded, head, entropy)
 
     def loss_backward(self, cache, dloss: float = 1.0, run=None):
         """-> dx (B,T,H); adds to every gradient"""
@@ -212,7 +205,6 @@ class MiniBERT(Model):
         self.encoder.check(cache.encoded.blocks)
         dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
         dy = self.head.backward(dlogits, cache.head, run)
-        dy = choose_rows_backward(dy, cache.chosen)
         return self.encode_backward(dy, cache.encoded, run)
 
     # ------------------------------------------------------------------ to look at

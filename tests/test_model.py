@@ -3,6 +3,8 @@
 import json
 import math
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -228,7 +230,7 @@ def test_info_counts_the_activations_that_there_are(config):
     """The number that `mini-bert info` derives from the sizes is the number of the arrays in a real cache."""
     model, ids, rows = MiniBERT(config), random_ids(config, (3, 7)), np.array([1, 4, 9, 20])
     _, cache = model.loss(ids, rows, ids.ravel()[rows], run=Run(train=True))
-    assert distinct_numbers(cache, {}) == activation_numbers(config, 3, 7, 4)
+    assert distinct_numbers(cache, {}) == activation_numbers(config, 3, 7, 4, most=2)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
@@ -387,7 +389,7 @@ def test_dropout_is_everywhere_it_should_be():
     """Embeddings, attention weights and both sub-layer outputs of every block: each its own mask, each about p."""
     config = MiniBertConfig(101, 48, 2, 4, 64, 32, dropout=0.3)
     model = MiniBERT(config)
-    _, cache = model.loss(random_ids(config, (8, 32)), [3], [7], run=Run(1, train=True))
+    _, cache = model.forward(random_ids(config, (8, 32)), run=Run(1, train=True))
     masks = [cache.encoded.dropped]
     for block in cache.encoded.blocks:
         masks += [block.attention.attended.dropped, block.attention_dropped, block.output_dropped]
@@ -455,3 +457,57 @@ def test_a_refused_backward_changes_nothing():
     with pytest.raises(ValueError, match="used up by an earlier backward"):
         model.loss_backward(cache)
     np.testing.assert_array_equal(model.flat.grad, before)
+
+
+def test_a_replica_shares_weights_and_has_gradients_of_its_own():
+    """What a second thread needs: one change of the weights is seen by both, gradients do not meet."""
+    for config in (TINY, replace(TINY, tie_head=True)):
+        model = MiniBERT(config, seed=1)
+        twin = model.replica()
+        assert twin.flat.data is model.flat.data and twin.flat.grad is not model.flat.grad
+        assert twin.flat.decayed == model.flat.decayed and list(twin.named_params()) == list(model.named_params())
+        ids = random_ids(config, (2, 7))
+        for one in (model, twin):
+            _, cache = one.loss(ids, [3], [5])
+            one.loss_backward(cache)
+        np.testing.assert_array_equal(model.flat.grad, twin.flat.grad)
+        model.zero_grad()
+        assert not model.flat.grad.any() and twin.flat.grad.any()
+        model.token_embeddings[...] *= 2
+        np.testing.assert_array_equal(model.forward(ids)[0], twin.forward(ids)[0])
+        np.testing.assert_array_equal(twin.tokens.table.data, model.token_embeddings)
+        assert twin.config == model.config and twin.run is not model.run
+
+
+def test_a_deep_copy_is_a_model_of_its_own():
+    model = MiniBERT(TINY, seed=1)
+    twin = deepcopy(model)
+    ids = random_ids(TINY, (2, 7))
+    before = model.forward(ids)[0]
+    np.testing.assert_array_equal(twin.forward(ids)[0], before)
+    twin.flat.data[...] = 0
+    np.testing.assert_array_equal(model.forward(ids)[0], before)
+    assert not twin.head.w.data.any()
+
+
+def test_replicas_in_threads_compute_what_one_would():
+    """Four threads at once, each with a part of the batch: their gradients add up to those of the whole."""
+    model = MiniBERT(TINY, seed=1, dtype=np.float64)
+    ids = random_ids(TINY, (8, 7))
+    rows = np.arange(0, 56, 3)
+    _, cache = model.loss(ids, rows, ids.ravel()[rows])
+    model.loss_backward(cache)
+    expected, replicas = model.flat.grad.copy(), [model.replica() for _ in range(4)]
+
+    def work(part):
+        mine = rows[(rows >= part * 14) & (rows < part * 14 + 14)]
+        for _ in range(20):
+            replicas[part].zero_grad()
+            _, cache = replicas[part].loss(
+                ids[2 * part : 2 * part + 2], mine - part * 14, ids.ravel()[mine], count=rows.size
+            )
+            replicas[part].loss_backward(cache)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    np.testing.assert_allclose(sum(replica.flat.grad for replica in replicas), expected, atol=1e-14)

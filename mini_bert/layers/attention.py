@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.chosen import Seats, choose_rows, choose_rows_backward, seats
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.softmax import softmax, softmax_backward
@@ -64,51 +65,91 @@ def attend_backward(dcontext, cache):
 
 
 class AttentionCache(NamedTuple):
-    projected: Any  # of the q·k·v product: x
-    q: np.ndarray  # (B,A,T,d), as are k and v: views of one (B,T,3H) array
-    k: np.ndarray
+    projected: Any  # of the products that make q, k and v: x, and its chosen rows
+    q: np.ndarray  # (B,A,M,d): M = T, or the seats of the chosen
+    k: np.ndarray  # (B,A,T,d)
     attended: AttendCache
-    output: Any  # of the output product: the contexts side by side, (B,T,H)
+    output: Any  # of the output product: the contexts side by side, (B,T,H) or (N,H)
+    seats: Seats | None
 
 
 class MultiHeadAttention(Layer):
-    """y = [C_1 … C_A] W_o        C_a = softmax(q_a k_aᵀ/√d) v_a        (q,k,v) = x W_qkv"""
+    """y = [C_1 … C_A] W_o        C_a = softmax(q_a k_aᵀ/√d) v_a        (q,k,v) = x W_qkv
+
+    With `chosen` only these rows ask, and y is (N,H): the same numbers as y[chosen] of all. Everybody can be asked.
+    """
 
     def __init__(self, width: int, heads: int, bias: bool = True, p: float = 0.0, std: float | None = None):
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}: every head gets width/heads numbers")
-        self.heads, self.p = heads, p
+        self.width, self.heads, self.p = width, heads, p
         self.scale = 1 / math.sqrt(width // heads)
         self.qkv = Linear(width, 3 * width, bias, std)
         self.output = Linear(width, width, bias, std)
 
-    def forward(self, x, run, mask=None):  # x (B,T,H)
+    def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
         B, T, H = x.shape
-        qkv, projected = self.qkv.forward(x, run)  # (B,T,3H)
-        q, k, v = self._heads(qkv)  # each (B,A,T,d)
-        scores = (q @ k.swapaxes(-1, -2)) * self.scale  # (B,A,T,T)
-        context, attended = attend(scores, v, run, mask, self.p)  # (B,A,T,d)
-        joined = context.transpose(0, 2, 1, 3).reshape(B, T, H)
+        places = None if chosen is None else seats(chosen, B, T)
+        (q, k, v), projected = self._project(x, run, chosen, places)
+        if mask is not None and places is not None and mask.shape[-2] > 1:  # who may look differs from row to row
+            mask = np.take_along_axis(np.broadcast_to(mask, (B, 1, T, T)), places.token[:, None, :, None], 2)
+        scores = q @ k.swapaxes(-1, -2)  # (B,A,M,T)
+        scores *= self.scale
+        context, attended = attend(scores, v, run, mask, self.p)  # (B,A,M,d)
+        context = context.transpose(0, 2, 1, 3)  # (B,M,A,d)
+        joined = context.reshape(B, T, H) if places is None else places.collect(context)
         y, output = self.output.forward(joined, run)
-        return y, AttentionCache(projected, q, k, attended, output)
+        return y, AttentionCache(projected, q, k, attended, output, places)
 
-    def backward(self, dy, cache, run):  # dy (B,T,H)
-        B, T, H = dy.shape
+    def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)
         djoined = self.output.backward(dy, cache.output, run)
-        dcontext = djoined.reshape(B, T, self.heads, -1).transpose(0, 2, 1, 3)  # (B,A,T,d)
+        if cache.seats is not None:
+            djoined = cache.seats.lay_out(djoined)
+        dcontext = self._heads(djoined, 1)[0]  # (B,A,M,d)
         dscores, dv = attend_backward(dcontext, cache.attended)
-        dscores = dscores * self.scale
+        dscores *= self.scale
         dq = dscores @ cache.k
         dk = dscores.swapaxes(-1, -2) @ cache.q
-        dqkv = np.empty((B, T, 3 * H), dy.dtype)
-        for slot, gradient in zip(self._heads(dqkv), (dq, dk, dv), strict=True):
-            slot[...] = gradient  # each head writes where it read
-        return self.qkv.backward(dqkv, cache.projected, run)
+        return self._project_backward((dq, dk, dv), cache, run)
 
-    def _heads(self, qkv):
-        """(B,T,3H) -> q, k, v, each (B,A,T,d): views, nothing is copied."""
-        B, T, _ = qkv.shape
-        return qkv.reshape(B, T, 3, self.heads, -1).transpose(2, 0, 3, 1, 4)
+    def _project(self, x, run, chosen, places):
+        """x -> q, k, v and what backward needs: one product for all three, or two, q being of the chosen rows only"""
+        if chosen is None:
+            qkv, projected = self.qkv.forward(x, run)  # (B,T,3H)
+            return self._heads(qkv, 3), projected
+        asking, chose = choose_rows(x, chosen)  # (N,H)
+        q, own = self._q().forward(asking, run)
+        kv, others = self._kv().forward(x, run)  # (B,T,2H)
+        return (*self._heads(places.lay_out(q), 1), *self._heads(kv, 2)), (chose, own, others)
+
+    def _project_backward(self, gradients, cache, run):
+        if cache.seats is None:
+            return self.qkv.backward(self._joined(gradients), cache.projected, run)
+        chose, own, others = cache.projected
+        dq, *dkv = gradients
+        dasking = self._q().backward(cache.seats.collect(dq.transpose(0, 2, 1, 3)), own, run)
+        dx = self._kv().backward(self._joined(dkv), others, run)
+        dx += choose_rows_backward(dasking, chose)
+        return dx
+
+    def _q(self):
+        return self.qkv.outputs(slice(0, self.width))
+
+    def _kv(self):
+        return self.qkv.outputs(slice(self.width, None))
+
+    def _heads(self, x, parts):
+        """(B,T,parts·H) -> parts times (B,A,T,d): views, nothing is copied."""
+        B, T, _ = x.shape
+        return x.reshape(B, T, parts, self.heads, self.width // self.heads).transpose(2, 0, 3, 1, 4)
+
+    def _joined(self, parts):
+        """The way back: each head writes where it read."""
+        B, A, T, d = parts[0].shape
+        x = np.empty((B, T, len(parts) * A * d), parts[0].dtype)
+        for slot, part in zip(self._heads(x, len(parts)), parts, strict=True):
+            slot[...] = part
+        return x
 
 
 if __name__ == "__main__":

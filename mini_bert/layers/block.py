@@ -17,6 +17,7 @@ import numpy as np
 
 from mini_bert.layers.attention import AttentionCache, MultiHeadAttention
 from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.feed_forward import FeedForward, FeedForwardCache
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
@@ -24,6 +25,7 @@ from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 
 class BlockCache(NamedTuple):
     attention: AttentionCache
+    chosen: Any  # of the choice of rows, if there was one
     attention_dropped: Any
     attention_norm: LayerNormCache
     feed_forward: FeedForwardCache
@@ -54,21 +56,29 @@ class TransformerBlock(Layer):
         self.feed_forward = FeedForward(width, inner, activation, std)
         self.output_norm = LayerNorm(width, eps)
 
-    def forward(self, x, run, mask=None):  # x (B,T,H)
-        a, attention = self.attention.forward(x, run, mask=mask)
+    def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
+        """With `chosen`, y is (N,H): all that follows the keys and values runs on these rows only (chosen.py)."""
+        a, attention = self.attention.forward(x, run, mask=mask, chosen=chosen)
+        chose = None
+        if chosen is not None:
+            x, chose = choose_rows(x, chosen)
         a, attention_dropped = dropout(a, self.p, run)
         x, attention_norm = self.attention_norm.forward(x + a, run)
         f, feed_forward = self.feed_forward.forward(x, run)
         f, output_dropped = dropout(f, self.p, run)
         y, output_norm = self.output_norm.forward(x + f, run)
-        return y, BlockCache(attention, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm)
+        return y, BlockCache(
+            attention, chose, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm
+        )
 
-    def backward(self, dy, cache, run):  # dy (B,T,H)
+    def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)
         dx = self.output_norm.backward(dy, cache.output_norm, run)  # of x' + f: the same for both
         df = dropout_backward(dx, cache.output_dropped)
         dx = dx + self.feed_forward.backward(df, cache.feed_forward, run)
         dx = self.attention_norm.backward(dx, cache.attention_norm, run)  # of x + a
         da = dropout_backward(dx, cache.attention_dropped)
+        if cache.chosen is not None:
+            dx = choose_rows_backward(dx, cache.chosen)
         return dx + self.attention.backward(da, cache.attention, run)
 
 

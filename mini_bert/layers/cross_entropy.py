@@ -7,8 +7,7 @@ is −log of the probability that the true word got, averaged over the chosen ro
 
 A model that knows nothing gives every one of V words 1/V and has loss ln V: 9.01 for Mini-BERT's 8,192.
 
-Only *chosen* rows count: masked language modelling asks for about 15 % of the tokens, so the head needs to
-run on these alone. `choose_rows` picks them out of (B,T,H); its backward puts the gradients back in place.
+Only *chosen* rows count, about 15 % of the tokens in masked language modelling: see chosen.py.
 
 Backward. The derivative of log Σ exp is softmax, that of the picked logit is 1, so
 
@@ -21,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.base import add_rows, rows
+from mini_bert.layers.base import total
 
 
 class CrossEntropyCache(NamedTuple):
@@ -43,33 +42,22 @@ def cross_entropy(logits, targets, count: float | None = None):
     count = N if count is None else count
     if count <= 0:
         raise ValueError("no row was chosen: the mean loss of nothing is undefined; choose at least one token")
-    shifted = logits - logits.max(-1, keepdims=True)  # (N,V)
-    exp = np.exp(shifted)
-    total = exp.sum(-1, keepdims=True)  # (N,1)
-    surprise = np.log(total[:, 0]) - shifted[np.arange(N), targets]  # (N,)
-    return surprise.sum() / count, CrossEntropyCache(exp / total, targets, count)
+    probs = logits - logits.max(-1, keepdims=True)  # (N,V)
+    picked = probs[np.arange(N), targets]  # (N,)
+    np.exp(probs, out=probs)
+    sums = total(probs)  # (N,1)
+    surprise = np.log(sums[:, 0]) - picked
+    probs *= 1 / sums
+    return surprise.sum() / count, CrossEntropyCache(probs, targets, count)
 
 
 def cross_entropy_backward(dloss: float, cache: CrossEntropyCache):
     """dlogits = (p − onehot(target)) · dloss / count"""
     probs, targets, divisor = cache
-    dlogits = probs.copy()
-    dlogits[np.arange(len(targets)), targets] -= 1
-    dlogits *= float(dloss) / divisor
+    share = float(dloss) / divisor
+    dlogits = probs * share
+    dlogits[np.arange(len(targets)), targets] -= share
     return dlogits
-
-
-def choose_rows(x, chosen):
-    """(...,H) and positions in its list of rows -> (N,H)"""
-    return rows(x)[chosen], (x.shape, chosen)
-
-
-def choose_rows_backward(dy, cache):
-    """Every gradient goes back to the row it was read from; rows not chosen get none."""
-    shape, chosen = cache
-    dx = np.zeros(shape, dy.dtype)
-    add_rows(rows(dx), chosen, dy)
-    return dx
 
 
 if __name__ == "__main__":

@@ -43,19 +43,20 @@ class Recompute(Layer):
 
 
 class Encoder(Layer):
-    """y = block_L(… block_1(x))"""
+    """y = block_L(… block_1(x))        With `chosen`, the last block answers for these rows only: y (N,H)."""
 
     def __init__(self, blocks: Sequence[Layer]):
         self.blocks = list(blocks)
 
-    def forward(self, x, run, mask=None):  # x (B,T,H)
+    def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
         caches = []
         for index, block in enumerate(self.blocks):
-            x, cache = block.forward(x, run.fork(index), mask=mask)
+            last = index == len(self.blocks) - 1
+            x, cache = block.forward(x, run.fork(index), mask=mask, chosen=chosen if last else None)
             caches.append(cache)
         return x, caches
 
-    def backward(self, dy, caches, run):  # dy (B,T,H)
+    def backward(self, dy, caches, run):  # dy (B,T,H) or (N,H)
         """Uses the caches up: each block's memory is free as soon as its gradient is done."""
         self.check(caches)
         for block in reversed(self.blocks):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.base import Layer, Param, Run, bind, ones, rows, zeros
+from mini_bert.layers.base import Layer, Param, Run, bind, dot, mean, ones, rows, sum_rows, zeros
 
 
 class LayerNormCache(NamedTuple):
@@ -37,17 +37,23 @@ class LayerNorm(Layer):
         self.eps = eps
 
     def forward(self, x, run):  # x (...,H)
-        centred = x - x.mean(-1, keepdims=True)
-        sigma = np.sqrt((centred * centred).mean(-1, keepdims=True) + self.eps)
-        x_hat = centred / sigma
-        return self.gamma.data * x_hat + self.beta.data, LayerNormCache(x_hat, sigma)
+        x_hat = x - mean(x)
+        sigma = np.sqrt(dot(x_hat, x_hat) / x.shape[-1] + self.eps)  # (...,1)
+        x_hat *= 1 / sigma
+        y = self.gamma.data * x_hat
+        y += self.beta.data
+        return y, LayerNormCache(x_hat, sigma)
 
     def backward(self, dy, cache, run):  # dy (...,H)
         x_hat, sigma = cache
-        self.beta.grad += rows(dy).sum(0)
-        self.gamma.grad += rows(dy * x_hat).sum(0)
+        self.beta.grad += sum_rows(dy)
+        self.gamma.grad += np.einsum("nh,nh->h", rows(dy), rows(x_hat))
         g = self.gamma.data * dy
-        return (g - g.mean(-1, keepdims=True) - x_hat * (g * x_hat).mean(-1, keepdims=True)) / sigma
+        along = x_hat * (dot(g, x_hat) / dy.shape[-1])  # what of g lies along x̂
+        g -= mean(g)
+        g -= along
+        g *= 1 / sigma
+        return g
 
 
 if __name__ == "__main__":

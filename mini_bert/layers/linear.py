@@ -13,11 +13,14 @@ Backward. y_no = Σ_i x_ni W_io + b_o. Ask of each ingredient which outputs it t
 Shapes fix the order of the factors: dW must be (in,out), and xᵀ dy is the only product of x and dy that is.
 """
 
+from __future__ import annotations
+
 import math
+from copy import copy
 
 import numpy as np
 
-from mini_bert.layers.base import Layer, Param, Run, add_product, bind, normal, rows, zeros
+from mini_bert.layers.base import Layer, Param, Run, add_product, bind, normal, rows, sum_rows, times, zeros
 
 
 class Linear(Layer):
@@ -31,14 +34,23 @@ class Linear(Layer):
         self.b = Param((fan_out,), zeros, decay=False) if bias else None
 
     def forward(self, x, run):  # x (...,in)
-        y = x @ self.w.data  #      y (...,out)
-        return (y if self.b is None else y + self.b.data), x
+        y = times(x, self.w.data)  # y (...,out)
+        if self.b is not None:
+            y += self.b.data
+        return y, x
 
     def backward(self, dy, x, run):  # dy (...,out)
         add_product(self.w.grad, rows(x).T, rows(dy), run)
         if self.b is not None:
-            self.b.grad += rows(dy).sum(0)
-        return dy @ self.w.data.T  #      dx (...,in)
+            self.b.grad += sum_rows(dy)
+        return times(dy, self.w.data.T)  # dx (...,in)
+
+    def outputs(self, columns: slice) -> Linear:
+        """The same layer for some of its outputs: it reads and adds to our own weights and gradients."""
+        part = copy(self)
+        part.w = self.w.part((slice(None), columns))
+        part.b = None if self.b is None else self.b.part(columns)
+        return part
 
 
 class TiedLinear(Layer):
@@ -54,12 +66,14 @@ class TiedLinear(Layer):
         self.b = Param((table.shape[0],), zeros, decay=False)
 
     def forward(self, x, run):  # x (...,H)
-        return x @ self.w.data.T + self.b.data, x  # y (...,V)
+        y = times(x, self.w.data.T)  # y (...,V)
+        y += self.b.data
+        return y, x
 
     def backward(self, dy, x, run):  # dy (...,V)
         add_product(self.w.grad, rows(dy).T, rows(x), run)
-        self.b.grad += rows(dy).sum(0)
-        return dy @ self.w.data  #        dx (...,H)
+        self.b.grad += sum_rows(dy)
+        return times(dy, self.w.data)  # dx (...,H)
 
 
 if __name__ == "__main__":

@@ -14,17 +14,22 @@ In words: only what is better or worse than the average (under p) makes a differ
 
 import numpy as np
 
+from mini_bert.layers.base import dot, total
+
 
 def softmax(x):
     """p = exp(x − max x) / Σ exp(x − max x), over the last axis -> (p, p)"""
-    exp = np.exp(x - x.max(-1, keepdims=True))
-    p = exp / exp.sum(-1, keepdims=True)
+    p = x - x.max(-1, keepdims=True)
+    np.exp(p, out=p)
+    p *= 1 / total(p)
     return p, p
 
 
 def softmax_backward(dp, p):
     """dx = p ⊙ (dp − Σ p ⊙ dp)"""
-    return p * (dp - (p * dp).sum(-1, keepdims=True))
+    dx = dp - dot(p, dp)
+    dx *= p
+    return dx
 
 
 if __name__ == "__main__":

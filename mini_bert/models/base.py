@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy, deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,24 @@ class Model(Layer):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
         self.flat = bind(self, dtype=dtype, seed=seed)
         self.run = Run(seed=seed, pool=Pool())
+
+    def replica(self) -> Self:
+        """The same model on the same weights, with gradients and scratch memory of its own: for a second thread."""
+        twin = self._unbound()
+        twin.flat = bind(twin, self.flat.data)
+        return twin
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        twin = self._unbound()
+        twin.flat = bind(twin, self.flat.data.copy(), self.flat.grad.copy())
+        return twin
+
+    def _unbound(self) -> Self:
+        """The same parts around weights that have no memory yet."""
+        twin = copy(self)
+        vars(twin).update(deepcopy({name: part for name, part in vars(self).items() if name not in ("flat", "run")}))
+        twin.run = Run(self.run.seed, self.run.train, Pool())
+        return twin
 
     @property
     def dtype(self) -> np.dtype[Any]:

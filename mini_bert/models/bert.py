@@ -26,12 +26,7 @@ from mini_bert.inputs import check_ids, check_mask, check_rows
 from mini_bert.layers.activations import activation, tanh, tanh_backward
 from mini_bert.layers.base import Layer, normal
 from mini_bert.layers.block import TransformerBlock
-from mini_bert.layers.cross_entropy import (
-    choose_rows,
-    choose_rows_backward,
-    cross_entropy,
-    cross_entropy_backward,
-)
+from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
@@ -166,7 +161,6 @@ class ForwardCache(NamedTuple):
 
 class LossCache(NamedTuple):
     encoded: EncodeCache
-    chosen: Any
     masked_words: Any
     words_entropy: Any
     pooler: Any
@@ -216,8 +210,11 @@ class Bert(Model):
 
     # ------------------------------------------------------------------ ids -> one vector per token
 
-    def encode(self, input_ids, attention_mask=None, token_type_ids=None, run=None):
-        """(B,T) -> x (B,T,H); token_type_ids: 0 in the first sentence (default everywhere), 1 in the second"""
+    def encode(self, input_ids, attention_mask=None, token_type_ids=None, run=None, chosen=None):
+        """(B,T) -> x (B,T,H), or (N,H) for chosen rows only
+
+        token_type_ids: 0 in the first sentence (default everywhere), 1 in the second.
+        """
         run = run or self._new_run()
         config = self.config
         ids = check_ids(input_ids, config.vocab_size, config.max_position_embeddings)
@@ -231,7 +228,7 @@ class Bert(Model):
         s, _ = self.types.forward(types, run)
         x, norm = self.norm.forward(x + s, run)
         x, dropped = dropout(x, config.hidden_dropout_prob, run)
-        x, blocks = self.encoder.forward(x, run, mask=mask)
+        x, blocks = self.encoder.forward(x, run, mask=mask, chosen=chosen)
         return x, EncodeCache(ids, types, length, norm, dropped, blocks)
 
     def encode_backward(self, dx, cache, run=None):
@@ -293,34 +290,34 @@ class Bert(Model):
         batch; parts of a large batch that are given the numbers of the whole add up to its loss.
         """
         run = run or self._new_run()
-        hidden, encoded = self.encode(input_ids, attention_mask, token_type_ids, run)
-        rows, targets = check_rows(rows, targets, encoded.ids.shape)
-        chosen_hidden, chosen = choose_rows(hidden, rows)  # (N,H)
-        logits, masked_words = self._head("masked_words").forward(chosen_hidden, run)
+        ids = check_ids(input_ids, self.config.vocab_size, self.config.max_position_embeddings)
+        rows, targets = check_rows(rows, targets, ids.shape)
+        B, T = ids.shape
+        first = np.arange(0 if next_sentence is None else B) * T  # the pooler reads the first token of each sequence
+        chosen = np.concatenate([rows, first])
+        hidden, encoded = self.encode(ids, attention_mask, token_type_ids, run, chosen)  # (N,H), or (N+B,H)
+        logits, masked_words = self._head("masked_words").forward(hidden[: rows.size], run)
         loss, words_entropy = cross_entropy(logits, targets, count)
         if next_sentence is None:
-            return loss, LossCache(encoded, chosen, masked_words, words_entropy, None, None, None)
+            return loss, LossCache(encoded, masked_words, words_entropy, None, None, None)
         head = self._head("next_sentence")
-        pooled, pooler = self._head("pooler").forward(hidden, run)
+        pooled, pooler = self._head("pooler").forward(hidden[rows.size :, None], run)
         logits, following = head.forward(pooled, run)
-        next_sentence = check_ids([next_sentence], 2, len(hidden), "next_sentence")[0]
+        next_sentence = check_ids([next_sentence], 2, B, "next_sentence")[0]
         next_loss, next_entropy = cross_entropy(logits, next_sentence, sentences)
-        return loss + next_loss, LossCache(
-            encoded, chosen, masked_words, words_entropy, pooler, following, next_entropy
-        )
+        return loss + next_loss, LossCache(encoded, masked_words, words_entropy, pooler, following, next_entropy)
 
     def loss_backward(self, cache, dloss: float = 1.0, run=None):
         """-> dx (B,T,H) at the embeddings; adds to every gradient"""
         run = run or self.run
         self.encoder.check(cache.encoded.blocks)
         dlogits = cross_entropy_backward(dloss, cache.words_entropy)
-        dhidden = choose_rows_backward(
-            self._head("masked_words").backward(dlogits, cache.masked_words, run), cache.chosen
-        )
+        dhidden = self._head("masked_words").backward(dlogits, cache.masked_words, run)
         if cache.next_entropy is not None:
             dlogits = cross_entropy_backward(dloss, cache.next_entropy)
             dpooled = self._head("next_sentence").backward(dlogits, cache.next_sentence, run)
-            dhidden = dhidden + self._head("pooler").backward(dpooled, cache.pooler, run)
+            dfirst = self._head("pooler").backward(dpooled, cache.pooler, run)  # (B,1,H)
+            dhidden = np.concatenate([dhidden, dfirst[:, 0]])
         return self.encode_backward(dhidden, cache.encoded, run)
 
     def _head(self, name: str) -> Layer:

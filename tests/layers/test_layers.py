@@ -11,7 +11,8 @@ import mini_bert.layers
 from mini_bert.layers.attention import MultiHeadAttention, attend
 from mini_bert.layers.base import Run, bind
 from mini_bert.layers.block import TransformerBlock
-from mini_bert.layers.cross_entropy import choose_rows, choose_rows_backward, cross_entropy, cross_entropy_backward
+from mini_bert.layers.chosen import choose_rows, choose_rows_backward
+from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import PositionEmbedding, sinusoids
 from mini_bert.layers.encoder import Encoder, Recompute
@@ -202,6 +203,35 @@ def test_choose_rows_counts_tokens_of_all_sequences():
     """Row b·T + t is token t of sequence b."""
     x = rng.normal(size=(2, 3, 7))
     np.testing.assert_array_equal(choose_rows(x, np.array([4, 0]))[0], [x[1, 1], x[0, 0]])
+
+
+@pytest.mark.parametrize("chosen", [[6, 2, 2, 0], [7, 8, 9], [], list(range(10))], ids=str)
+@pytest.mark.parametrize("mask", [None, "padding", "causal", "one for each sequence"])
+def test_chosen_rows_are_those_of_all_rows(chosen, mask):
+    """The shortcut is exact: output, gradients of the input and of every weight equal those of the full computation."""
+    rng = np.random.default_rng(0)
+    x, chosen = rng.normal(size=(2, 5, 12)), np.array(chosen, np.intp)
+    masks = {
+        None: None,
+        "padding": np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)[:, None, None, :],
+        "causal": np.tri(5, dtype=bool),
+        "one for each sequence": rng.random((2, 1, 5, 5)) < 0.7,
+    }
+    encoder = Encoder([TransformerBlock(12, 3, 17) for _ in range(2)])
+    flat = bind(encoder, dtype=np.float64, seed=0)
+    dy = rng.normal(size=(len(chosen), 12))
+
+    everything, caches = encoder.forward(x, Run(), mask=masks[mask])
+    expected, chose = choose_rows(everything, chosen)
+    expected_dx = encoder.backward(choose_rows_backward(dy, chose), caches, Run())
+    expected_gradients = flat.grad.copy()
+
+    flat.grad[...] = 0
+    y, caches = encoder.forward(x, Run(), mask=masks[mask], chosen=chosen)
+    dx = encoder.backward(dy, caches, Run())
+    np.testing.assert_allclose(y, expected, atol=1e-12)
+    np.testing.assert_allclose(dx, expected_dx, atol=1e-12)
+    np.testing.assert_allclose(flat.grad, expected_gradients, atol=1e-12)
 
 
 def test_a_cache_is_used_up_once():
