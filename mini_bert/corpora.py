@@ -17,6 +17,8 @@ A source is one of these, or a list of them:
     builtin  builtin:train  builtin:validation     the English that this Python installation carries
     wikitext-2                   a download that `mini-bert data get` has fetched
 
+An iterator of str, which is not a list, is text itself: each str a document.
+
 `Report` counts what was read and everything that was skipped, mended or left out. Without a report, `read` ends with a
 warning if there was any such thing. `identity` names what a source holds now, as a key for caches.
 """
@@ -35,12 +37,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from mini_bert.text_decoding import NotText
-from mini_bert.text_files import Passage, format_of, read_file
+from mini_bert.progress import counted
+from mini_bert.text_decoding import INVALID, STANDARD_INPUT, MissingExtra, NotText, conversion, unreadable
+from mini_bert.text_files import Passage, format_of, pieces, read_file, record_pieces
 
 __all__ = ["Passage", "Report", "corpus_command", "identity", "read"]
 
-Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Iterator[str]
 READER = 1  # part of every identity: raise it when the same files give other passages
 
 
@@ -55,7 +58,7 @@ class Remark:
 
     def __str__(self) -> str:
         where = [f"{name}, {place}" if place else name for name, place in self.places.items()]
-        more = f", and in {self.files - len(where):,} more files" if self.files > len(where) else ""
+        more = f", and in {counted(self.files - len(where), 'more file')}" if self.files > len(where) else ""
         return "; ".join(where) + more
 
 
@@ -92,12 +95,16 @@ class Report:
         return not self.skipped and not self.remarks
 
     def __str__(self) -> str:
-        files = f"{self.files:,} {'file' if self.files == 1 else 'files'}, " if self.files else ""
-        lines = [f"{files}{self.documents:,} documents, {self.characters:,} characters"]
+        files = f"{counted(self.files, 'file')}, " if self.files else ""
+        lines = [f"{files}{counted(self.documents, 'document')}, {counted(self.characters, 'character')}"]
         for why, remark in self.skipped.items():
             lines.append(f"skipped, {why}: {remark.count:,} ({remark})")
         for what, remark in self.remarks.items():
             lines.append(f"{what}: {remark.count:,} (first in {remark})")
+            if what == INVALID.format("UTF-8"):
+                lines.append(
+                    f"  if it is in another encoding, such as Latin-1: {conversion(next(iter(remark.places)))}"
+                )
         return "\n".join(lines)
 
 
@@ -111,6 +118,7 @@ def read(
     """
     if format not in (None, "txt", "jsonl", "csv", "tsv", "parquet"):
         raise ValueError(f"format {format!r} is unknown, expected txt, jsonl, csv, tsv or parquet")
+    _check(source)
     return _read(source, report, column, format)
 
 
@@ -126,20 +134,37 @@ def _read(source: Source, given: Report | None, column: str | None, format: str 
                 report.characters += len(passage.text)
                 yield passage
             report.files += isinstance(item, File | StandardInput)
-        except (NotText, PermissionError) as error:
+        except (NotText, PermissionError, MissingExtra) as error:
             if item.named:
                 raise
-            report.skip("not text" if isinstance(error, NotText) else "permission denied", item.name)
+            lack = error.lack if isinstance(error, MissingExtra) else "permission denied"
+            report.skip("not text" if isinstance(error, NotText) else lack, item.shown)
         else:
             if report.documents == before:
-                report.note("files without text", item.name)
+                report.note("files without text", item.shown)
     if report.documents == documents:
         raise ValueError(f"there is no text in {_words(source)}: {'; '.join(str(report).splitlines())}")
     if given is None and not report.clean:
         warnings.warn(f"reading {_words(source)}: {report}", stacklevel=2)
 
 
+def _check(source: Any) -> None:
+    """A wrong kind of source is told at once, not when the first passage is asked for."""
+    expected = "expected a path or another place to read, a list of them, or an iterator of texts"
+    if isinstance(source, str | os.PathLike | Iterator):
+        return
+    if isinstance(source, bytes) or not isinstance(source, Sequence):
+        raise TypeError(f"the source of text is {source!r:.60}, a {type(source).__name__}: {expected}")
+    if not source:
+        raise ValueError("the list of sources is empty")
+    for one in source:
+        if not isinstance(one, str | os.PathLike):
+            raise TypeError(f"the list of sources holds {one!r:.60}, a {type(one).__name__}: {expected}")
+
+
 def _words(source: Source) -> str:
+    if isinstance(source, Iterator):
+        return "the iterator"
     items = [source] if isinstance(source, str | os.PathLike) else list(source)
     return ", ".join(os.fspath(item) for item in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
 
@@ -149,9 +174,14 @@ def _words(source: Source) -> str:
 
 class File(NamedTuple):
     path: Path
-    name: str  # relative to the source: what reports say, and what identities hold
+    name: str  # relative to the source: what identities hold
     column: str | None
     named: bool  # directly, so that what cannot be read is an error; else found in a folder, and skipped
+
+    @property
+    def shown(self) -> str:
+        """What reports and errors say: a path that can be given as a source."""
+        return str(self.path) if self.named else self.path.as_posix()
 
     def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
         try:
@@ -160,13 +190,11 @@ class File(NamedTuple):
             raise PermissionError(error.errno, "you may not read this file", str(self.path)) from None
         with file:
             before = os.fstat(file.fileno())
-            yield from read_file(
-                file, self.name if not self.named else str(self.path), report.note, format, self.column
-            )
+            yield from read_file(file, self.shown, report.note, format, self.column)
             if stat.S_ISREG(before.st_mode):
                 _unchanged(self.path, before)
 
-    def identity(self) -> str:
+    def identity(self, format: str | None = None) -> str:
         now = self.path.stat()
         if not stat.S_ISREG(now.st_mode):
             return uuid.uuid4().hex  # a pipe: nobody knows what will come
@@ -177,6 +205,8 @@ class File(NamedTuple):
                 ends += file.read(4096)
         except PermissionError:
             return f"{self.name} unreadable"
+        if not self.named and unreadable(ends, (format or format_of(self.name)) == "parquet"):
+            return f"{self.name} unreadable"  # until its package is installed
         return f"{self.name} {self.column} {now.st_size} {now.st_mtime_ns} {hashlib.sha256(ends).hexdigest()}"
 
 
@@ -194,34 +224,50 @@ def _unchanged(path: Path, before: os.stat_result) -> None:
 
 class StandardInput(NamedTuple):
     column: str | None
-    name: str = "standard input"
+    shown: str = STANDARD_INPUT
     named: bool = True
 
     def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
         stream: BinaryIO = sys.stdin.buffer
         if stream.isatty():
             print("Reading text from the keyboard; end it with Ctrl-D (Windows: Ctrl-Z, Enter).", file=sys.stderr)
-        return read_file(stream, self.name, report.note, format, self.column)
+        return read_file(stream, self.shown, report.note, format, self.column)
 
-    def identity(self) -> str:
+    def identity(self, format: str | None = None) -> str:
+        return uuid.uuid4().hex
+
+
+class Texts(NamedTuple):
+    """An iterator of texts, each a document. It can be read once."""
+
+    texts: Iterator[str]
+    shown: str = "the iterator"
+    named: bool = True
+
+    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
+        for number, text in enumerate(self.texts):
+            if not isinstance(text, str):
+                raise TypeError(f"text {number} of the iterator is a {type(text).__name__}, expected str: {text!r:.60}")
+            yield from record_pieces(text, self.shown, report.note, f"text {number:,}")
+
+    def identity(self, format: str | None = None) -> str:
         return uuid.uuid4().hex
 
 
 class Builtin(NamedTuple):
     split: str
-    name: str = "builtin"
+    shown: str = "builtin"
     named: bool = True
 
     def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
         from mini_bert.builtin_corpus import corpus, documents
-        from mini_bert.text_files import pieces
 
         for lack in corpus().notes:
-            report.note(lack, self.name)
+            report.note(lack, self.shown)
         for document in documents(self.split):
-            yield from pieces(document.text, True, self.name, report.note)
+            yield from pieces(document.text, True, self.shown, report.note)
 
-    def identity(self) -> str:
+    def identity(self, format: str | None = None) -> str:
         from mini_bert.builtin_corpus import fingerprint
 
         return f"builtin:{self.split} {fingerprint()}"
@@ -229,11 +275,11 @@ class Builtin(NamedTuple):
 
 def _items(source: Source, column: str | None, report: Report) -> Iterator[Any]:
     """What a source consists of, one after the other."""
-    if isinstance(source, str | os.PathLike):
-        source = [source]
-    if not source:
-        raise ValueError("the list of sources is empty")
-    for one in source:
+    _check(source)
+    if isinstance(source, Iterator):
+        yield Texts(source)
+        return
+    for one in [source] if isinstance(source, str | os.PathLike) else source:
         yield from _resolve(os.fspath(one), column, report)
 
 
@@ -246,9 +292,9 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
         if split not in ("all", "train", "validation"):
             raise ValueError(f"the built-in corpus has no part {split!r}: builtin, builtin:train, builtin:validation")
         yield Builtin(split)
-    elif source and path.is_dir():
+    elif os.path.isdir(source):  # these two take any str, also one that is too long for a path
         yield from _folder(path, column, report)
-    elif source and path.exists():
+    elif os.path.exists(source):
         yield File(path, path.name, column, named=True)
     elif "::" in source:
         where, _, column = source.rpartition("::")
@@ -256,7 +302,7 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
     elif glob.has_magic(source):
         found = sorted(glob.glob(source, recursive=True))
         if not found:
-            raise FileNotFoundError(f"no file matches {source}")
+            raise FileNotFoundError(f"no file matches {_short(source)}{_texts_hint(source)}")
         for match in map(Path, found):
             if not match.is_dir():
                 yield File(match, match.as_posix(), column, named=False)
@@ -265,8 +311,23 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
     else:
         from mini_bert.downloads import corpus_files
 
+        if hint := _texts_hint(source):
+            raise FileNotFoundError(f"there is no file, folder or download {_short(source)}{hint}")
         for path in corpus_files(source):
             yield File(path, f"{source}/{path.name}", column, named=True)
+
+
+def _short(source: str) -> str:
+    return repr(source if len(source) < 100 else source[:80] + " …")
+
+
+def _texts_hint(source: str) -> str:
+    """For what has spaces in it, and is perhaps no name at all."""
+    if len(source.split()) < 2:
+        return ""
+    return (
+        ". (A str or a list names places to read from; to give texts themselves, give an iterator of them: iter(texts))"
+    )
 
 
 def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
@@ -284,18 +345,17 @@ def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
         seen.add(real)
         for name in below + names:
             if name.startswith("."):
-                report.skip("hidden", os.path.join(folder, name))
+                report.skip("hidden", Path(folder, name).as_posix())
         below[:] = sorted(name for name in below if not name.startswith("."))
         found += [Path(folder, name) for name in names if not name.startswith(".")]
     found.sort(key=lambda path: path.relative_to(root).parts)
     for path in found:
-        name = path.relative_to(root).as_posix()
         if not path.is_file():
-            report.skip("not a regular file", name)
-        elif format_of(name) is None:
-            report.skip(f"{path.suffix} is not a kind of text that a folder is searched for", name)
+            report.skip("not a regular file", path.as_posix())
+        elif format_of(path.name) is None:
+            report.skip(f"{path.suffix} is not a kind of text that a folder is searched for", path.as_posix())
         else:
-            yield File(path, name, column, named=False)
+            yield File(path, path.relative_to(root).as_posix(), column, named=False)
 
 
 def identity(source: Source, *, column: str | None = None, format: str | None = None) -> str:
@@ -305,7 +365,7 @@ def identity(source: Source, *, column: str | None = None, format: str | None = 
     """
     content = hashlib.sha256(f"mini-bert corpus {READER} {format}".encode())
     for item in _items(source, column, Report()):
-        content.update(b"\n" + item.identity().encode("utf-8", "surrogateescape"))
+        content.update(b"\n" + item.identity(format).encode("utf-8", "surrogateescape"))
     return content.hexdigest()
 
 

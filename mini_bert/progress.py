@@ -4,7 +4,8 @@
         for done, piece in enumerate(pieces):
             show("reading", f"{done:,} pieces", done, len(pieces))
 
-A name that has not come before starts a new stage, and ends the one before it.
+A name that has not come before starts a new stage, and ends the one before it. What is shown, and what reports say, is
+worded by `counted` and `size`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,36 @@ from contextlib import contextmanager
 
 Show = Callable[[str, str, float, float | None], None]  # stage, what to say, done so far, of how much (None: unknown)
 EVERY = 10  # seconds between two plain lines
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "file"), counted(1204, "word"), counted(2, "batch"), counted(3_456_789, "token")
+    ('1 file', '1,204 words', '2 batches', '3,456,789 tokens')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith(("ch", "s", "x")) else "s"
+    return f"{number:,} {noun}{ending}"
+
+
+def roughly(number: int, noun: str) -> str:
+    """The same for numbers that are still growing: millions, where there are some.
+
+    >>> roughly(1204, "character"), roughly(3_456_789, "character")
+    ('1,204 characters', '3.5 million characters')
+    """
+    return counted(number, noun) if number < 1_000_000 else f"{number / 1e6:,.1f} million {counted(2, noun)[2:]}"
+
+
+def size(number: float) -> str:
+    """Bytes in a unit that fits.
+
+    >>> size(831), size(12_345), size(3_456_789)
+    ('831 bytes', '12.3 kB', '3.5 MB')
+    """
+    if number < 1000:
+        return counted(int(number), "byte")
+    return f"{number / 1e3:.1f} kB" if number < 999_950 else f"{number / 1e6:,.1f} MB"
 
 
 @contextmanager

@@ -12,12 +12,16 @@ import io
 import lzma
 import os
 import re
+import shlex
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import chain
 from typing import Any, BinaryIO
 
+STANDARD_INPUT = "standard input"  # what messages call it
 BLOCK = 1 << 18  # bytes read, and at most unpacked, at once
 Note = Callable[[str, str, str, int], None]  # what, file, place in it, how often
 
@@ -140,20 +144,41 @@ def _machine(packing: str, name: str) -> tuple[Callable[[], _Machine], tuple[typ
         zstd: Any = import_module("compression.zstd")  # Python 3.14 and later
         return lambda: _Machine(zstd.ZstdDecompressor()), (zstd.ZstdError,)
     except ImportError:
-        zstandard = extra("zstandard", f"{name} is compressed by zstd, which the package zstandard unpacks", "zstd")
+        zstandard = extra("zstandard", f"{name} is compressed by zstd, which the package zstandard unpacks")
         return lambda: _Zstandard(zstandard.ZstdDecompressor().decompressobj()), (zstandard.ZstdError,)
 
 
 class MissingExtra(ModuleNotFoundError, ValueError):
-    """A package that only some formats need is not installed. (A ValueError too: for the user, one line is enough.)"""
+    """A package that only some formats need is not installed. (A ValueError too: for the user, one line is enough.)
+
+    `lack` says it for reports: which package, and the command that installs it for the Python that is running.
+    """
+
+    def __init__(self, package: str, why: str):
+        words = [sys.executable or "python", "-m", "pip", "install", package]
+        command = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+        super().__init__(f"{why}. Install it: {command}", name=package)
+        self.lack = f"{package} is not installed, and `{command}` installs it"
 
 
-def extra(module: str, why: str, name: str) -> Any:
-    """Import what only some need; where it is missing, say which extra brings it."""
+def extra(module: str, why: str) -> Any:
+    """Import what only some need; where it is missing, say how it is installed."""
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingExtra(f'{why}. Install it: pip install "mini-bert[{name}]"', name=module) from error
+        raise MissingExtra(module.partition(".")[0], why) from error
+
+
+def unreadable(head: bytes, parquet: bool) -> bool:
+    """Would reading a file that begins so need a package that is not installed?"""
+    try:
+        if parquet:
+            extra("pyarrow.parquet", "")
+        elif MAGIC["zstd"].match(head):
+            _machine("zstd", "")
+    except MissingExtra:
+        return True
+    return False
 
 
 # --- bytes to text -----------------------------------------------------------------------------------------
@@ -171,6 +196,7 @@ SIGNATURES = {
     b"PAR1": "a Parquet file (name it .parquet)", b"\x93NUMPY": "a NumPy array", b"Rar!": "a rar archive",
     b"7z\xbc\xaf": "a 7z archive", b"\x80\x04\x95": "a pickle", b"{\\rtf": "an RTF document",
 }  # fmt: skip
+INVALID = "bytes that are not {}: replaced by U+FFFD"
 CONTROLS = bytes({*range(32), 127} - set(b"\t\n\v\f\r\b\x1b"))
 
 
@@ -187,16 +213,30 @@ def encoding_of(head: bytes, name: str) -> tuple[str, int]:
     if max(even, odd) > max(3, len(head) // 6) and min(even, odd) <= len(head) // 100:
         raise NotText(
             f"{name} looks like UTF-16 without its byte order mark: every other byte is 0. Save it as UTF-8, or "
-            f"convert it: iconv -f UTF-16{'LE' if odd > even else 'BE'} -t UTF-8"
+            f"convert it: {conversion(name, 'UTF-16LE' if odd > even else 'UTF-16BE')}"
         )
     invalid = head.decode("utf-8", "replace").count("\ufffd") - head.decode("utf-8", "ignore").count("\ufffd")
     bad = invalid + len(head) - len(head.translate(None, CONTROLS))
     if bad > 2 + len(head) // 10:
         raise NotText(
             f"{name} is not text in UTF-8: {bad:,} of its first {len(head):,} bytes are control characters or invalid. "
-            "If it is text in another encoding, convert it: iconv -f THAT_ENCODING -t UTF-8"
+            f"If it is text in another encoding, such as Latin-1, convert it: {conversion(name)}"
         )
     return "utf-8", 0
+
+
+def conversion(name: str, encoding: str = "LATIN1") -> str:
+    """The command that makes UTF-8 of a file.
+
+    >>> conversion("notes.txt")
+    'iconv -f LATIN1 -t UTF-8 notes.txt > notes.utf8.txt'
+    """
+    stem, ending = os.path.splitext(name)
+    if name == STANDARD_INPUT:
+        return f"... | iconv -f {encoding} -t UTF-8 | ..."
+    if ending in PACKED:
+        return f"unpack it, then {conversion(stem, encoding)}"
+    return f"iconv -f {encoding} -t UTF-8 {shlex.quote(name)} > {shlex.quote(f'{stem}.utf8{ending}')}"
 
 
 def decoded(blocks: Iterator[bytes], name: str, note: Note) -> Iterator[str]:
@@ -219,7 +259,7 @@ def decoded(blocks: Iterator[bytes], name: str, note: Note) -> Iterator[str]:
             text = decoder.decode(data, not data)
             decoder.errors = "strict"
             kept = held.decode(encoding, "ignore").count("\ufffd")  # those that were there before
-            what = f"bytes that are not {encoding.upper()}: replaced by U+FFFD"
+            what = INVALID.format(encoding.upper())
             note(what, name, f"byte {place + error.start:,}", text.count("\ufffd") - kept)
         if "\0" in text:
             at = held.find(b"\0")

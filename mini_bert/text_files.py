@@ -23,7 +23,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
-from mini_bert.text_decoding import PACKED, Note, decoded, extra, unpacked
+from mini_bert.text_decoding import PACKED, STANDARD_INPUT, Note, decoded, extra, unpacked
 
 PASSAGE = 1 << 20  # characters of the longest passage
 LONGEST_RECORD = 1 << 24  # characters of the longest JSON line or CSV row: it has to be in memory whole
@@ -80,7 +80,8 @@ def read_file(
 
 
 def unnamed_passages(blocks: Iterator[str], name: str, note: Note, column: str | None) -> Iterator[Passage]:
-    """Where no name says what it is: JSON lines if the first line is a JSON object, else plain text."""
+    """Where no name says what it is: JSON lines if the first line is a JSON object, a table if a column is asked for,
+    else plain text. A first line that reads like the header of a table is remarked on: perhaps nobody meant that."""
     head = next(blocks, "")
     blocks = chain([head], blocks)
     line, newline, _ = head.lstrip().partition("\n")
@@ -95,6 +96,12 @@ def unnamed_passages(blocks: Iterator[str], name: str, note: Note, column: str |
             return jsonl_passages(blocks, name, note, column)
     if name.lower().endswith(".json"):
         raise ValueError(f"{name} is one JSON document; expected JSON lines (.jsonl): an object with text on each line")
+    delimiter = max(",;\t", key=line.count)
+    if column:
+        return csv_passages(blocks, name, note, column, tabs=delimiter == "\t" and delimiter in line)
+    names = [part.strip().strip('"') for part in line.split(delimiter)]
+    if len(names) > 1 and find_column(names) and all(re.fullmatch(r"\w{1,40}", part) for part in names):
+        note("tables read as plain text, header and all: choose a column with ::NAME", place_of(name), "line 1", 1)
     return text_passages(blocks, name, note)
 
 
@@ -245,7 +252,7 @@ def csv_passages(blocks: Iterable[str], name: str, note: Note, column: str | Non
 
 def parquet_passages(file: BinaryIO, name: str, note: Note, column: str | None) -> Iterator[Passage]:
     """Parquet: each row a document, some thousand rows at a time."""
-    parquet = extra("pyarrow.parquet", f"{name} is a Parquet file, and pyarrow reads those", "parquet")
+    parquet = extra("pyarrow.parquet", f"{name} is a Parquet file, and pyarrow reads those")
     arrow = import_module("pyarrow")
     try:
         table = parquet.ParquetFile(file)
@@ -304,4 +311,12 @@ def find_column(names: Iterable[str]) -> str | None:
 def no_column(name: str, names: Iterable[str], column: str | None) -> str:
     looked = f"no column {column!r}" if column else "no column with a name known for text, such as text or sentence"
     there = ", ".join(repr(name[:40]) for name in names)
-    return f"{name} has {looked}; it has {there}. Choose one: {name}::NAME (or ::1 if a table has no header)"
+    return (
+        f"{name} has {looked}; it has {there}. Choose one: {place_of(name)}::NAME (or ::1 if a table has no header). "
+        "Where files have different columns, list the files, each with its own ::NAME"
+    )
+
+
+def place_of(name: str) -> str:
+    """How the source is written that messages call by this name."""
+    return "-" if name == STANDARD_INPUT else name

@@ -134,14 +134,8 @@ def _learn(
 def texts_of(source: Any) -> Iterator[str]:
     """The texts of a place, or of an iterator as they come."""
     if isinstance(source, str | os.PathLike | list | tuple):
-        try:
-            for passage in read(source):
-                yield passage.text
-        except FileNotFoundError as error:
-            raise FileNotFoundError(
-                f"{error}. (A str or a list names places to read from; to learn from texts themselves, give an "
-                "iterator of them: iter(texts))"
-            ) from error
+        for passage in read(source):
+            yield passage.text
         return
     if not isinstance(source, Iterable):
         raise TypeError(f"source is a {type(source).__name__}, expected a path, a list of paths or an iterator of str")

@@ -15,6 +15,7 @@ import time
 import tracemalloc
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -454,23 +455,56 @@ def test_permission_denied(tmp_path, monkeypatch):
         documents(tmp_path / "secret.txt")
     report = Report()
     assert documents(tmp_path, report) == ["open"]
-    assert "skipped, permission denied: 1 (secret.txt)" in str(report)
+    assert f"skipped, permission denied: 1 ({(tmp_path / 'secret.txt').as_posix()})" in str(report)
     identity(tmp_path)
 
 
 def test_missing_extras_are_named(tmp_path, monkeypatch):
-    """Without zstandard or pyarrow the error says which extra to install, and is one line on the command line."""
+    """Without zstandard or pyarrow the error has the command that installs it here, in one line. In a folder the file
+    is skipped and reported with that command, and the corpus has another identity once the package is there."""
     (tmp_path / "a.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
 
     def missing(name):
         raise ImportError(name)
 
+    with monkeypatch.context() as patch:
+        patch.setattr(text_decoding, "import_module", lambda name: SimpleNamespace(ZstdError=ValueError))
+        installed = identity(tmp_path)
     monkeypatch.setattr(text_decoding, "import_module", missing)
-    with pytest.raises(MissingExtra, match=r'zstd.*pip install "mini-bert\[zstd\]"'):
+    monkeypatch.setattr(sys, "executable", "/a folder/python")
+    install = r"'/a folder/python' -m pip install" if os.name != "nt" else r'"/a folder/python" -m pip install'
+    with pytest.raises(MissingExtra, match=rf"zstd.*Install it: {install} zstandard$"):
         documents(tmp_path / "a.txt.zst")
-    with pytest.raises(ValueError, match=r'a\.parquet is a Parquet file.*pip install "mini-bert\[parquet\]"'):
+    with pytest.raises(ValueError, match=rf"a\.parquet is a Parquet file.*Install it: {install} pyarrow$"):
         documents(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=rf"no text in .*zstandard is not installed, and `{install} zstandard` inst"):
+        documents(tmp_path)
+    (tmp_path / "b.txt").write_text("plain")
+    report = Report()
+    assert documents(tmp_path, report) == ["plain"]
+    assert re.search(
+        rf"skipped, pyarrow is not installed, and `{install} pyarrow` installs it: 1 \(.*a\.parq", str(report)
+    )
+    (tmp_path / "b.txt").unlink()
+    assert identity(tmp_path) != installed
+
+
+def test_another_encoding_is_converted_by_a_command_that_can_be_copied(tmp_path):
+    """Text in Latin-1 is an error, or mended and counted; in both cases the command has the name of the file."""
+    command = r"iconv -f LATIN1 -t UTF-8 \S*a\.txt > \S*a\.utf8\.txt$"
+    (tmp_path / "a.txt").write_bytes("äöü ".encode("latin-1") * 300)
+    with pytest.raises(NotText, match=f"such as Latin-1, convert it: {command}"):
+        documents(tmp_path / "a.txt")
+    (tmp_path / "a.txt").write_bytes("plain words and a café ".encode("latin-1") * 100)
+    report = Report()
+    documents(tmp_path / "a.txt", report)
+    assert re.search(f"such as Latin-1: {command}", str(report))
+    (tmp_path / "a.txt").write_bytes("two bytes a letter ".encode("utf-16-be") * 100)
+    with pytest.raises(NotText, match=r"iconv -f UTF-16BE -t UTF-8 \S*a\.txt > "):
+        documents(tmp_path / "a.txt")
+    assert text_decoding.conversion("a.txt.gz") == "unpack it, then iconv -f LATIN1 -t UTF-8 a.txt > a.utf8.txt"
+    assert text_decoding.conversion(text_decoding.STANDARD_INPUT) == "... | iconv -f LATIN1 -t UTF-8 | ..."
 
 
 # --- sources -----------------------------------------------------------------------------------------------
@@ -522,6 +556,80 @@ def test_standard_input(monkeypatch, body):
     assert documents("-") == ["one", "two"]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"t,text\n1,one\n")))
     assert documents("-", format="csv") == ["one"]
+
+
+def test_a_table_on_standard_input(monkeypatch):
+    """Asked for a column, it is a table, with commas or tabs. Not asked, it is text, and the report says so."""
+
+    def given(text):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    given('id,review\n1,"one, two"\n')
+    assert documents("-", column="review") == ["one, two"]
+    given('id\treview\n1\t"one" two\n')
+    assert documents("-::review") == ['"one" two']
+    given("id,review\n1,one\n")
+    with pytest.raises(ValueError, match=r"standard input has no column 'text'; it has .* Choose one: -::NAME"):
+        documents("-", column="text")
+    given("id,review\n1,one\n")
+    report = Report()
+    assert documents("-", report) == ["id,review\n1,one"]
+    assert "tables read as plain text, header and all: choose a column with ::NAME: 1 (first in -, line 1)" in str(
+        report
+    )
+    for prose in ("Text, they say, is text.\n", "A title\n\nAnd a sentence, a review, all text.\n", "text\n"):
+        given(prose)
+        report = Report()
+        assert documents("-", report) and report.clean
+
+
+def test_files_of_a_folder_are_named_with_it(tmp_path):
+    """What an error or a report calls a file can be given as a source; it says how to read different columns."""
+    (tmp_path / "a.csv").write_text("text,n\none,1\n")
+    (tmp_path / "b.jsonl").write_text('{"body_of_it": "two"}\n')
+    name = (tmp_path / "b.jsonl").as_posix()
+    match = f"Choose one: {re.escape(name)}::NAME .*different columns, list the files, each with its own ::NAME"
+    with pytest.raises(ValueError, match=match):
+        documents(tmp_path)
+    assert documents([f"{tmp_path / 'a.csv'}::text", f"{name}::body_of_it"]) == ["one", "two"]
+    (tmp_path / "b.jsonl").write_text('{"text": "two"}\n{broken\n{"text": "three"}\n')
+    report = Report()
+    documents(tmp_path, report)
+    assert f"(first in {name}, line 2)" in str(report)
+
+
+def test_an_iterator_of_texts(monkeypatch):
+    """Each text is a document, as it comes; what is not text is named; a long one is cut into passages."""
+    report = Report()
+    assert documents(iter(["one", "two\n\nlines", "  "]), report) == ["one", "two\n\nlines"]
+    assert str(report) == (
+        "2 documents, 13 characters\nrecords of empty text: left out: 1 (first in the iterator, text 2)"
+    )
+    with pytest.raises(TypeError, match="text 1 of the iterator is a bytes, expected str: b'two'"):
+        documents(iter(["one", b"two"]))
+    with pytest.raises(ValueError, match="there is no text in the iterator"):
+        documents(iter([]))
+    monkeypatch.setattr(text_files, "PASSAGE", 10)
+    assert len(list(read((text for text in ["four words of text"]), Report()))) == 2
+    assert identity(iter(["one"])) != identity(iter(["one"]))
+
+
+@pytest.mark.parametrize("source", [None, 5, b"a.txt", {"a.txt"}, {"a": 1}, [None], ["a.txt", 5]])
+def test_what_is_no_source(source):
+    """The error comes at once, shows the value, and says what a source is."""
+    for function in (read, identity):
+        with pytest.raises(
+            TypeError, match=r"a (NoneType|int|bytes|set|dict): expected a path .*or an iterator of texts"
+        ):
+            function(source)
+
+
+@pytest.mark.parametrize("text", ["The cat sat on the mat. " * 400, "Is it text?\nIt is.", "Only some words"])
+def test_texts_in_the_place_of_names(text):
+    """Who gives texts in a list, or one as a str, is told to give an iterator."""
+    for source in (text, [text]):
+        with pytest.raises(FileNotFoundError, match=r"^.{1,250} give an iterator of them: iter\(texts\)\)$"):
+            documents(source)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes in the file system")
@@ -608,7 +716,7 @@ def test_the_command_shows_report_and_samples(tree, capsys):
     assert shown.startswith("6 files, 6 documents, ") and "skipped, hidden: 1" in shown and "  1.txt" in shown
 
 
-@pytest.mark.parametrize("module", [text_files, corpora])
+@pytest.mark.parametrize("module", [text_files, text_decoding, corpora])
 def test_examples_in_docstrings(module):
     """Examples in docstrings give what they say."""
     assert doctest.testmod(module).failed == 0

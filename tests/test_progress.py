@@ -1,5 +1,6 @@
 """Progress is seen, on a terminal and off it, and never in the way of a command's output."""
 
+import doctest
 import sys
 
 import pytest
@@ -41,6 +42,11 @@ def test_bars_on_a_terminal(capsys, monkeypatch):
     work()
     err = capsys.readouterr().err
     assert "reading" in err and "merging" in err and "2 of 3 pieces" in err
+
+
+def test_examples_in_docstrings():
+    """Numbers and sizes are worded as the examples say, singular and plural."""
+    assert doctest.testmod(module) == (0, 3)
 
 
 def test_an_error_passes_through(capsys):
