@@ -108,9 +108,11 @@ def data_get(
 
 
 def data_show(
-    source: Annotated[list[str] | None, typer.Argument(help=SOURCES)] = None,
+    source: Annotated[list[str] | None, typer.Argument(help=SOURCES, show_default="builtin")] = None,
     samples: Annotated[int, typer.Option(min=0, help="passages to show")] = 3,
-    column: Annotated[str | None, typer.Option(help="the text column of .jsonl, .csv or .parquet")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="the text column of .jsonl, .csv, .parquet, or of a table on standard input")
+    ] = None,
 ) -> None:
     """Read text from end to end and say what it holds, what had to be repaired, and how it reads.
 
@@ -122,13 +124,17 @@ def data_show(
 
 
 def tokenizer_train(
-    corpus: Annotated[list[str] | None, typer.Argument(help=SOURCES)] = None,
+    corpus: Annotated[list[str] | None, typer.Argument(help=SOURCES, show_default="builtin")] = None,
     vocab_size: Annotated[int, typer.Option(help="pieces to learn, special tokens included")] = 8192,
     out: Annotated[Path, typer.Option(help="the folder to write")] = Path("tokenizer"),
     cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents")] = False,
+    limit_alphabet: Annotated[
+        int, typer.Option(min=1, help="different characters to keep, the most frequent; words with others are [UNK]")
+    ] = 1000,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="processes that count words; default: one a core")
+        int | None, typer.Option(min=1, help="processes that count words", show_default="one a core, up to 3")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace a tokenizer that is in the folder")] = False,
 ) -> None:
     """Learn a WordPiece vocabulary from text and save it as files that others can read.
 
@@ -136,7 +142,9 @@ def tokenizer_train(
     """
     from mini_bert.vocabulary import train_command
 
-    train_command(corpus or ["builtin"], vocab_size, out, cased, processes=processes)
+    train_command(
+        corpus or ["builtin"], vocab_size, out, cased, limit_alphabet=limit_alphabet, processes=processes, force=force
+    )
 
 
 def tokenizer_show(

@@ -39,10 +39,11 @@ from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mini_bert.corpora import read
+from mini_bert.corpora import Report, read
 from mini_bert.processes import in_order
-from mini_bert.progress import Show, showing
+from mini_bert.progress import Show, counted, roughly, showing
 from mini_bert.tokenizer import PREFIX, SPECIAL_TOKENS, WordPieceTokenizer
+from mini_bert.tokenizer_files import CONFIG, JSON, VOCAB
 from mini_bert.wordsplit import WordSplitter
 
 __all__ = ["learn", "train_command"]
@@ -165,7 +166,7 @@ def count_words(
         if len(words) > MOST_WORDS:
             forgotten += forget_rarest(words, MOST_WORDS // 4 * 3)
         done += size
-        note = f"{done / 1e6:,.0f} million characters, {len(words):,} different words"
+        note = f"{roughly(done, 'character')}, {counted(len(words), 'different word')}"
         if forgotten:
             note += f" ({forgotten:,} rare ones forgotten)"
         show("counting", note, done, None)
@@ -270,8 +271,9 @@ def choose(words: Mapping[str, int], vocab_size: int, min_frequency: int, limit_
             look = learnt + max(1, room - earning, room // 1000)
         merges.merge(pair)
         if learnt % 100 == 0:
-            show("merging", f"{learnt:,} pieces", min(learnt, room), room)
-    show("merging", f"{len(merges.pieces) - characters:,} pieces, {room:,} of them to keep", room, room)
+            show("merging", counted(learnt, "piece"), min(learnt, room), room)
+    learnt = len(merges.pieces) - characters
+    show("merging", counted(learnt, "piece") + (f", {room:,} of them to keep" if learnt > room else ""), room, room)
     by_use = sorted(range(characters, len(merges.pieces)), key=lambda i: (-merges.uses[i], i))
     kept = sorted(by_use[:room])
     return [*SPECIAL_TOKENS, *merges.pieces[:characters], *(merges.pieces[i] for i in kept)]
@@ -385,23 +387,27 @@ def train_command(
     min_frequency: int = 2,
     limit_alphabet: int = 1000,
     processes: int | None = None,
+    force: bool = False,
 ) -> None:
-    """Learn a vocabulary, save the tokenizer, and say what was learnt.
+    """Learn a vocabulary, save the tokenizer, and say what was read and learnt.
 
     One document in a hundred is kept aside (at most two million characters in all): what the vocabulary makes of text
-    that it has not seen is the number that counts.
+    that it has not seen is the number that counts. `force`: replace a tokenizer that is in the folder `out`.
     """
+    check_out(Path(out), force)
     began = time.perf_counter()
+    report = Report()
     aside: list[str] = []
     splitter = WordSplitter(lowercase=not cased)
     learnt = _learn(
-        _keep_aside(corpus, aside), vocab_size, splitter, min_frequency, limit_alphabet, 100, processes, True
+        _keep_aside(corpus, aside, report), vocab_size, splitter, min_frequency, limit_alphabet, 100, processes, True
     )
     tokenizer = WordPieceTokenizer(learnt.pieces, lowercase=not cased)
     tokenizer.save(out)
+    print(f"Read {report}")
     print(
-        f"Learnt {len(learnt.pieces):,} pieces from {learnt.characters:,} characters, "
-        f"{learnt.words:,} words, {learnt.different:,} different ones, in {time.perf_counter() - began:.1f} s."
+        f"Learnt {counted(len(learnt.pieces), 'piece')} from {counted(learnt.words, 'word')}, {learnt.different:,} of "
+        f"them different, in {time.perf_counter() - began:.1f} s."
     )
     if len(learnt.pieces) < vocab_size:
         print(
@@ -412,7 +418,7 @@ def train_command(
         words = Counter(word for text in aside for word in splitter.words(text))
         tokens, unknown = tokens_per_word(tokenizer, words)
         print(
-            f"On text kept aside, {sum(words.values()):,} words: {tokens:.4f} tokens per word, "
+            f"On text kept aside, {counted(sum(words.values()), 'word')}: {tokens:.4f} tokens per word, "
             f"{unknown:.4%} of the words are [UNK]."
         )
     else:
@@ -420,16 +426,31 @@ def train_command(
     characters = sum(len(piece.removeprefix(PREFIX)) == 1 for piece in learnt.pieces)
     learnt_first = [p for p in learnt.pieces[len(SPECIAL_TOKENS) :] if len(p.removeprefix(PREFIX)) > 1]
     longest = sorted(learnt_first, key=lambda piece: (-len(piece.removeprefix(PREFIX)), piece))
-    print(f"{characters:,} of the pieces are single characters.")
-    print("Learnt first:", *learnt_first[:12])
-    print("Longest:", *longest[:8])
+    print(f"Single characters among the pieces: {characters:,}.")
+    if learnt_first:
+        print("Learnt first:", *learnt_first[:12])
+        print("Longest:", *longest[:8])
     print(f"Saved in {Path(out)}: tokenizer.json, vocab.txt, tokenizer_config.json")
 
 
-def _keep_aside(corpus: list[str], aside: list[str]) -> Iterator[str]:
+def check_out(folder: Path, force: bool) -> None:
+    """Before the work, not after it: can the folder be written, and is nothing lost by it?"""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        below = f", so there can be no folder {folder}" if there != folder else ", and a tokenizer is saved as a folder"
+        raise NotADirectoryError(f"{there} is a file{below}; give another one with --out")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(f"you may not write in {there}; give another folder with --out")
+    if not force and any((folder / name).exists() for name in (JSON, VOCAB, CONFIG)):
+        raise FileExistsError(
+            f"the folder {folder} has a tokenizer in it; give another one with --out, or replace it with --force"
+        )
+
+
+def _keep_aside(corpus: list[str], aside: list[str], report: Report) -> Iterator[str]:
     """The text of a corpus but for every hundredth document, which goes to `aside`."""
     document, size = -1, 0
-    for text, first in read(corpus):
+    for text, first in read(corpus, report):
         document += first
         if document % ASIDE == ASIDE // 2 and size < MOST_ASIDE:
             aside.append(text)

@@ -56,6 +56,20 @@ def test_errors_are_one_line():
     )
 
 
+def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):
+    """The alphabet can be limited, an old tokenizer replaced; without a source it is the built-in corpus."""
+    calls = []
+    monkeypatch.setattr("mini_bert.vocabulary.train_command", lambda *words, **options: calls.append((words, options)))
+    words = ["tokenizer", "train", "texts", "--limit-alphabet", "40", "--force"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 0
+    (first, options), (second, _) = calls
+    assert first[0] == ["texts"] and options == {"limit_alphabet": 40, "processes": None, "force": True}
+    assert second[0] == ["builtin"]
+    for command in ("tokenizer train", "data show"):
+        assert "[default: (builtin)]" in mini(*command.split(), "--help").stdout
+
+
 def test_scripts_run_inside_the_package_folder():
     """`cd mini_bert; python config.py`, and the guide's `from model import MiniBERT`."""
     result = run("-X", "utf8", "config.py", cwd=PACKAGE)

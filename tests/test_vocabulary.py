@@ -372,7 +372,8 @@ def test_the_command(tmp_path, capsys):
     (tmp_path / "text.txt").write_text("\n\n".join(documents))
     train_command([str(tmp_path / "text.txt")], 60, tmp_path / "out")
     told = capsys.readouterr().out
-    assert "Learnt 60 pieces from" in told and "Learnt first: " in told and "Longest: " in told
+    assert "Read 1 file, 120 documents, " in told and "Learnt 60 pieces from 1,190 words" in told
+    assert "Learnt first: " in told and "Longest: " in told
     assert "On text kept aside, 10 words: " in told  # document 50
     tokenizer = WordPieceTokenizer.load(tmp_path / "out")
     others = documents[:50] + documents[51:]
@@ -391,6 +392,54 @@ def test_the_command_on_little_text(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "fewer than 100" in told and "too few documents" in told
     assert WordPieceTokenizer.load(tmp_path / "out").tokenize("The mat") == ["The", "m", "##at"]
+
+
+def test_the_command_says_what_was_mended(tmp_path, capsys):
+    """What was left out or mended is part of the report, in words; no warning, no line of source code."""
+    (tmp_path / "text.txt").write_bytes(b"the cat sat on the mat \xff and the cat sat there")
+    train_command([str(tmp_path)], 100, tmp_path / "out")
+    told = capsys.readouterr()
+    assert told.out.startswith("Read 1 file, 1 document, ") and "not UTF-8: replaced by U+FFFD: 1 (first" in told.out
+    assert "Warning" not in told.err
+
+
+def test_progress_of_little_text_makes_sense(capsys):
+    """No millions where there are none, and no more pieces to keep than were made."""
+    learn(iter(["the the at then"]), 100)
+    assert capsys.readouterr().err == "counting: 15 characters, 3 different words\nmerging: 2 pieces\n"
+    learn(iter(["the the the the the then then at at at"]), 16)
+    assert capsys.readouterr().err.endswith("merging: 3 pieces, 2 of them to keep\n")
+
+
+def test_the_folder_is_checked_before_the_work(tmp_path, monkeypatch):
+    """A file in its place, or no permission, is told before anything is read, with the remedy."""
+    (tmp_path / "text.txt").write_text("the cat sat on the mat")
+    monkeypatch.setattr(vocabulary, "read", None)  # whoever calls it fails
+    for out, match in (
+        ("text.txt", "and a tokenizer is saved as a folder"),
+        ("text.txt/x", "so there can be no folder"),
+    ):
+        with pytest.raises(NotADirectoryError, match=f"text.txt is a file, {match}.*; give another one with --out"):
+            train_command([str(tmp_path)], 100, tmp_path / out)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(PermissionError, match=r"you may not write in .*; give another folder with --out"):
+        train_command([str(tmp_path)], 100, tmp_path / "new" / "folder")
+
+
+def test_a_tokenizer_is_replaced_only_if_asked(tmp_path):
+    """Of a folder that holds one the error names the folder and the option; with the option it is replaced."""
+    (tmp_path / "text.txt").write_text("the cat sat on the mat, and the cat sat there")
+    train_command([str(tmp_path / "text.txt")], 50, tmp_path / "out")
+    before = (tmp_path / "out" / "vocab.txt").read_text()
+    with pytest.raises(FileExistsError, match=r"the folder .*out has a tokenizer in it.*replace it with --force"):
+        train_command([str(tmp_path / "text.txt")], 40, tmp_path / "out")
+    assert (tmp_path / "out" / "vocab.txt").read_text() == before
+    train_command([str(tmp_path / "text.txt")], 26, tmp_path / "out", force=True)
+    assert (tmp_path / "out" / "vocab.txt").read_text() != before
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("kept")
+    train_command([str(tmp_path / "text.txt")], 40, tmp_path / "other")
+    assert (tmp_path / "other" / "notes.txt").read_text() == "kept"
 
 
 def test_tokens_per_word():
