@@ -22,3 +22,13 @@ def cache_folder(*parts: str) -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base.joinpath("mini-bert", *parts)
+
+
+def make_folder(folder: Path, remedy: str = "set MINI_BERT_HOME to another") -> None:
+    """Make a folder, and those above it, or say why that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+        why = f"you may not write in {there}" if there.is_dir() else f"{there} is a file"
+        raise type(error)(f"the folder {folder} cannot be made: {why}; {remedy}") from error

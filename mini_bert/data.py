@@ -21,9 +21,11 @@ epoch every sequence comes once.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from functools import lru_cache
+from operator import index as whole
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -32,8 +34,9 @@ from mini_bert.config import check_positive
 from mini_bert.corpora import Source
 from mini_bert.draws import address, shuffled
 from mini_bert.mlm import MASK_PROB, Masking
+from mini_bert.progress import counted
 from mini_bert.sequences import Documents, Packed, Pairs, Sentences, Special
-from mini_bert.shards import Shards, prepare
+from mini_bert.shards import Shards, check_tokenizer, prepare
 
 if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
@@ -42,6 +45,7 @@ MODES = {"packed": 3, "sentences": 3, "pairs": 5}  # and the shortest sequence t
 TASKS = ("next", "order")
 POOL = 64  # batches whose sentences are sorted by length together
 SHUFFLE, GROUPS = 2**62, 2**62 + 1  # what draws are used for: far from the number of any epoch
+logger = logging.getLogger(__name__)
 
 
 class Batch(NamedTuple):
@@ -72,7 +76,8 @@ class Batch(NamedTuple):
 class MLMDataGenerator:
     """Endless batches, and any batch by its number.
 
-    data_path       what corpora.read takes: a file, folder, pattern, "-", "builtin", a download; or opened Shards
+    data_path       what corpora.read takes: a file, folder, pattern, "-", "builtin", a download, a list of these, an
+                    iterator of texts; or opened Shards
     mode            "packed": full sequences of running text. "sentences": one a sequence, padded, like lengths
                     together. "pairs": two parts, `task` "next" (does it follow?) or "order" (are they swapped?)
     mask_prob, whole_word, span      how words are chosen: see mlm.py
@@ -103,8 +108,11 @@ class MLMDataGenerator:
         processes: int | None = None,
         progress: bool = True,
     ):
+        check_tokenizer(tokenizer)
         check_positive("batch_size", batch_size)
         check_positive("max_seq_length", max_seq_length)
+        if processes is not None:
+            check_positive("processes", processes)
         _check_choice("mode", mode, MODES)
         _check_choice("task", task, TASKS)
         _check_choice("split", split, ("train", "validation"))
@@ -160,6 +168,13 @@ class MLMDataGenerator:
         else:
             self.source = (Packed if mode == "packed" else Sentences)(self.documents, max_seq_length, special)
         self.sequences = self.source.count
+        if self.sequences < batch_size and split == "train":
+            logger.warning(
+                "the text makes %s, and a batch has %d: some come in it more than once, with other masks; "
+                "give more text, or a smaller batch_size or max_seq_length",
+                counted(self.sequences, "sequence"),
+                batch_size,
+            )
         self.pool = max(1, min(POOL, self.sequences // batch_size)) if mode == "sentences" else 1
         self.next = 0  # number of the batch that iteration comes to
         self._order = lru_cache(2)(lambda epoch: shuffled(self.sequences, address(seed, SHUFFLE, epoch)))
@@ -178,10 +193,15 @@ class MLMDataGenerator:
 
     def __str__(self) -> str:
         return (
-            f"{self.sequences:,} sequences ({self.arguments['mode']}, at most {self.arguments['max_seq_length']} "
-            f"tokens) from {self.tokens:,} tokens of {self.documents.count:,} documents: {len(self):,} batches of "
-            f"{self.batch_size} an epoch. Left out: {self.source.left_out}"
+            f"{counted(self.sequences, 'sequence')} ({self.arguments['mode']}, at most "
+            f"{self.arguments['max_seq_length']} tokens) from {counted(self.tokens, 'token')} of "
+            f"{counted(self.documents.count, 'document')}: {counted(len(self), 'batch')} of {self.batch_size} an epoch"
+            f". Left out: {self.source.left_out}"
         )
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"<MLMDataGenerator of {self.shards.folder}: {counted(self.sequences, 'sequence')}, {arguments}>"
 
     def validation(self, **changes: Any) -> Self:
         """The generator of the documents that this one holds out, with fixed masks; changes: other arguments."""
@@ -192,6 +212,10 @@ class MLMDataGenerator:
 
     def batch(self, index: int) -> Batch:
         """Batch number `index`, from 0, counted through all epochs."""
+        try:
+            index = whole(index)
+        except TypeError:
+            raise TypeError(f"the number of a batch is {index!r}, expected a whole number from 0") from None
         if index < 0:
             raise IndexError(f"there is no batch {index}; they are counted from 0")
         return self._batch(self._groups(index // self.pool)[index % self.pool])
@@ -252,6 +276,8 @@ class MLMDataGenerator:
     def restore(self, state: dict[str, Any]) -> None:
         """Go to the place that `state` says: the next batch is the one that would have come next there."""
         ours = self.state()
+        if not isinstance(state, dict):
+            raise TypeError(f"the state is {state!r:.60}, a {type(state).__name__}; expected what state() returned")
         if set(state) != set(ours):
             odd = ", ".join(sorted(set(state) ^ set(ours)))
             raise ValueError(f"this is not the state of a data generator of this version: it differs in {odd}")

@@ -26,9 +26,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from mini_bert.cache import cache_folder
+from mini_bert.cache import cache_folder, make_folder
 from mini_bert.fetching import DiskFull, DownloadError, fetch, hash_file, locked
 from mini_bert.pretrained import write_atomic
+from mini_bert.progress import counted
 from mini_bert.unpacking import is_archive, unpack
 
 
@@ -256,7 +257,7 @@ def installed(name: str, thorough: bool = False) -> bool:
 def get(name: str, force: bool = False) -> Path:
     """The folder of a data set, fetched if it is not there, or not as it was. `force`: fetch it in any case."""
     dataset, folder = _known(name), data_folder() / name
-    data_folder().mkdir(parents=True, exist_ok=True)
+    make_folder(data_folder())
     with locked(data_folder() / f".{name}.lock", lambda: print(f"waiting: another process is fetching {name} ...")):
         if not force and installed(name, thorough=True):
             return folder
@@ -345,6 +346,4 @@ def get_command(names: list[str], force: bool = False) -> None:
         here = not force and installed(name)
         folder = get(name, force)
         count = len(_record(name)["files"])
-        print(
-            f"{name}: {count:,} {'file' if count == 1 else 'files'} in {folder}{' (was here, checked)' if here else ''}"
-        )
+        print(f"{name}: {counted(count, 'file')} in {folder}{' (was here, checked)' if here else ''}")

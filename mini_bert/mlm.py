@@ -186,7 +186,14 @@ def mask_tokens(
     masking = Masking(
         vocab_size, mask_token_id, special_ids, mask_prob, continues=continues, whole_word=whole_word, span=span
     )
-    ids = check_ids(ids, vocab_size, np.shape(ids)[-1] if np.ndim(ids) else 0, "ids")
+    try:
+        ids = np.asarray(ids)
+    except ValueError:
+        raise ValueError(
+            "ids holds sequences of different lengths; pad them to one length with [PAD], which is never masked, for "
+            'example by tokenizer(texts, padding=True)["input_ids"]'
+        ) from None
+    ids = check_ids(ids, vocab_size, ids.shape[-1] if ids.ndim else 0, "ids")
     if seed is None or isinstance(seed, np.random.Generator):
         keys = (seed or np.random.default_rng()).integers(2**64, size=len(ids), dtype=np.uint64)
     else:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mini_bert.draws import below, draws
+from mini_bert.progress import counted
 from mini_bert.shards import Shards
 
 CUT, LABEL, OTHER = 10, 11, 12  # what draws are used for; mlm.py has 0 to 4
@@ -102,7 +103,7 @@ class Packed:
         self.documents, self.special, self.length = documents, special, length
         content, size = length - 2, max(documents.tokens.size - 1, 0)  # -1: the first [SEP] separates nothing
         self.count = size // content
-        self.left_out = f"{size % content} tokens at the end, which fill no sequence"
+        self.left_out = f"{counted(size % content, 'token')} at the end, too few for a sequence"
         if self.count < 1:
             raise ValueError(
                 f"the text has {size:,} tokens, too few for one sequence of {content} (max_seq_length {length} less "
@@ -127,7 +128,7 @@ class Sentences:
         for numbers in _blocks(self.count):
             over = self.lengths(numbers) - length
             tokens, sentences = tokens + int(over[over > 0].sum()), sentences + int((over > 0).sum())
-        self.left_out = f"{tokens:,} tokens of {sentences:,} sentences that are longer than {length - 2}"
+        self.left_out = f"{counted(tokens, 'token')} of {counted(sentences, 'sentence')} longer than {length - 2}"
 
     def lengths(self, numbers):
         """Tokens in these sequences, [CLS] and [SEP] included, before any is cut"""
@@ -154,7 +155,7 @@ class Pairs:
         self.room = length - 3
         self.chunks, single = self._chunks()
         self.count = len(self.chunks)
-        self.left_out = f"{single:,} documents of one sentence, which make no pair"
+        self.left_out = f"{counted(single, 'document')} of one sentence: no pair"
         if not self.count:
             raise ValueError(
                 f"none of the {documents.count:,} documents has two sentences, so there are no pairs; in plain text an "

@@ -28,6 +28,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import time
 import zlib
@@ -41,10 +42,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mini_bert import corpora, sentences
-from mini_bert.cache import cache_folder
+from mini_bert.cache import cache_folder, make_folder
+from mini_bert.config import check_positive
 from mini_bert.pretrained import write_atomic
 from mini_bert.processes import cores, in_order
-from mini_bert.progress import showing
+from mini_bert.progress import counted, roughly, showing, size
 
 if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
@@ -54,6 +56,7 @@ NAMES = ("tokens", "sentences", "documents", "hashes")
 PROCESSES = 2  # unless asked for more: with 130 MB each and 70 for this one, all stay below 400 MB
 JOB = 1 << 18  # characters that a process gets at a time, if passages are shorter
 BLOCK = 1 << 20  # bytes with one checksum
+SPEED_AFTER = 1  # second of work: what was faster says nothing of the speed
 CHECKED = 64  # blocks of each file that are compared on opening
 ABANDONED = 24 * 3600  # seconds without a change after which an unfinished folder is nobody's
 logger = logging.getLogger(__name__)
@@ -80,8 +83,9 @@ class Shards:
         return self.info["digest"]
 
     def __str__(self) -> str:
-        tokens, sentences, documents = (self.info[name] for name in ("tokens", "sentences", "documents"))
-        return f"{tokens:,} tokens in {sentences:,} sentences of {documents:,} documents"
+        names = ("token", "sentence", "document")
+        tokens, sentences, documents = (counted(self.info[f"{name}s"], name) for name in names)
+        return f"{tokens} in {sentences} of {documents}"
 
 
 def prepare(
@@ -94,9 +98,12 @@ def prepare(
 ) -> Shards:
     """The shards of a source: opened if they exist, else made. `source` is what corpora.read takes.
 
+    cache_dir: where they are kept (default: the folder `shards` of the cache, see cache.py)
     processes: how many tokenize, each in 130 MB (default: two, or one on a single core)
     """
+    check_tokenizer(tokenizer)
     processes = min(cores(), PROCESSES) if processes is None else processes
+    check_positive("processes", processes)
     home = Path(cache_dir) if cache_dir is not None else cache_folder("shards")
     identity = corpora.identity(source)
     folder = home / _key(identity, tokenizer)
@@ -105,7 +112,7 @@ def prepare(
             return open_shards(folder)
         except DamagedShards as error:
             logger.warning("%s; making them anew", error)
-    home.mkdir(parents=True, exist_ok=True)
+    make_folder(home, "set MINI_BERT_HOME, or cache_dir, to another")
     _clear_abandoned(home)
     work = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=home))
     try:
@@ -115,7 +122,23 @@ def prepare(
         _publish(work, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    if progress:
+        print(f"kept for the next start in {folder}", file=sys.stderr)
     return open_shards(folder)
+
+
+def check_tokenizer(tokenizer: Any) -> None:
+    """A name is not yet a tokenizer."""
+    if isinstance(tokenizer, str | os.PathLike):
+        raise TypeError(
+            f"the tokenizer is {os.fspath(tokenizer)!r}, a name or a path; load it first: "
+            f"WordPieceTokenizer.load({os.fspath(tokenizer)!r})"
+        )
+    if not hasattr(tokenizer, "fingerprint"):
+        raise TypeError(
+            f"the tokenizer is {tokenizer!r:.60}, a {type(tokenizer).__name__}; expected one of ours, such as "
+            'WordPieceTokenizer.load("8k")'
+        )
 
 
 def _key(identity: str, tokenizer: WordPieceTokenizer) -> str:
@@ -201,8 +224,11 @@ def _build(
                 for name in ("tokens", "sentences", "documents"):
                     counts[name] += len(getattr(piece, name))
                 counts["bytes"] += piece.bytes
-                size, speed = counts["bytes"] / 1e6, counts["bytes"] / 1e6 / max(time.monotonic() - began, 1e-3)
-                note = f"{size:,.1f} MB of text, {counts['tokens'] / 1e6:,.2f} million tokens, {speed:,.1f} MB/s"
+                note, seconds = (
+                    f"{size(counts['bytes'])}, {roughly(counts['tokens'], 'token')}",
+                    time.monotonic() - began,
+                )
+                note += f", {size(counts['bytes'] / seconds)}/s" if seconds > SPEED_AFTER else ""
                 show("tokenizing", note, counts["bytes"], total)
         files["tokens"].write(np.array([tokenizer.sep_id], dtype).tobytes())
         counts["tokens"] += 1
@@ -319,6 +345,8 @@ def _checksum(path: Path, index: int) -> int:
 
 def _total(source: corpora.Source) -> int | None:
     """Bytes of text to come, where that is plain to see: in files of unpacked plain text."""
+    if isinstance(source, Iterator):
+        return None
     paths = [Path(one) for one in ([source] if isinstance(source, str | os.PathLike) else source)]
     if all(path.is_file() and path.suffix == ".txt" for path in paths):
         return sum(path.stat().st_size for path in paths)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mini_bert.pretrained import write_atomic
+from mini_bert.progress import counted
 
 JSON, VOCAB, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 BUNDLED = Path(__file__).parent / "vocabularies"  # a folder for each bundled tokenizer
-SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PLAIN = ("single_word", "lstrip", "rstrip", "normalized")  # what an added token must not be
 
 Read = tuple[list[str], dict[str, Any]]  # tokens in the order of their ids; the arguments of WordPieceTokenizer
@@ -59,6 +60,15 @@ def _read_vocab(path: Path) -> Read:
         raise ValueError(f"{path} is not UTF-8 text ({error}); a {VOCAB} has one token a line") from None
     # Only "\n" ends a line: some vocabularies hold tokens that str.splitlines would cut.
     tokens = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+    missing = [token for token in SPECIAL if token not in tokens]
+    if len(missing) == len(SPECIAL):
+        raise ValueError(
+            f"{path} is no vocabulary: that has one token a line, with {', '.join(missing)} among them, and this "
+            f"file has {counted(len(tokens), 'line')} without any of these. To learn one from text: "
+            f"mini-bert tokenizer train {path}"
+        )
+    if missing:
+        raise ValueError(f"{path} is no vocabulary for BERT: it has no {', '.join(missing)}; add a line for each")
     settings: dict[str, Any] = {}
     config_path = path.with_name(CONFIG)
     if config_path.is_file():

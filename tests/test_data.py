@@ -446,6 +446,7 @@ def test_parts_add_up_to_the_whole(make, options):
         ({"held_out": 1e-9, "split": "validation"}, "of 53 documents that leaves none for split='validation'"),
         ({"held_out": 1 - 1e-9}, "of 53 documents that leaves none for split='train'"),
         ({"seed": 1.5}, "seed is 1.5, expected a whole number"),
+        ({"processes": 0}, "processes is 0, expected a whole number"),
         ({"mask_prob": 0}, "mask_prob is 0"),
         ({"vocab_size": 100}, r"the tokenizer has [\d,]+ tokens, but the model knows 100 ids.*vocab_size="),
         ({"length": 10_000}, r"the text has [\d,]+ tokens, too few for one sequence of 9998.*smaller max_seq_length"),
@@ -469,8 +470,8 @@ def test_texts_that_make_no_pairs(make, cache):
         make(source=path, mode="pairs")
 
 
-def test_texts_of_hardly_anything(make, cache):
-    """No words is an error; fewer sequences than a batch has are repeated, with other masks."""
+def test_texts_of_hardly_anything(make, cache, caplog):
+    """No words is an error; fewer sequences than a batch has are repeated, with other masks, and that is said."""
     path = cache / "small.txt"
     path.write_text("\n")
     with pytest.raises(ValueError, match="there is no text in"):
@@ -479,9 +480,50 @@ def test_texts_of_hardly_anything(make, cache):
     with pytest.raises(ValueError, match="the text has 6 tokens, too few for one sequence of 15"):
         make(source=path)
     for options in ({"length": 5}, {"mode": "sentences"}):
+        caplog.clear()
         generator = make(source=path, **options)
+        assert "the text makes 2 sequences, and a batch has 7" in caplog.text and "smaller batch_size" in caplog.text
         assert generator.sequences == 2 and len(generator) == 1
+        assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 an epoch. " in str(generator)
         assert next(generator).input_ids.shape[0] == 7 and len(epoch_of(generator)) == 2
+
+
+@pytest.mark.parametrize("tokenizer", ["8k", Path("8k")])
+def test_the_name_of_a_tokenizer_is_not_one(corpus, tokenizer):
+    """The error says how to load it."""
+    with pytest.raises(TypeError, match=r"the tokenizer is '8k', a name .*WordPieceTokenizer\.load\('8k'\)"):
+        MLMDataGenerator(corpus, tokenizer)
+    with pytest.raises(TypeError, match=r"the tokenizer is None, a NoneType; expected .*WordPieceTokenizer\.load"):
+        MLMDataGenerator(corpus, None)
+
+
+@pytest.mark.parametrize("source", [None, 5])
+def test_what_is_no_source_of_text(make, source):
+    """The error says what is."""
+    with pytest.raises(TypeError, match=f"the source of text is {source}, a .*expected a path"):
+        make(source=source)
+
+
+def test_texts_from_an_iterator(make):
+    """Texts that never were in a file make the same batches as those in one."""
+    texts = [" ".join(" ".join(sentence).capitalize() + "." for sentence in document) for document in DOCUMENTS]
+    equal(next(make(source=iter(texts))), next(make()))
+
+
+def test_places_that_are_none(make):
+    """A batch has a whole number, a state is what state() returned."""
+    generator = make()
+    equal(generator.batch(np.int64(2)), generator.batch(2))
+    with pytest.raises(TypeError, match=r"the number of a batch is 1\.5, expected a whole number"):
+        generator.batch(1.5)
+    with pytest.raises(TypeError, match="the state is None, a NoneType; expected what state"):
+        generator.restore(None)
+
+
+def test_it_shows_itself(make):
+    """repr: where the tokens lie, how many sequences, every setting."""
+    shown = repr(make())
+    assert shown.startswith("<MLMDataGenerator of ") and "sequences, max_seq_length=17, batch_size=7, seed=0" in shown
 
 
 def test_opened_shards_can_be_shared(make, cache):

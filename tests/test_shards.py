@@ -201,6 +201,33 @@ def test_the_cache_has_a_usual_place(corpus, tmp_path, monkeypatch):
     assert prepare(corpus, TOKENIZER, progress=False).folder.parent == tmp_path / "home" / "shards"
 
 
+def test_an_iterator_of_texts_is_known_by_its_content(make):
+    """Texts that come from a program: the same shards as for the same documents in a file, and kept once."""
+    made = make(iter(TEXT))
+    assert made.digest == make().digest and make(text for text in TEXT).folder == made.folder != make().folder
+
+
+def test_a_file_where_the_cache_should_be(corpus, tmp_path, monkeypatch):
+    """The error names the folder, the file in its way, and what to set."""
+    (tmp_path / "file").write_text("")
+    for blocked in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(
+            OSError, match=r"cannot be made: .*file is a file; set MINI_BERT_HOME, or cache_dir, to another"
+        ):
+            prepare(corpus, TOKENIZER, cache_dir=blocked, progress=False)
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "file"))
+    with pytest.raises(OSError, match=r"folder .*shards cannot be made: .*file is a file; set MINI_BERT_HOME"):
+        prepare(corpus, TOKENIZER, progress=False)
+
+
+@pytest.mark.parametrize("processes", [0, -1, 1.5, True])
+def test_processes_are_checked_even_if_none_are_needed(make, processes):
+    """A wrong number is told on every start, also when the shards are there."""
+    make()
+    with pytest.raises(ValueError, match=f"processes is {processes}, expected a whole number"):
+        make(processes=processes)
+
+
 # ------------------------------------------------------------------ half-made, damaged
 
 
@@ -344,12 +371,19 @@ def test_what_was_mended_is_told(make, tmp_path, caplog):
 
 
 def test_progress(corpus, tmp_path, capsys, monkeypatch):
-    """A line with megabytes a second when it is done; on a terminal a bar that moves; nothing if not wanted."""
+    """A line when it is done, and where it is kept; on a terminal a bar that moves; nothing if not wanted, or found."""
+    made = prepare(corpus, TOKENIZER, cache_dir=tmp_path / "a")
+    tokens = f"{made.info['tokens'] - 1:,} tokens"
+    told = capsys.readouterr().err
+    assert (
+        told == f"tokenizing: {made.info['bytes'] / 1e3:.1f} kB, {tokens}\nkept for the next start in {made.folder}\n"
+    )
     prepare(corpus, TOKENIZER, cache_dir=tmp_path / "a")
-    assert capsys.readouterr().err.startswith("tokenizing: 0.0 MB of text")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(shards, "SPEED_AFTER", 0)  # seconds; for less work than that, a speed would say nothing
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     prepare(corpus, TOKENIZER, cache_dir=tmp_path / "b")
-    assert "MB/s" in capsys.readouterr().err
+    assert "B/s" in capsys.readouterr().err
     prepare(corpus, TOKENIZER, cache_dir=tmp_path / "c", progress=False)
     assert capsys.readouterr() == ("", "")

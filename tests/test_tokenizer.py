@@ -423,8 +423,15 @@ def test_wrong_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"vocab\.txt is not UTF-8 text.*one token a line"):
         WordPieceTokenizer.load(tmp_path / "vocab.txt")
     (tmp_path / "vocab.txt").write_bytes(b"")
-    with pytest.raises(ValueError, match="the vocabulary is empty"):
+    with pytest.raises(ValueError, match=r"vocab\.txt is no vocabulary.* has 0 lines without any of these"):
         WordPieceTokenizer.load(tmp_path / "vocab.txt")
+    (tmp_path / "notes.txt").write_text("The cat sat on the mat.\nIt was tired.\n")
+    match = r"notes\.txt is no vocabulary.*has 2 lines without .*from text: mini-bert tokenizer train .*notes\.txt"
+    with pytest.raises(ValueError, match=match):
+        WordPieceTokenizer.load(tmp_path / "notes.txt")
+    (tmp_path / "notes.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
+    with pytest.raises(ValueError, match=r"notes\.txt is no vocabulary for BERT: it has no \[MASK\]"):
+        WordPieceTokenizer.load(tmp_path / "notes.txt")
     with pytest.raises(ValueError, match=r"the token 'a\\nb' ends a line"):
         WordPieceTokenizer([*VOCAB, "a\nb"]).save(tmp_path)
 
