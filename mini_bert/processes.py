@@ -136,7 +136,7 @@ class Helper:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START, json.dumps(sys.path)],
+            [sys.executable, "-P", "-c", START, json.dumps(sys.path)],  # -P: a json.py that lies here is not ours
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # helpers multiply no matrices
@@ -146,8 +146,9 @@ class Helper:
         self.up: Any = self.process.stdout
 
     def ask(self, job: Any) -> Any:
-        with suppress(BrokenPipeError):  # the helper is gone; reading says so
-            send(self.down, pickle.dumps(job))
+        message = pickle.dumps(job)
+        with suppress(OSError):  # the helper is gone (a broken pipe; on Windows, an invalid argument); reading says so
+            send(self.down, message)
         return self.answer()
 
     def answer(self) -> Any:
@@ -198,7 +199,7 @@ def receive(pipe: BinaryIO) -> bytes | None:
 def serve() -> None:
     """Take orders from standard input and answer on standard output, until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the caller ends its helpers
-    with suppress(BrokenPipeError), os.fdopen(os.dup(0), "rb") as down, os.fdopen(os.dup(1), "wb") as up:
+    with suppress(OSError), os.fdopen(os.dup(0), "rb") as down, os.fdopen(os.dup(1), "wb") as up:
         os.dup2(2, 1)  # whatever is printed must not get among the answers
         order = receive(down)
         if order is None:

@@ -1,7 +1,9 @@
 """Helper processes: results in order, errors that arrive, and nobody left behind."""
 
+import errno
 import operator
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -82,6 +84,30 @@ def test_a_helper_that_dies_is_an_error(started):
     results = in_order(operator.call, os._exit, [9] * 10, 2)
     with pytest.raises(HelperError, match=r"ended before its work was done \(exit code 9\).*processes=1"):
         next(results)
+
+
+def test_a_dead_pipe_is_a_dead_helper(started, monkeypatch):
+    """Whatever error the system has for it: Windows says "invalid argument", others "broken pipe"."""
+
+    def send(pipe, message):
+        if len(started) == 2 and pickle.loads(message) == 7:
+            started[0].process.kill()
+            started[1].process.kill()
+            raise OSError(errno.EINVAL, "Invalid argument")
+        processes_send(pipe, message)
+
+    processes_send = processes.send
+    monkeypatch.setattr(processes, "send", send)
+    with pytest.raises(HelperError, match="ended before its work was done"):
+        list(in_order(operator.mul, 2, range(9), 2))
+
+
+def test_files_that_lie_around_are_not_imported(started, tmp_path, monkeypatch, caplog):
+    """A json.py where the program was started is not the one that helpers need."""
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
+    monkeypatch.chdir(tmp_path)
+    assert list(in_order(operator.mul, 2, range(9), 2)) == list(range(0, 18, 2))
+    assert len(started) == 2 and not caplog.records
 
 
 def test_without_helpers_the_work_is_done_here(monkeypatch, caplog):
