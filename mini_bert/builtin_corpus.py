@@ -119,8 +119,16 @@ def compiled_texts(module: ModuleType) -> Iterator[str]:
             yield thing.__doc__ if isinstance(thing.__doc__, str) else ""
             for _, member in sorted(vars(thing).items()):
                 yield _docstring(member)
-        else:
+        elif _belongs(thing, module):
             yield _docstring(thing)
+
+
+def _belongs(thing: Any, module: ModuleType) -> bool:
+    """Is it the module's own? A program may put something into `sys` or `builtins`: a hook, a translator called _."""
+    if not inspect.isroutine(thing) or inspect.ismethod(thing):
+        return isinstance(thing, np.ufunc)
+    home = getattr(thing, "__module__", None) or ""
+    return getattr(thing, "__self__", None) is module or f"{module.__name__}.".startswith(f"{home}.")
 
 
 def _docstring(thing: Any) -> str:

@@ -1,17 +1,20 @@
 """The built-in corpus: documentation becomes prose, nothing is run to get it, and it is the same every time."""
 
+import builtins
 import doctest
 import itertools
 import json
+import math
 import re
 import sys
 import textwrap
 import zipfile
+from functools import partial
 
 import pytest
 
 from mini_bert import builtin_corpus, prose
-from mini_bert.builtin_corpus import Novelty, build, in_validation, source_texts, sources, wheel_sources
+from mini_bert.builtin_corpus import Novelty, build, compiled_texts, in_validation, source_texts, sources, wheel_sources
 from mini_bert.corpora import Report, identity, read
 from mini_bert.prose import english, paragraphs, sentences
 
@@ -293,6 +296,27 @@ def test_a_stripped_installation_says_so(monkeypatch, tmp_path):
         "this Python has no language reference (pydoc_data.topics)",
     ]
     assert any(document.name == "compiled/builtins" for document in corpus.documents)
+
+
+def test_what_a_program_puts_into_a_module_is_not_python_s(monkeypatch):
+    """Hooks in `sys`, a translator in `builtins`: written in Python, in C, or methods, they change nothing."""
+
+    class Host:
+        """An object that can be called"""
+
+        def hook(self, *error):
+            """This is the hook of the host, and it is not in the corpus."""
+
+        __call__ = hook
+
+    before = [list(compiled_texts(module)) for module in (sys, builtins)]
+    assert any("Handle an exception" in text for text in before[0]) and len(before[1]) > 500
+    for hook in (Host().hook, Host(), Host.hook, math.sin, [].append, partial(Host().hook)):
+        monkeypatch.setattr(sys, "excepthook", hook)
+        monkeypatch.setattr(sys, "added", hook, raising=False)
+        monkeypatch.setattr(builtins, "_", hook, raising=False)
+        after = [list(compiled_texts(module)) for module in (sys, builtins)]
+        assert [set(filter(None, texts)) for texts in after] == [set(filter(None, texts)) for texts in before]
 
 
 SMALL_WORDS = re.compile(r"\b(?:the|a|an|of|to|is|are|in|for|and|or|not|that|this|it|with|as|if|by|on|be)\b", re.I)
