@@ -25,12 +25,16 @@ if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: writ
 HELP = """\
 Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by hand.
 
-  python run.py test              does everything work here? (a minute or two)
+  python run.py test              does everything work here? (two to four minutes on two cores)
   python run.py train             train a Mini-BERT; `train --help` lists the settings
   python run.py simple-test       the tour: every part of the engine once
   python run.py info              the model: shapes, parameters, memory
   python run.py config            every number of the configuration, and why
   python run.py demo attention    a layer's own demonstration; `demo` alone lists them
+  python run.py tokenizer show "Unaffable zebras"    what WordPiece makes of a text
+  python run.py tokenizer train my_texts/            learn a vocabulary of your own
+  python run.py data show         the built-in corpus, or any text of yours: what is in it
+  python run.py data list         data sets to fetch by name; `data get NAME` fetches one
   python run.py gradcheck         our gradients against finite differences, tensor by tensor
 
 Any word but `test` and `lint` is a command of `mini-bert`, and `--help` after it explains it.

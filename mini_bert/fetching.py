@@ -26,7 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mini_bert.progress import showing
+from mini_bert.progress import counted, showing
+from mini_bert.progress import size as size_of
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a single byte
@@ -68,12 +69,13 @@ def fetch(url: str, path: Path, sha256: str | None = None, size: int | None = No
             break
         except (_Interrupted, http.client.HTTPException, TimeoutError, ConnectionError) as problem:
             failures = failures + 1 if _size(part) <= before else 0
+            why = str(problem) or type(problem).__name__
             if failures >= ATTEMPTS:
-                raise DownloadError(
-                    f"{url}: gave up after {failures} attempts without progress ({problem or type(problem).__name__}). "
-                    f"{_size(part):,} bytes are kept; the next try goes on from there"
-                ) from problem
-            time.sleep(max(getattr(problem, "wait", 0), min(60, PAUSE * 2 ** max(0, failures - 1))))
+                raise DownloadError(_gave_up(url, failures, why, _size(part))) from problem
+            wait = max(getattr(problem, "wait", 0), min(60, PAUSE * 2 ** max(0, failures - 1)))
+            again = f"attempt {failures + 1} of {ATTEMPTS}" if failures else "going on"
+            print(f"{url.rsplit('/', 1)[-1]}: {why}; {again} in {wait:.0f} s ...", file=sys.stderr, flush=True)
+            time.sleep(wait)
     found = hash_file(part)
     if sha256 and found != sha256:
         _forget(part)
@@ -88,6 +90,17 @@ def fetch(url: str, path: Path, sha256: str | None = None, size: int | None = No
     os.replace(part, path)
     _forget(part)
     return found
+
+
+def _gave_up(url: str, failures: int, why: str, kept: int) -> str:
+    remedy = "Is there an internet connection? If this computer has none, fetch the file on another one"
+    if why.startswith("HTTP "):
+        remedy = "The server may do better later. If you find the file elsewhere, fetch it there"
+    return (
+        f"{url}: gave up after {counted(failures, 'attempt')} without progress ({why}). "
+        + (f"{size_of(kept)} are kept, and the next try goes on from there. " if kept else "")
+        + f"{remedy}, and give its path where text is asked for"
+    )
 
 
 def _attempt(url: str, part: Path, sha256: str | None, size: int | None) -> None:
@@ -160,7 +173,7 @@ def _check_answer(url: str, headers: Any, total: int | None, sha256: str | None,
 
 def _receive(response: Any, file: Any, part: Path, url: str, start: int, total: int | None) -> None:
     name, done = url.rsplit("/", 1)[-1], start
-    of_all = f" of {total / 1e6:,.1f}" if total else ""
+    of_all = f" of {size_of(total)}" if total else ""
     with showing() as show:
         while True:
             try:
@@ -179,7 +192,7 @@ def _receive(response: Any, file: Any, part: Path, url: str, start: int, total: 
                     "Free some space and run the same command again; it goes on from there"
                 ) from error
             done += len(data)
-            show(name, f"{done / 1e6:,.1f}{of_all} MB", done, total)
+            show(name, f"{size_of(done)}{of_all}", done, total)
 
 
 def _write(file: Any, data: bytes) -> None:

@@ -137,7 +137,7 @@ def test_the_next_run_goes_on(site, tmp_path, monkeypatch):
     """A program that gave up, or died, leaves its part; the next one fetches only the rest."""
     monkeypatch.setattr(fetching, "ATTEMPTS", 1)
     site.plan = [("cut", 600_000), ("ignore",)]
-    with pytest.raises(DownloadError, match=r"gave up after 1 attempts without progress.*600,000 bytes are kept"):
+    with pytest.raises(DownloadError, match=r"gave up after 1 attempt without progress.*600\.0 kB are kept"):
         fetch(site.url, tmp_path / "x")
     assert not (tmp_path / "x").exists()
     fetch(site.url, tmp_path / "x")
@@ -300,12 +300,16 @@ def test_a_web_page_is_no_data(site, tmp_path):
         fetch(site.url, tmp_path / "x")
 
 
-def test_no_server_at_all(tmp_path, monkeypatch):
-    """Nobody listens: after the attempts, an error that names the address. Other protocols are not even tried."""
+def test_no_server_at_all(tmp_path, monkeypatch, capsys):
+    """Nobody listens: each attempt is told while one waits; in the end an error that names the address, and what to do.
+    Other protocols are not even tried."""
     monkeypatch.setattr(fetching, "PAUSE", 0.0)
     monkeypatch.setenv("no_proxy", "*")
-    with pytest.raises(DownloadError, match=r"http://127\.0\.0\.1:9/x: gave up after 5 attempts"):
+    with pytest.raises(DownloadError, match=r"http://127\.0\.0\.1:9/x: gave up after 5 attempts") as caught:
         fetch("http://127.0.0.1:9/x", tmp_path / "x")
+    assert "Is there an internet connection? If this computer has none, fetch the file on another" in str(caught.value)
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition("; ")[2] for line in told] == [f"attempt {n} of 5 in 0 s ..." for n in (2, 3, 4, 5)]
     with pytest.raises(DownloadError, match="only https:// and http://"):
         fetch("file:///etc/passwd", tmp_path / "x")
 
@@ -357,8 +361,17 @@ def test_progress_is_shown(site, tmp_path, capsys):
     """While it comes: the name, and megabytes of how many; on standard error."""
     fetch(site.url, tmp_path / "x")
     told = capsys.readouterr()
-    size = f"{len(CONTENT) / 1e6:,.1f}"
-    assert told.out == "" and f"{size} of {size} MB" in told.err
+    size = f"{len(CONTENT) / 1e6:,.1f} MB"
+    assert told.out == "" and f"{size} of {size}" in told.err
+
+
+def test_what_has_come_is_told(site, tmp_path, monkeypatch, capsys):
+    """A break after some bytes is no failed attempt; what is kept is in the last message."""
+    monkeypatch.setattr(fetching, "ATTEMPTS", 1)
+    site.plan = [("cut", 5000), ("status", 500)]
+    with pytest.raises(DownloadError, match=r"500.*5\.0 kB are kept, and the next try goes on.*elsewhere"):
+        fetch(site.url, tmp_path / "x")
+    assert "broke after 5,000 of 1,000,000 bytes; going on in 0 s ..." in capsys.readouterr().err
 
 
 # --- archives ----------------------------------------------------------------------------------------------
@@ -506,6 +519,14 @@ def test_a_full_disk_while_unpacking(site, library, monkeypatch):
         get("texts")
     assert not (library / "texts").exists() and not installed("texts")
     monkeypatch.undo()
+
+
+def test_a_file_where_the_cache_should_be(site, library, tmp_path, monkeypatch):
+    """The error names it, and what to set."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "file"))
+    with pytest.raises(OSError, match=r"folder .* cannot be made: .*file is a file; set MINI_BERT_HOME to another"):
+        get("texts")
 
 
 def test_names_that_are_not_there(library):

@@ -74,6 +74,8 @@ def test_help_teaches_and_installs_nothing(front, capsys, words):
     page = capsys.readouterr().out
     for part in ["run.py test", "--peers", "--slow", "--all", "run.py train", "run.py lint", "gradcheck"]:
         assert part in page
+    for part in ["tokenizer show", "tokenizer train", "data show", "data list", "data get"]:
+        assert part in page
     assert max(map(len, page.splitlines())) <= 100
     assert page.isascii(), "any terminal must be able to show it"
     assert not front.installed and not front.called
