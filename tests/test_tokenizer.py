@@ -92,6 +92,17 @@ def test_special_tokens_in_text(tok):
     assert tok.ids(["[PAD][UNK][CLS][SEP][MASK]"]) == [[0, 1, 2, 3, 4]]
 
 
+def test_special_tokens_can_be_left_unrecognised():
+    """ids(…, special=False) reads them as text that somebody wrote: the same ids as with a space inside."""
+    tok = WordPieceTokenizer([*SPECIAL_TOKENS, "[", "]", "sep", "mask", "pad", "##ded", "a", "<e>"])
+    for text in ("[SEP]", "a[MASK]a [PAD] [SEP", "[PAD]ded", "a [x] a", "[SEP]\x0b[SEP]"):
+        apart = text.replace("[", "[ ")
+        assert tok.ids([text, "a"], special=False) == [*tok.ids([apart]), [tok.vocab["a"]]]
+    assert tok.ids(["[SEP]"], special=False) == [[5, 7, 6]] and tok.ids(["[SEP]"]) == [[3]]
+    extra = WordPieceTokenizer([*tok.tokens, "<", ">", "e"], extra_special_tokens=["<e>"])
+    assert extra.ids(["<e>"], special=False) == [[13, 15, 14]] and extra.ids(["<e>"]) == [[12]]
+
+
 def test_extra_special_tokens():
     """Others may be named; the longest that fits at the leftmost place is taken."""
     tok = WordPieceTokenizer([*VOCAB, "<e>", "<e>>"], extra_special_tokens=["<e>", "<e>>"])
