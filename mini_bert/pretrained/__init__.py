@@ -3,11 +3,14 @@
 Reading is strict and tells what is wrong in words; writing is atomic: a file appears whole under its name or not
 at all, whenever the power goes. Weights are safetensors (a header and raw numbers; loading one runs nothing).
 A `pytorch_model.bin` is read by `torch_files`, which can build arrays and nothing else. A `.pkl` is refused.
+
+A folder beside this file is a bundled model, known by its name: "mini-bert".
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -18,6 +21,44 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
+BUNDLED = Path(__file__).parent  # a folder for each bundled model
+BUNDLED_NAMES = ("mini-bert",)
+logger = logging.getLogger(__name__)
+
+
+def locate(source: str | os.PathLike[str]) -> Path:
+    """The model folder that is meant: a folder of that path, the best model of a run, or a bundled one by its name.
+
+    Of a run that has not come to its first best model, the newest checkpoint is taken, and a warning says so.
+    """
+    folder = Path(source)
+    refuse_pickle(folder)
+    if os.fspath(source) in BUNDLED_NAMES and not (folder / CONFIG).is_file():  # a folder of your own goes first
+        folder = BUNDLED / folder
+        if not _is_model(folder):
+            raise FileNotFoundError(
+                f"the model {os.fspath(source)!r} belongs to the package, but is missing from this installation "
+                f"({folder}); install Mini-BERT again, or give the folder of another model"
+            )
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"there is no model folder {folder}{' (it is a file)' if folder.exists() else ''}; give a folder that "
+            f"holds {CONFIG} and {WEIGHTS}, the folder of a training run, or a bundled name: "
+            f"{', '.join(BUNDLED_NAMES)} (nothing is downloaded by name)"
+        )
+    if _is_model(folder):
+        return folder
+    if _is_model(folder / "model"):
+        return folder / "model"
+    checkpoints = [path for path in sorted(folder.glob("checkpoints/step-*")) if _is_model(path)]
+    if checkpoints:
+        logger.warning("the run %s has no best model yet; taking its newest checkpoint, %s", folder, checkpoints[-1])
+        return checkpoints[-1]
+    return folder  # whoever reads it will say what it lacks
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in (WEIGHTS, TORCH_WEIGHTS))
 
 
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -75,27 +116,28 @@ def _as_array(path: Path, name: str, entry: dict[str, Any]) -> np.ndarray:
 
 
 def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """-> the content of config.json, and the weights by name"""
-    folder = Path(folder)
-    refuse_pickle(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"there is no model folder {folder}; it should hold {CONFIG} and {WEIGHTS} (nothing is downloaded by name)"
-        )
-    config_path = folder / CONFIG
-    try:
-        config = json.loads(config_path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{folder} has no {CONFIG}; a model folder holds {CONFIG} and {WEIGHTS}") from None
-    except ValueError as error:  # not UTF-8, or not JSON
-        raise ValueError(f"{config_path} is not valid JSON ({error})") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{config_path} holds a {type(config).__name__}, expected an object of settings")
+    """-> the content of config.json, and the weights by name; the folder is one that `locate` finds"""
+    folder = locate(folder)
+    config = read_config(folder)
     for name in (WEIGHTS, TORCH_WEIGHTS):
         if (folder / name).is_file():
             return config, read_tensors(folder / name)
     pickles = "".join(f"; {path.name} is a pickle, which is never loaded" for path in sorted(folder.glob("*.pkl")))
     raise FileNotFoundError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}{pickles}")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The content of a model folder's config.json"""
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{folder} has no {CONFIG}; a model folder holds {CONFIG} and {WEIGHTS}") from None
+    except ValueError as error:  # not UTF-8, or not JSON
+        raise ValueError(f"{path} is not valid JSON ({error})") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds a {type(config).__name__}, expected an object of settings")
+    return config
 
 
 def write_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> None:
