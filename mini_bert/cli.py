@@ -15,6 +15,7 @@ import mini_bert
 from mini_bert.gradients import TOLERANCE
 
 SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
+COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 
 
 def config() -> None:
@@ -110,9 +111,7 @@ def data_get(
 def data_show(
     source: Annotated[list[str] | None, typer.Argument(help=SOURCES, show_default="builtin")] = None,
     samples: Annotated[int, typer.Option(min=0, help="passages to show")] = 3,
-    column: Annotated[
-        str | None, typer.Option(help="the text column of .jsonl, .csv, .parquet, or of a table on standard input")
-    ] = None,
+    column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
 ) -> None:
     """Read text from end to end and say what it holds, what had to be repaired, and how it reads.
 
@@ -125,6 +124,7 @@ def data_show(
 
 def tokenizer_train(
     corpus: Annotated[list[str] | None, typer.Argument(help=SOURCES, show_default="builtin")] = None,
+    column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
     vocab_size: Annotated[int, typer.Option(help="pieces to learn, special tokens included")] = 8192,
     out: Annotated[Path, typer.Option(help="the folder to write")] = Path("tokenizer"),
     cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents")] = False,
@@ -143,7 +143,14 @@ def tokenizer_train(
     from mini_bert.vocabulary import train_command
 
     train_command(
-        corpus or ["builtin"], vocab_size, out, cased, limit_alphabet=limit_alphabet, processes=processes, force=force
+        corpus or ["builtin"],
+        vocab_size,
+        out,
+        cased,
+        limit_alphabet=limit_alphabet,
+        processes=processes,
+        force=force,
+        column=column,
     )
 
 

@@ -101,7 +101,7 @@ def unnamed_passages(blocks: Iterator[str], name: str, note: Note, column: str |
         return csv_passages(blocks, name, note, column, tabs=delimiter == "\t" and delimiter in line)
     names = [part.strip().strip('"') for part in line.split(delimiter)]
     if len(names) > 1 and find_column(names) and all(re.fullmatch(r"\w{1,40}", part) for part in names):
-        note("tables read as plain text, header and all: choose a column with ::NAME", place_of(name), "line 1", 1)
+        note(f"read as plain text, but seems to be a table; to choose a column: {chosen(name)}", name, "line 1", 1)
     return text_passages(blocks, name, note)
 
 
@@ -312,11 +312,11 @@ def no_column(name: str, names: Iterable[str], column: str | None) -> str:
     looked = f"no column {column!r}" if column else "no column with a name known for text, such as text or sentence"
     there = ", ".join(repr(name[:40]) for name in names)
     return (
-        f"{name} has {looked}; it has {there}. Choose one: {place_of(name)}::NAME (or ::1 if a table has no header). "
+        f"{name} has {looked}; it has {there}. Choose one: {chosen(name)} (1 for the first if a table has no header). "
         "Where files have different columns, list the files, each with its own ::NAME"
     )
 
 
-def place_of(name: str) -> str:
-    """How the source is written that messages call by this name."""
-    return "-" if name == STANDARD_INPUT else name
+def chosen(name: str) -> str:
+    """How a column is chosen. A word that begins with - is an option on the command line, so there it is another."""
+    return '--column NAME, or in Python "-::NAME"' if name == STANDARD_INPUT else f"{name}::NAME"

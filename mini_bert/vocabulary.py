@@ -388,6 +388,7 @@ def train_command(
     limit_alphabet: int = 1000,
     processes: int | None = None,
     force: bool = False,
+    column: str | None = None,
 ) -> None:
     """Learn a vocabulary, save the tokenizer, and say what was read and learnt.
 
@@ -400,7 +401,14 @@ def train_command(
     aside: list[str] = []
     splitter = WordSplitter(lowercase=not cased)
     learnt = _learn(
-        _keep_aside(corpus, aside, report), vocab_size, splitter, min_frequency, limit_alphabet, 100, processes, True
+        _keep_aside(corpus, column, aside, report),
+        vocab_size,
+        splitter,
+        min_frequency,
+        limit_alphabet,
+        100,
+        processes,
+        True,
     )
     tokenizer = WordPieceTokenizer(learnt.pieces, lowercase=not cased)
     tokenizer.save(out)
@@ -447,10 +455,10 @@ def check_out(folder: Path, force: bool) -> None:
         )
 
 
-def _keep_aside(corpus: list[str], aside: list[str], report: Report) -> Iterator[str]:
+def _keep_aside(corpus: list[str], column: str | None, aside: list[str], report: Report) -> Iterator[str]:
     """The text of a corpus but for every hundredth document, which goes to `aside`."""
     document, size = -1, 0
-    for text, first in read(corpus, report):
+    for text, first in read(corpus, report, column=column):
         document += first
         if document % ASIDE == ASIDE // 2 and size < MOST_ASIDE:
             aside.append(text)

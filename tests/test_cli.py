@@ -56,15 +56,30 @@ def test_errors_are_one_line():
     )
 
 
+def test_a_table_on_standard_input(tmp_path):
+    """What the report advises can be typed."""
+    words = ["-X", "utf8", "-m", "mini_bert.cli"]
+    for more, told in ((["data", "show", "-"], "--column NAME"), (["data", "show", "-", "--column", "review"], "a, b")):
+        result = subprocess.run(
+            [sys.executable, *words, *more], input='id,review\n1,"a, b"\n', capture_output=True, text=True
+        )
+        assert result.returncode == 0 and told in result.stdout
+
+
 def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):
     """The alphabet can be limited, an old tokenizer replaced; without a source it is the built-in corpus."""
     calls = []
     monkeypatch.setattr("mini_bert.vocabulary.train_command", lambda *words, **options: calls.append((words, options)))
-    words = ["tokenizer", "train", "texts", "--limit-alphabet", "40", "--force"]
+    words = ["tokenizer", "train", "texts", "--limit-alphabet", "40", "--force", "--column", "body"]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 0
     (first, options), (second, _) = calls
-    assert first[0] == ["texts"] and options == {"limit_alphabet": 40, "processes": None, "force": True}
+    assert first[0] == ["texts"] and options == {
+        "limit_alphabet": 40,
+        "processes": None,
+        "force": True,
+        "column": "body",
+    }
     assert second[0] == ["builtin"]
     for command in ("tokenizer train", "data show"):
         assert "[default: (builtin)]" in mini(*command.split(), "--help").stdout

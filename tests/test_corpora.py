@@ -569,14 +569,13 @@ def test_a_table_on_standard_input(monkeypatch):
     given('id\treview\n1\t"one" two\n')
     assert documents("-::review") == ['"one" two']
     given("id,review\n1,one\n")
-    with pytest.raises(ValueError, match=r"standard input has no column 'text'; it has .* Choose one: -::NAME"):
+    with pytest.raises(ValueError, match=r"standard input has no column 'text'; it has .* Choose one: --column NAME"):
         documents("-", column="text")
     given("id,review\n1,one\n")
     report = Report()
     assert documents("-", report) == ["id,review\n1,one"]
-    assert "tables read as plain text, header and all: choose a column with ::NAME: 1 (first in -, line 1)" in str(
-        report
-    )
+    advice = 'seems to be a table; to choose a column: --column NAME, or in Python "-::NAME": 1 (first in standard'
+    assert advice in str(report)
     for prose in ("Text, they say, is text.\n", "A title\n\nAnd a sentence, a review, all text.\n", "text\n"):
         given(prose)
         report = Report()

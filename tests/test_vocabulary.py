@@ -403,6 +403,13 @@ def test_the_command_says_what_was_mended(tmp_path, capsys):
     assert "Warning" not in told.err
 
 
+def test_the_command_takes_a_column(tmp_path, capsys):
+    """Of a table, the column that is asked for."""
+    (tmp_path / "text.csv").write_text("text,other\nwrong,right\nwrong,right\n")
+    train_command([str(tmp_path / "text.csv")], 100, tmp_path / "out", column="other")
+    assert WordPieceTokenizer.load(tmp_path / "out").tokenize("right wrong") == ["right", "[UNK]"]
+
+
 def test_progress_of_little_text_makes_sense(capsys):
     """No millions where there are none, and no more pieces to keep than were made."""
     learn(iter(["the the at then"]), 100)
