@@ -68,6 +68,60 @@ class MiniBertConfig:
         return cls(**given)
 
 
+@dataclass(frozen=True)
+class TrainingConfig:
+    """A training run. Either `steps` or `minutes` says when it ends; every other default has its reason beside it."""
+
+    steps: int | None = None
+    minutes: float | None = None  # the learning rate then follows the clock
+    batch_size: int = 32  # sequences for one change of the weights
+    micro_batch: int = 8  # sequences that go through the model at once; no effect on the result but rounding
+    learning_rate: float = 2e-3  # at its peak
+    warmup: float = 0.05  # share of the run in which it rises from 0; then it falls to 0
+    clip: float = 1.0  # longest gradient
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    threads: int | None = None  # None: all cores, at most 8
+    seed: int = 0
+    log_every: int = 20  # steps
+    eval_every: int = 250
+    eval_sequences: int = 1024  # of held-out text, always the same with the same masks
+    save_every: int = 250
+    tensors_every: int = 250  # norms and distributions by tensor
+    keep: int = 2  # checkpoints, besides the best
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.minutes is None):
+            raise ValueError(f"steps is {self.steps!r} and minutes is {self.minutes!r}, expected just one of them")
+        for name in ("batch_size", "micro_batch", "log_every", "eval_every", "eval_sequences", "save_every",
+                     "tensors_every", "keep"):  # fmt: skip
+            check_positive(name, getattr(self, name))
+        if self.steps is not None:
+            check_positive("steps", self.steps)
+        if self.threads is not None:
+            check_positive("threads", self.threads)
+        for name in ("minutes", "learning_rate", "clip", "eps"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+                raise ValueError(f"{name} is {value!r}, expected a positive number")
+        for name in ("warmup", "weight_decay", "beta1", "beta2"):
+            check_probability(name, getattr(self, name))
+        if self.batch_size % self.micro_batch:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not a multiple of micro_batch {self.micro_batch}; "
+                f"choose a micro_batch that divides {self.batch_size}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrainingConfig:
+        return cls(**values)
+
+
 def check_positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is {value!r}, expected a whole number (a Python int) of at least 1")

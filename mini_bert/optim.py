@@ -7,17 +7,28 @@
 
 (Kingma & Ba 2015, algorithm 1; decay outside the fraction as in Loshchilov & Hutter 2019, "AdamW".) m̂/√v̂ is
 about ±1 whatever the scale of the gradient, so lr says how far a weight moves in one step.
+
+The learning rate itself has a course: up from 0 while m and v have seen little, then down to 0, so that at the end the
+weights settle instead of jumping about.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
 from mini_bert.layers.base import Flat
 
-CHUNK = 32_768  # numbers at a time: all of a chunk's passes stay in the processor's cache, and scratch stays small
+CHUNK = 16_384  # numbers at a time: all of a chunk's passes stay in the processor's cache, and scratch stays small
+
+Each = Callable[[Callable[[int], Any], Iterable[int]], Any]  # calls a function with every item, in any order
+
+
+def one_by_one(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    return [work(item) for item in items]
 
 
 class Adam:
@@ -40,28 +51,51 @@ class Adam:
         self.v = np.zeros_like(flat.data)
         self.t = 0
 
-    def step(self, lr: float | None = None) -> None:
-        """One update from the gradients as they stand; they are left as they are."""
-        lr = self.lr if lr is None else lr
+    def step(self, lr: float | None = None, scale: float = 1.0, each: Each = one_by_one) -> None:
+        """One update from the gradients times `scale`; they are left as they are.
+
+        `each` goes through the chunks, which have nothing to do with each other: parallel.Team.each shares them out.
+        """
         self.t += 1
-        self.flat.data[: self.flat.decayed] *= 1 - lr * self.weight_decay
-        step_size = lr / (1 - self.beta1**self.t)  # lr m̂ = step_size m
-        root_scale = 1 / math.sqrt(1 - self.beta2**self.t)  # √v̂ = root_scale √v
-        scratch = np.empty(min(CHUNK, self.m.size), self.m.dtype)
-        for start in range(0, self.m.size, CHUNK):
-            part = slice(start, start + CHUNK)
-            w, g, m, v = self.flat.data[part], self.flat.grad[part], self.m[part], self.v[part]
-            s = scratch[: m.size]
-            np.subtract(g, m, out=s)
-            s *= 1 - self.beta1
-            m += s  # m + (1−β1)(g − m)
-            np.multiply(g, g, out=s)
-            s -= v
-            s *= 1 - self.beta2
-            v += s
-            np.sqrt(v, out=s)
-            s *= root_scale
-            s += self.eps
-            np.divide(m, s, out=s)
-            s *= step_size
-            w -= s
+        lr = self.lr if lr is None else lr
+        each(lambda start: self._update(start, lr, scale), range(0, self.m.size, CHUNK))
+
+    def _update(self, start: int, lr: float, scale: float) -> None:
+        part = slice(start, start + CHUNK)
+        w, g, m, v = self.flat.data[part], self.flat.grad[part], self.m[part], self.v[part]
+        s = g * ((1 - self.beta1) * scale)
+        m *= self.beta1
+        m += s
+        np.multiply(g, g, out=s)
+        s *= (1 - self.beta2) * scale * scale
+        v *= self.beta2
+        v += s
+        w[: max(self.flat.decayed - start, 0)] *= 1 - lr * self.weight_decay
+        self._direction(m, v, s)
+        s *= lr
+        w -= s
+
+    def _direction(self, m, v, out):
+        """m̂ / (√v̂ + ε), with both corrections taken out of the fraction: m̂ = a m and √v̂ = b √v"""
+        a, b = 1 / (1 - self.beta1**self.t), 1 / math.sqrt(1 - self.beta2**self.t)
+        np.sqrt(v, out=out)
+        out += self.eps / b
+        np.divide(m, out, out=out)
+        out *= a / b
+
+    def last_update(self, part: slice, lr: float) -> np.ndarray:
+        """What the last step subtracted from a part of the weights, decay aside; computed again, for looking at."""
+        update = np.empty_like(self.m[part])
+        self._direction(self.m[part], self.v[part], update)
+        update *= lr
+        return update
+
+
+def course(progress: float, warmup: float = 0.1) -> float:
+    """The learning rate as a share of its peak: a line up from 0 until `warmup`, then a line down to 0 at the end.
+
+    progress    how much of the run is done, from 0 to 1
+    """
+    if progress < warmup:
+        return progress / warmup
+    return max(0.0, (1 - progress) / (1 - warmup)) if warmup < 1 else 1.0

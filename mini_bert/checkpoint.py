@@ -1,0 +1,159 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped.
+
+    RUN/checkpoints/step-00000500/
+        config.json, model.safetensors, tokenizer.json, vocab.txt      a model folder like any other
+        optimizer.safetensors                                          Adam's two moments
+        state.json                                                     step, place in the data, checksums of the files
+
+**Whole or not there.** A checkpoint is written into a folder with a temporary name, every file is forced to disk, and
+only then the folder gets its name, which is one step for the file system. A process that is killed in between, or a
+disk that is full, leaves the checkpoints before it untouched.
+
+**Found out.** Disks fail, and people edit files. Reading compares every file with its checksum; a checkpoint that does
+not fit is reported and the one before is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+FOLDER, STATE, OPTIMIZER = "checkpoints", "state.json", "optimizer.safetensors"
+FORMAT = 1
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint that was read and found whole."""
+
+    path: Path
+    state: dict[str, Any]
+
+
+class CheckpointError(OSError):
+    """A checkpoint could not be written; the message says what is left."""
+
+
+def save(
+    run: Path,
+    step: int,
+    state: Mapping[str, Any],
+    moments: Mapping[str, np.ndarray],
+    write_model: Callable[[Path], None],
+) -> Path:
+    """Write the checkpoint of this step -> its folder. `write_model` puts the model's files into a folder."""
+    home = run / FOLDER
+    final = home / f"step-{step:08d}"
+    temporary = None
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=home, prefix=f".{final.name}."))
+        write_model(temporary)
+        write_arrays(temporary / OPTIMIZER, moments)
+        sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
+        text = json.dumps({"format": FORMAT, "step": step, **state, "files": sums}, indent=1)
+        (temporary / STATE).write_text(text, encoding="utf-8")
+        for path in temporary.iterdir():
+            _to_disk(path)
+        _to_disk(temporary)
+        if final.exists():  # the same step again, after a resume: it is the same to the last bit
+            shutil.rmtree(final)
+        os.rename(temporary, final)
+        _to_disk(home)
+    except OSError as error:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        kept = [path.name for path in folders(run)]
+        left = f"the last one, {kept[0]}, is whole" if kept else "there is none before it"
+        raise CheckpointError(
+            f"the checkpoint of step {step:,} could not be written to {home} ({error.strerror or error}); {left}. Free "
+            "some space, then go on with --resume"
+        ) from error
+    return final
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """A safetensors file, written straight from the arrays' memory."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    try:
+        save_file(dict(arrays), path, metadata={"format": "np"})
+    except SafetensorError as error:  # a full disk comes as one of these
+        raise OSError(f"{path.name}: {error}") from error
+
+
+def folders(run: Path) -> list[Path]:
+    """The checkpoints of a run, newest first, whole or not."""
+    return sorted((path for path in (run / FOLDER).glob("step-*") if path.is_dir()), reverse=True)
+
+
+def read(path: Path) -> Checkpoint:
+    """-> a checkpoint whose files are all what they were when written, or a ValueError that says what is wrong"""
+    try:
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        files = state["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path / STATE} cannot be read ({error!r})") from error
+    if state.get("format") != FORMAT:
+        raise ValueError(f"{path / STATE} has format {state.get('format')!r}, this version reads {FORMAT}")
+    for name, expected in files.items():
+        if not (path / name).is_file():
+            raise ValueError(f"{path / name} is missing")
+        if checksum(path / name) != expected:
+            raise ValueError(f"{path / name} is not what was written: its checksum differs")
+    return Checkpoint(path, state)
+
+
+def latest(run: Path) -> Checkpoint:
+    """The newest checkpoint that is whole; a damaged one is reported and passed over."""
+    found = folders(run)
+    for path in found:
+        try:
+            return read(path)
+        except ValueError as error:
+            warnings.warn(f"{error}; this checkpoint is damaged, trying the one before", stacklevel=2)
+    if found:
+        raise ValueError(f"all {len(found)} checkpoints in {run / FOLDER} are damaged; nothing can be resumed")
+    raise FileNotFoundError(f"{run} has no checkpoints, so there is nothing to resume; start it without --resume")
+
+
+def clean(run: Path, keep: int, best: str | None) -> None:
+    """Remove all but the newest `keep` and the best, and what killed processes left unfinished."""
+    for path in folders(run)[max(keep, 1) :]:
+        if path.name != best:
+            shutil.rmtree(path, ignore_errors=True)
+    for path in (run / FOLDER).glob(".step-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def checksum(path: Path) -> str:
+    total = hashlib.sha256()
+    for block in _blocks(path):
+        total.update(block)
+    return total.hexdigest()
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            yield block
+
+
+def _to_disk(path: Path) -> None:
+    """Make the system write what it still holds in memory; of folders only where it can (not on Windows)."""
+    if path.is_dir() and os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,282 @@
+"""From a command line to a trained model: choose text, vocabulary and model, train, and show what came of it.
+
+The loop itself is in train.py. This is what stands before it and after it: `mini-bert train`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
+from mini_bert.data import MLMDataGenerator
+from mini_bert.display import Display
+from mini_bert.evaluate import unigram_entropy
+from mini_bert.layers.base import Run
+from mini_bert.model import MiniBERT
+from mini_bert.recording import RunFolder, State, now
+from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.train import train
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MINUTES = 4.0  # where neither steps nor minutes are given
+TOKENIZERS = {8192: "8k", 50000: "50k"}  # the bundled vocabulary for a model of that size
+HELD_OUT = {"builtin": 0.05}  # share of the documents; of anything else 0.01
+EXAMPLES = 6  # filled gaps to show at the end
+AROUND = 10  # tokens to show on either side of a gap
+
+
+def train_command(
+    corpus: Sequence[str] | None = None,
+    model: str = "mini",
+    tokenizer: str | None = None,
+    out: Path | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    held_out: float | None = None,
+    resume: bool = False,
+    tensorboard: bool = False,
+    quiet: bool = False,
+    **settings: Any,
+) -> State:
+    """Start a run, or go on with one; `settings` are other fields of a TrainingConfig (None: its default)."""
+    if resume:
+        return _resume(out, quiet, tensorboard)
+    if steps is None and minutes is None:
+        minutes = MINUTES
+    given = {name: value for name, value in settings.items() if value is not None}
+    training = TrainingConfig(steps=steps, minutes=minutes, **given)
+    source = list(corpus) if corpus else default_corpus()
+    config = load_config(model)
+    vocabulary = tokenizer or TOKENIZERS.get(config.vocab_size, "8k")
+    loaded = WordPieceTokenizer.load(vocabulary)
+    config = replace(config, vocab_size=loaded.vocab_size)
+    share = held_out if held_out is not None else HELD_OUT.get(source[0], 0.01)
+    path = out or _new_folder()
+    description = {
+        "model": config.to_dict(),
+        "training": training.to_dict(),
+        "data": {"corpus": source, "tokenizer": vocabulary, "held_out": share},
+    }
+    RunFolder.create(path, description)
+    return _run(path, description, loaded, quiet, tensorboard)
+
+
+def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
+    path = out or _newest_folder()
+    description = RunFolder.config(path)
+    stored = sorted(path.glob("checkpoints/step-*/tokenizer.json"))
+    tokenizer = WordPieceTokenizer.load(stored[-1] if stored else description["data"]["tokenizer"])
+    return _run(path, description, tokenizer, quiet, tensorboard, resume=bool(stored))
+
+
+def _run(
+    path: Path,
+    description: dict[str, Any],
+    tokenizer: WordPieceTokenizer,
+    quiet: bool,
+    tensorboard: bool,
+    resume: bool = False,
+) -> State:
+    settings = TrainingConfig.from_dict(description["training"])
+    config = MiniBertConfig.from_dict(description["model"])
+    data = description["data"]
+    batches = MLMDataGenerator(
+        data["corpus"], tokenizer, config.max_seq_length, settings.micro_batch, seed=settings.seed,
+        held_out=data["held_out"], vocab_size=config.vocab_size, progress=not quiet,
+    )  # fmt: skip
+    validation = batches.validation(batch_size=settings.batch_size) if data["held_out"] else None
+    model = MiniBERT(config, seed=settings.seed)
+    with Display(path, settings.steps, settings.minutes, quiet) as display:
+        hooks: list[Callable[[dict[str, Any]], None]] = [display.record]
+        if tensorboard:
+            from mini_bert.tensorboard_hook import tensorboard as writer
+
+            hooks.append(writer(path))
+        run = RunFolder(path, tokenizer, settings.keep, resume, hooks)
+        display.note(f"{model.get_parameter_count():,} parameters; {batches}")
+        display.note(f"all of it is kept in {path}")
+        if not resume:
+            run.record(_start_record(model, batches, validation, settings))
+        state = train(model, batches, validation, settings, run)
+        _finish(run, state, model, batches, validation, settings, display)
+    return state
+
+
+def _start_record(model: MiniBERT, batches: MLMDataGenerator, validation: Any, settings: TrainingConfig):
+    from mini_bert.parallel import default_threads
+
+    return {
+        "kind": "start", "step": 0, "parameters": model.get_parameter_count(), "steps": settings.steps,
+        "minutes": settings.minutes, "threads": settings.threads or default_threads(),
+        "batch_size": settings.batch_size, "tokens_per_step": settings.batch_size * model.config.max_seq_length,
+        "sequences": batches.sequences, "train_tokens": batches.tokens,
+        "validation_tokens": validation.tokens if validation else 0,
+        "unigram_entropy": unigram_entropy(validation or batches), "vocab_size": model.config.vocab_size,
+        "mask_prob": batches.masking.mask_prob, "seed": settings.seed, "time": now(),
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------- when it is over
+
+
+def _finish(
+    run: RunFolder,
+    state: State,
+    model: MiniBERT,
+    batches: MLMDataGenerator,
+    validation: MLMDataGenerator | None,
+    settings: TrainingConfig,
+    display: Display,
+) -> None:
+    from mini_bert.doctor import diagnose, report
+    from mini_bert.plots import loss_picture
+
+    loss_picture(run.path, run.path / "loss.png")
+    findings = [finding for finding in diagnose(run.path) if finding.level != "good"]
+    if state.stopped in ("nonfinite", "diverged"):
+        display.note(report(findings))
+        return
+    if state.stopped == "interrupted":
+        again = f"{_command()} --out {_quoted(run.path)} --resume"
+        display.note(f"\nStopped at step {state.step:,}; all is saved. Go on with\n\n    {again}\n")
+        return
+    target = run.publish(state, model_card(run, state, model, batches, validation, settings))
+    best = MiniBERT.from_pretrained(target)
+    if findings:
+        display.note(report(findings))
+    if validation is not None:
+        entropy = unigram_entropy(validation)
+        display.note(
+            f"\nheld-out loss {state.best:.3f}, unigram entropy {entropy:.3f}: "
+            + (
+                f"{entropy - state.best:.2f} below, so the model uses what stands around a gap"
+                if state.best < entropy
+                else "the model does not use context yet; train longer"
+            )
+        )
+        display.note("\nGaps in text it has not seen, and its guesses (★ what stood there):\n")
+        for line in examples(best, validation):
+            display.note(line)
+    display.note(
+        f"\nthe model: {target}    the curve: {run.path / 'loss.png'}\n\nWhat to try next:\n"
+        f'    {_command("fill-mask")} "The answer is not [MASK]." --model {_quoted(target)}\n'
+        f"    {_command()} --corpus FILE_OR_FOLDER --minutes 120\n"
+        f"    {_command('plot')} {_quoted(run.path)}\n"
+        f"    {_command('doctor')} {_quoted(run.path)}"
+    )
+
+
+def examples(model: MiniBERT, validation: MLMDataGenerator, count: int = EXAMPLES) -> list[str]:
+    """Some gaps of held-out text with the three best guesses; the true word is marked where it is among them."""
+    tokenizer, lines = validation.tokenizer, []
+    for number in range(count):
+        ids, rows, targets, mask, *_ = validation.batch(number * max(1, len(validation) // count))
+        T = ids.shape[1]
+        own = rows < T  # those of the first sequence, which we show; not at its edges
+        inside = np.flatnonzero(own & (rows > 3) & (rows < T - 4) & (ids[0][rows % T] == tokenizer.mask_id))
+        if not inside.size:
+            continue
+        place = int(rows[inside[0]])
+        y, _ = model.encode(ids[:1], None if mask is None else mask[:1], Run(), np.array([place]))
+        scores = model.head.forward(y, Run())[0][0, : tokenizer.vocab_size]
+        best = np.argsort(-scores)[:3]
+        truth = int(targets[inside[0]])
+        guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best.tolist())
+        left = tokenizer.decode(ids[0, max(1, place - AROUND) : place].tolist(), skip_special_tokens=False)
+        right = tokenizer.decode(ids[0, place + 1 : min(T - 1, place + 1 + AROUND)].tolist(), skip_special_tokens=False)
+        lines.append(f"  … {left} [____] {right} …\n      {guesses}    ({tokenizer.tokens[truth]})")
+    return lines
+
+
+def model_card(
+    run: RunFolder,
+    state: State,
+    model: MiniBERT,
+    batches: MLMDataGenerator,
+    validation: MLMDataGenerator | None,
+    settings: TrainingConfig,
+) -> str:
+    """README.md of the model folder: what it is, what it learnt from, how well."""
+    evals = [record for record in run.records() if record["kind"] == "eval"]
+    best = min(evals, key=lambda record: record["loss"], default=None)
+    config = RunFolder.config(run.path)
+    measured = (
+        f"| held-out loss | {best['loss']:.3f} |\n| perplexity | {best['perplexity']:.1f} |\n"
+        f"| top-1 accuracy | {best['top1']:.1%} |\n| top-5 accuracy | {best['top5']:.1%} |\n"
+        if best
+        else "| held-out loss | not measured |\n"
+    )
+    corpus = ", ".join(Path(name).name or name for name in config["data"]["corpus"])
+    c, times = model.config, state.tokens / max(batches.tokens, 1)
+    return f"""# A Mini-BERT, trained by mini-bert {config["versions"]["mini-bert"]}
+
+{model.get_parameter_count():,} parameters: {c.num_layers} layers, width {c.hidden_size}, {c.num_heads} heads,
+sequences of {c.max_seq_length} tokens, {c.vocab_size:,} word pieces.
+
+| | |
+|---|---|
+| text | {corpus} |
+| tokens | {batches.tokens:,}, each seen {times:.1f} times |
+| steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
+| learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0 |
+{measured}
+Trained to fill gaps: 15 % of the words, of which 80 % are hidden, 10 % exchanged, 10 % left. It knows the text above
+and nothing else; what it says is a guess about words, not a fact.
+
+```python
+from mini_bert.model import MiniBERT
+from mini_bert.tokenizer import WordPieceTokenizer
+
+model, tokenizer = MiniBERT.from_pretrained("."), WordPieceTokenizer.load(".")
+```
+"""
+
+
+# ---------------------------------------------------------------------- small choices
+
+
+def default_corpus() -> list[str]:
+    """Text in ./data if there is any, or else the built-in corpus."""
+    from mini_bert.corpora import Report, read
+
+    folder = Path("data")
+    if folder.is_dir():
+        try:
+            if next(iter(read(str(folder), report=Report())), None) is not None:
+                return [str(folder)]
+        except (ValueError, OSError):
+            pass
+    return ["builtin"]
+
+
+def _new_folder(home: Path = Path("runs")) -> Path:
+    number = 1
+    while (home / f"run-{number}").exists():
+        number += 1
+    return home / f"run-{number}"
+
+
+def _newest_folder(home: Path = Path("runs")) -> Path:
+    found = sorted(home.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise FileNotFoundError(f"there is no run in {home.resolve()} to resume; name its folder with --out")
+    return found[-1].parent
+
+
+def _command(name: str = "train") -> str:
+    """How this very command was called, so that what we print can be typed."""
+    script = Path(sys.argv[0]).name
+    return f"python run.py {name}" if script == "run.py" else f"mini-bert {name}"
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))

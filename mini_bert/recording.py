@@ -1,0 +1,185 @@
+"""A run and its folder: what happened, the checkpoints, and the model that came out.
+
+RUN/config.json       model, settings, data, versions: what it takes to do the same again
+RUN/metrics.jsonl     what happened, a JSON object a line
+RUN/training.log      the same for people
+RUN/checkpoints/      to go on from (checkpoint.py)
+RUN/model/            the best model so far, a folder that others can read
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import mini_bert
+from mini_bert import checkpoint
+from mini_bert.data import MLMDataGenerator
+from mini_bert.model import MiniBERT
+from mini_bert.optim import Adam
+from mini_bert.pretrained import assign, read_tensors, write_atomic
+
+if TYPE_CHECKING:
+    from mini_bert.evaluate import Evaluation
+    from mini_bert.tokenizer import WordPieceTokenizer
+
+CONFIG, METRICS, LOG, MODEL = "config.json", "metrics.jsonl", "training.log", "model"
+Hook = Callable[[dict[str, Any]], None]  # gets every record
+
+
+@dataclass
+class State:
+    """How far a run has come: what changes from step to step, besides weights, moments and the place in the data."""
+
+    step: int = 0
+    seconds: float = 0.0  # of work, over all sittings
+    tokens: int = 0
+    best: float | None = None  # held-out loss
+    best_checkpoint: str | None = None
+    since: list[tuple[float, ...]] = field(default_factory=list)  # the steps since the last record
+    tokens_before: int = 0  # at the last record
+    seconds_before: float = 0.0
+    stopped: str = ""  # why, when the run is over
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> State:
+        known = {name: values[name] for name in (field.name for field in fields(cls))}
+        return cls(**known | {"since": [tuple(step) for step in values["since"]], "stopped": ""})
+
+
+class RunFolder:
+    """Writes the folder; `resume` goes on from its newest whole checkpoint."""
+
+    def __init__(
+        self,
+        path: Path,
+        tokenizer: WordPieceTokenizer,
+        keep: int = 2,
+        resume: bool = False,
+        hooks: Sequence[Hook] = (),
+    ):
+        self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
+
+    @staticmethod
+    def create(path: Path, config: dict[str, Any]) -> None:
+        """A new folder, with what it takes to do the same again."""
+        if (path / CONFIG).exists():
+            raise ValueError(
+                f"{path} holds a run already; go on with it by --resume, or choose another folder with --out"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
+        write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
+
+    @staticmethod
+    def config(path: Path) -> dict[str, Any]:
+        """What `create` wrote."""
+        try:
+            return json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path} is no run folder: it has no {CONFIG}") from None
+        except ValueError as error:
+            raise ValueError(f"{path / CONFIG} is not valid JSON ({error})") from error
+
+    # ------------------------------------------------------------------ what the loop calls
+
+    def begin(self, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> State:
+        """A fresh start, or everything put back as it was at the newest whole checkpoint."""
+        if not self.resume:
+            return State()
+        found = checkpoint.latest(self.path)
+        assign(model.named_params(), read_tensors(found.path / "model.safetensors"), str(found.path))
+        moments = read_tensors(found.path / checkpoint.OPTIMIZER)
+        adam.m[...], adam.v[...] = moments["m"], moments["v"]
+        adam.t = found.state["adam_t"]
+        batches.restore(found.state["data"])
+        state = State.from_dict(found.state["run"])
+        self._forget_after(state.step)
+        self.record({"kind": "resume", "step": state.step, "time": now()})
+        return state
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Write a line, then tell whoever listens."""
+        with (self.path / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(_finite(record)) + "\n")
+        for hook in self.hooks:
+            hook(record)
+
+    def judge(self, state: State, found: Evaluation) -> None:
+        """Note a measurement on held-out text; `save` keeps the best."""
+        self.record({"kind": "eval", "step": state.step, **found._asdict()})
+        if state.best is None or found.loss < state.best:
+            state.best, state.best_checkpoint = found.loss, None  # None: the next checkpoint is the best
+
+    def save(self, state: State, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> None:
+        name = f"step-{state.step:08d}"
+        best = state.best is not None and state.best_checkpoint is None
+        if best:
+            state.best_checkpoint = name
+        values = {"run": asdict(state), "adam_t": adam.t, "data": batches.state()}
+        checkpoint.save(
+            self.path, state.step, values, {"m": adam.m, "v": adam.v}, lambda folder: self.write_model(model, folder)
+        )
+        checkpoint.clean(self.path, self.keep, state.best_checkpoint)
+        self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
+
+    def write_model(self, model: MiniBERT, folder: Path) -> None:
+        checkpoint.write_arrays(
+            folder / "model.safetensors", {name: param.data for name, param in model.named_params().items()}
+        )
+        (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
+        self.tokenizer.save(folder)
+
+    # ------------------------------------------------------------------ at the end
+
+    def publish(self, state: State, card: str) -> Path:
+        """Put the best model (without held-out text: the last) under RUN/model -> that folder"""
+        name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
+        source, target, beside = self.path / checkpoint.FOLDER / name, self.path / MODEL, self.path / f".{MODEL}.new"
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
+        for path in source.iterdir():
+            if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
+                shutil.copy2(path, beside / path.name)
+        (beside / "README.md").write_text(card, encoding="utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(beside, target)
+        return target
+
+    def records(self) -> list[dict[str, Any]]:
+        """metrics.jsonl; a last line that was cut off by a crash is left out."""
+        found = []
+        for line in (self.path / METRICS).read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+    def _forget_after(self, step: int) -> None:
+        """Lines of steps that will be done again."""
+        kept = [record for record in self.records() if record["step"] <= step and record["kind"] != "stop"]
+        write_atomic(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+
+def _finite(record: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    if isinstance(record, dict):
+        return {name: _finite(value) for name, value in record.items()}
+    if isinstance(record, list):
+        return [_finite(value) for value in record]
+    return None if isinstance(record, float) and not math.isfinite(record) else record
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
