@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mini_bert.layers.base import Flat
-from mini_bert.optim import Adam
+from mini_bert.optim import CHUNK, Adam, course
 
 
 def flat(values, decayed, dtype=np.float64):
@@ -65,3 +65,31 @@ def test_torch_agrees():
         ours.step()
         reference.step()
     np.testing.assert_allclose(weights.data, theirs.detach().numpy(), rtol=1e-10)
+
+
+def test_chunks_change_nothing():
+    """Several chunks, the border of decay inside one of them, the last one not full: as if in one piece."""
+    rng = np.random.default_rng(0)
+    size, decayed = 2 * CHUNK + 77, CHUNK + 1234
+    values, gradients = rng.normal(size=size), rng.normal(size=(3, size))
+    weights = flat(values, decayed)
+    optimiser = Adam(weights, lr=0.1, weight_decay=0.2)
+    whole, m, v = values.copy(), np.zeros(size), np.zeros(size)
+    for t, gradient in enumerate(gradients, 1):
+        weights.grad[...] = gradient
+        optimiser.step(scale=0.25, each=lambda work, items: [work(item) for item in reversed(list(items))])
+        before = whole.copy()
+        g = 0.25 * gradient
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        whole -= 0.1 * step
+        whole[:decayed] -= 0.1 * 0.2 * before[:decayed]
+        np.testing.assert_allclose(weights.data, whole, rtol=1e-10, atol=1e-12)
+        part = slice(CHUNK - 5, CHUNK + 5)
+        np.testing.assert_allclose(optimiser.last_update(part, 0.1), 0.1 * step[part], rtol=1e-10)
+
+
+def test_the_course_of_the_learning_rate():
+    """A line up, a line down; without warm-up it starts at the peak."""
+    assert [course(p, 0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0)] == pytest.approx([0, 0.5, 1, 0.5, 0])
+    assert [course(p, 0.0) for p in (0.0, 0.5, 1.0, 1.1)] == pytest.approx([1, 0.5, 0, 0])
