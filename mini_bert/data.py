@@ -163,10 +163,11 @@ class MLMDataGenerator:
             )
         special = Special(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
         self.source: Packed | Sentences | Pairs
+        word = self.masking.is_word
         if mode == "pairs":
-            self.source = Pairs(self.documents, max_seq_length, special, task)
+            self.source = Pairs(self.documents, max_seq_length, special, word, task)
         else:
-            self.source = (Packed if mode == "packed" else Sentences)(self.documents, max_seq_length, special)
+            self.source = (Packed if mode == "packed" else Sentences)(self.documents, max_seq_length, special, word)
         self.sequences = self.source.count
         if self.sequences < batch_size and split == "train":
             logger.warning(

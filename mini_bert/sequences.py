@@ -11,9 +11,15 @@ idea.) The tail of the text that fills no row is left out.
 
 **Pairs.** Each document is cut into chunks of whole sentences, at least two, that fit in T−3 tokens; a chunk is cut in
 two between sentences, at a place drawn anew each epoch. Half of the pairs are left so, label 0. The others, label 1,
-are spoilt: for "next" (BERT) the second part is replaced by sentences from another document, as many as fit; for
-"order" (ALBERT) the two parts change places. What is too long loses tokens of the longer part: the first part at its
-beginning, the second at its end, whatever the label, so that cuts do not give it away.
+are spoilt: for "next" (BERT) the second part is replaced by sentences from another document; for "order" (ALBERT) the
+two parts change places. What is too long loses tokens of the longer part: the first part at its beginning, the second
+at its end, whatever the label, so that cuts do not give it away. Nor shall lengths. So the false part takes as many
+sentences as fit, and no more than the true part had if that was at the end of its document; and it has to be cut if
+the true part had to. On Wikipedia and books, with T from 64 to 512, who knows the lengths of both parts, and nothing
+else, guesses right in 50 to 55 % of the cases.
+
+**A target in every sequence.** A row of [UNK] and other special tokens has nothing to predict. Packed and Sentences
+leave such sequences out, and count them; in Pairs, where it depends on the cut, the next chunk steps in.
 
 Each class answers `rows(numbers, keys)`: the sequences with these numbers, any of them, in any order. `keys` are the
 random numbers of draws.py. Nothing is stored but a few numbers (Pairs: 8 bytes a chunk), so text of any size will do.
@@ -21,17 +27,21 @@ random numbers of draws.py. Nothing is stored but a few numbers (Pairs: 8 bytes 
 
 from __future__ import annotations
 
-from array import array
+import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from mini_bert.draws import below, draws
+from mini_bert.draws import address, below, draws, mix
 from mini_bert.progress import counted
 from mini_bert.shards import Shards
 
 CUT, LABEL, OTHER = 10, 11, 12  # what draws are used for; mlm.py has 0 to 4
+CANDIDATES = 4  # sentences that a false part may begin with; the first that suits is taken
+MUCH = 0.1  # of the text: whoever leaves out more says so
+TRIES = 1000  # chunks that may step in for one without a word; if none has a word, hardly any has
+logger = logging.getLogger(__name__)
 
 
 class Special(NamedTuple):
@@ -58,17 +68,18 @@ class Stretches:
         some = ends > starts
         self.starts, lengths = starts[some], (ends - starts)[some]
         self.before = np.cumsum(lengths) - lengths
+        self.shift = self.starts - self.before
         self.size = int(lengths.sum())
 
     def locate(self, numbers):
         """Numbers within the parts, from 0 to size − 1 -> places in the whole row"""
         if len(self.starts) == 1:
             return numbers + self.starts[0]
-        return numbers + (self.starts - self.before)[np.searchsorted(self.before, numbers, side="right") - 1]
+        return numbers + self.shift[np.searchsorted(self.before, numbers, side="right") - 1]
 
     def number(self, places):
         """The other way: places in the whole row, all within the parts -> numbers"""
-        return places - (self.starts - self.before)[np.searchsorted(self.starts, places, side="right") - 1]
+        return places - self.shift[np.searchsorted(self.starts, places, side="right") - 1]
 
 
 class Documents:
@@ -85,10 +96,9 @@ class Documents:
 
     def span(self, first, last):
         """Where the sentences from `first` up to, not including, `last` lie in the tokens -> starts, ends"""
-        tokens, starts, ends = self.shards.tokens, self.shards.sentences[first], self.shards.sentences[last]
-        while (over := (tokens[ends - 1] == tokens[-1]) & (ends > starts)).any():
-            ends = ends - over  # the [SEP] after a document is not part of its last sentence
-        return starts, ends
+        documents, sentences = self.shards.documents, self.shards.sentences
+        separators = np.searchsorted(documents, last, side="right") - np.searchsorted(documents, last, side="left")
+        return sentences[first], sentences[last] - separators  # a [SEP] stands before each document that begins there
 
     def around(self, sentence):
         """-> the first sentence of the document of each, and the one after its last"""
@@ -99,21 +109,31 @@ class Documents:
 class Packed:
     """[CLS] T−2 tokens of the running text [SEP]"""
 
-    def __init__(self, documents: Documents, length: int, special: Special):
+    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray):
         self.documents, self.special, self.length = documents, special, length
         content, size = length - 2, max(documents.tokens.size - 1, 0)  # -1: the first [SEP] separates nothing
-        self.count = size // content
+        windows = size // content
         self.left_out = f"{counted(size % content, 'token')} at the end, too few for a sequence"
-        if self.count < 1:
+        if windows < 1:
             raise ValueError(
                 f"the text has {size:,} tokens, too few for one sequence of {content} (max_seq_length {length} less "
                 '[CLS] and [SEP]); give more text or a smaller max_seq_length, or use mode="sentences", which pads'
             )
+        bare = []
+        for own in _blocks(windows):
+            full = np.full(len(own), content)
+            bare.append(own[_bare(full, lambda some, k, own=own: word[self._tokens(own[some], k)])])
+        self.bare = np.concatenate(bare)
+        self.count = windows - len(self.bare)
+        self.left_out += _told_bare(len(self.bare), windows, "sequence")
+
+    def _tokens(self, windows, k):
+        """Token k of these windows of T−2 tokens"""
+        return self.documents.shards.tokens[self.documents.tokens.locate(1 + windows * (self.length - 2) + k)]
 
     def rows(self, numbers, keys) -> Rows:
         ids = np.empty((len(numbers), self.length), np.int64)
-        places = 1 + numbers[:, None] * (self.length - 2) + np.arange(self.length - 2)
-        ids[:, 1:-1] = self.documents.shards.tokens[self.documents.tokens.locate(places)]
+        ids[:, 1:-1] = self._tokens(_without(self.bare, numbers)[:, None], np.arange(self.length - 2))
         ids[:, 0], ids[:, -1] = self.special.cls, self.special.sep
         return Rows(ids)
 
@@ -121,26 +141,42 @@ class Packed:
 class Sentences:
     """[CLS] one sentence [SEP] [PAD] …"""
 
-    def __init__(self, documents: Documents, length: int, special: Special):
+    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray):
         self.documents, self.special, self.length = documents, special, length
-        self.count = documents.sentences.size
-        tokens = sentences = 0
-        for numbers in _blocks(self.count):
-            over = self.lengths(numbers) - length
-            tokens, sentences = tokens + int(over[over > 0].sum()), sentences + int((over > 0).sum())
-        self.left_out = f"{counted(tokens, 'token')} of {counted(sentences, 'sentence')} longer than {length - 2}"
+        everything, text = documents.sentences.size, documents.shards.tokens
+        tokens, long, bare = 0, 0, [np.arange(0)]
+        for numbers in _blocks(everything):
+            starts, sizes = self._span(documents.sentences.locate(numbers))
+            over = np.maximum(sizes - (length - 2), 0)
+            tokens, long = tokens + int(over.sum()), long + int((over > 0).sum())
+            bare.append(numbers[_bare(sizes - over, lambda some, k, starts=starts: word[text[starts[some] + k]])])
+        self.bare = np.concatenate(bare)
+        self.count = everything - len(self.bare)
+        self.left_out = f"{counted(tokens, 'token')} of {counted(long, 'sentence')} longer than {length - 2}"
+        self.left_out += _told_bare(len(self.bare), everything, "sentence")
+        if tokens > MUCH * documents.tokens.size:
+            logger.warning(
+                "%.0f %% of the text is left out, because sentences are cut at %d tokens: %s; a larger max_seq_length "
+                'cuts less, mode="packed" nothing. (A line is a sentence, or several)',
+                100 * tokens / documents.tokens.size,
+                length - 2,
+                self.left_out,
+            )
+
+    def _span(self, sentence):
+        """-> where these sentences begin, and how many tokens they have"""
+        starts, ends = self.documents.span(sentence, sentence + 1)
+        return starts, ends - starts
 
     def lengths(self, numbers):
         """Tokens in these sequences, [CLS] and [SEP] included, before any is cut"""
-        sentence = self.documents.sentences.locate(numbers)
-        starts, ends = self.documents.span(sentence, sentence + 1)
-        return ends - starts + 2
+        return self._span(self.documents.sentences.locate(_without(self.bare, numbers)))[1] + 2
 
     def rows(self, numbers, keys) -> Rows:
-        lengths = np.minimum(self.lengths(numbers), self.length)
+        starts, sizes = self._span(self.documents.sentences.locate(_without(self.bare, numbers)))
+        lengths = np.minimum(sizes + 2, self.length)
         place = np.arange(lengths.max())
         inside = place < lengths[:, None] - 1
-        starts = self.documents.shards.sentences[self.documents.sentences.locate(numbers)]
         source = np.where(inside, starts[:, None] + place - 1, 0)  # place 0 is that of [CLS]
         ids = np.where(inside, self.documents.shards.tokens[source], self.special.pad).astype(np.int64)
         ids[:, 0], ids[np.arange(len(ids)), lengths - 1] = self.special.cls, self.special.sep
@@ -150,8 +186,8 @@ class Sentences:
 class Pairs:
     """[CLS] first part [SEP] second part [SEP] [PAD] …        label 0: as in the text, 1: spoilt"""
 
-    def __init__(self, documents: Documents, length: int, special: Special, task: str):
-        self.documents, self.special, self.task = documents, special, task
+    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray, task: str):
+        self.documents, self.special, self.word, self.task = documents, special, word, task
         self.room = length - 3
         self.chunks, single = self._chunks()
         self.count = len(self.chunks)
@@ -167,26 +203,35 @@ class Pairs:
                 'the text is one document, and pairs of the task "next" need another to take false sentences from; '
                 'separate documents by empty lines, or use the task "order"'
             )
+        self.rows(np.arange(1), address(0))  # is there a word at all?
 
     def _chunks(self):
-        """-> the first sentence of every chunk, and how many documents have only one sentence"""
-        found, single, at = array("q"), 0, 0
+        """-> the first sentence of every chunk, and how many documents have only one sentence
+
+        A chunk begins where the one before ends: a chain of jumps, which is followed for many sentences at once. Who
+        knows the jumps of 1, 2, 4, 8 … chunks (each is the one before, twice) has met all of the chain in log₂ rounds.
+        """
+        found, single, at = [], 0, 0
         for numbers in _blocks(self.documents.sentences.size):
+            low, size = int(numbers[0]), len(numbers)
+            if at >= low + size:
+                continue
             sentences = self.documents.sentences.locate(numbers)
             first, last = self.documents.around(sentences)
             steps = self.ends(sentences, self.room) - sentences
-            columns = zip(sentences.tolist(), first.tolist(), last.tolist(), steps.tolist(), strict=True)
-            for number, (sentence, begin, end, step) in enumerate(columns, int(numbers[0])):
-                if number < at:
-                    continue
-                at = number + step
-                if end - sentence > 1:
-                    found.append(sentence)
-                elif begin < sentence:  # one is left of the document: with the one before it makes a pair
-                    found.append(sentence - 1)
-                else:
-                    single += 1
-        return np.array(found, np.int64), single
+            jump = np.append(np.minimum(np.arange(size) + steps, size), size)  # size: out of this block
+            met = np.zeros(size + 1, bool)
+            met[at - low] = True
+            while jump[at - low] < size:
+                met[jump[met]] = True
+                jump = jump[jump]
+            chain = np.flatnonzero(met[:size])
+            at = low + int(chain[-1] + steps[chain[-1]])
+            begin, end, own = first[chain], last[chain], sentences[chain]
+            alone = end - own == 1  # one is left of the document: with the one before it makes a pair, if there is one
+            single += int((alone & (begin == own)).sum())
+            found.append((own - alone)[~alone | (begin < own)])
+        return np.concatenate(found), single
 
     def ends(self, sentence, room, least: int = 2):
         """Where the sentences end that fit in `room` tokens, at least so many, at most to the end of the document"""
@@ -195,6 +240,18 @@ class Pairs:
         return np.minimum(np.maximum(fitting, sentence + least), self.documents.around(sentence)[1])
 
     def rows(self, numbers, keys) -> Rows:
+        numbers, keys = numbers.copy(), keys.copy()
+        for _ in range(TRIES):
+            rows = self._join(*self._parts(numbers, keys))
+            bare = np.flatnonzero(~self.word[rows.ids].any(1))
+            if not bare.size:
+                return rows
+            numbers[bare] = (numbers[bare] + 1) % self.count
+            keys[bare] = mix(keys[bare])
+        raise ValueError(NO_WORD)
+
+    def _parts(self, numbers, keys):
+        """-> where the first parts begin, their lengths, the same of the second parts, labels"""
         first = self.chunks[numbers]
         last = self.ends(first, self.room)
         cut = first + 1 + below(draws(keys, CUT, 0), last - first - 1)
@@ -204,21 +261,30 @@ class Pairs:
         if self.task == "order":
             parts[:, :, spoilt] = parts[::-1, :, spoilt]
         else:
-            other = self._elsewhere(first[spoilt], keys[spoilt])
-            room = np.maximum(self.room - (parts[0, 1] - parts[0, 0])[spoilt], 0)
-            parts[1][:, spoilt] = self.documents.span(other, self.ends(other, room, least=1))
+            one, two = (parts[:, 1] - parts[:, 0])[:, spoilt]
+            room = np.maximum(self.room - one, 0)
+            document_ended = (last == self.documents.around(first)[1])[spoilt]
+            most = np.where(document_ended, (last - cut)[spoilt], self.room)  # sentences; else it was the room
+            other = self._elsewhere(first[spoilt], room, two <= room, most, keys[spoilt])
+            parts[1][:, spoilt] = self.documents.span(other, np.minimum(self.ends(other, room, least=1), other + most))
         one, two = parts[:, 1] - parts[:, 0]
         one = np.minimum(one, np.maximum(self.room - two, (self.room + 1) // 2))  # the longer part gives way
         two = np.minimum(two, self.room - one)
-        return self._join(parts[0, 1] - one, one, parts[1, 0], two, labels)
+        return parts[0, 1] - one, one, parts[1, 0], two, labels
 
-    def _elsewhere(self, sentence, keys):
-        """A random sentence that is not in the document of this one: number the others through, and draw."""
-        first, last = self.documents.around(sentence)
-        drawn = below(draws(keys, OTHER, 0), self.documents.sentences.size - (last - first))
-        return self.documents.sentences.locate(
-            drawn + np.where(drawn >= self.documents.sentences.number(first), last - first, 0)
-        )
+    def _elsewhere(self, sentence, room, fits, most, keys):
+        """A random sentence that is not in the document of this one. If possible it fits in the room, or not, as is
+        wanted, and so much of its document follows that it does not end before the room or `most` sentences do."""
+        first, last = (edge[:, None] for edge in self.documents.around(sentence))
+        drawn = draws(keys[:, None], OTHER, np.arange(CANDIDATES))  # number the others through, and draw
+        drawn = below(drawn, self.documents.sentences.size - (last - first))
+        drawn += np.where(drawn >= self.documents.sentences.number(first), last - first, 0)
+        other = self.documents.sentences.locate(drawn)
+        starts, own = self.documents.span(other, other + 1)
+        end = self.documents.around(other)[1]
+        good = (own - starts <= room[:, None]) == fits[:, None]
+        enough = (end - other >= most[:, None]) | (self.documents.shards.sentences[end] - starts > room[:, None])
+        return other[np.arange(len(other)), np.argmax(2 * good + enough, axis=1)]
 
     def _join(self, first, one, second, two, labels) -> Rows:
         """Where the parts begin and how long they are -> [CLS] one [SEP] two [SEP] [PAD] …, types 0 and 1"""
@@ -239,3 +305,44 @@ def _blocks(size: int) -> Iterator[np.ndarray]:
     """0 … size − 1, some at a time"""
     for low in range(0, size, 1 << 16):
         yield np.arange(low, min(low + (1 << 16), size))
+
+
+def _bare(sizes, is_word):
+    """Which rows hold no word, when they have these sizes? `is_word` says it of the k-th token of some of them.
+
+    Nearly all rows are done with after a look at their first token: 30 million tokens take some hundredths of a second.
+    """
+    rows, bare, k = np.arange(len(sizes)), [np.arange(0)], 0
+    while rows.size:
+        bare.append(rows[sizes[rows] == k])
+        rows = rows[sizes[rows] > k]
+        rows = rows[~is_word(rows, k)]
+        k += 1
+    return np.sort(np.concatenate(bare))
+
+
+def _without(left_out, numbers):
+    """The numbers that are left, counted from 0, when these are left out (sorted)"""
+    if not left_out.size:
+        return numbers
+    return numbers + np.searchsorted(left_out - np.arange(len(left_out)), numbers, side="right")
+
+
+NO_WORD = (
+    "hardly a word of the text is in the tokenizer's vocabulary: all is [UNK], so there is nothing to predict; does "
+    "the tokenizer belong to another language?"
+)
+
+
+def _told_bare(bare: int, of: int, noun: str) -> str:
+    """What is said of those without a word"""
+    if bare == of:
+        raise ValueError(NO_WORD)
+    if bare > MUCH * of:
+        logger.warning(
+            "%s of %s have no word that the tokenizer knows, only [UNK], and are left out; does the tokenizer belong "
+            "to another language?",
+            f"{bare:,}",
+            counted(of, noun),
+        )
+    return f", {counted(bare, noun)} without a word" if bare else ""
