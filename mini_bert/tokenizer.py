@@ -83,7 +83,7 @@ class WordPieceTokenizer:
 
         longest_first = sorted(special, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)))
-        self._odd = (*JOINING, *{token[0] for token in special})  # text without these is split by str.split
+        self._begins = sorted({token[0] for token in special})  # text without these has no special token
 
         self._first = {token: i for token, i in self.vocab.items() if len(token) <= max_word_chars}
         self._inner = {token[len(PREFIX) :]: i for token, i in self.vocab.items() if token.startswith(PREFIX)}
@@ -117,15 +117,7 @@ class WordPieceTokenizer:
         special=False: then "[SEP]" is a bracket, a word and a bracket, as a text that *speaks* of it means it."""
         if isinstance(texts, str):
             raise TypeError("ids takes a list of texts, got one str; write ids([text]), or encode(text)")
-        if special:
-            return [self._row(text) for text in texts]
-        begins = {self.tokens[i][0] for i in self.special_ids}
-        return [
-            list(chain.from_iterable(map(self._chunks.__getitem__, self.splitter.chunks(text))))
-            if any(map(text.__contains__, begins)) and self._special.search(text)
-            else self._row(text)
-            for text in texts
-        ]
+        return [self._row(text, special) for text in texts]
 
     def encode(
         self,
@@ -188,18 +180,24 @@ class WordPieceTokenizer:
                 del row[length:]
         return Encoding(self, texts, rows, add_special_tokens)
 
-    def _row(self, text: str) -> list[int]:
+    def _row(self, text: str, special: bool = True) -> list[int]:
         if not isinstance(text, str):
             raise TypeError(_not_text(text))
-        if not any(map(text.__contains__, self._odd)):
-            return list(chain.from_iterable(map(self._chunks.__getitem__, text.split())))
+        if not special or not any(map(text.__contains__, self._begins)):
+            return self._plain_row(text)
         ids: list[int] = []
-        for segment, _, special in self._segments(text):
-            if special is None:
-                ids += chain.from_iterable(map(self._chunks.__getitem__, self.splitter.chunks(segment)))
+        for segment, _, token in self._segments(text):
+            if token is None:
+                ids += self._plain_row(segment)
             else:
-                ids.append(special)
+                ids.append(token)
         return ids
+
+    def _plain_row(self, text: str) -> list[int]:
+        words = self.splitter.quick_words(text)
+        if words is not None:
+            return list(chain.from_iterable(map(self._words.__getitem__, words)))
+        return list(chain.from_iterable(map(self._chunks.__getitem__, self.splitter.chunks(text))))
 
     def _segments(self, text: str) -> Iterator[tuple[str, int, int | None]]:
         """Cut at the special tokens written in the text -> what, where, and its id if it is one of them."""

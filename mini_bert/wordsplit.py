@@ -14,6 +14,9 @@ Each rule looks at one character at a time. So all five together are one table, 
 it: "É" to "e", "!" to " ! ", a soft hyphen to "". A text is split by writing down the entries of its characters and
 cutting at the spaces. The table fills itself in as characters are met.
 
+Few different characters of a line need the table, if its letters are those of English. Then `quick_words` gets there
+sooner: `str.lower` and some `str.replace` do to the whole line what the table does to one character after the other.
+
 One thing reaches further: when accents are stripped, a run of marks is first put into a canonical order, and 83 rare
 characters (Hangul tone marks, parts of musical notes) take part in that and are not dropped. Text that has one of them
 goes through `_in_order` first.
@@ -25,8 +28,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 from mini_bert.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUATION, REMOVED, SPACES, UNDIVIDED
 
@@ -35,7 +39,10 @@ JOINING = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 
 _ASCII_WORD = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 _ASCII_REMOVED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_MOVING = re.compile(f"[{re.escape(''.join(MOVING))}]")
+_NOTES = "\U0001d15e-\U0001d164\U0001d1bb-\U0001d1c0"  # musical notes, which come apart into characters that move
+_MOVING = re.compile(f"[{re.escape(''.join(MOVING))}{_NOTES}]")
+_PLAIN = b" 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # what str.lower and str.split see to
+_FEW = 24  # a `replace` for each of more characters takes longer than to look up chunks
 _TABLE_SIZE = 1 << 17  # entries; every character of every living script, about 20 MB if they all come
 
 
@@ -46,7 +53,8 @@ class WordSplitter:
         self.lowercase = bool(lowercase)
         self.strip_accents = self.lowercase if strip_accents is None else bool(strip_accents)
         self.chinese_spacing = bool(chinese_spacing)
-        self._table = _Table(self)
+        self._table = _Table(self.becomes)
+        self._alone = _Table(self._becomes_alone)
 
     def words(self, text: str) -> list[str]:
         """The words of a text, normalised."""
@@ -56,6 +64,18 @@ class WordSplitter:
         if self.strip_accents and _MOVING.search(text):
             text = "".join(character for character, _ in self._in_order(text))
         return text.translate(self._table).split()
+
+    def quick_words(self, text: str) -> list[str] | None:
+        """words(text), if few different characters need the table and they can be replaced one by one; or else None."""
+        others = set(text.encode("utf-8", "surrogatepass").translate(None, _PLAIN).decode("utf-8", "surrogatepass"))
+        if len(others) > _FEW:
+            return None
+        for character in others:
+            entry = self._alone[ord(character)]
+            if entry is None:
+                return None
+            text = text.replace(character, entry)
+        return (text.lower() if self.lowercase else text).split()
 
     def words_with_sources(self, text: str) -> list[tuple[str, Sequence[int]]]:
         """Each word, and for each of its characters the position in the text that it came from."""
@@ -98,6 +118,17 @@ class WordSplitter:
         character = "".join(f" {part} " if part in PUNCTUATION else part for part in character)
         return f" {character} " if chinese else character
 
+    def _becomes_alone(self, character: str) -> str | None:
+        """The character's entry, if it may be put in before the others, in any order, and before str.lower; or None.
+
+        So what is put in must be left as it is by all that follows: ASCII by `replace` of other characters, the rest by
+        its own entry, all by str.lower. Spaces may double, they only separate.
+        """
+        entry = self.becomes(character)
+        moves = self.strip_accents and _MOVING.match(character)
+        changes = any(not (part.isascii() or part == character or self.becomes(part) == part) for part in entry)
+        return None if moves or changes or (self.lowercase and entry.lower() != entry) else entry
+
     def _in_order(self, text: str) -> list[tuple[str, int]]:
         """Decompose and put marks into canonical order -> characters and the positions they count as coming from.
 
@@ -125,14 +156,14 @@ class WordSplitter:
         return WordSplitter, (self.lowercase, self.strip_accents, self.chinese_spacing)
 
 
-class _Table(dict[int, str]):
+class _Table(dict[int, Any]):
     """Code point -> what becomes of the character, filled in when first asked."""
 
-    def __init__(self, splitter: WordSplitter):
-        self.splitter = splitter
+    def __init__(self, becomes: Callable[[str], str | None]):
+        self.becomes = becomes
 
-    def __missing__(self, code: int) -> str:
-        entry = self.splitter.becomes(chr(code))
+    def __missing__(self, code: int) -> str | None:
+        entry = self.becomes(chr(code))
         if len(self) < _TABLE_SIZE:
             self[code] = entry
         return entry

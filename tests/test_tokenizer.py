@@ -274,11 +274,12 @@ def test_caches_are_bounded_and_change_nothing(monkeypatch):
     small, large = WordPieceTokenizer(CASES["vocab"]), WordPieceTokenizer(CASES["vocab"])
     large._words.entries = large._chunks.entries = large._spans.entries = 10**6
     texts = [f"h{i} hello{i}, {i}." for i in range(200)] + ["hello" * 20, *CASES["texts"]]
+    texts += [f"{text} \u302e" for text in texts]  # a mark that quick_words leaves to the chunks
     for text in texts:
         assert small.ids([text]) == large.ids([text]) and small.spans(text) == large.spans(text)
         assert len(small._chunks) <= 16 and len(small._words) <= 16 and len(small._spans) <= 8
     assert not any("hello" * 20 in memory for memory in (large._words, large._chunks, large._spans))
-    assert len(large._chunks) > 200
+    assert len(large._chunks) > 200 and len(large._words) > 200
 
 
 def test_copies(tok):

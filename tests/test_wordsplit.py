@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mini_bert.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUATION, REMOVED, SPACES, UNDIVIDED, Characters
-from mini_bert.wordsplit import JOINING, WordSplitter
+from mini_bert.wordsplit import _MOVING, JOINING, WordSplitter
 
 UNCASED, CASED = WordSplitter(), WordSplitter(lowercase=False)
 SETTINGS = [
@@ -130,9 +130,45 @@ def test_chunks_and_sources_agree_with_words(text, settings):
     assert all(len(word) == len(sources) for word, sources in found)
 
 
+@given(TEXT, st.sampled_from(SETTINGS))
+def test_quick_words_are_the_words(text, settings):
+    """Replacing one character after the other gives what the table gives all at once, or nothing."""
+    splitter = WordSplitter(*settings)
+    assert splitter.quick_words(text) in (None, splitter.words(text))
+    ascii_text = "".join(character for character in text if character.isascii())
+    assert splitter.quick_words(ascii_text) == ascii_text.translate(splitter._table).split()
+
+
+@pytest.mark.parametrize("settings", [(True, None, True), (True, False, True), (False, True, False)])
+def test_quick_words_of_every_character(settings):
+    """Between two letters, and after what it becomes: a character's entry is not changed once it is put in.
+
+    All characters up to U+1FFFF and the compatibility ideographs, but of Chinese and Hangul only some.
+    """
+    splitter = WordSplitter(*settings)
+    for code in (*range(0x3500), *range(0xA000, 0xAD00), *range(0xF900, 0x20000), *range(0x2F800, 0x2FA20)):
+        text = f"{splitter.becomes(chr(code))} a{chr(code)}E"
+        assert splitter.quick_words(text) in (None, splitter.words(text)), f"U+{code:04X}"
+
+
+def test_quick_words_serve_english():
+    """Punctuation, dashes, quotes, accents and white space are no hindrance; many different characters are."""
+    text = "“Zoë’s café—naïve…”\t(£5.00/€6)\u00a0[1\x00]\n東京"
+    assert UNCASED.quick_words(text) == UNCASED.words(text) and CASED.quick_words(text) == CASED.words(text)
+    assert UNCASED.quick_words("Съешь ещё этих мягких французских булок, да выпей чаю") is None
+
+
+def test_what_comes_apart_into_marks_that_move_moves():
+    """All characters that decompose into MOVING ones are put in order, too: musical notes, and no others."""
+    moving = set(MOVING)
+    apart = {c for c in everything() if not moving.isdisjoint(unicodedata.normalize("NFD", c))} - set(UNDIVIDED)
+    assert {c for c in everything() if _MOVING.match(c)} == apart | moving
+    assert UNCASED.words_with_sources("\U0001d15e\u0327") == [("\U0001d157\U0001d165", [0, 1])]
+
+
 def test_half_a_character_is_refused():
     """A lone surrogate is no text; the error says where such a thing comes from."""
-    for call in (UNCASED.words, UNCASED.words_with_sources):
+    for call in (UNCASED.words, UNCASED.quick_words, UNCASED.words_with_sources):
         with pytest.raises(ValueError, match=r'U\+D83D, half of a surrogate pair.*errors="replace"'):
             call("smile \ud83d")
 
