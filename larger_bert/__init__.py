@@ -18,5 +18,5 @@ __all__ = ["LARGER_BERT_CONFIG", "LargerBERT"]
 class LargerBERT(MiniBERT):
     """Mini-BERT at Larger-BERT's sizes."""
 
-    def __init__(self, config: MiniBertConfig = LARGER_BERT_CONFIG, seed: int = 0, dtype: Any = np.float32):
+    def __init__(self, config: MiniBertConfig = LARGER_BERT_CONFIG, seed: int | None = 0, dtype: Any = np.float32):
         super().__init__(config, seed, dtype)

@@ -117,7 +117,7 @@ class MiniBERT(Model):
     N(0, 1/fan_in), the head as N(0, 0.02²) so that the first loss is that of knowing nothing, ln V.
     """
 
-    def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG, seed: int = 0, dtype: Any = np.float32):
+    def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG, seed: int | None = 0, dtype: Any = np.float32):
         if not isinstance(config, MiniBertConfig):
             raise TypeError(
                 f"config must be a MiniBertConfig, not {config!r}; for example MiniBertConfig(num_layers=2)"
@@ -236,9 +236,9 @@ class MiniBERT(Model):
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:
-        """Read what `save_pretrained` wrote."""
+        """Read what `save_pretrained` wrote: a folder, that of a run, or "mini-bert", the one in the package."""
         values, tensors = read_folder(folder)
-        model = cls(MiniBertConfig.from_dict(values), dtype=dtype)
+        model = cls(MiniBertConfig.from_dict(values), seed=None, dtype=dtype)
         assign(model.named_params(), tensors, str(folder))
         return model
 

@@ -155,3 +155,10 @@ def test_written_files_have_ordinary_permissions(tmp_path):
     write_atomic(tmp_path / "one", b"")
     (tmp_path / "two").write_bytes(b"")
     assert (tmp_path / "one").stat().st_mode == (tmp_path / "two").stat().st_mode
+
+
+def test_reading_draws_no_random_weights(folder, monkeypatch):
+    """Weights that will be read are not drawn first: of a large model that would take most of the time."""
+    assert not MiniBERT(TINY, seed=None).flat.data.any()
+    monkeypatch.setattr(np.random, "default_rng", None)
+    assert MiniBERT.from_pretrained(folder).flat.data.any()

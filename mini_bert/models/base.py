@@ -22,12 +22,12 @@ class Model(Layer):
     run: Run
     _passes = 0
 
-    def _own_memory(self, seed: int, dtype: Any) -> None:
-        """Call at the end of a constructor, when all Params are declared."""
+    def _own_memory(self, seed: int | None, dtype: Any) -> None:
+        """Call at the end of a constructor, when all Params are declared. No seed: all weights are 0, to be read."""
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
         self.flat = bind(self, dtype=dtype, seed=seed)
-        self.run = Run(seed=seed, pool=Pool())
+        self.run = Run(seed=seed or 0, pool=Pool())
 
     def replica(self) -> Self:
         """The same model on the same weights, with gradients and scratch memory of its own: for a second thread."""

@@ -177,7 +177,7 @@ class Bert(Model):
         pooler: bool = True,
         masked_words: bool = True,
         next_sentence: bool = True,
-        seed: int = 0,
+        seed: int | None = 0,
         dtype: Any = np.float32,
     ):
         if next_sentence and not pooler:
@@ -342,6 +342,7 @@ class Bert(Model):
             pooler="pooler.dense.weight" in published,
             masked_words="cls.predictions.transform.dense.weight" in published,
             next_sentence="cls.seq_relationship.weight" in published and "pooler.dense.weight" in published,
+            seed=None,
             dtype=dtype,
         )
         if not config.tie_word_embeddings and "cls.predictions.bias" in published:  # older files have only this name

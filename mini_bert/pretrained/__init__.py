@@ -87,15 +87,22 @@ def refuse_pickle(path: Path) -> None:
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError, deserialize
+    """The header is checked by the library; the numbers are read once, into one array that all tensors are views of.
 
+    (`safetensors.deserialize` would hold them twice: for a model of 90 MB a fifth of a second more.)
+    """
+    from safetensors import SafetensorError, safe_open
+
+    damaged = "it may be truncated or damaged, copy it again"
+    if path.stat().st_size < 8:
+        raise ValueError(f"{path} is not a whole safetensors file (it has less than 8 bytes); {damaged}")
     try:
-        entries = deserialize(path.read_bytes())
+        with safe_open(path, framework="numpy"), path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            data = np.fromfile(file, np.uint8)
     except SafetensorError as error:
-        raise ValueError(
-            f"{path} is not a whole safetensors file ({error}); it may be truncated or damaged, copy it again"
-        ) from error
-    return {name: _as_array(path, name, entry) for name, entry in entries}
+        raise ValueError(f"{path} is not a whole safetensors file ({error}); {damaged}") from error
+    return {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
 
 
 _DTYPES = {
@@ -104,15 +111,15 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def _as_array(path: Path, name: str, entry: dict[str, Any]) -> np.ndarray:
+def _as_array(path: Path, name: str, entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
+    own = data[slice(*entry["data_offsets"])]
     if entry["dtype"] == "BF16":  # the upper half of a float32: put zeros behind it
-        wide = np.frombuffer(entry["data"], "<u2").astype(np.uint32) << 16
-        return wide.view(np.float32).reshape(entry["shape"])
+        return (own.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(entry["shape"])
     if entry["dtype"] not in _DTYPES:
         raise ValueError(
             f"{path}: tensor {name} has dtype {entry['dtype']}, expected one of {', '.join(_DTYPES)}, BF16"
         )
-    return np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return own.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
