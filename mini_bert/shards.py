@@ -23,6 +23,7 @@ not depend on how many. Memory does not grow with the text: some megabytes are u
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -51,7 +52,8 @@ from mini_bert.progress import counted, roughly, showing, size
 if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
 
-FORMAT = 1  # raise it when the same text would give other files
+FORMAT = 1  # of the files: raise it when they are laid out otherwise
+RULES = 2  # raise it when the same text would give other sentences or ids; older folders can still be opened by path
 NAMES = ("tokens", "sentences", "documents", "hashes")
 PROCESSES = 2  # unless asked for more: with 130 MB each and 70 for this one, all stay below 400 MB
 JOB = 1 << 18  # characters that a process gets at a time, if passages are shorter
@@ -59,6 +61,8 @@ BLOCK = 1 << 20  # bytes with one checksum
 SPEED_AFTER = 1  # second of work: what was faster says nothing of the speed
 CHECKED = 64  # blocks of each file that are compared on opening
 ABANDONED = 24 * 3600  # seconds without a change after which an unfinished folder is nobody's
+ATTEMPTS = 9  # to give a folder its name, while other processes do the same
+ELSEWHERE = "set MINI_BERT_HOME, or cache_dir, to another"
 logger = logging.getLogger(__name__)
 
 
@@ -112,19 +116,40 @@ def prepare(
             return open_shards(folder)
         except DamagedShards as error:
             logger.warning("%s; making them anew", error)
-    make_folder(home, "set MINI_BERT_HOME, or cache_dir, to another")
+    make_folder(home, ELSEWHERE)
     _clear_abandoned(home)
-    work = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=home))
+    work = _work_folder(home)
     try:
         info = _build(work, source, tokenizer, processes, progress)
-        if corpora.identity(source) != identity:  # standard input: nobody can ask for it again, but for the same text
+        if (now := corpora.identity(source)) != identity:  # standard input: only the same text will ask for it again
             folder = home / _key(info["digest"], tokenizer)
+            if corpora.identity(source) == now:  # not so: a file
+                logger.warning("the text changed while it was read; this is neither what was there nor what is now")
         _publish(work, folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(
+            error.errno, f"{error.strerror}: the folder {home} is to hold the tokenized text; {ELSEWHERE}, or make room"
+        ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if progress:
         print(f"kept for the next start in {folder}", file=sys.stderr)
+    for pause in (0.05, 0.1, 0.2, 0.4):
+        with suppress(DamagedShards):
+            return open_shards(folder)
+        time.sleep(pause)  # another process is just putting its own there, in place of damaged ones
     return open_shards(folder)
+
+
+def _work_folder(home: Path) -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix=".unfinished-", dir=home))
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"{error.strerror}: nothing can be written in the folder {home}; {ELSEWHERE}"
+        ) from error
 
 
 def check_tokenizer(tokenizer: Any) -> None:
@@ -142,7 +167,7 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def _key(identity: str, tokenizer: WordPieceTokenizer) -> str:
-    content = json.dumps([FORMAT, identity, tokenizer.fingerprint, tokenizer.sep_id])
+    content = json.dumps([FORMAT, RULES, identity, tokenizer.fingerprint, tokenizer.sep_id])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
@@ -171,13 +196,13 @@ def tokenize(order: Order, passages: list[tuple[str, bool]]) -> Piece:
     texts: list[str] = []
     documents, hashes, size = [], [], 0
     for text, first in passages:
-        raw = text.encode("utf-8", "surrogatepass")
+        raw = text.encode()
         size += len(raw)
         if first:
             documents.append(len(texts))
             hashes.append(int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little"))
         texts += sentences.split(text)
-    rows = order.tokenizer.ids(texts)
+    rows = order.tokenizer.ids(texts, special=False)  # who writes "[SEP]" speaks of it: only ours separate
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     starts = np.concatenate([[0], np.cumsum(lengths)])  # of sentences, as if there were no [SEP]
     separators = starts[documents] + np.arange(len(documents))
@@ -265,19 +290,23 @@ def _build(
 def _publish(work: Path, folder: Path) -> None:
     """Give the finished folder its name. What stood there is damaged, or the same, made by another process."""
     os.chmod(work, 0o777 & ~_umask())  # mkdtemp's are private
-    for _ in range(2):
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             os.rename(work, folder)
             break
-        except OSError:
-            if not folder.is_dir():
+        except OSError as error:
+            taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY) or folder.is_dir()
+            if not taken or attempt == ATTEMPTS:
                 raise
         with suppress(DamagedShards):
             open_shards(folder)
             return
         aside = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
-        os.replace(folder, aside / "damaged")
-        shutil.rmtree(aside, ignore_errors=True)
+        try:
+            with suppress(FileNotFoundError):  # another process has just put it aside
+                os.replace(folder, aside / "damaged")
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
     if os.name == "posix":  # the rename itself must reach the disk
         for path in (folder, folder.parent):
             handle = os.open(path, os.O_RDONLY)

@@ -1,11 +1,14 @@
 """Token files: what lies in them, that they are made once, and that half-made or damaged ones are never used."""
 
+import errno
 import io
 import json
 import os
 import shutil
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -120,6 +123,18 @@ def test_what_a_tokenizer_drops_is_no_sentence(make, tmp_path):
     assert made.sentences.tolist() == [2, 5, 9, 11] and made.documents.tolist() == [0, 0, 2, 2, 3]
 
 
+def test_special_tokens_in_the_text_are_text(make, tmp_path):
+    """Who writes [SEP] means the five characters: no token but ours separates, pads or masks."""
+    tokenizer = WordPieceTokenizer([*PIECES, "[", "]", "sep", "pad"])
+    path = tmp_path / "about.txt"
+    path.write_text("a [SEP] b\n[PAD].\n\n[SEP]")
+    made = make(path, tokenizer)
+    a, b, stop, left, right, sep, pad = (tokenizer.vocab[piece] for piece in ("a", "b", ".", "[", "]", "sep", "pad"))
+    first, second = [a, left, sep, right, b], [left, pad, right, stop]
+    assert made.tokens.tolist() == [3, *first, *second, 3, left, sep, right, 3]
+    assert made.sentences.tolist() == [1, 6, 11, 15]
+
+
 def test_a_document_in_many_passages_is_one(make, corpus, monkeypatch, small_jobs):
     """Text that is read, and handed to processes, in pieces of a few words gives the same tokens and documents."""
     whole = make()
@@ -176,6 +191,24 @@ def test_other_text_or_another_tokenizer_is_another_folder(make, corpus):
     assert longer.info["tokens"] > first.info["tokens"]
 
 
+def test_what_the_key_is_made_of(monkeypatch):
+    """Layout, rules, text, vocabulary and settings, separator: each gives another folder."""
+    tokenizer = SimpleNamespace(fingerprint="f", sep_id=3)
+    keys = [shards._key("text", tokenizer), shards._key("other", tokenizer)]
+    keys += [shards._key("text", SimpleNamespace(fingerprint=f, sep_id=i)) for f, i in (("g", 3), ("f", 4))]
+    for name in ("FORMAT", "RULES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(shards, name, 999)
+            keys.append(shards._key("text", tokenizer))
+    assert len(set(keys)) == 6 and keys[0] == shards._key("text", SimpleNamespace(fingerprint="f", sep_id=3))
+
+
+def test_the_digest_knows_the_tokenizer(make):
+    """Equal ids under another vocabulary are not the same text."""
+    one, two = make(), make(tokenizer=WordPieceTokenizer([*PIECES, "zzz"]))
+    assert one.tokens.tolist() == two.tokens.tolist() and one.digest != two.digest
+
+
 def test_a_copy_of_the_text_has_the_same_digest(make, corpus, tmp_path):
     """Another time of change makes another folder, since nobody reads all the text to find out, with equal content."""
     first = make()
@@ -184,7 +217,7 @@ def test_a_copy_of_the_text_has_the_same_digest(make, corpus, tmp_path):
     assert second.folder != first.folder and second.digest == first.digest
 
 
-def test_standard_input_is_known_by_its_content(make, corpus, monkeypatch):
+def test_standard_input_is_known_by_its_content(make, corpus, monkeypatch, caplog):
     """What comes through a pipe has no name: it is tokenized each time, and kept once."""
 
     def piped():
@@ -193,6 +226,26 @@ def test_standard_input_is_known_by_its_content(make, corpus, monkeypatch):
 
     assert piped().folder == piped().folder
     np.testing.assert_array_equal(piped().tokens, make().tokens)
+    assert not caplog.records
+
+
+def test_a_file_that_changes_after_it_was_read(make, corpus, tmp_path, monkeypatch, caplog):
+    """While the next is read, say: a warning, and neither the old nor the new text gets these tokens."""
+    other = tmp_path / "other.txt"
+    other.write_text("a b c.")
+    build = shards._build
+
+    def meanwhile(*arguments):
+        info = build(*arguments)
+        corpus.write_text("d e f.")
+        return info
+
+    monkeypatch.setattr(shards, "_build", meanwhile)
+    mixed = make([corpus, other])
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "the text changed while it was read" in caplog.text
+    monkeypatch.setattr(shards, "_build", build)
+    assert make([corpus, other]).folder != mixed.folder and mixed.info["documents"] == 62
 
 
 def test_the_cache_has_a_usual_place(corpus, tmp_path, monkeypatch):
@@ -218,6 +271,34 @@ def test_a_file_where_the_cache_should_be(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "file"))
     with pytest.raises(OSError, match=r"folder .*shards cannot be made: .*file is a file; set MINI_BERT_HOME"):
         prepare(corpus, TOKENIZER, progress=False)
+
+
+@pytest.mark.parametrize("where", ["in_order", "_checksums", "_publish"])
+def test_a_full_disk_is_explained(make, tmp_path, monkeypatch, where):
+    """The error names the folder, and how to choose another."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shards, where, full)
+    with pytest.raises(
+        OSError, match=r"No space left.*folder .*cache is to hold.*MINI_BERT_HOME, or cache_dir"
+    ) as told:
+        make()
+    assert told.value.errno == errno.ENOSPC
+
+
+def test_a_folder_that_cannot_be_written_is_explained(make, monkeypatch):
+    """It exists, but is another's, or on a disk that is mounted read-only."""
+
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "/odd/.unfinished-123")
+
+    monkeypatch.setattr("tempfile.mkdtemp", denied)
+    with pytest.raises(
+        PermissionError, match=r"Permission denied: nothing .*in the folder .*cache; set MINI_BERT_HOME"
+    ):
+        make()
 
 
 @pytest.mark.parametrize("processes", [0, -1, 1.5, True])
@@ -337,6 +418,65 @@ def test_two_processes_may_make_the_same(make, monkeypatch):
     made = make()
     assert open_shards(made.folder).digest == made.digest
     assert [path.name for path in made.folder.parent.iterdir()] == [made.folder.name]
+
+
+def test_many_may_mend_the_same_at_once(make, small_jobs, caplog):
+    """Eight at a time find a damaged folder and make it anew: all get whole shards, and nothing else is left."""
+    folder = make().folder
+    before = contents(folder)
+    for _ in range(3):
+        damage(folder / "tokens.bin", "flipped")
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda _: make(processes=1), range(8)))
+        assert all(made.folder == folder for made in found) and contents(folder) == before
+        assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_another_process_may_be_faster_at_any_moment(make, monkeypatch):
+    """The damaged folder disappears just before it would be put aside; or cannot be, and then nothing stays behind."""
+    folder = make().folder
+    before, replace = contents(folder), os.replace
+
+    def too_late(source, target):
+        if source == folder:
+            shutil.rmtree(folder)
+        return replace(source, target)
+
+    damage(folder / "tokens.bin", "flipped")
+    monkeypatch.setattr(os, "replace", too_late)
+    assert contents(make().folder) == before
+
+    def stuck(source, target):
+        if source == folder:
+            raise PermissionError(errno.EACCES, "in use")
+        return replace(source, target)
+
+    damage(folder / "tokens.bin", "flipped")
+    monkeypatch.setattr(os, "replace", stuck)
+    with pytest.raises(PermissionError, match="in use"):
+        make()
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_name_that_cannot_be_given_is_an_error(make, tmp_path, monkeypatch):
+    """If not because the folder is there already; and if it always is and always damaged, it ends, too."""
+
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "not here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", refuse)
+        with pytest.raises(PermissionError, match="not here"):
+            make()
+    assert list((tmp_path / "cache").iterdir()) == []
+
+    def taken(*_):
+        raise OSError(errno.ENOTEMPTY, "always taken")
+
+    monkeypatch.setattr(os, "rename", taken)
+    with pytest.raises(OSError, match="always taken"):
+        make()
+    assert list((tmp_path / "cache").iterdir()) == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permission bits are POSIX")
