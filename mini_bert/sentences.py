@@ -7,7 +7,9 @@
    begin a sentence: not a small letter.
 2. A full stop does not end it after an abbreviation that stands before a name or a number (Dr. fig. No.), after a
    single capital (J. Smith), or after one that is always followed by more (e.g. i.e. cf.).
-3. A line ends a sentence, unless the next line begins with a small letter: then the text was only wrapped.
+3. A line ends a sentence, unless the text was only wrapped there: the next line begins with a small letter, the line
+   ends with no mark of rule 1, and is so long that the next word would not have fitted. In a text without a single
+   capital every line ends a sentence: that is how lower-cased sentences are stored.
 4. 。！？ and their kin end a sentence wherever they stand; so do । ؟ ۔ before white space.
 
 Every character but white space is in exactly one sentence, so the pieces of words are those of the unsplit text. The
@@ -16,8 +18,11 @@ place, "in the U.S. It rained" in the wrong place: not at all. Both kinds of err
 """
 
 import re
+from itertools import pairwise
 
 CLOSERS = "\"'”’»)\\]」』）】"
+CLOSING, MARKS = CLOSERS.replace("\\", ""), (*".!?…।؟۔。！？｡",)
+WIDEST = 120  # characters of a line that was wrapped; longer ones are paragraphs
 END = re.compile(  # one class of characters first: the search for it is fast (5 times as fast as two alternatives)
     r"[.!?…।؟۔。！？｡](?:"
     rf"(?<=[。！？｡])[。！？｡{CLOSERS}]*"  # scripts that put no space between sentences
@@ -49,14 +54,28 @@ def split(text: str) -> list[str]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """The lines of a text, those that go on with a small letter joined to the one before."""
-    found: list[list[str]] = []
-    for line in text.split("\n"):
-        if found and line[:1].islower():
+    """The lines of a text, those that were only wrapped joined to the one before."""
+    lines = text.split("\n")
+    if len(lines) == 1 or text.islower():
+        return lines
+    width = max((len(line) for line in lines if len(line) <= WIDEST), default=0)
+    found = [[lines[0]]]
+    for before, line in pairwise(lines):
+        if len(line) <= WIDEST and line[:24].lstrip(OPENERS)[:1].islower() and wrapped(before.rstrip(), line, width):
             found[-1].append(line)
         else:
             found.append([line])
     return ["\n".join(lines) for lines in found]
+
+
+def wrapped(before: str, line: str, width: int) -> bool:
+    """Does a line go on in the next one, in a text that is so wide?"""
+    if not width - len(line.split(maxsplit=1)[0]) <= len(before) <= WIDEST:
+        return False
+    if before.rstrip(CLOSING)[-1:] not in MARKS:
+        return True
+    *_, last = before[-24:].split() or [""]
+    return last.lstrip(OPENERS).rstrip(".").lower() in ABBREVIATIONS
 
 
 def ends(text: str, mark: int, end: int) -> bool:

@@ -1,6 +1,7 @@
 """Where sentences end: the rules by example, and that no character is lost."""
 
 import re
+import textwrap
 
 import pytest
 from hypothesis import given, settings
@@ -45,6 +46,41 @@ def test_lines():
         "Last",
     ]
     assert split("") == split(" \n \n") == []
+
+
+def test_sentences_a_line_in_lower_case():
+    """As many films, products or chat logs are stored: each line is one, however it ends and begins."""
+    for end in (" .", "", "!"):
+        lines = [f"this film number {i} was a joy from start to end{end}" for i in range(500)]
+        assert split("\n".join(lines)) == lines
+    lines[3] = "But this one, in English, was not!"
+    assert split("\n".join(lines)) == lines
+
+
+def test_lines_of_a_list_are_not_wrapped():
+    """A short line has ended, not met the margin; one as long as a paragraph was not wrapped either."""
+    lines = [
+        "Things to buy",
+        "bread",
+        "butter and jam",
+        "The rest of what we need is in the other list, over there",
+        "tea",
+    ]
+    assert split("\n".join(lines)) == [*lines[:3], "\n".join(lines[3:])]
+    lines = ["A paragraph " + "of words " * 30, "and then", "another " * 30]
+    assert split("\n".join(lines)) == [line.strip() for line in lines]
+
+
+def test_wrapped_text():
+    """Filled to any width, a text has the sentences that it has on one line."""
+    text = (
+        "Many of the boats, e.g. those of the fleet, had left when the doctor (a young man) came to the harbour. "
+        "There was no wind, and nobody knew why! He asked the men who mended nets there; they did not even look up. "
+    ) * 6
+    for width in (40, 55, 72, 100):
+        for document in (text, text.replace("fleet, ", "fleet ")):
+            lines = textwrap.wrap(document, width)
+            assert [" ".join(sentence.split()) for sentence in split("\n".join(lines))] == split(document.strip())
 
 
 @given(st.text(alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(" \n.!?\"')A。a"))))
