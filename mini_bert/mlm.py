@@ -20,7 +20,8 @@ so the count is one of the two whole numbers around the budget, and its mean is 
 the order is chosen in any case: every sequence that has a word has a target.
 
 Two harder games differ in what lies together in the random order. *Whole words*: the pieces of a word are chosen
-together ("un ##break ##able", or none of it). *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1
+together ("un ##break ##able", or none of it), and then each becomes [MASK], random or nothing for itself, as in BERT's
+whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1
 to 10 words, of geometric length, and whole runs come first or last; what happens to one piece of a run (mask, random,
 same) happens to all. A word of `size` pieces is chosen when before + size·v < budget: the same rule, the same mean.
 """
@@ -114,7 +115,7 @@ class Masking:
         T = ids.shape[1]
         targets = ids.ravel()[positions].astype(np.int64)
         keys, places = keys[positions // T], positions % T
-        fate = uniform(draws(keys, FATE, places if group is None else group.ravel()[positions]))
+        fate = uniform(draws(keys, FATE, group.ravel()[positions] if self.span else places))
         word = self.words[below(draws(keys, WORD, places), len(self.words))]
         masked = ids.astype(np.int64)
         masked.ravel()[positions] = np.where(fate < TO_MASK, self.mask_id, np.where(fate < TO_RANDOM, word, targets))

@@ -214,7 +214,8 @@ def test_random_words_are_uniform():
 
 
 def test_whole_words_are_chosen_whole():
-    """All pieces of a word or none, by a naive search for words; long words as often as short ones."""
+    """All pieces of a word or none, by a naive search for words; long words as often as short ones. Then each piece
+    has its own fate, as in BERT."""
     masked, _, positions = mask_tokens(IDS, seed=2, continues=CONTINUES, whole_word=True)
     chosen = np.zeros(IDS.shape, bool)
     chosen.ravel()[positions] = True
@@ -226,7 +227,10 @@ def test_whole_words_are_chosen_whole():
     for size in (1, 2, 3):
         assert abs(np.mean(by_size[size]) - MASK_PROB) < 0.01
     pieces = masked.ravel()[positions]
-    assert within((pieces == 4).sum(), len(pieces), 0.8)  # each piece has its own fate
+    assert within((pieces == 4).sum(), len(pieces), 0.8)
+    two = chosen[:, 1:] & chosen[:, :-1] & CONTINUES[IDS[:, 1:]]  # a piece, and the one before it, of one word
+    both = (masked[:, 1:] == 4) & (masked[:, :-1] == 4)
+    assert two.sum() > 3000 and abs(both[two].mean() - 0.64) < 5 * math.sqrt(0.64 * 0.36 / two.sum() * 1.5)
 
 
 def test_spans_have_geometric_lengths():
@@ -259,6 +263,19 @@ def test_spans_are_runs_of_whole_words_with_one_fate():
     assert alike.mean() > 0.9  # 0.68 if each had its own fate; spans side by side may differ
     hidden = (masked.ravel()[positions] == 4).mean()
     assert abs(hidden - 0.8) < 5 * math.sqrt(0.8 * 0.2 / runs)  # a run has one fate, or few
+
+
+def test_spans_stop_at_special_tokens():
+    """What stands on the two sides of one is never of the same span: each side begins its own, with its own fate."""
+    ids = np.full((1009, 20), 60)
+    ids[:, 7] = ids[:, 12] = 3
+    masking = Masking(V, 4, SPECIAL, span=True)
+    _, group = masking._units(ids, masking.is_word[ids], address(0, np.arange(len(ids))))
+    for first, last in ((0, 7), (8, 12), (13, 20)):
+        assert (group[:, first] == first).all() and (group[:, first:last] >= first).all()
+    masked, _, _ = mask_tokens(ids, seed=1, span=True, mask_prob=1.0)  # all are chosen: fates side by side
+    hidden = masked == 4
+    assert within((hidden[:, 6] & hidden[:, 8]).sum(), len(ids), 0.64)  # 0.8 if they had one fate
 
 
 def test_spans_without_words_are_runs_of_pieces():
