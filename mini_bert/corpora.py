@@ -44,7 +44,9 @@ from mini_bert.text_files import Passage, format_of, pieces, read_file, record_p
 __all__ = ["Passage", "Report", "corpus_command", "identity", "read"]
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Iterator[str]
-READER = 1  # part of every identity: raise it when the same files give other passages
+READER = 2  # part of every identity: raise it when the same files give other passages
+WHOLE = 1 << 23  # bytes: a file up to this size is hashed from end to end for its identity; of a larger one,
+SAMPLES, SAMPLE = 64, 1 << 14  # so many places, spread evenly from its first byte to its last, so many bytes each
 
 
 @dataclass
@@ -200,14 +202,23 @@ class File(NamedTuple):
             return uuid.uuid4().hex  # a pipe: nobody knows what will come
         try:
             with open(self.path, "rb") as file:
-                ends = file.read(4096)
-                file.seek(max(0, now.st_size - 4096))
-                ends += file.read(4096)
+                head = file.read(4096)
+                content = _hash(file, now.st_size)
         except PermissionError:
             return f"{self.name} unreadable"
-        if not self.named and unreadable(ends, (format or format_of(self.name)) == "parquet"):
+        if not self.named and unreadable(head, (format or format_of(self.name)) == "parquet"):
             return f"{self.name} unreadable"  # until its package is installed
-        return f"{self.name} {self.column} {now.st_size} {now.st_mtime_ns} {hashlib.sha256(ends).hexdigest()}"
+        return f"{self.name} {self.column} {now.st_size} {now.st_mtime_ns} {content}"
+
+
+def _hash(file: BinaryIO, size: int) -> str:
+    """Of all that a file holds, or of places spread over it: an edit that keeps size and time may be seen or not."""
+    content = hashlib.sha256()
+    places = [0] if size <= WHOLE else [(size - SAMPLE) * i // (SAMPLES - 1) for i in range(SAMPLES)]
+    for place in places:
+        file.seek(place)
+        content.update(file.read(WHOLE if size <= WHOLE else SAMPLE))
+    return content.hexdigest()
 
 
 def _unchanged(path: Path, before: os.stat_result) -> None:
@@ -359,7 +370,8 @@ def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
 
 
 def identity(source: Source, *, column: str | None = None, format: str | None = None) -> str:
-    """A hash of what `read` would read now: names below the source, sizes, times, first and last bytes of every file.
+    """A hash of what `read` would read now: names below the source, sizes, times and content of every file; of one of
+    more than 8 MB, the content at 64 places.
 
     Equal as long as nothing changed, wherever a folder was moved to. Standard input and pipes never have it twice.
     """

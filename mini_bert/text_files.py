@@ -237,6 +237,19 @@ def csv_passages(blocks: Iterable[str], name: str, note: Note, column: str | Non
                 raise ValueError(no_column(name, header, column))
             index, first_rows = header.index(chosen) if chosen else 0, []
         for row in chain(first_rows, table):
+            while len(row) > len(header) and not row[-1]:  # a comma at the end
+                row.pop()
+            if len(row) > len(header) == index + 1:
+                note("rows with more fields than the first: those at the end joined", name, f"line {at:,}", 1)
+                row[index:] = [options["delimiter"].join(row[index:])]
+            elif len(row) > len(header):
+                note(
+                    "rows with more fields than the first, so that the text may be cut off or another column: does a "
+                    "separator stand in a text without quotation marks around it?",
+                    name,
+                    f"line {at:,}",
+                    1,
+                )
             if index < len(row):
                 yield from record_pieces(row[index], name, note, f"line {at:,}")
             elif row:

@@ -166,6 +166,22 @@ def test_csv_as_people_write_it(tmp_path):
     assert "rows without the chosen column: left out: 1" in str(report) and "line 4" in str(report)
 
 
+def test_commas_in_a_text_without_quotation_marks(tmp_path):
+    """In the last column the text is put together again; elsewhere that is not possible, and said."""
+    report = Report()
+    (tmp_path / "a.csv").write_text("text\nHello, dear world\nNo comma here,\n")
+    assert documents(tmp_path / "a.csv", report) == ["Hello, dear world", "No comma here"]
+    assert "rows with more fields than the first: those at the end joined: 1" in str(report) and "line 2" in str(report)
+    (tmp_path / "a.csv").write_text("id;text\n1;one; two;three\n2;four;\n")
+    assert documents(tmp_path / "a.csv", Report()) == ["one; two;three", "four"]
+    (tmp_path / "a.tsv").write_text('id\ttext\n1\tone\t"two\n')
+    assert documents(tmp_path / "a.tsv", Report()) == ['one\t"two']
+    report = Report()
+    (tmp_path / "a.csv").write_text("text,id\nHello, dear world,1\nFine,2,\n")
+    assert documents(tmp_path / "a.csv", report) == ["Hello", "Fine"]
+    assert "the text may be cut off" in str(report) and "quotation marks around it?: 1" in str(report)
+
+
 def test_a_quotation_mark_that_never_closes(tmp_path):
     """All behind it is one field. That is said."""
     (tmp_path / "a.csv").write_text('id,text\n1,fine\n2,"open\n3,swallowed\n')
@@ -674,6 +690,24 @@ def test_identity(tree):
     seen.add(identity(tree))
     assert len(seen) == 7
     assert identity("-") != identity("-")
+
+
+@pytest.mark.parametrize(("whole", "seen"), [(10_000, 10_000), (9_999, 64 * 50)])
+def test_an_edit_that_keeps_size_and_time(tmp_path, monkeypatch, whole, seen):
+    """In a file up to some size it is seen wherever it is; in a larger one at the first byte, the last, and places."""
+    monkeypatch.setattr("mini_bert.corpora.WHOLE", whole)
+    monkeypatch.setattr("mini_bert.corpora.SAMPLE", 50)
+    path = tmp_path / "a.txt"
+    text = b"a" * 10_000
+    path.write_bytes(text)
+    os.utime(path, (1, 1))
+    before = identity(path)
+    counted = []
+    for at in [*range(0, 10_000, 101), 9_999]:
+        path.write_bytes(text[:at] + b"b" + text[at + 1 :])
+        os.utime(path, (1, 1))
+        counted.append(identity(path) != before)
+    assert counted[0] and counted[-1] and abs(sum(counted) / len(counted) - seen / 10_000) < 0.1
 
 
 # --- reports -----------------------------------------------------------------------------------------------
