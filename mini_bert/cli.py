@@ -13,6 +13,7 @@ import typer
 
 import mini_bert
 from mini_bert.gradients import TOLERANCE
+from mini_bert.processes import HelperError
 
 SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
@@ -233,7 +234,7 @@ def main(words: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")
     try:
         app(words)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, HelperError) as error:
         raise SystemExit(f"mini-bert: {error}") from None
 
 

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import mini_bert
-from mini_bert.cli import COMMANDS, app
+from mini_bert.cli import COMMANDS, app, main
+from mini_bert.processes import HelperError
 from mini_bert.simple_test import main as simple_test
 
 PACKAGE = Path(mini_bert.__file__).parent
@@ -54,6 +55,17 @@ def test_errors_are_one_line():
         result.stderr.strip()
         == "mini-bert: 'huge' is neither a preset (mini, larger) nor a model folder nor the path of a config.json"
     )
+
+
+def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
+    """Out of memory in a helper process: the message with its remedy, as for any other error."""
+
+    def dies(*_, **__):
+        raise HelperError("a helper process ended before its work was done (exit code -9)")
+
+    monkeypatch.setattr("mini_bert.vocabulary.train_command", dies)
+    with pytest.raises(SystemExit, match="mini-bert: a helper process ended before its work was done"):
+        main(["tokenizer", "train", "builtin"])
 
 
 def test_a_table_on_standard_input(tmp_path):
