@@ -18,19 +18,22 @@ the longest ##piece that the rest begins with, and so on. If at some place nothi
 
 The special tokens are found in the raw text, before anything else: "[MASK]" stays one token, "[mask]" is three words.
 
-Two things to know of the speed. Most of a text is words that came before, so what became of a chunk of text between
-two spaces is remembered, punctuation and all: 20 MB of Wikipedia and books hold 3.4 million chunks and 227 thousand
-different ones. And `str.split` finds the chunks faster than any regular expression. On one core that gave
-1.84 times the throughput of the `tokenizers` library on two (`benchmarks/tokenization.py`, 10 MB), with equal ids.
+Two things to know of the speed. Most of a text is words that came before, so how a word is spelt is remembered: 10 MB
+of Wikipedia and books hold 2.0 million words and 60 thousand different ones. And `str.replace` and `str.split` find the
+words of a whole line (`WordSplitter.quick_words`), faster than any regular expression. Text with many characters beyond
+ASCII is cut at white space instead, and what became of each chunk is remembered, punctuation and all.
+`benchmarks/tokenization.py` compares the throughput with the `tokenizers` library's.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
 from operator import index
@@ -45,7 +48,7 @@ from mini_bert.wordsplit import JOINING, WordSplitter
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"  # marks a piece that continues a word
 
-CHUNKS_KEPT = 1 << 18  # then a cache starts afresh; 227 thousand take 40 MB
+CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache starts afresh; so many take about 40 MB
 SPANS_KEPT = 1 << 16  # where pieces come from takes three times as much
 LONGEST_KEPT = 64  # characters; what is longer (addresses, base64) hardly comes twice
 
@@ -117,7 +120,9 @@ class WordPieceTokenizer:
         special=False: then "[SEP]" is a bracket, a word and a bracket, as a text that *speaks* of it means it."""
         if isinstance(texts, str):
             raise TypeError("ids takes a list of texts, got one str; write ids([text]), or encode(text)")
-        return [self._row(text, special) for text in texts]
+        texts = list(texts)  # here, so that nobody else's code runs without collection
+        with _no_collection():
+            return [self._row(text, special) for text in texts]
 
     def encode(
         self,
@@ -352,6 +357,18 @@ class WordPieceTokenizer:
 
     def __repr__(self) -> str:
         return f"WordPieceTokenizer({len(self.tokens):,} tokens, {'lower' if self.splitter.lowercase else 'cased'})"
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Lists of numbers cannot form cycles; to look for some while they are made takes a tenth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Memory(dict[str, Any]):

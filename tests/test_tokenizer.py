@@ -1,6 +1,7 @@
 """WordPiece: the worked example, stored answers of the reference, every option of a call, files, and errors."""
 
 import copy
+import gc
 import json
 import multiprocessing
 import pickle
@@ -280,6 +281,16 @@ def test_caches_are_bounded_and_change_nothing(monkeypatch):
         assert len(small._chunks) <= 16 and len(small._words) <= 16 and len(small._spans) <= 8
     assert not any("hello" * 20 in memory for memory in (large._words, large._chunks, large._spans))
     assert len(large._chunks) > 200 and len(large._words) > 200
+
+
+def test_garbage_collection_is_left_as_it_was(tok):
+    """ids pauses it, and not while a caller's iterator runs; on or off before is on or off after, also if it fails."""
+    for switch, on in ((gc.disable, False), (gc.enable, True)):
+        switch()
+        assert tok.ids(text for text in ("a", "b") if gc.isenabled() == on) == tok.ids(["a", "b"])
+        with pytest.raises(TypeError):
+            tok.ids(["a", None])
+        assert gc.isenabled() == on
 
 
 def test_copies(tok):
