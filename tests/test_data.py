@@ -1,8 +1,10 @@
 """Batches: every token where it belongs, every sequence once an epoch, the same batch whoever asks and whenever."""
 
+import hashlib
 import json
 import lzma
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -155,6 +157,30 @@ def test_a_large_batch_is_its_small_ones_in_a_row(make):
 # ------------------------------------------------------------------ any batch, anywhere, again
 
 
+GOLDEN = [  # for each mode, with seed 0 and with seed 1
+    ("f149eb5a007e5462", "e6176eff82ec904b"),
+    ("66bffc20c4fb368f", "b74ec371a4fd917a"),
+    ("117cf2c73d7975e0", "de74ab99a36aecd7"),
+    ("eaa4d39b488e81d2", "41e5eebb1d08ddce"),
+    ("e6859b10170343cb", "7ed54d40e0ac3d97"),
+    ("430056a6d1f30798", "736a282d1e15f3d7"),
+    ("07c0e7002b14e812", "e70ee01e18812278"),
+]
+
+
+@ALL_MODES
+@pytest.mark.parametrize("seed", [0, 1])
+def test_batches_are_the_same_for_ever(make, options, seed):
+    """A run that is resumed with a later version sees the batches that it would have seen. (A change of these numbers
+    breaks that: say so in the changelog.)"""
+    generator = make(seed=seed, batch_size=3, **options)
+    content = hashlib.sha256()
+    for index in [*range(5), *range(generator.pool, generator.pool + 5), 5 * len(generator), 10**9]:
+        for array in generator.batch(index):
+            content.update(b"none" if array is None else array.astype("<i8").tobytes())
+    assert content.hexdigest()[:16] == GOLDEN[MODES.index(options)][seed]
+
+
 @ALL_MODES
 def test_any_thread_gets_the_same_batch(make, options):
     """Asked for in another order by eight threads at once, the batches are those that come one after the other."""
@@ -227,6 +253,10 @@ def test_masks_change_with_the_epoch_unless_fixed(make):
     assert any((a.input_ids != b.input_ids).any() for a, b in zip(moving.once(0), moving.once(1), strict=True))
     for one, two in zip(fixed.once(0), fixed.once(5), strict=True):
         equal(one, two)
+    held = make(held_out=0.3, split="validation")
+    assert held.fixed and not make(held_out=0.3).fixed and not make(held_out=0.3, split="validation", fixed=False).fixed
+    for one, two in zip(held.once(0), held.once(5), strict=True):
+        equal(one, two)
 
 
 # ------------------------------------------------------------------ held out
@@ -293,10 +323,41 @@ def test_sentences_of_like_length_come_together(make):
     padding = [1 - (batch.input_ids != PAD).mean() for batch in batches]
     widths = np.array([batch.input_ids.shape[1] for batch in batches])
     assert np.mean(padding) < 0.04 and np.ptp(widths) > 8
+    for batch, share in zip(batches, padding, strict=True):
+        assert (batch.attention_mask is None) == (share == 0)  # attention needs no mask where nothing is padded
+    assert 0 in padding and max(padding) > 0
+    once = [1 - (batch.input_ids != PAD).mean() for batch in generator.once()]
+    assert np.mean(once) < 0.04 and len(once) == len(generator)
     assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.4
     n, pool = generator.sequences, generator.pool
     rows = [tuple(row[row != PAD]) for i in range(2 * pool) for row in unmasked(generator.batch(i))]
     assert pool == n // 5 > 40 and len(set(rows[: 5 * pool])) == 5 * pool and len(set(rows)) == n
+
+
+def test_lower_cased_sentences_a_line(make, cache):
+    """Each line is a sequence of its own, none is lost."""
+    path = cache / "lower.txt"
+    lines = [" ".join(sentence) for document in DOCUMENTS for sentence in document]
+    path.write_text("\n".join(lines))
+    generator = make(40, source=path, mode="sentences")
+    expected = [[CLS, *(TOKENIZER.vocab[word] for word in line.split()), SEP] for line in lines]
+    assert sorted(epoch_of(generator)) == sorted(expected)
+    path.write_text(" .\n".join(lines))
+    assert make(40, source=path, mode="sentences").sequences == len(lines)
+
+
+@pytest.mark.parametrize("options", MODES[:4], ids=lambda options: "-".join(options.values()))
+def test_every_sequence_has_a_target(make, cache, options):
+    """Half of a chat is pictures that no vocabulary has: those alone in a sequence are left out, and that is told."""
+    path = cache / "chat.txt"
+    chats = ("\U0001f44d\n" * int(i % 3 * 4) + f"W{i}x0x0 w{i}x0x1\n\U0001f44d\n" for i in range(53))
+    path.write_text("\n".join(chats), encoding="utf-8")
+    generator = make(6, 4, source=path, **options)
+    for batch in [*(generator.batch(i) for i in range(100)), *generator.once(7)]:
+        assert len(np.unique(batch.rows // batch.input_ids.shape[1])) == len(batch.input_ids)
+        assert (unmasked(batch)[:, 1:-1] == 1).any() or options["mode"] == "sentences"
+    if options["mode"] != "pairs":
+        assert re.search(r", \d+ (sequence|sentence)s without a word", str(generator))
 
 
 def test_padding_changes_no_loss(make):

@@ -95,3 +95,18 @@ def test_shuffling_gives_every_order_as_often():
     np.testing.assert_array_equal(np.sort(order), np.arange(1009))
     np.testing.assert_array_equal(order, shuffled(1009, address(1)))
     assert (order != shuffled(1009, address(2))).mean() > 0.98
+
+
+def test_shuffling_more_than_one_block():
+    """Beyond 65,536 things they are drawn in blocks: still a permutation, known, and each block has its own draws."""
+    n = 2**16 + 1009
+    order = shuffled(n, address(1))
+    assert order.dtype == np.uint32
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
+    np.testing.assert_array_equal(order, np.argsort(draws(address(1), 0, np.arange(n))))
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    late = place[2**16 :]  # where those of the second block come: anywhere, and not beside their namesakes of the first
+    assert abs(late.mean() - n / 2) < 5 * n / math.sqrt(12 * 1009)
+    assert (np.abs(late - place[:1009]) > 1).mean() > 0.99
+    assert order[:5].tolist() == [18103, 50989, 51696, 24195, 44633]  # for ever
