@@ -23,6 +23,8 @@ math.erf, almost always within 1. tests/golden/make_erf.py computes the constant
 degrees, those with the smallest largest error.
 """
 
+import math
+
 import numpy as np
 
 # Coefficients, highest power first: the order in which Horner's rule, ((c₀ t + c₁) t + c₂) t + …, wants them.
@@ -42,6 +44,8 @@ P32 = np.array(
     ],
     np.float32,
 )
+P32_OF_HALF = P32 * np.float32(0.5) ** np.arange(len(P32) - 1, -1, -1, dtype=np.float32)  # P(t/2), exactly
+SQRT_HALF = math.sqrt(1 / 2)
 SMALL64 = np.array(
     [
         -7.779467009284168e-10,
@@ -83,10 +87,15 @@ CHUNK = 262_144
 
 def erf(x):
     """erf(x), any shape; float32 in, float32 out, and float64 likewise."""
+    return in_chunks(_erf32, _erf64, x)
+
+
+def in_chunks(kernel32, kernel64, x):
+    """y of the same shape and dtype as x, made piece by piece by kernel(x, y, scratch, scratch)."""
     x = np.asarray(x)
     if x.dtype not in (np.float32, np.float64):
         raise TypeError(f"erf takes float32 or float64, not {x.dtype}: convert with .astype(np.float32)")
-    kernel = _erf32 if x.dtype == np.float32 else _erf64
+    kernel = kernel32 if x.dtype == np.float32 else kernel64
     y = np.empty(x.shape, x.dtype)
     flat_x, flat_y = x.reshape(-1), y.reshape(-1)  # y's is a view
     scratch = np.empty((2, min(CHUNK, x.size)), x.dtype)
@@ -107,14 +116,31 @@ def _horner(coefficients, t, out):
     return out
 
 
-def _erf32(x, y, t, p):
+def _erf32(x, y, t, p, coefficients=P32, kappa=KAPPA, largest=4.0):
     """y = A/√(κ + A²), A = x P(x²); t and p are scratch."""
-    np.clip(x, -4, 4, out=y)
+    np.clip(x, -largest, largest, out=y)
     np.multiply(y, y, out=t)
-    y *= _horner(P32, t, out=p)  # A
+    y *= _horner(coefficients, t, out=p)  # A
     np.multiply(y, y, out=t)
-    t += KAPPA
+    t += kappa
     y /= np.sqrt(t, out=t)
+
+
+def times_cdf32(x, y, t, p):
+    """y = x Φ(x) = x/2 (1 + erf(x/√2)).
+
+    The 1/√2 costs nothing: with A = x/√2 P(x²/2) all powers of 2 go into the coefficients, and √2 into κ.
+    """
+    _erf32(x, y, t, p, P32_OF_HALF, 2 * KAPPA, 5.65)  # erf(4) is 1 in float32, and so is all beyond
+    y += 1
+    y *= np.multiply(x, 0.5, out=t)
+
+
+def times_cdf64(x, y, t, p):
+    """The same in float64."""
+    _erf64(np.multiply(x, SQRT_HALF), y, t, p)
+    y += 1
+    y *= np.multiply(x, 0.5, out=t)
 
 
 def _erf64(x, y, t, p):
@@ -127,8 +153,6 @@ def _erf64(x, y, t, p):
 
 
 if __name__ == "__main__":
-    import math
-
     for x in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
         ours = erf(np.array([x], np.float32))[0], erf(np.array([x]))[0]
         print(f"erf({x}): float32 {ours[0]:.9f}  float64 {ours[1]:.17f}  math.erf {math.erf(x):.17f}")
