@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mini_bert.config import check_positive
 from mini_bert.layers.base import Run
 from mini_bert.loading import DEFAULT_MODEL, load_model, max_length
+from mini_bert.memory import keep_freed_memory
 from mini_bert.pretrained import write_atomic
 from mini_bert.progress import counted, showing
 
@@ -57,6 +59,8 @@ def embed(
         raise TypeError("embed takes a list of texts, got one str; write embed(model, tokenizer, [text])")
     if pooling not in POOLING:
         raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
+    check_positive("batch_size", batch_size)
+    check_positive("threads", threads)
     rows = [tokenizer.encode(text) for text in texts]
     empty = next((number for number, row in enumerate(rows, 1) if len(row) < 3), None)
     if empty is not None:
@@ -69,6 +73,7 @@ def embed(
 
     vectors = np.empty((len(rows), model.config.hidden_size), model.dtype)
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    batch_size = min(batch_size, -(-len(rows) // threads) or 1)  # something to do for every thread
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
     def work(batch: list[int]) -> int:
@@ -144,6 +149,7 @@ def embed_command(
         if file is None and sys.stdin.isatty():
             raise ValueError('there is no text; give some, such as "The cat sat." "A cat sat.", or a file, or a pipe')
         texts = read_lines("-" if file is None else file)
+    keep_freed_memory()
     loaded, tokenizer = load_model(model)
     with showing(len(texts) > 20 * batch) as show:
         vectors = embed(

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.config import check_positive
 from mini_bert.layers.base import Pool, Run
 from mini_bert.loading import load_model, max_length, word_head
+from mini_bert.memory import keep_freed_memory
 from mini_bert.model import MiniBERT
 from mini_bert.progress import counted, showing
 
@@ -55,6 +57,7 @@ def evaluate(
     """
     from threadpoolctl import threadpool_limits
 
+    check_positive("threads", threads)
     numbered, lock = enumerate(batches), threading.Lock()
     found: dict[int, _Sums] = {}
     so_far = _Sums(0.0, 0, 0, 0)
@@ -156,6 +159,7 @@ def eval_command(
     """
     from mini_bert.data import MLMDataGenerator
 
+    keep_freed_memory()
     loaded, tokenizer = load_model(model)
     word_head(loaded)
     options: dict[str, Any] = {
