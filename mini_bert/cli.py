@@ -16,6 +16,7 @@ from mini_bert.gradients import TOLERANCE
 from mini_bert.processes import HelperError
 
 SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
+MODELS = "mini-bert (the bundled one), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 
 
@@ -168,9 +169,113 @@ def tokenizer_show(
     print(WordPieceTokenizer.load(tokenizer).explain(text))
 
 
-def train() -> None:
-    """Train a Mini-BERT (not in this version yet: the engine comes first)."""
-    raise ValueError("training is not in this version yet, the engine comes first; try simple-test, gradcheck or demo")
+def train(
+    corpus: Annotated[
+        list[str] | None, typer.Option(help=f"{SOURCES}; default: text in ./data, or else builtin")
+    ] = None,
+    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    out: Annotated[Path | None, typer.Option(help="the run folder; default: a new one in ./runs")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="stop after so many changes of the weights")] = None,
+    minutes: Annotated[float | None, typer.Option(help="or after so much time; default: 4")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with the run in --out (default: the newest in ./runs)")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")] = None,
+    seed: Annotated[int, typer.Option(help="decides first weights, order of the text, masks")] = 0,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="sequences for one change of the weights")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="at its peak")] = None,
+    warmup: Annotated[float | None, typer.Option(help="share of the run in which the learning rate rises")] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the one of the model")] = None,
+    held_out: Annotated[float | None, typer.Option(help="share of the documents kept for validation")] = None,
+    eval_every: Annotated[int | None, typer.Option(min=1, help="steps between measurements on held-out text")] = None,
+    save_every: Annotated[int | None, typer.Option(min=1, help="steps between checkpoints")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="write its files, too (extra)")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs")] = False,
+) -> None:
+    """Train a Mini-BERT to fill gaps in text: live display, checkpoints, a model folder at the end.
+
+    Without options: four minutes on the built-in corpus. Ctrl-C saves and says how to go on.
+
+    For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
+    """
+    from mini_bert.pretraining import train_command
+
+    state = train_command(
+        corpus, model, tokenizer, out, steps, minutes, held_out, resume, tensorboard, quiet, threads=threads, seed=seed,
+        batch_size=batch_size, learning_rate=learning_rate, warmup=warmup, eval_every=eval_every, save_every=save_every,
+    )  # fmt: skip
+    if state.stopped != "done":
+        raise typer.Exit(130 if state.stopped == "interrupted" else 1)
+
+
+def doctor(run: Annotated[str, typer.Argument(help="the folder of a training run")]) -> None:
+    """Say in words what is wrong with a training run, and what to try."""
+    from mini_bert.doctor import doctor_command
+
+    raise typer.Exit(doctor_command(run))
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, to be drawn side by side")],
+    out: Annotated[Path | None, typer.Option(help="the picture: .png, .svg or .pdf")] = None,
+) -> None:
+    """Draw the loss, accuracy and gradients of a run, or of several side by side (needs the extra `plots`)."""
+    from mini_bert.plots import plot_command
+
+    plot_command(runs, out)
+
+
+def fill_mask(
+    text: Annotated[str, typer.Argument(help="a text with one or more [MASK] in it")],
+    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
+    top: Annotated[int, typer.Option(min=1, help="guesses for each gap")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+) -> None:
+    """Guess what stands in a gap.
+
+    For example:  mini-bert fill-mask "The cat sat on the [MASK]."
+    """
+    from mini_bert.fill_mask import fill_mask_command
+
+    fill_mask_command(text, model, top, as_json)
+
+
+def embed(
+    texts: Annotated[list[str] | None, typer.Argument(help="sentences; or use --file")] = None,
+    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
+    file: Annotated[str | None, typer.Option(help="a text a line; - for standard input")] = None,
+    out: Annotated[str | None, typer.Option(help="a .npy or .jsonl file, or - for JSON lines")] = None,
+    pooling: Annotated[str, typer.Option(help="mean of the words' vectors, or cls")] = "mean",
+    batch: Annotated[int, typer.Option(min=1, help="texts at a time")] = 32,
+    threads: Annotated[int, typer.Option(min=1, help="threads that work side by side")] = 2,
+) -> None:
+    """Turn sentences into vectors; two to ten of them are compared in a table.
+
+    For example:  mini-bert embed "A cat sat down." "A dog lay down." "Prices rose."
+    """
+    from mini_bert.embed import embed_command
+
+    embed_command(texts, model, file, out, pooling, batch, threads)
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help=MODELS)],
+    corpus: Annotated[list[str], typer.Option(help=SOURCES)],
+    held_out: Annotated[float, typer.Option(help="measure only the share that training with it keeps aside")] = 0.0,
+    seed: Annotated[int, typer.Option(help="decides the masks")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="sequences at a time")] = 32,
+    max_batches: Annotated[int | None, typer.Option(min=1, help="stop after so many")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="threads that work side by side")] = 2,
+    length: Annotated[int | None, typer.Option(min=3, help="tokens a sequence; default: what the model knows")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+) -> None:
+    """Hide words of a text and count how well a model guesses them: loss, perplexity, top-1 and top-5 accuracy.
+
+    For example:  mini-bert eval mini-bert --corpus my_text.txt
+    """
+    from mini_bert.evaluate import eval_command
+
+    eval_command(model, corpus, held_out, seed, batch, max_batches, threads, length, as_json)
 
 
 def _one_blas_thread():
@@ -206,6 +311,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "data get": data_get,
     "data show": data_show,
     "train": train,
+    "doctor": doctor,
+    "plot": plot,
+    "fill-mask": fill_mask,
+    "embed": embed,
+    "eval": evaluate,
 }
 
 GROUPS = {

@@ -101,11 +101,10 @@ def _run(
             from mini_bert.tensorboard_hook import tensorboard as writer
 
             hooks.append(writer(path))
-        run = RunFolder(path, tokenizer, settings.keep, resume, hooks)
+        start = _start_record(model, batches, validation, settings)
+        run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start)
         display.note(f"{model.get_parameter_count():,} parameters; {batches}")
         display.note(f"all of it is kept in {path}")
-        if not resume:
-            run.record(_start_record(model, batches, validation, settings))
         state = train(model, batches, validation, settings, run)
         _finish(run, state, model, batches, validation, settings, display)
     return state

@@ -67,8 +67,10 @@ class RunFolder:
         keep: int = 2,
         resume: bool = False,
         hooks: Sequence[Hook] = (),
+        start: dict[str, Any] | None = None,
     ):
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
+        self.start = start  # the first record of a run that starts
 
     @staticmethod
     def create(path: Path, config: dict[str, Any]) -> None:
@@ -96,6 +98,9 @@ class RunFolder:
     def begin(self, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> State:
         """A fresh start, or everything put back as it was at the newest whole checkpoint."""
         if not self.resume:
+            write_atomic(self.path / METRICS, b"")  # of a run that died before its first checkpoint
+            if self.start:
+                self.record(self.start)
             return State()
         found = checkpoint.latest(self.path)
         assign(model.named_params(), read_tensors(found.path / "model.safetensors"), str(found.path))

@@ -197,3 +197,9 @@ def _asked_to_stop() -> Iterator[threading.Event]:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    from mini_bert.cli import script
+
+    script("train")

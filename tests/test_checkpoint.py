@@ -1,0 +1,112 @@
+"""Checkpoints: whole or not there, and damage is found out."""
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+from safetensors import SafetensorError
+
+from mini_bert import checkpoint
+from mini_bert.checkpoint import CheckpointError, checksum, clean, folders, latest, read, save
+
+MOMENTS = {"m": np.arange(5, dtype=np.float32), "v": np.ones(5, np.float32)}
+
+
+def write_model(folder):
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+
+
+def saved(run, *steps):
+    return [save(run, step, {"place": step}, MOMENTS, write_model) for step in steps]
+
+
+def test_what_was_saved_is_read(tmp_path):
+    (path,) = saved(tmp_path, 500)
+    assert path == tmp_path / "checkpoints" / "step-00000500"
+    found = read(path)
+    assert found.state["step"] == found.state["place"] == 500
+    assert sorted(found.state["files"]) == ["config.json", "model.safetensors", "optimizer.safetensors"]
+    assert latest(tmp_path) == found
+    assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["step-00000500"]
+
+
+def test_the_newest_comes_first_and_the_same_step_may_be_saved_again(tmp_path):
+    saved(tmp_path, 9, 100, 20, 100)
+    assert [path.name for path in folders(tmp_path)] == ["step-00000100", "step-00000020", "step-00000009"]
+    assert latest(tmp_path).state["step"] == 100
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "config.json"])
+@pytest.mark.parametrize("harm", ["changed", "shorter", "gone"])
+def test_a_damaged_checkpoint_is_found_out(tmp_path, name, harm):
+    """The one before is used, and a warning names the file."""
+    saved(tmp_path, 1, 2)
+    victim = tmp_path / "checkpoints" / "step-00000002" / name
+    data = victim.read_bytes()
+    if harm == "gone":
+        victim.unlink()
+    else:
+        victim.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if harm == "changed" else data[: len(data) // 2])
+    with pytest.warns(UserWarning, match=f"{name}.*damaged, trying the one before"):
+        assert latest(tmp_path).state["step"] == 1
+
+
+def test_nothing_to_resume_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match="has no checkpoints, so there is nothing to resume"):
+        latest(tmp_path)
+    (path,) = saved(tmp_path, 1)
+    (path / "config.json").write_text("other")
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"all 1 checkpoints in .* are damaged"):
+        latest(tmp_path)
+
+
+def test_another_format_is_refused(tmp_path):
+    (path,) = saved(tmp_path, 1)
+    state = json.loads((path / "state.json").read_text()) | {"format": 99}
+    (path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(ValueError, match="has format 99, this version reads 1"):
+        read(path)
+
+
+@pytest.mark.parametrize("where", ["write_arrays", "_to_disk", "checksum"])
+def test_a_full_disk_leaves_the_last_one_whole(tmp_path, monkeypatch, where):
+    """The error says what is left, and no unfinished folder stays behind."""
+    saved(tmp_path, 1)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint, where, full)
+    with pytest.raises(CheckpointError, match=r"step 2 could not be written .*No space left.* step-00000001, is whole"):
+        saved(tmp_path, 2)
+    monkeypatch.undo()
+    assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
+    assert latest(tmp_path).state["step"] == 1
+
+
+def test_what_the_library_says_of_a_full_disk_is_an_os_error(tmp_path, monkeypatch):
+    """safetensors has an exception of its own for it."""
+    import safetensors.numpy
+
+    def full(*arguments, **keywords):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        saved(tmp_path, 2)
+
+
+def test_cleaning_keeps_the_newest_and_the_best(tmp_path):
+    saved(tmp_path, 1, 2, 3, 4, 5)
+    (tmp_path / "checkpoints" / ".step-00000006.abc").mkdir()
+    clean(tmp_path, keep=2, best="step-00000002")
+    assert [path.name for path in folders(tmp_path)] == ["step-00000005", "step-00000004", "step-00000002"]
+    assert not list((tmp_path / "checkpoints").glob(".step-*"))
+
+
+def test_a_checksum_is_sha256(tmp_path):
+    (tmp_path / "x").write_bytes(b"abc")
+    assert checksum(tmp_path / "x") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
