@@ -124,14 +124,20 @@ def _measure(model: MiniBERT | Bert, batch: Batch, run: Run) -> _Sums:
     return _Sums(float(loss) * N, int((rank < 1).sum()), int((rank < 5).sum()), N)
 
 
-def unigram_entropy(generator: MLMDataGenerator) -> float:
-    """−Σ p log p in nats, p the share of each word among the generator's tokens, special ones left out"""
+def word_counts(generator: MLMDataGenerator) -> np.ndarray:
+    """How often each id stands in the generator's text, (V,); special tokens do not count"""
     tokens, piece = generator.documents.tokens, 1 << 20
     counts = np.zeros(generator.tokenizer.vocab_size, np.int64)
     for start in range(0, tokens.size, piece):
         places = tokens.locate(np.arange(start, min(start + piece, tokens.size)))
         counts += np.bincount(generator.shards.tokens[places], minlength=counts.size)
     counts[list(generator.tokenizer.special_ids)] = 0
+    return counts
+
+
+def unigram_entropy(generator: MLMDataGenerator) -> float:
+    """−Σ p log p in nats, p the share of each word among the generator's tokens, special ones left out"""
+    counts = word_counts(generator)
     p = counts[counts > 0] / max(counts.sum(), 1)
     return float(-(p * np.log(p)).sum())
 

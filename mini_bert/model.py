@@ -22,6 +22,8 @@ import numpy as np
 
 from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.inputs import check_ids, check_mask, check_rows
+from mini_bert.layers.attention import neighbours
+from mini_bert.layers.base import normal
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
@@ -32,11 +34,13 @@ from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import Model
 from mini_bert.pretrained import assign, read_folder, write_folder
 
+AMPLITUDE = 0.14  # of the waves that positions start as
+
 
 class MiniTransformerLayer(TransformerBlock):
-    """The block as Mini-BERT uses it: ReLU, and no bias in attention."""
+    """The block as Mini-BERT uses it: ReLU, and no bias in attention. In the first, heads start by looking around."""
 
-    def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG):
+    def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG, first: bool = False):
         super().__init__(
             config.hidden_size,
             config.num_heads,
@@ -46,6 +50,8 @@ class MiniTransformerLayer(TransformerBlock):
             p=config.dropout,
             eps=config.layer_norm_eps,
         )
+        if first:
+            self.attention.qkv.w.init = neighbours(config.num_heads, AMPLITUDE)
 
 
 class EncodeCache(NamedTuple):
@@ -113,8 +119,10 @@ class LossCache(NamedTuple):
 class MiniBERT(Model):
     """logits = LayerNorm(blocks(E[ids] + P)) W + b
 
-    How the weights start (docs/decisions/0002): tokens as N(0, 0.1²), positions as waves, projections as
-    N(0, 1/fan_in), the head as N(0, 0.02²) so that the first loss is that of knowing nothing, ln V.
+    How the weights start (docs/decisions/0003): positions as waves, and the heads of the first block looking at the
+    tokens next to them; tokens as N(0, 0.1²), but 0 in the first d coordinates, which positions have to themselves at
+    first; projections as N(0, 1/fan_in); the head as N(0, 0.02²), so that the first loss is that of knowing nothing,
+    ln V.
     """
 
     def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG, seed: int | None = 0, dtype: Any = np.float32):
@@ -123,9 +131,10 @@ class MiniBERT(Model):
                 f"config must be a MiniBertConfig, not {config!r}; for example MiniBertConfig(num_layers=2)"
             )
         self.config = config
-        self.tokens = Embedding(config.vocab_size, config.hidden_size, std=0.1)
-        self.positions = PositionEmbedding(config.max_seq_length, config.hidden_size, sinusoids(0.14))
-        self.encoder = Encoder([MiniTransformerLayer(config) for _ in range(config.num_layers)])
+        own = config.head_size // 2 * 2  # coordinates that say where a token stands
+        self.tokens = Embedding(config.vocab_size, config.hidden_size, init=normal(0.1, silent=own))
+        self.positions = PositionEmbedding(config.max_seq_length, config.hidden_size, sinusoids(AMPLITUDE, even=own))
+        self.encoder = Encoder([MiniTransformerLayer(config, first=i == 0) for i in range(config.num_layers)])
         self.final_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.head = (
             TiedLinear(self.tokens.table)

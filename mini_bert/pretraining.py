@@ -17,7 +17,7 @@ import numpy as np
 from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
-from mini_bert.evaluate import unigram_entropy
+from mini_bert.evaluate import unigram_entropy, word_counts
 from mini_bert.layers.base import Run
 from mini_bert.model import MiniBERT
 from mini_bert.recording import RunFolder, State, now
@@ -95,6 +95,7 @@ def _run(
     )  # fmt: skip
     validation = batches.validation(batch_size=settings.batch_size) if data["held_out"] else None
     model = MiniBERT(config, seed=settings.seed)
+    model.head.b.data[...] = np.log(frequencies(batches))
     with Display(path, settings.steps, settings.minutes, quiet) as display:
         hooks: list[Callable[[dict[str, Any]], None]] = [display.record]
         if tensorboard:
@@ -108,6 +109,16 @@ def _run(
         state = train(model, batches, validation, settings, run)
         _finish(run, state, model, batches, validation, settings, display)
     return state
+
+
+def frequencies(batches: MLMDataGenerator) -> np.ndarray:
+    """The share of every word in the text, (V,), at least half an occurrence each.
+
+    A head whose bias starts at the logarithms of these knows from the first step on how frequent words are. Learning it
+    would take hundreds of steps, which drag all weights along and spoil how they start (docs/decisions/0003).
+    """
+    counts = np.maximum(word_counts(batches), 0.5)
+    return counts / counts.sum()
 
 
 def _start_record(model: MiniBERT, batches: MLMDataGenerator, validation: Any, settings: TrainingConfig):
@@ -159,7 +170,7 @@ def _finish(
             + (
                 f"{entropy - state.best:.2f} below, so the model uses what stands around a gap"
                 if state.best < entropy
-                else "the model does not use context yet; train longer"
+                else "the model does not use context yet"
             )
         )
         display.note("\nGaps in text it has not seen, and its guesses (★ what stood there):\n")

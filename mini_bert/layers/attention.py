@@ -31,9 +31,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.base import Initialiser, Layer, Run, bind
 from mini_bert.layers.chosen import Seats, choose_rows, choose_rows_backward, seats
 from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.embedding import frequencies
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.softmax import softmax, softmax_backward
 
@@ -62,6 +63,35 @@ def attend_backward(dcontext, cache):
     dv = weights.swapaxes(-1, -2) @ dcontext
     dprobs = dropout_backward(dcontext @ v.swapaxes(-1, -2), dropped)
     return softmax_backward(dprobs, probs), dv
+
+
+def neighbours(heads: int, amplitude: float, score: float = 4.0) -> Initialiser:
+    """Start W_qkv so that head 0 looks at the token before, head 1 at the one after, then two before, two after, …
+
+    For inputs whose first d coordinates are the evenly spaced waves of embedding.sinusoids, and nothing else yet. Keys
+    copy these coordinates; queries turn every pair of them by ω·offset, which makes of place t the waves of place
+    t + offset. So query and key agree, with `score` after the division by √d, when the key stands there, and hardly
+    otherwise. On top lies the usual N(0, 1/H), which leaves the heads free to become something else.
+    """
+
+    def init(rng, shape):
+        H, d = shape[0], shape[0] // heads
+        w = rng.normal(0.0, 1 / math.sqrt(H), shape)  # (H,3H)
+        pairs = d // 2
+        sin, cos = np.arange(pairs) * 2, np.arange(pairs) * 2 + 1
+        gain = math.sqrt(score * math.sqrt(d) / (max(pairs, 1) * amplitude**2))
+        for head in range(heads):
+            turn = frequencies(H, 2 * pairs)[:pairs] * (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
+            q, k = head * d, H + head * d  # first column of each
+            w[sin, q + sin] += gain * np.cos(turn)  # sin(ωt + turn) = sin ωt cos turn + cos ωt sin turn
+            w[cos, q + sin] += gain * np.sin(turn)
+            w[cos, q + cos] += gain * np.cos(turn)  # cos(ωt + turn) = cos ωt cos turn − sin ωt sin turn
+            w[sin, q + cos] -= gain * np.sin(turn)
+            w[sin, k + sin] += gain
+            w[cos, k + cos] += gain
+        return w
+
+    return init
 
 
 class AttentionCache(NamedTuple):

@@ -34,9 +34,15 @@ import numpy as np
 Initialiser = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
-def normal(std: float) -> Initialiser:
-    """Draw from N(0, std²)."""
-    return lambda rng, shape: rng.normal(0.0, std, shape)
+def normal(std: float, silent: int = 0) -> Initialiser:
+    """Draw from N(0, std²); the first `silent` columns are 0."""
+
+    def init(rng, shape):
+        drawn = rng.normal(0.0, std, shape)
+        drawn[..., :silent] = 0
+        return drawn
+
+    return init
 
 
 def zeros(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -14,6 +14,8 @@ the sum of their gradients; words that do not occur get none:
     dE[w] = Σ_{b,t : ids_bt = w} dy_bt            dP[t] = Σ_b dy_bt,   dx = dy
 """
 
+import math
+
 import numpy as np
 
 from mini_bert.layers.base import Initialiser, Layer, Param, Run, add_rows, bind, normal, rows
@@ -22,8 +24,8 @@ from mini_bert.layers.base import Initialiser, Layer, Param, Run, add_rows, bind
 class Embedding(Layer):
     """y = E[ids]        dE[ids] += dy"""
 
-    def __init__(self, count: int, width: int, std: float = 0.02):
-        self.table = Param((count, width), normal(std))
+    def __init__(self, count: int, width: int, std: float = 0.02, init: Initialiser | None = None):
+        self.table = Param((count, width), normal(std) if init is None else init)
 
     def forward(self, ids, run):  # ids (B,T)
         return self.table.data[ids], ids  # y (B,T,H)
@@ -48,8 +50,20 @@ class PositionEmbedding(Layer):
         return dy
 
 
-def sinusoids(amplitude: float) -> Initialiser:
-    """Start a position table as waves: P[t, 2i] = a sin(t ω_i), P[t, 2i+1] = a cos(t ω_i), ω_i = 10000^(−2i/H).
+def frequencies(width: int, even: int = 0) -> np.ndarray:
+    """ω_i for the pairs of `width` coordinates: 10000^(−2i/width), but evenly between 0 and π in the first `even`.
+
+    Evenly spaced waves cancel everywhere but at one place: Σ cos(ω_i (t − s)) is even/2 for t = s and 0 for all others
+    less than `even` away. So the first pairs say exactly where a token stands, the others roughly how far.
+    """
+    pairs = even // 2
+    found = 10000.0 ** (-2 * np.arange((width + 1) // 2) / width)
+    found[:pairs] = math.pi * (np.arange(pairs) + 0.5) / max(pairs, 1)
+    return found
+
+
+def sinusoids(amplitude: float, even: int = 0) -> Initialiser:
+    """Start a position table as waves: P[t, 2i] = a sin(t ω_i), P[t, 2i+1] = a cos(t ω_i).
 
     Stepping from t to t+1 turns every (sin, cos) pair by the fixed angle ω_i: "my neighbour" is one rotation
     for all places. A table of noise would have to learn it as a separate fact for each (see docs/decisions).
@@ -57,7 +71,7 @@ def sinusoids(amplitude: float) -> Initialiser:
 
     def init(rng, shape):
         length, width = shape
-        frequency = 10000.0 ** (-2 * np.arange((width + 1) // 2) / width)
+        frequency = frequencies(width, even)
         angle = np.arange(length)[:, None] * frequency  # (T, H/2)
         waves = np.stack([np.sin(angle), np.cos(angle)], -1)  # (T, H/2, 2)
         return amplitude * waves.reshape(length, -1)[:, :width]
