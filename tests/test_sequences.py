@@ -258,3 +258,17 @@ def test_lengths_do_not_tell_the_label(length):
     totals, seconds = [len(row) for row in rows], [len(row) - row.index(SEP) for row in rows]
     whole = [row[-2] in last for row in rows]
     assert len(rows) > 1000 and all(abs(area(scores, labels) - 0.5) < 0.06 for scores in (totals, seconds, whole))
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_false_parts_are_cut_where_true_ones_are(fits):
+    """Half of the sentences are too long for the room: one that fits, or one that does not, is found, as is wanted."""
+    lengths = [[2, 30] * 4] * 50
+    made = shards_of(numbered(lengths))
+    pairs = Pairs(Documents(made), 23, SPECIAL, WORD, "next")
+    n = 2000
+    sentence, room, most = np.arange(n) % 400, np.full(n, 20), np.ones(n, int)
+    other = pairs._elsewhere(sentence, room, np.full(n, fits), most, address(1, np.arange(n)))
+    assert (other // 8 != sentence // 8).all()
+    wanted = (np.array([2, 30])[other % 2] <= 20) == fits
+    assert abs(wanted.mean() - (1 - 0.5**4)) < 0.03  # the best of four

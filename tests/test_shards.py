@@ -461,13 +461,17 @@ def test_another_process_may_be_faster_at_any_moment(make, monkeypatch):
 def test_a_name_that_cannot_be_given_is_an_error(make, tmp_path, monkeypatch):
     """If not because the folder is there already; and if it always is and always damaged, it ends, too."""
 
+    tried = []
+
     def refuse(*_):
+        tried.append(1)
         raise PermissionError(errno.EACCES, "not here")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", refuse)
         with pytest.raises(PermissionError, match="not here"):
             make()
+    assert len(tried) == 1
     assert list((tmp_path / "cache").iterdir()) == []
 
     def taken(*_):
