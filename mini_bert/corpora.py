@@ -28,6 +28,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 import stat
 import sys
 import uuid
@@ -179,6 +180,7 @@ class File(NamedTuple):
     name: str  # relative to the source: what identities hold
     column: str | None
     named: bool  # directly, so that what cannot be read is an error; else found in a folder, and skipped
+    begins: str | None = None  # of a download: how the paragraph looks that begins a document
 
     @property
     def shown(self) -> str:
@@ -192,7 +194,8 @@ class File(NamedTuple):
             raise PermissionError(error.errno, "you may not read this file", str(self.path)) from None
         with file:
             before = os.fstat(file.fileno())
-            yield from read_file(file, self.shown, report.note, format, self.column)
+            passages = read_file(file, self.shown, report.note, format, self.column)
+            yield from passages if self.begins is None else _articles(passages, self.begins)
             if stat.S_ISREG(before.st_mode):
                 _unchanged(self.path, before)
 
@@ -208,7 +211,13 @@ class File(NamedTuple):
             return f"{self.name} unreadable"
         if not self.named and unreadable(head, (format or format_of(self.name)) == "parquet"):
             return f"{self.name} unreadable"  # until its package is installed
-        return f"{self.name} {self.column} {now.st_size} {now.st_mtime_ns} {content}"
+        return f"{self.name} {self.column} {self.begins} {now.st_size} {now.st_mtime_ns} {content}"
+
+
+def _articles(passages: Iterator[Passage], begins: str) -> Iterator[Passage]:
+    """The first passage begins a document, and after that only one that looks like this."""
+    for number, (text, first) in enumerate(passages):
+        yield Passage(text, not number or (first and re.match(begins, text) is not None))
 
 
 def _hash(file: BinaryIO, size: int) -> str:
@@ -320,12 +329,13 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
             elif "**" not in source:  # which matches the files below by itself
                 yield from _folder(match, column, report)
     else:
-        from mini_bert.downloads import corpus_files
+        from mini_bert.downloads import DATASETS, corpus_files
 
         if hint := _texts_hint(source):
             raise FileNotFoundError(f"there is no file, folder or download {_short(source)}{hint}")
         for path in corpus_files(source):
-            yield File(path, f"{source}/{path.name}", column, named=True)
+            begins = DATASETS[source.partition(":")[0]].begins
+            yield File(path, f"{source}/{path.name}", column, named=True, begins=begins)
 
 
 def _short(source: str) -> str:

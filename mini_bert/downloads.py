@@ -50,6 +50,7 @@ class Dataset:
     licence: str
     files: tuple[Remote, ...]
     text: dict[str, str]  # what `corpora.read("NAME:part")` reads: part -> pattern; empty: not a corpus of text
+    begins: str | None = None  # how the paragraph looks that begins a document, a regular expression; None: each does
 
     @property
     def size(self) -> int:
@@ -67,6 +68,7 @@ UD_EWT = (
     "https://raw.githubusercontent.com/UniversalDependencies/UD_English-EWT/15d613d8447b3478787d4c278730a1e48a945efb/"
 )
 WIKITEXT_PARTS = {"train": "*/wiki.train.raw", "validation": "*/wiki.valid.raw", "test": "*/wiki.test.raw"}
+WIKITEXT_TITLE = r"= [^=].* =$"  # "= Gold dollar =" is an article, "= = Origins = =" a section of it
 GLUE_PARTS = {"train": "*/train.tsv", "validation": "*/dev.tsv", "test": "*/test.tsv"}
 
 DATASETS = {
@@ -81,6 +83,7 @@ DATASETS = {
             ),
         ),
         WIKITEXT_PARTS,
+        WIKITEXT_TITLE,
     ),
     "wikitext-103": Dataset(
         "Good and featured Wikipedia articles, 103 million words (Merity et al. 2016)",
@@ -93,6 +96,7 @@ DATASETS = {
             ),
         ),
         WIKITEXT_PARTS,
+        WIKITEXT_TITLE,
     ),
     "tiny-shakespeare": Dataset(
         "40,000 lines of Shakespeare (Karpathy 2015)",

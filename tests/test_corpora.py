@@ -1,6 +1,7 @@
 """Reading corpora: every format gives the same documents, memory stays bounded, and nothing is lost in silence."""
 
 import bz2
+import dataclasses
 import doctest
 import gzip
 import io
@@ -21,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mini_bert import corpora, text_decoding, text_files
+from mini_bert import corpora, downloads, text_decoding, text_files
 from mini_bert.corpora import Passage, Report, corpus_command, identity, read
 from mini_bert.text_decoding import MissingExtra, NotText
 
@@ -690,6 +691,26 @@ def test_identity(tree):
     seen.add(identity(tree))
     assert len(seen) == 7
     assert identity("-") != identity("-")
+
+
+def test_articles_of_wikitext(tmp_path, monkeypatch):
+    """An article is one document, from its title to the next, though empty lines stand between its paragraphs."""
+    path = tmp_path / "wiki.train.raw"
+    path.write_text(
+        " \n = Gold dollar = \n \n The gold dollar was a coin . \n \n = = Origins = = \n \n At first = it was not . \n"
+        " \n = = = More = = = \n \n Some . \n \n \n = A = B = \n \n Another . \n"
+    )
+    dataset = downloads.DATASETS["wikitext-2"]
+    monkeypatch.setitem(downloads.DATASETS, "own", dataset)
+    monkeypatch.setattr(downloads, "corpus_files", lambda source: [path])
+    passages = list(read("own:train", Report()))
+    assert [text for text, first in passages if first] == ["= Gold dollar =", "= A = B ="] and len(passages) == 8
+    before = identity("own")
+    monkeypatch.setitem(downloads.DATASETS, "own", dataclasses.replace(dataset, begins=None))
+    assert all(first for _, first in read("own", Report())) and identity("own") != before
+    path.write_text("No title. \n\n = A = \n\n One.")
+    monkeypatch.setitem(downloads.DATASETS, "own", dataset)
+    assert [first for _, first in read("own", Report())] == [True, True, False]
 
 
 @pytest.mark.parametrize(("whole", "seen"), [(10_000, 10_000), (9_999, 64 * 50)])
