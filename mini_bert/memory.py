@@ -11,17 +11,30 @@ from __future__ import annotations
 
 import sys
 
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of <malloc.h>: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # of <malloc.h>: M_TRIM_THRESHOLD, …
 KEPT = 512 << 20  # bytes that may lie free before some are given back
 LARGEST = 32 << 20  # an array above this is mapped by itself; glibc allows no more
 
 
 def keep_freed_memory() -> bool:
     """For the rest of the process -> whether this system has the dial; may be called again."""
+    # Both: to set either ends glibc's own adjusting of the other.
+    return _set(TRIM_THRESHOLD, KEPT) and _set(MMAP_THRESHOLD, LARGEST)
+
+
+def share_memory_among_threads() -> bool:
+    """Call before threads start -> whether this system has the dial.
+
+    Otherwise every thread gets a store of freed memory of its own, and what one has freed the others cannot use: a
+    training run on two threads takes 20 MB more.
+    """
+    return _set(ARENA_MAX, 1)
+
+
+def _set(dial: int, value: int) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    # Both: to set either ends glibc's own adjusting of the other.
-    return mallopt is not None and bool(mallopt(TRIM_THRESHOLD, KEPT)) and bool(mallopt(MMAP_THRESHOLD, LARGEST))
+    return mallopt is not None and bool(mallopt(dial, value))

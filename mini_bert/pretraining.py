@@ -5,6 +5,7 @@ The loop itself is in train.py. This is what stands before it and after it: `min
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
 from mini_bert.evaluate import unigram_entropy, word_counts
 from mini_bert.layers.base import Run
+from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.recording import RunFolder, State, now
 from mini_bert.tokenizer import WordPieceTokenizer
@@ -53,6 +55,8 @@ def train_command(
     if steps is None and minutes is None:
         minutes = MINUTES
     given = {name: value for name, value in settings.items() if value is not None}
+    if "batch_size" in given:
+        given.setdefault("micro_batch", math.gcd(given["batch_size"], TrainingConfig.micro_batch))
     training = TrainingConfig(steps=steps, minutes=minutes, **given)
     source = list(corpus) if corpus else default_corpus()
     config = load_config(model)
@@ -86,6 +90,7 @@ def _run(
     tensorboard: bool,
     resume: bool = False,
 ) -> State:
+    share_memory_among_threads()
     settings = TrainingConfig.from_dict(description["training"])
     config = MiniBertConfig.from_dict(description["model"])
     data = description["data"]
@@ -95,7 +100,7 @@ def _run(
     )  # fmt: skip
     validation = batches.validation(batch_size=settings.batch_size) if data["held_out"] else None
     model = MiniBERT(config, seed=settings.seed)
-    model.head.b.data[...] = np.log(frequencies(batches))
+    model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
     with Display(path, settings.steps, settings.minutes, quiet) as display:
         hooks: list[Callable[[dict[str, Any]], None]] = [display.record]
         if tensorboard:
@@ -163,7 +168,7 @@ def _finish(
     best = MiniBERT.from_pretrained(target)
     if findings:
         display.note(report(findings))
-    if validation is not None:
+    if validation is not None and state.best is not None:
         entropy = unigram_entropy(validation)
         display.note(
             f"\nheld-out loss {state.best:.3f}, unigram entropy {entropy:.3f}: "

@@ -182,7 +182,7 @@ def _asked_to_stop() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():  # only the main thread may catch signals
         yield asked
         return
-    kept: dict[int, Any] = {}
+    kept: dict[signal.Signals, Any] = {}
 
     def ask(number: int, frame: Any) -> None:
         if asked.is_set():
@@ -190,13 +190,13 @@ def _asked_to_stop() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         asked.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        kept[number] = signal.signal(number, ask)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        kept[name] = signal.signal(name, ask)
     try:
         yield asked
     finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
+        for name, handler in kept.items():
+            signal.signal(name, handler)
 
 
 if __name__ == "__main__":

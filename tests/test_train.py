@@ -293,7 +293,8 @@ resume = bool(folders(folder))
 if not resume and (folder / "config.json").exists():
     (folder / "config.json").unlink()
 settings = t.replace(t.SETTINGS, steps=120, save_every=2, log_every=4, eval_every=40, tensors_every=50)
-t.go(folder, Path(sys.argv[2]), t.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *t.WORDS]), settings, resume)
+tokenizer = t.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *t.WORDS])
+t.go(folder, Path(sys.argv[2]), tokenizer, settings, resume)
 """
 
 

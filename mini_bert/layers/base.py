@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+PRODUCT = 1 << 19  # numbers of a product that are computed at a time
+
 Initialiser = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
@@ -265,10 +267,18 @@ def times(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def add_product(total: np.ndarray, a: np.ndarray, b: np.ndarray, run: Run) -> None:
-    """total += a @ b. NumPy cannot add into a product, so the product passes through a scratch buffer."""
-    product = run.take(total.shape, total.dtype)
-    np.matmul(a, b, out=product)
-    total += product
+    """total += a @ b. NumPy cannot add into a product, so the product passes through a scratch buffer.
+
+    Some columns at a time: what was just computed is then still in the processor's cache, and scratch stays small.
+    """
+    height, width = total.shape
+    columns = min(width, max(1, PRODUCT // max(height, 1)))
+    product = run.take((height, columns), total.dtype)
+    for start in range(0, width, columns):
+        part = slice(start, start + columns)
+        piece = product[:, : total[:, part].shape[1]]
+        np.matmul(a, b[:, part], out=piece)
+        total[:, part] += piece
     run.give(product)
 
 
