@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from mini_bert.config import check_positive
 from mini_bert.layers.base import Run
@@ -90,8 +91,6 @@ def embed(
     if threads == 1 or len(batches) < 2:
         report(map(work, batches))
     else:
-        from threadpoolctl import threadpool_limits
-
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             report(pool.map(work, batches))
     return vectors
@@ -151,7 +150,8 @@ def embed_command(
         texts = read_lines("-" if file is None else file)
     keep_freed_memory()
     loaded, tokenizer = load_model(model)
-    with showing(len(texts) > 20 * batch) as show:
+    # One BLAS thread, for one sentence too: a second gains little, and on a busy machine each waits for the other.
+    with threadpool_limits(1, "blas"), showing(len(texts) > 20 * batch) as show:
         vectors = embed(
             loaded, tokenizer, texts, pooling, batch, threads,
             lambda done: show("embedding", f"{done:,} of {counted(len(texts), 'text')}", done, len(texts)),

