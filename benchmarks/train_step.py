@@ -37,7 +37,7 @@ from mini_bert.optim import Adam
 from mini_bert.parallel import Team
 
 PARTS, SEQUENCES, LR, CLIP = 4, 8, 1e-3, 1.0
-Step = Callable[[list[Batch]], float]
+Step = Callable[..., float]
 
 
 def batches(count: int, parts: int = PARTS, sequences: int = SEQUENCES) -> list[list[Batch]]:
@@ -68,14 +68,14 @@ def numbers_of_a_step(parts: list[Batch]) -> float:
     return 2 * 3 * total  # forward, and twice as much backward
 
 
-def ours(threads: int) -> tuple[Step, MiniBERT, Team]:
-    model = MiniBERT()
+def ours(threads: int, dtype: type = np.float32) -> tuple[Step, MiniBERT, Team]:
+    model = MiniBERT(dtype=dtype)
     adam = Adam(model.flat, LR)
     team = Team(model, threads)
 
-    def step(parts: list[Batch]) -> float:
+    def step(parts: list[Batch], lr: float = LR) -> float:
         outcome = team.gradient(parts)
-        adam.step(scale=min(1.0, CLIP / team.norm()), each=team.each)
+        adam.step(lr, scale=min(1.0, CLIP / team.norm()), each=team.each)
         team.zero_grad()
         return outcome.loss
 
@@ -119,7 +119,7 @@ def peer(model: MiniBERT, compiled: bool, whole: bool) -> Step:
             chosen = self.final_norm(x.reshape(-1, H)[rows])
             return F.cross_entropy(self.head(chosen), targets, reduction="sum")
 
-    network = Peer()
+    network = Peer().to(getattr(torch, str(model.dtype)))
     ours = {name: torch.tensor(param.data) for name, param in model.named_params().items()}
     with torch.no_grad():
         network.tokens.weight.copy_(ours["tokens.table"])
@@ -145,7 +145,9 @@ def peer(model: MiniBERT, compiled: bool, whole: bool) -> Step:
     optimiser = torch.optim.AdamW(groups, lr=LR, fused=True)
     forward = torch.compile(network) if compiled else network
 
-    def step(parts: list[Batch]) -> float:
+    def step(parts: list[Batch], lr: float = LR) -> float:
+        for group in optimiser.param_groups:
+            group["lr"] = lr
         if whole:
             parts = [joined(parts)]
         count = sum(part.rows.size for part in parts)

@@ -17,8 +17,10 @@ import pytest
 
 from mini_bert import checkpoint
 from mini_bert.config import MiniBertConfig, TrainingConfig
-from mini_bert.data import MLMDataGenerator
+from mini_bert.data import Batch, MLMDataGenerator
 from mini_bert.model import MiniBERT
+from mini_bert.optim import Adam
+from mini_bert.parallel import Team
 from mini_bert.pretrained import read_tensors
 from mini_bert.recording import RunFolder, State
 from mini_bert.tokenizer import WordPieceTokenizer
@@ -257,6 +259,48 @@ def test_a_run_needs_no_main_thread(tmp_path, corpus, tokenizer):
     thread.start()
     thread.join()
     assert ended[0].stopped == "done"
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_twenty_steps_follow_pytorch(threads, monkeypatch):
+    """Adam, decay, clipping, warm-up, micro-batches: PyTorch's stored losses from the same weights and batches."""
+    monkeypatch.syspath_prepend(str(GOLDEN))
+    from recipe import training_batch
+
+    model = MiniBERT.from_pretrained(GOLDEN / "mini_bert", dtype=np.float64)
+    adam, losses = Adam(model.flat), []
+    with Team(model, threads) as team:
+        for step in range(20):
+            parts = [Batch(*part) for part in training_batch(step, model.config.vocab_size)]
+            losses.append(team.gradient(parts).loss)
+            lr = 0.02 * min((step + 1) / 5, 1 - step / 20)
+            adam.step(lr, scale=min(1.0, 1.0 / team.norm()), each=team.each)
+            team.zero_grad()
+    expected = json.loads((GOLDEN / "mini_bert" / "training.json").read_text())
+    np.testing.assert_allclose(losses, expected, atol=1e-6)
+    assert min(expected) < 0.9 * expected[0]
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(("dtype", "whole", "tolerance"), [(np.float32, False, 1e-4), (np.float64, True, 1e-8)])
+def test_twenty_steps_of_the_real_model_follow_pytorch(dtype, whole, tolerance, monkeypatch):
+    """Full size, with warm-up: here and in PyTorch, from the same weights on the same batches."""
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    import train_step
+
+    data = train_step.batches(20, parts=2, sequences=4)
+    step, model, team = train_step.ours(2, dtype)
+    theirs = train_step.peer(model, compiled=False, whole=whole)
+    rates = [1e-3 * (i + 1) / 20 for i in range(20)]
+    expected = [theirs(parts, lr) for parts, lr in zip(data, rates, strict=True)]
+    with team:
+        losses = [step(parts, lr) for parts, lr in zip(data, rates, strict=True)]
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=tolerance)
+    assert expected[-1] < expected[0] - 0.3
 
 
 def test_two_runs_do_not_share_a_folder(whole, corpus, tokenizer):

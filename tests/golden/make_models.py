@@ -5,7 +5,8 @@
 bert/       a BertForPreTraining of `transformers`, with its config.json and model.safetensors as published ones
             look; expected.safetensors holds inputs, outputs, the loss (masked words + next sentence), and the
             gradient of every tensor by autograd
-mini_bert/  the same for Mini-BERT's mathematics, written here with PyTorch's own functions
+mini_bert/  the same for Mini-BERT's mathematics, written here with PyTorch's own functions; training.json holds the
+            losses of 20 steps of training
 
 The default tests compare our forward and backward with these files, without torch.
 """
@@ -17,6 +18,7 @@ import shutil
 from pathlib import Path
 
 import torch
+from recipe import training_batch
 from safetensors.torch import save_file
 from torch.nn import functional as F
 from transformers import BertConfig, BertForPreTraining
@@ -114,8 +116,26 @@ def make_mini_bert(folder: Path) -> None:
     }
 
     data = batch(V, 2)
-    visible = data["attention_mask"].bool()[:, None, None, :]
-    x = w["tokens.table"][data["input_ids"]] + w["positions.table"][:T]
+    hidden, logits = mini_bert(w, L, A, data["input_ids"], data["attention_mask"])
+    loss = F.cross_entropy(logits.reshape(B * T, V)[data["rows"]], data["targets"])
+    loss.backward()
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save_file({name: array.detach() for name, array in w.items()}, folder / "model.safetensors")
+    grads = {f"grad.{name}": array.grad for name, array in w.items()}
+    save({**data, "hidden": hidden, "logits": logits, "loss": loss[None], **grads}, folder)
+    losses = make_training(w, L, A)
+    (folder / "training.json").write_text(json.dumps(losses, indent=1) + "\n")
+
+
+def mini_bert(w: dict[str, torch.Tensor], L: int, A: int, ids: torch.Tensor, mask: torch.Tensor):
+    """-> hidden (B,T,H), logits (B,T,V)"""
+    B, T = ids.shape
+    H = w["tokens.table"].shape[1]
+    visible = mask.bool()[:, None, None, :]
+    x = w["tokens.table"][ids] + w["positions.table"][:T]
     for index in range(L):
         name = f"encoder.blocks.{index}"
         q, k, v = (
@@ -128,16 +148,35 @@ def make_mini_bert(folder: Path) -> None:
         thought = inner @ w[f"{name}.feed_forward.contract.w"] + w[f"{name}.feed_forward.contract.b"]
         x = F.layer_norm(x + thought, (H,), w[f"{name}.output_norm.gamma"], w[f"{name}.output_norm.beta"], 1e-5)
     hidden = F.layer_norm(x, (H,), w["final_norm.gamma"], w["final_norm.beta"], 1e-5)
-    logits = hidden @ w["head.w"] + w["head.b"]
-    loss = F.cross_entropy(logits.reshape(B * T, V)[data["rows"]], data["targets"])
-    loss.backward()
+    return hidden, hidden @ w["head.w"] + w["head.b"]
 
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    save_file({name: array.detach() for name, array in w.items()}, folder / "model.safetensors")
-    grads = {f"grad.{name}": array.grad for name, array in w.items()}
-    save({**data, "hidden": hidden, "logits": logits, "loss": loss[None], **grads}, folder)
+
+def make_training(w: dict[str, torch.Tensor], L: int, A: int, steps: int = 20) -> list[float]:
+    """The losses of 20 steps of AdamW, warm-up and decay, clipping, two micro-batches a step, from these weights."""
+    w = {name: array.detach().clone().requires_grad_() for name, array in w.items()}
+    groups = [
+        {"params": [array for array in w.values() if array.ndim > 1], "weight_decay": 0.01},
+        {"params": [array for array in w.values() if array.ndim == 1], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=1.0)
+    losses = []
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = 0.02 * min((step + 1) / 5, 1 - step / steps)
+        optimiser.zero_grad()
+        parts = training_batch(step, len(w["tokens.table"]))
+        count = sum(len(rows) for _, rows, _ in parts)
+        total = 0.0
+        for ids, rows, targets in parts:
+            _, logits = mini_bert(w, L, A, torch.tensor(ids), torch.ones(ids.shape))
+            chosen = logits.reshape(ids.size, -1)[torch.tensor(rows)]
+            loss = F.cross_entropy(chosen, torch.tensor(targets), reduction="sum") / count
+            loss.backward()
+            total += loss.item()
+        torch.nn.utils.clip_grad_norm_(list(w.values()), 1.0)
+        optimiser.step()
+        losses.append(total)
+    return losses
 
 
 def save(tensors: dict[str, torch.Tensor], folder: Path) -> None:
