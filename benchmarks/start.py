@@ -1,0 +1,82 @@
+"""How the weights start: the same model, text and batches from four different starts, side by side.
+
+    python benchmarks/start.py                        600 steps each on the built-in corpus
+    python benchmarks/start.py --corpus FILE --steps 2000
+
+noise        every weight N(0, 0.02²), as published BERT
+waves        positions as sinusoids, tokens N(0, 0.1²), projections N(0, 1/fan_in)
+neighbours   waves, and the heads of the first block look at the tokens next to them
+frequencies  neighbours, and the head's bias knows how frequent every word is: how `mini-bert train` starts
+
+Prints the held-out loss on the way, with the unigram entropy of the held-out text for comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import numpy as np
+
+from mini_bert.data import MLMDataGenerator
+from mini_bert.evaluate import unigram_entropy
+from mini_bert.layers.attention import MultiHeadAttention
+from mini_bert.layers.embedding import sinusoids
+from mini_bert.model import AMPLITUDE, MiniBERT
+from mini_bert.optim import Adam
+from mini_bert.parallel import Team
+from mini_bert.pretraining import frequencies
+from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.train import held_out_loss
+
+STARTS = ("noise", "waves", "neighbours", "frequencies")
+
+
+def start(model: MiniBERT, how: str, batches: MLMDataGenerator) -> None:
+    """Give the weights the start of that name; a new MiniBERT has "neighbours"."""
+    rng = np.random.default_rng(1)
+    if how == "noise":
+        for param in model.named_params().values():
+            if param.decay:
+                param.data[...] = rng.normal(0, 0.02, param.shape)
+    if how == "waves":
+        model.tokens.table.data[...] = rng.normal(0, 0.1, model.tokens.table.shape)
+        model.positions.table.data[...] = sinusoids(AMPLITUDE)(rng, model.positions.table.shape)
+        attention: MultiHeadAttention = model.encoder.blocks[0].attention  # type: ignore[attr-defined]
+        attention.qkv.w.data[...] = rng.normal(0, 1 / math.sqrt(attention.width), attention.qkv.w.shape)
+    if how == "frequencies":
+        model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--corpus", nargs="+", default=["builtin"])
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--warmup", type=int, default=400)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--starts", nargs="+", default=STARTS, choices=STARTS)
+    options = parser.parse_args()
+    tokenizer = WordPieceTokenizer.load("8k")
+    marks = [options.steps * i // 6 for i in range(1, 7)]
+    print(f"{'held-out loss at step':24}" + "".join(f"{mark:8,}" for mark in marks))
+    for how in options.starts:
+        batches = MLMDataGenerator(options.corpus, tokenizer, 64, 8, held_out=0.05, progress=False)
+        validation = batches.validation(batch_size=32)
+        model = MiniBERT()
+        start(model, how, batches)
+        adam, found = Adam(model.flat), []
+        with Team(model, options.threads) as team:
+            for step in range(1, options.steps + 1):
+                team.gradient([next(batches) for _ in range(4)])
+                lr = options.lr * min(1.0, step / options.warmup)
+                adam.step(lr, scale=min(1.0, 1 / team.norm()), each=team.each)
+                team.zero_grad()
+                if step in marks:
+                    found.append(held_out_loss(team, validation, 1024).loss)
+        print(f"{how:24}" + "".join(f"{loss:8.3f}" for loss in found), flush=True)
+    print(f"{'unigram entropy':24}{unigram_entropy(validation):8.3f}")
+
+
+if __name__ == "__main__":
+    main()
