@@ -2,7 +2,7 @@
 
 NumPy makes a fresh array for every result. On Linux the C library hands large ones back to the system as soon as they
 are freed, and each new one is then hundreds of pages that the system must find, clear and map on first touch. 32
-sentences through a published BERT of six layers spend a quarter of their time on that: 228 ms of one core, 166 without.
+sentences through a published BERT of six layers spend a fifth of their time on that: 218 ms of one core, 169 without.
 
 Only glibc has this dial. Elsewhere nothing is changed, and nothing need be.
 """
