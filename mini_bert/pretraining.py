@@ -98,7 +98,7 @@ def _run(
         data["corpus"], tokenizer, config.max_seq_length, settings.micro_batch, seed=settings.seed,
         held_out=data["held_out"], vocab_size=config.vocab_size, progress=not quiet,
     )  # fmt: skip
-    validation = batches.validation(batch_size=settings.batch_size) if data["held_out"] else None
+    validation = batches.validation() if data["held_out"] else None
     model = MiniBERT(config, seed=settings.seed)
     model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
     with Display(path, settings.steps, settings.minutes, quiet) as display:
