@@ -35,6 +35,7 @@ from mini_bert.recording import RunFolder, State
 
 PERCENTILES = (1, 25, 50, 75, 99)
 SAMPLE = 10_000  # numbers of a tensor that its percentiles are taken from
+LONGEST = 60.0  # seconds: no step, measurement or checkpoint of a model that fits here takes longer
 HOPELESS = 2.0  # times the loss of knowing nothing: a run that gets there does not come back
 
 
@@ -48,7 +49,7 @@ def train(
     """The loop. `batches` gives micro-batches of settings.micro_batch sequences; `run` is the folder that remembers."""
     adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
     state = run.begin(model, adam, batches)
-    started = time.perf_counter() - state.seconds
+    clock = Stopwatch(state.seconds)
     with Team(model, settings.threads) as team, _asked_to_stop() as asked:
         while not state.stopped:
             lr = settings.learning_rate * course(_progress(state, settings), settings.warmup)
@@ -65,7 +66,7 @@ def train(
             state.step += 1
             state.tokens += sum(part.input_ids.size for part in parts)
             state.since.append((outcome.loss, outcome.correct / outcome.targets, norm, float(norm > settings.clip)))
-            state.seconds = time.perf_counter() - started
+            state.seconds = clock.seconds()
             state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)
             if state.step % settings.tensors_every == 0:
                 run.record(_tensors_record(model, adam, state.step, lr))
@@ -74,11 +75,25 @@ def train(
                 run.record(_train_record(state, settings, lr, batches))
             if validation is not None and (state.step % settings.eval_every == 0 or state.stopped):
                 run.judge(state, held_out_loss(team, validation, settings.eval_sequences))
-            state.seconds = time.perf_counter() - started
+            state.seconds = clock.seconds()
             if state.step % settings.save_every == 0 or state.stopped:  # save
                 run.save(state, model, adam, batches)
     run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
     return state
+
+
+class Stopwatch:
+    """Seconds of work. While the machine sleeps, or the process is held, time stands still: longer than LONGEST between
+    two looks at the clock counts as LONGEST."""
+
+    def __init__(self, before: float):
+        self.total, self.last = before, time.perf_counter()
+
+    def seconds(self) -> float:
+        now = time.perf_counter()
+        self.total += min(now - self.last, LONGEST)
+        self.last = now
+        return self.total
 
 
 def _progress(state: State, settings: TrainingConfig) -> float:
