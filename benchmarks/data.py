@@ -116,6 +116,12 @@ def memory(root: int) -> dict[int, int]:
     return {pid: found[pid] for pid in family if pid in found}
 
 
+def idle_seconds() -> float:
+    """Of all cores since the machine started. What is neither idle nor busy with our text, others have used."""
+    fields = Path("/proc/stat").read_text().split(maxsplit=6)
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
+
+
 def preparing(folder: Path, gigabytes: float) -> None:
     """Tokenize a long text in a fresh process, and watch it."""
     path = folder / "text.txt"
@@ -123,7 +129,7 @@ def preparing(folder: Path, gigabytes: float) -> None:
     size = path.stat().st_size
     print(f"\nPreparing {size / 1e9:.2f} GB of text from {origin}, 8k vocabulary")
     peak, peak_each, samples = 0, {}, 0
-    before, began = os.times(), time.perf_counter()
+    before, idle, began = os.times(), idle_seconds(), time.perf_counter()
     with subprocess.Popen([sys.executable, __file__, "--prepare", str(path), str(folder / "cache")]) as child:
         while child.poll() is None:
             now = memory(child.pid)
@@ -131,15 +137,15 @@ def preparing(folder: Path, gigabytes: float) -> None:
             if sum(now.values()) > peak:
                 peak, peak_each = sum(now.values()), now
             time.sleep(0.2)
-    seconds, after = time.perf_counter() - began, os.times()
+    seconds, after, idle = time.perf_counter() - began, os.times(), idle_seconds() - idle
     if child.returncode:
         raise SystemExit(f"preparing failed with exit code {child.returncode}")
     processor = sum(after[2:4]) - sum(before[2:4])  # of children that have ended, and theirs
     each = " + ".join(f"{value / 1e6:.0f}" for value in sorted(peak_each.values(), reverse=True))
     print(
-        f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {processor / seconds:.2f} cores busy on average, ", end=""
+        f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {size / 1e6 / processor:.1f} MB a second of processor time; "
+        f"of {os.cpu_count()} cores {processor / seconds:.2f} were busy with it on average, {idle / seconds:.2f} idle"
     )
-    print(f"{size / 1e6 / processor:.1f} MB a second of processor time")
     print(f"resident memory, all processes: at most {peak / 1e6:.0f} MB ({each}), of {samples:,} samples")
     began = time.perf_counter()
     shards = prepare(path, WordPieceTokenizer.load("8k"), cache_dir=folder / "cache", progress=False)
