@@ -143,7 +143,7 @@ def preparing(folder: Path, gigabytes: float) -> None:
     processor = sum(after[2:4]) - sum(before[2:4])  # of children that have ended, and theirs
     each = " + ".join(f"{value / 1e6:.0f}" for value in sorted(peak_each.values(), reverse=True))
     print(
-        f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {size / 1e6 / processor:.1f} MB a second of processor time; "
+        f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {size / 1e6 / processor:.1f} MB per second of processor; "
         f"of {os.cpu_count()} cores {processor / seconds:.2f} were busy with it on average, {idle / seconds:.2f} idle"
     )
     print(f"resident memory, all processes: at most {peak / 1e6:.0f} MB ({each}), of {samples:,} samples")
