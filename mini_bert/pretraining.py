@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mini_bert import checkpoint
+from mini_bert.checkpoint import Checkpoint
 from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
@@ -23,6 +25,8 @@ from mini_bert.layers.base import Run
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.recording import RunFolder, State, now
+from mini_bert.sequences import Documents
+from mini_bert.shards import Shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
 
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 
 MINUTES = 4.0  # where neither steps nor minutes are given
 TOKENIZERS = {8192: "8k", 50000: "50k"}  # the bundled vocabulary for a model of that size
-HELD_OUT = {"builtin": 0.05}  # share of the documents; of anything else 0.01
+HELD_OUT = 50  # documents to keep aside for validation, if that is not less than 1 % nor more than 20 % of all
 EXAMPLES = 6  # filled gaps to show at the end
 AROUND = 10  # tokens to show on either side of a gap
 
@@ -63,7 +67,7 @@ def train_command(
     vocabulary = tokenizer or TOKENIZERS.get(config.vocab_size, "8k")
     loaded = WordPieceTokenizer.load(vocabulary)
     config = replace(config, vocab_size=loaded.vocab_size)
-    share = held_out if held_out is not None else HELD_OUT.get(source[0], 0.01)
+    share = _share(prepare(source, loaded, progress=not quiet)) if held_out is None else held_out
     path = out or _new_folder()
     description = {
         "model": config.to_dict(),
@@ -77,9 +81,9 @@ def train_command(
 def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
     path = out or _newest_folder()
     description = RunFolder.config(path)
-    stored = sorted(path.glob("checkpoints/step-*/tokenizer.json"))
-    tokenizer = WordPieceTokenizer.load(stored[-1] if stored else description["data"]["tokenizer"])
-    return _run(path, description, tokenizer, quiet, tensorboard, resume=bool(stored))
+    found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first checkpoint
+    tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
+    return _run(path, description, tokenizer, quiet, tensorboard, found)
 
 
 def _run(
@@ -88,7 +92,7 @@ def _run(
     tokenizer: WordPieceTokenizer,
     quiet: bool,
     tensorboard: bool,
-    resume: bool = False,
+    resume: Checkpoint | None = None,
 ) -> State:
     share_memory_among_threads()
     settings = TrainingConfig.from_dict(description["training"])
@@ -98,7 +102,7 @@ def _run(
         data["corpus"], tokenizer, config.max_seq_length, settings.micro_batch, seed=settings.seed,
         held_out=data["held_out"], vocab_size=config.vocab_size, progress=not quiet,
     )  # fmt: skip
-    validation = batches.validation() if data["held_out"] else None
+    validation = batches.validation() if data["held_out"] else None  # a text of one document has nothing to spare
     model = MiniBERT(config, seed=settings.seed)
     model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
     with Display(path, settings.steps, settings.minutes, quiet) as display:
@@ -110,6 +114,8 @@ def _run(
         start = _start_record(model, batches, validation, settings)
         run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start)
         display.note(f"{model.get_parameter_count():,} parameters; {batches}")
+        if validation is None:
+            display.note("nothing is held out, so there is no telling how well it does on text it has not seen")
         display.note(f"all of it is kept in {path}")
         state = train(model, batches, validation, settings, run)
         _finish(run, state, model, batches, validation, settings, display)
@@ -249,6 +255,8 @@ and nothing else; what it says is a guess about words, not a fact.
 
 ```python
 from mini_bert.model import MiniBERT
+from mini_bert.sequences import Documents
+from mini_bert.shards import Shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 
 model, tokenizer = MiniBERT.from_pretrained("."), WordPieceTokenizer.load(".")
@@ -257,6 +265,13 @@ model, tokenizer = MiniBERT.from_pretrained("."), WordPieceTokenizer.load(".")
 
 
 # ---------------------------------------------------------------------- small choices
+
+
+def _share(shards: Shards) -> float:
+    """The share of the documents to hold out; 0 where there are so few that none would be, or all."""
+    share = min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1)))
+    held = Documents(shards, share, validation=True).count
+    return share if 0 < held < len(shards.hashes) else 0.0
 
 
 def default_corpus() -> list[str]:

@@ -24,6 +24,7 @@ import numpy as np
 
 import mini_bert
 from mini_bert import checkpoint
+from mini_bert.checkpoint import Checkpoint
 from mini_bert.data import MLMDataGenerator
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
@@ -58,14 +59,14 @@ class State:
 
 
 class RunFolder:
-    """Writes the folder; `resume` goes on from its newest whole checkpoint."""
+    """Writes the folder; `resume` is the checkpoint to go on from."""
 
     def __init__(
         self,
         path: Path,
         tokenizer: WordPieceTokenizer,
         keep: int = 2,
-        resume: bool = False,
+        resume: Checkpoint | None = None,
         hooks: Sequence[Hook] = (),
         start: dict[str, Any] | None = None,
     ):
@@ -96,13 +97,13 @@ class RunFolder:
     # ------------------------------------------------------------------ what the loop calls
 
     def begin(self, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> State:
-        """A fresh start, or everything put back as it was at the newest whole checkpoint."""
-        if not self.resume:
+        """A fresh start, or everything put back as it was at the checkpoint."""
+        found = self.resume
+        if found is None:
             write_atomic(self.path / METRICS, b"")  # of a run that died before its first checkpoint
             if self.start:
                 self.record(self.start)
             return State()
-        found = checkpoint.latest(self.path)
         assign(model.named_params(), read_tensors(found.path / "model.safetensors"), str(found.path))
         moments = read_tensors(found.path / checkpoint.OPTIMIZER)
         adam.m[...], adam.v[...] = moments["m"], moments["v"]

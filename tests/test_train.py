@@ -63,7 +63,8 @@ def go(folder, corpus, tokenizer, settings=SETTINGS, resume=False, kill=None, co
     model = MiniBERT(config, seed=1)
     if not resume:
         RunFolder.create(folder, {"model": config.to_dict(), "training": settings.to_dict()})
-    run = RunFolder(folder, tokenizer, settings.keep, resume, [kill] if kill else [])
+    found = checkpoint.latest(folder) if resume else None
+    run = RunFolder(folder, tokenizer, settings.keep, found, [kill] if kill else [])
     return model, train(model, batches, batches.validation(batch_size=8), settings, run)
 
 

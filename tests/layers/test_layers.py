@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import mini_bert.layers
-from mini_bert.layers.attention import MultiHeadAttention, attend
-from mini_bert.layers.base import Run, bind
+from mini_bert.layers.attention import MultiHeadAttention, attend, neighbours
+from mini_bert.layers.base import Run, bind, normal
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
-from mini_bert.layers.embedding import PositionEmbedding, sinusoids
+from mini_bert.layers.embedding import PositionEmbedding, frequencies, sinusoids
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.layer_norm import LayerNorm
@@ -259,3 +259,33 @@ def test_each_layer_shows_itself(name, capsys):
     """`python -m mini_bert.layers.<name>` runs and prints a small example."""
     runpy.run_path(str(LAYERS / f"{name}.py"), run_name="__main__")
     assert len(capsys.readouterr().out) > 80
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_heads_start_by_looking_at_their_neighbours(heads):
+    """Head 0 at the token before, head 1 at the one after, then two before, two after; with the score asked for."""
+    d, T, amplitude = 16, 12, 0.2
+    H = heads * d
+    rng = np.random.default_rng(0)
+    layer = MultiHeadAttention(H, heads, bias=False)
+    layer.qkv.w.init = neighbours(heads, amplitude, score=6.0)
+    bind(layer, dtype=np.float64, seed=1)
+    x = normal(0.1, silent=d)(rng, (1, T, H)) + sinusoids(amplitude, even=d)(rng, (T, H))
+    _, cache = layer.forward(x, Run())
+    scores = (cache.q @ cache.k.swapaxes(-1, -2) * layer.scale)[0]
+    for head, offset in enumerate((-1, 1, -2, 2)[:heads]):
+        inside = [t for t in range(T) if 0 <= t + offset < T]
+        assert [int(cache.attended.probs[0, head, t].argmax()) for t in inside] == [t + offset for t in inside]
+        assert np.mean([scores[head, t, t + offset] for t in inside]) == pytest.approx(6.0, abs=0.7)
+
+
+def test_even_waves_say_exactly_where():
+    """Two places have the product 0 unless they are the same, up to as many places as there are coordinates."""
+    table = sinusoids(1.0, even=16)(np.random.default_rng(0), (16, 40))[:, :16]
+    np.testing.assert_allclose(table @ table.T, 8 * np.eye(16), atol=1e-12)
+    assert frequencies(40, 16)[8:].tolist() == frequencies(40)[8:].tolist()
+
+
+def test_silent_columns_start_at_zero():
+    drawn = normal(0.5, silent=3)(np.random.default_rng(0), (1000, 5))
+    assert not drawn[:, :3].any() and drawn[:, 3:].std() == pytest.approx(0.5, rel=0.05)

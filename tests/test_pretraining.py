@@ -1,0 +1,146 @@
+"""`mini-bert train`: from a command line to a model folder, and what it says on the way."""
+
+import json
+import random
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mini_bert.cli import main
+from mini_bert.data import MLMDataGenerator
+from mini_bert.loading import load_model
+from mini_bert.model import MiniBERT
+from mini_bert.pretraining import default_corpus, frequencies, train_command
+from mini_bert.recording import RunFolder
+from mini_bert.tokenizer import WordPieceTokenizer
+
+WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """An empty folder to work in, with a text, a vocabulary and a tiny model's config."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
+    rng = random.Random(0)
+    pairs = list(zip(WORDS[:-1:2], WORDS[1::2], strict=True))
+    text = "\n\n".join(" ".join(f"{a} {b} ." for a, b in rng.choices(pairs, k=40)) for _ in range(60))
+    Path("text.txt").write_text(text)
+    WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]).save("vocabulary")
+    sizes = {"vocab_size": 999, "hidden_size": 24, "num_layers": 2, "num_heads": 3, "intermediate_size": 40}
+    Path("config.json").write_text(json.dumps({"model_type": "mini_bert", "max_seq_length": 16, **sizes}))
+    return tmp_path
+
+
+WORDS_OF_A_RUN = ["train", "--corpus", "text.txt", "--model", "config.json", "--tokenizer", "vocabulary"]
+
+
+def run(*words):
+    try:
+        main([*WORDS_OF_A_RUN, "--threads", "1", "--batch-size", "8", *words])
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
+def test_a_run_from_the_command_line(place, capsys):
+    """A model folder that loads, a picture if it can be drawn, masks filled, and what to try next."""
+    assert run("--steps", "30", "--out", "out", "--held-out", "0.1", "--learning-rate", "0.01") == 0
+    said = capsys.readouterr().err
+    for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next", "--resume"):
+        assert expected in said or expected == "--resume"
+    assert "fill-mask" in said and "doctor" in said
+    model, tokenizer = load_model("out")
+    assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
+    card = Path("out/model/README.md").read_text(encoding="utf-8")
+    assert "held-out loss" in card and "text.txt" in card and "top-5 accuracy" in card
+    config = json.loads(Path("out/config.json").read_text())
+    assert config["training"]["steps"] == 30 and config["data"]["corpus"] == ["text.txt"]
+    assert "step" in Path("out/training.log").read_text(encoding="utf-8")
+    first = json.loads(Path("out/metrics.jsonl").read_text().splitlines()[0])
+    assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
+
+
+def test_a_run_is_resumed_with_its_own_settings(place):
+    """--resume needs the folder and nothing else; without a folder it is the newest in runs/."""
+    assert run("--steps", "12", "--save-every", "4") == 0
+    assert Path("runs/run-1/model").is_dir()
+    before = MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data.copy()
+    for path in Path("runs/run-1/checkpoints").glob("step-00000012/*"):
+        path.write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged"):
+        state = train_command(resume=True, quiet=True)
+    assert state.step == 12 and state.stopped == "done"
+    np.testing.assert_array_equal(MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data, before)
+
+
+def test_ctrl_c_says_how_to_go_on(place, monkeypatch, capsys):
+    real = RunFolder.record
+
+    def record(self, entry):
+        real(self, entry)
+        if entry["kind"] == "train" and entry["step"] == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RunFolder, "record", record)
+    assert run("--steps", "1000", "--out", "my run") == 130
+    assert "all is saved. Go on with" in capsys.readouterr().err
+    assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys):
+    """Not with silent NaNs: the doctor speaks, whether the run broke or only learnt nothing."""
+    code = run("--steps", "120", "--out", "out", "--learning-rate", "0.2")
+    said = capsys.readouterr().err
+    assert "learning rate" in said and "too high" in said
+    assert code in (0, 1)
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor", "out"])
+    assert stop.value.code == 1 and "too high" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--steps", "5", "--minutes", "1"], "expected just one of them"),
+        (["--steps", "5", "--held-out", "1.5"], "held_out is 1.5"),
+        (["--steps", "5", "--model", "huge"], "'huge' is neither a preset"),
+        (["--steps", "5", "--learning-rate", "-1"], "learning_rate is -1.0"),
+    ],
+)
+def test_mistakes_are_one_line(place, words, message):
+    code = run(*words)
+    assert isinstance(code, str) and message in code
+
+
+def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
+    Path("text.txt").write_text("cats purr . dogs bark . " * 200)
+    assert run("--steps", "4", "--out", "out") == 0
+    assert "nothing is held out" in capsys.readouterr().err
+    assert "not measured" in Path("out/model/README.md").read_text()
+
+
+def test_nothing_to_resume(place):
+    with pytest.raises(FileNotFoundError, match=r"there is no run in .* to resume"):
+        train_command(resume=True)
+    with pytest.raises(FileNotFoundError, match="nowhere is no run folder"):
+        train_command(resume=True, out=Path("nowhere"))
+
+
+def test_text_in_data_comes_before_the_built_in_corpus(place):
+    assert default_corpus() == ["builtin"]
+    Path("data").mkdir()
+    assert default_corpus() == ["builtin"]
+    Path("data/story.txt").write_text("Once upon a time there was a text.")
+    assert default_corpus() == ["data"]
+
+
+def test_the_first_bias_is_what_is_frequent(place):
+    """Shares of the words in the text that is trained on; what does not occur counts half."""
+    tokenizer = WordPieceTokenizer.load("vocabulary")
+    share = frequencies(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
+    assert share.sum() == pytest.approx(1) and share.argmax() == tokenizer.tokens.index(".")
+    assert share[tokenizer.tokens.index(".")] == pytest.approx(1 / 3, abs=0.01) and 0 < share[0] < 1e-3
