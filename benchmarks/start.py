@@ -68,9 +68,9 @@ def main() -> None:
         adam, found = Adam(model.flat), []
         with Team(model, options.threads) as team:
             for step in range(1, options.steps + 1):
-                team.gradient([next(batches) for _ in range(4)])
+                outcome = team.gradient([next(batches) for _ in range(4)])
                 lr = options.lr * min(1.0, step / options.warmup)
-                adam.step(lr, scale=min(1.0, 1 / team.norm()), each=team.each)
+                adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
                 team.zero_grad()
                 if step in marks:
                     found.append(held_out_loss(team, validation, 1024).loss)

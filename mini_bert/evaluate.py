@@ -113,13 +113,14 @@ def _measure(model: MiniBERT | Bert, batch: Batch, run: Run) -> _Sums:
         return _Sums(0.0, 0, 0, 0)
     if isinstance(model, MiniBERT):
         loss, cache = model.loss(batch.input_ids, batch.rows, batch.targets, batch.attention_mask, run)
-        probs, targets, _ = cache.cross_entropy
+        entropy = cache.cross_entropy
     else:
         loss, cache = model.loss(*batch[:5], run=run)
-        probs, targets, _ = cache.words_entropy
-    own = probs[np.arange(N), targets][:, None]
-    behind = np.count_nonzero(probs < own, axis=1)  # the words that the model thinks less likely than the true one
-    rank = probs.shape[1] - 1 - behind  # a tie counts against the model, and so does what is no number
+        entropy = cache.words_entropy
+    scores, targets = entropy.exp, entropy.targets  # in the order of the probabilities
+    own = scores[np.arange(N), targets][:, None]
+    behind = np.count_nonzero(scores < own, axis=1)  # the words that the model thinks less likely than the true one
+    rank = scores.shape[1] - 1 - behind  # a tie counts against the model, and so does what is no number
     return _Sums(float(loss) * N, int((rank < 1).sum()), int((rank < 5).sum()), N)
 
 

@@ -35,7 +35,7 @@ def activation_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: 
         last += looks * most // tokens + 2 * chosen * H
         embedded = BT * H
     final = chosen * (2 * H + 1)  # the norm's x̂ and σ, and what the head reads
-    head = chosen * config.vocab_size  # the probabilities of every word for each
+    head = chosen * (config.vocab_size + 1)  # the probabilities of every word for each, and what to divide them by
     return embedded + (config.num_layers - 1) * block + last + final + head
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from mini_bert.layers.base import Flat
 
-CHUNK = 16_384  # numbers at a time: all of a chunk's passes stay in the processor's cache, and scratch stays small
+CHUNK = 1 << 18  # numbers at a time: few enough for the cache, enough that threads do not wait for Python between them
 
 Each = Callable[[Callable[[int], Any], Iterable[int]], Any]  # calls a function with every item, in any order
 

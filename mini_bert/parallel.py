@@ -36,6 +36,7 @@ class Outcome(NamedTuple):
     loss: float  # mean over the targets
     correct: int  # targets that the model thought most likely
     targets: int
+    norm: float  # the length of the gradient
 
 
 class Team:
@@ -89,7 +90,7 @@ class Team:
     # ------------------------------------------------------------------ one step of training
 
     def gradient(self, parts: Sequence[Batch], seed: tuple[int, ...] = (0,)) -> Outcome:
-        """Forward and backward of a batch that comes in parts; adds the gradient of its mean loss to model.flat.grad.
+        """Forward and backward of a batch that comes in parts; its gradient, of the mean loss, is then model.flat.grad.
 
         Part i draws its dropout from (*seed, i), so that the masks do not depend on the number of threads.
         """
@@ -101,29 +102,23 @@ class Team:
                 run = Run((*seed, i), train=True, pool=model.run.pool)
                 part_loss, cache = model.loss(*parts[i][:4], run=run, count=targets)
                 loss += float(part_loss)
-                correct += int((cache.cross_entropy.probs.argmax(-1) == parts[i].targets).sum())
+                correct += int((cache.cross_entropy.exp.argmax(-1) == parts[i].targets).sum())
                 model.loss_backward(cache, run=run)
             return loss, correct
 
         shares = self.together(share)
-        self.each(self._add_up, range(0, self.model.flat.grad.size, CHUNK))
-        return Outcome(sum(loss for loss, _ in shares), sum(correct for _, correct in shares), targets)
+        squares = self.each(self._add_up, range(0, self.model.flat.grad.size, CHUNK))
+        loss, correct = (sum(column) for column in zip(*shares, strict=True))
+        return Outcome(loss, correct, targets, math.sqrt(math.fsum(squares)))
 
-    def _add_up(self, start: int) -> None:
+    def _add_up(self, start: int) -> float:
+        """A chunk of all replicas' gradients becomes one of the model's -> the sum of its squares"""
         total, *others = (replica.flat.grad[start : start + CHUNK] for replica in self.replicas)
         for other in others:
             total += other
             other[...] = 0
-
-    def norm(self) -> float:
-        """The length of the gradient: gradients.global_norm, by all threads."""
-        gradient = self.model.flat.grad
-
-        def squares(start: int) -> float:
-            part = gradient[start : start + CHUNK]
-            return float(np.dot(part, part))
-
-        return math.sqrt(math.fsum(self.each(squares, range(0, gradient.size, CHUNK))))
+        pieces = (total[low : low + 4_096] for low in range(0, total.size, 4_096))  # a long float32 sum would drift
+        return math.fsum(float(np.dot(piece, piece)) for piece in pieces)
 
     def zero_grad(self) -> None:
         gradient = self.model.flat.grad

@@ -56,7 +56,7 @@ def train(
 
             parts = [next(batches) for _ in range(settings.batch_size // settings.micro_batch)]  # batch
             outcome = team.gradient(parts, seed=(settings.seed, state.step))  # forward, backward
-            norm = team.norm()
+            norm = outcome.norm
             if not (math.isfinite(outcome.loss) and math.isfinite(norm)):
                 run.record(_non_finite_record(model, outcome, state.step + 1, lr))
                 state.stopped = "nonfinite"  # the weights are still those of the step before

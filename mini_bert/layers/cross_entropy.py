@@ -24,9 +24,14 @@ from mini_bert.layers.base import total
 
 
 class CrossEntropyCache(NamedTuple):
-    probs: np.ndarray  # (N,V)
+    exp: np.ndarray  # (N,V) of the logits, less the largest of each row: probabilities but for the division
+    sums: np.ndarray  # (N,1) to divide by
     targets: np.ndarray  # (N,)
     divisor: float
+
+    @property
+    def probs(self) -> np.ndarray:  # (N,V)
+        return self.exp / self.sums
 
 
 def cross_entropy(logits, targets, count: float | None = None):
@@ -42,20 +47,19 @@ def cross_entropy(logits, targets, count: float | None = None):
     count = N if count is None else count
     if count <= 0:
         raise ValueError("no row was chosen: the mean loss of nothing is undefined; choose at least one token")
-    probs = logits - logits.max(-1, keepdims=True)  # (N,V)
-    picked = probs[np.arange(N), targets]  # (N,)
-    np.exp(probs, out=probs)
-    sums = total(probs)  # (N,1)
+    exp = logits - logits.max(-1, keepdims=True)  # (N,V)
+    picked = exp[np.arange(N), targets]  # (N,)
+    np.exp(exp, out=exp)
+    sums = total(exp)  # (N,1)
     surprise = np.log(sums[:, 0]) - picked
-    probs *= 1 / sums
-    return surprise.sum() / count, CrossEntropyCache(probs, targets, count)
+    return surprise.sum() / count, CrossEntropyCache(exp, sums, targets, count)
 
 
 def cross_entropy_backward(dloss: float, cache: CrossEntropyCache):
     """dlogits = (p − onehot(target)) · dloss / count"""
-    probs, targets, divisor = cache
+    exp, sums, targets, divisor = cache
     share = float(dloss) / divisor
-    dlogits = probs * share
+    dlogits = exp * (share / sums)  # p · share, in one pass over many numbers
     dlogits[np.arange(len(targets)), targets] -= share
     return dlogits
 
