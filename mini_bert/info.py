@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from mini_bert.config import MiniBertConfig
+from mini_bert.layers.base import PRODUCT
 from mini_bert.model import MiniBERT
 
 CHOSEN = 0.15  # the share of tokens that masked language modelling asks for
@@ -40,11 +41,11 @@ def activation_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: 
 
 
 def working_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int) -> int:
-    """How many more are alive at the worst moment of backward: what one block needs, and two large ones of the head."""
+    """How many more are alive at the worst moment of backward: in a block, when the head's have gone already."""
     BT, H = batch * tokens, config.hidden_size
     looks = batch * config.num_heads * tokens**2
-    block = max(9 * BT * H + 3 * looks, 4 * BT * H + 9 * BT * config.intermediate_size // 4)
-    return config.vocab_size * H + chosen * config.vocab_size + block  # a weight's product, dlogits, a block
+    block = max(7 * BT * H + 2 * looks, 4 * BT * H + 5 * BT * config.intermediate_size // 4)
+    return max(0, block - chosen * config.vocab_size) + PRODUCT
 
 
 def training_bytes(config: MiniBertConfig, parameters: int, batch: int, threads: int) -> dict[str, int]:

@@ -113,7 +113,11 @@ def attention_arrays(cache) -> dict[str, np.ndarray]:
 class LossCache(NamedTuple):
     encoded: EncodeCache
     head: Any
-    cross_entropy: CrossEntropyCache
+    entropy: list[CrossEntropyCache]  # one, until backward uses it up: it is the largest of all caches
+
+    @property
+    def cross_entropy(self) -> CrossEntropyCache:
+        return self.entropy[0]
 
 
 class MiniBERT(Model):
@@ -203,8 +207,8 @@ class MiniBERT(Model):
         rows, targets = check_rows(rows, targets, ids.shape)
         y, encoded = self.encode(ids, attention_mask, run, rows)  # (N,H)
         logits, head = self.head.forward(y, run)  # (N,V)
-        loss, entropy = cross_entropy(logits, targets, count)
-        return loss, LossCache(encoded, head, entropy)
+        loss, entropy = cross_entropy(logits, targets, count, out=logits)
+        return loss, LossCache(encoded, head, [entropy])
 
     def loss_backward(self, cache, dloss: float = 1.0, run=None):
         """-> dx (B,T,H); adds to every gradient"""
@@ -212,8 +216,10 @@ class MiniBERT(Model):
         if not isinstance(cache, LossCache):
             raise TypeError(f"loss_backward takes the cache of loss, not a {type(cache).__name__}; see also backward")
         self.encoder.check(cache.encoded.blocks)
-        dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
+        entropy = cache.entropy.pop()
+        dlogits = cross_entropy_backward(dloss, entropy, out=entropy.exp)
         dy = self.head.backward(dlogits, cache.head, run)
+        del entropy, dlogits  # their memory serves the blocks
         return self.encode_backward(dy, cache.encoded, run)
 
     # ------------------------------------------------------------------ to look at

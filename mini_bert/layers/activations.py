@@ -44,9 +44,9 @@ def relu(x):
     return y, y
 
 
-def relu_backward(dy, y):
+def relu_backward(dy, y, out=None):
     """dx = dy where y > 0, else 0"""
-    return dy * (y > 0)
+    return np.multiply(dy, y > 0, out=out)
 
 
 def gelu(x):
@@ -55,7 +55,7 @@ def gelu(x):
     return y, (x, y)
 
 
-def gelu_backward(dy, cache):
+def gelu_backward(dy, cache, out=None):
     """dx = dy (Φ(x) + x φ(x)),  Φ = y/x"""
     x, y = cache  # the next layer keeps y anyway: to keep Φ too would cost as much memory again
     dx, term = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
@@ -68,8 +68,7 @@ def gelu_backward(dy, cache):
         term *= INV_SQRT_2PI  # φ
         term *= x
     dx += term
-    dx *= dy
-    return dx if dx.ndim else dx[()]
+    return np.multiply(dx, dy, out=out)
 
 
 def gelu_tanh(x):
@@ -78,11 +77,11 @@ def gelu_tanh(x):
     return x * (0.5 + 0.5 * t), (x, t)
 
 
-def gelu_tanh_backward(dy, cache):
+def gelu_tanh_backward(dy, cache, out=None):
     """dx = dy ((1 + t) + x t′)/2, t′ = (1 − t²) √(2/π) (1 + 3a x²)"""
     x, t = cache
     inner_slope = SQRT_2_OVER_PI + (SQRT_2_OVER_PI * 3 * CUBIC) * (x * x)
-    return dy * (0.5 * (1 + t + x * (1 - t * t) * inner_slope))
+    return np.multiply(dy, 0.5 * (1 + t + x * (1 - t * t) * inner_slope), out=out)
 
 
 def tanh(x):
@@ -91,14 +90,14 @@ def tanh(x):
     return y, y
 
 
-def tanh_backward(dy, y):
+def tanh_backward(dy, y, out=None):
     """dx = dy (1 − y²)"""
-    return dy * (1 - y * y)
+    return np.multiply(dy, 1 - y * y, out=out)
 
 
 class Activation(NamedTuple):
     forward: Callable[[Any], tuple[Any, Any]]  # x -> y, cache
-    backward: Callable[[Any, Any], Any]  # dy, cache -> dx
+    backward: Callable[..., Any]  # dy, cache, out -> dx; out: memory for it, and that of dy will do
 
 
 # The names are those of `hidden_act` in published config.json files.

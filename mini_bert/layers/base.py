@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SCATTER = 512  # rows that are added to a table at a time
-PRODUCT = 1 << 19  # numbers of a product that are computed at a time
+PRODUCT = 1 << 18  # numbers of a product that are computed at a time
 
 Initialiser = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 

@@ -34,10 +34,11 @@ class CrossEntropyCache(NamedTuple):
         return self.exp / self.sums
 
 
-def cross_entropy(logits, targets, count: float | None = None):
+def cross_entropy(logits, targets, count: float | None = None, out=None):
     """loss = Σ −log softmax(logits)[target] / count -> (loss, cache)        logits (N,V), targets (N,)
 
     count is N unless given: parts of one batch, each divided by the whole batch's count, add up to its mean.
+    out: memory for the cache; who has no more use for the logits gives theirs.
     """
     N, V = logits.shape
     if targets.shape != (N,):
@@ -47,7 +48,7 @@ def cross_entropy(logits, targets, count: float | None = None):
     count = N if count is None else count
     if count <= 0:
         raise ValueError("no row was chosen: the mean loss of nothing is undefined; choose at least one token")
-    exp = logits - logits.max(-1, keepdims=True)  # (N,V)
+    exp = np.subtract(logits, logits.max(-1, keepdims=True), out=out)  # (N,V)
     picked = exp[np.arange(N), targets]  # (N,)
     np.exp(exp, out=exp)
     sums = total(exp)  # (N,1)
@@ -55,11 +56,11 @@ def cross_entropy(logits, targets, count: float | None = None):
     return surprise.sum() / count, CrossEntropyCache(exp, sums, targets, count)
 
 
-def cross_entropy_backward(dloss: float, cache: CrossEntropyCache):
-    """dlogits = (p − onehot(target)) · dloss / count"""
+def cross_entropy_backward(dloss: float, cache: CrossEntropyCache, out=None):
+    """dlogits = (p − onehot(target)) · dloss / count;        out: memory for it; cache.exp will do, and is then gone"""
     exp, sums, targets, divisor = cache
     share = float(dloss) / divisor
-    dlogits = exp * (share / sums)  # p · share, in one pass over many numbers
+    dlogits = np.multiply(exp, share / sums, out=out)  # p · share, in one pass over many numbers
     dlogits[np.arange(len(targets)), targets] -= share
     return dlogits
 

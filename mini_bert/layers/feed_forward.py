@@ -39,7 +39,7 @@ class FeedForward(Layer):
 
     def backward(self, dy, cache, run):  # dy (...,H)
         da = self.contract.backward(dy, cache.contract, run)
-        dh = self.activation.backward(da, cache.activation)
+        dh = self.activation.backward(da, cache.activation, out=da)
         return self.expand.backward(dh, cache.expand, run)
 
 
