@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=10, help="steps in a round")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--group", type=int, default=1, help="micro-batches that we take at once")
+    parser.add_argument("--group", type=int, default=2, help="micro-batches that we take at once")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-transformers", action="store_true")
     parser.add_argument("--memory", action="store_true")
