@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 FORMAT = 1  # of the files: raise it when they are laid out otherwise
 RULES = 2  # raise it when the same text would give other sentences or ids; older folders can still be opened by path
 NAMES = ("tokens", "sentences", "documents", "hashes")
-PROCESSES = 2  # unless asked for more: with 130 MB each and 70 for this one, all stay below 400 MB
+PROCESSES = 2  # unless asked for more: with 80 MB each and 70 for this one, all stay below 400 MB
 JOB = 1 << 18  # characters that a process gets at a time, if passages are shorter
 BLOCK = 1 << 20  # bytes with one checksum
 SPEED_AFTER = 1  # second of work: what was faster says nothing of the speed
@@ -103,7 +103,7 @@ def prepare(
     """The shards of a source: opened if they exist, else made. `source` is what corpora.read takes.
 
     cache_dir: where they are kept (default: the folder `shards` of the cache, see cache.py)
-    processes: how many tokenize, each in 130 MB (default: two, or one on a single core)
+    processes: how many tokenize, each in 80 MB (default: two, or one on a single core)
     """
     check_tokenizer(tokenizer)
     processes = min(cores(), PROCESSES) if processes is None else processes

@@ -22,7 +22,7 @@ Two things to know of the speed. Most of a text is words that came before, so ho
 of Wikipedia and books hold 2.0 million words and 60 thousand different ones. And `str.replace` and `str.split` find the
 words of a whole line (`WordSplitter.quick_words`), faster than any regular expression. Text with many characters beyond
 ASCII is cut at white space instead, and what became of each chunk is remembered, punctuation and all.
-On one core that gave 2.70 times the throughput of the `tokenizers` library on two, in five rounds 2.04 to 2.89 times
+On one core that gave 2.41 times the throughput of the `tokenizers` library on two, in seven rounds 2.02 to 2.80 times
 (`benchmarks/tokenization.py --megabytes 10`), with equal ids.
 """
 
