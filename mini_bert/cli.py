@@ -29,7 +29,7 @@ def config() -> None:
 
 def info(
     model: Annotated[str, typer.Option(help="mini, larger, or the path of a Mini-BERT config.json")] = "mini",
-    batch: Annotated[int, typer.Option(min=1, help="sequences in one micro-batch")] = 8,
+    batch: Annotated[int, typer.Option(min=1, help="sequences in one micro-batch")] = 16,
     threads: Annotated[int, typer.Option(min=1, help="threads that train side by side")] = 2,
 ) -> None:
     """Print the architecture with shapes, the parameters by component, and the memory that training needs.

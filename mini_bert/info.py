@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mini_bert.config import MiniBertConfig
+from mini_bert.config import MiniBertConfig, TrainingConfig
 from mini_bert.layers.base import PRODUCT
 from mini_bert.model import MiniBERT
 
@@ -61,7 +61,7 @@ def training_bytes(config: MiniBertConfig, parameters: int, batch: int, threads:
     }
 
 
-def main(config: MiniBertConfig, name: str, batch: int = 8, threads: int = 2) -> None:
+def main(config: MiniBertConfig, name: str, batch: int = TrainingConfig.micro_batch, threads: int = 2) -> None:
     """Print architecture, parameters and memory."""
     model = MiniBERT(config)
     T, H, V, inner = config.max_seq_length, config.hidden_size, config.vocab_size, config.intermediate_size

@@ -234,7 +234,7 @@ def test_info_counts_the_activations_that_there_are(config):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("batch", [2, 8])
+@pytest.mark.parametrize("batch", [2, 8, 16])
 def test_info_predicts_the_peak(batch, dropout):
     """What `mini-bert info` says training will need is within 10 % of the measured peak of a real step."""
     config = replace(MINI_BERT_CONFIG, dropout=dropout)
