@@ -184,7 +184,9 @@ def train(
     seed: Annotated[int, typer.Option(help="decides first weights, order of the text, masks")] = 0,
     batch_size: Annotated[int | None, typer.Option(min=1, help="sequences for one change of the weights")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="at its peak")] = None,
-    warmup: Annotated[float | None, typer.Option(help="share of the run in which the learning rate rises")] = None,
+    warmup: Annotated[
+        float | None, typer.Option(help="share of the run in which it rises; default: a minute's worth")
+    ] = None,
     tokenizer: Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the one of the model")] = None,
     held_out: Annotated[float | None, typer.Option(help="share of the documents kept for validation")] = None,
     eval_every: Annotated[int | None, typer.Option(min=1, help="steps between measurements on held-out text")] = None,

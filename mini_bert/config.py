@@ -76,8 +76,8 @@ class TrainingConfig:
     minutes: float | None = None  # the learning rate then follows the clock
     batch_size: int = 32  # sequences for one change of the weights
     micro_batch: int = 16  # sequences that go through the model at once; no effect on the result but rounding
-    learning_rate: float = 2e-3  # at its peak
-    warmup: float = 0.05  # share of the run in which it rises from 0; then it falls to 0
+    learning_rate: float = 1e-3  # at its peak
+    warmup: float = 0.1  # share of the run in which it rises from 0; then it falls to 0
     clip: float = 1.0  # longest gradient
     weight_decay: float = 0.01
     beta1: float = 0.9

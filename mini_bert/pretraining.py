@@ -61,6 +61,7 @@ def train_command(
     given = {name: value for name, value in settings.items() if value is not None}
     if "batch_size" in given:
         given.setdefault("micro_batch", math.gcd(given["batch_size"], TrainingConfig.micro_batch))
+    given.setdefault("warmup", default_warmup(steps, minutes))
     training = TrainingConfig(steps=steps, minutes=minutes, **given)
     source = list(corpus) if corpus else default_corpus()
     config = load_config(model)
@@ -286,6 +287,16 @@ def default_corpus() -> list[str]:
         except (ValueError, OSError):
             pass
     return ["builtin"]
+
+
+def default_warmup(steps: int | None, minutes: float | None) -> float:
+    """400 steps or a minute, or a twentieth of the run if that is longer, but no more than a quarter of it.
+
+    Sooner, and the learning rate is high while the first block still looks at its neighbours for no better reason than
+    that it began so (docs/decisions/0003).
+    """
+    least = 400 / steps if steps else 1 / (minutes or MINUTES)
+    return min(0.25, max(0.05, least))
 
 
 def _new_folder(home: Path = Path("runs")) -> Path:

@@ -12,7 +12,7 @@ from mini_bert.cli import main
 from mini_bert.data import MLMDataGenerator
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
-from mini_bert.pretraining import default_corpus, frequencies, train_command
+from mini_bert.pretraining import default_corpus, default_warmup, frequencies, train_command
 from mini_bert.recording import RunFolder
 from mini_bert.tokenizer import WordPieceTokenizer
 
@@ -128,6 +128,13 @@ def test_nothing_to_resume(place):
         train_command(resume=True)
     with pytest.raises(FileNotFoundError, match="nowhere is no run folder"):
         train_command(resume=True, out=Path("nowhere"))
+
+
+def test_the_default_warmup():
+    """A minute or 400 steps, but no less than a twentieth and no more than a quarter."""
+    assert default_warmup(None, 4.0) == 0.25 and default_warmup(None, 10.0) == 0.1
+    assert default_warmup(None, 120.0) == 0.05 == default_warmup(100_000, None)
+    assert default_warmup(2000, None) == 0.2 and default_warmup(10, None) == 0.25
 
 
 def test_text_in_data_comes_before_the_built_in_corpus(place):

@@ -318,7 +318,7 @@ def test_two_runs_do_not_share_a_folder(whole, corpus, tokenizer):
         ({"steps": 0}, "steps is 0"),
         ({"minutes": -1}, "minutes is -1, expected a positive number"),
         ({"steps": 1, "learning_rate": math.nan}, "learning_rate is nan"),
-        ({"steps": 1, "batch_size": 12}, "batch_size 12 is not a multiple of micro_batch 8"),
+        ({"steps": 1, "batch_size": 12}, "batch_size 12 is not a multiple of micro_batch 16"),
         ({"steps": 1, "warmup": 1.0}, "warmup is 1.0"),
         ({"steps": 1, "threads": 0}, "threads is 0"),
     ],
