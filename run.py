@@ -62,14 +62,21 @@ WINDOWS = os.name == "nt"
 # What can be installed: a name, and the pip calls that make it, each with the words that announce it.
 SETS = {
     "base": [("Mini-BERT", ["-e", "."])],
+    "plots": [("what draws pictures", ["-e", ".[plots]"])],
     "dev": [("Mini-BERT and its test tools", ["-e", ".[dev]"])],
     "peers": [
         # PyTorch first, alone and exact: left to choose, pip takes a newer build that brings gigabytes along.
         ("PyTorch (large)", ["torch==2.13.0"]),
         # From the releases the tests were written against up to the next that may change its interface.
         (
-            "transformers, tokenizers, onnxruntime",
-            ["transformers>=5.22,<6", "tokenizers>=0.23,<0.24", "onnxruntime>=1.31,<2"],
+            "transformers, tokenizers, onnxruntime, tensorboard",
+            [
+                "transformers>=5.22,<6",
+                "tokenizers>=0.23,<0.24",
+                "onnxruntime>=1.31,<2",
+                "onnx>=1.23,<2",
+                "tensorboard>=2.18",
+            ],
         ),
         # Published BERTs whose weights lie inside the package. Only those are wanted, so no dependencies.
         (
@@ -81,6 +88,7 @@ SETS = {
 
 # The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow.
 TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--all": ""}
+PICTURES = ("train", "plot")  # commands that draw
 NO_TESTS = 5  # pytest's exit code when it ran none
 
 
@@ -100,6 +108,9 @@ def main(args: list[str]) -> int:
         if word == "lint":
             return lint(rest)
         install("base")
+        if word in PICTURES and not help_wanted:
+            install("plots")
+        os.environ["MINI_BERT_CALLED_AS"] = "python run.py"  # so that what it advises can be typed
         return call([program("mini-bert"), *args])
     except KeyboardInterrupt:
         say("Interrupted.")

@@ -6,8 +6,8 @@ The loop itself is in train.py. This is what stands before it and after it: `min
 from __future__ import annotations
 
 import math
+import os
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ MINUTES = 4.0  # where neither steps nor minutes are given
 TOKENIZERS = {8192: "8k", 50000: "50k"}  # the bundled vocabulary for a model of that size
 HELD_OUT = 50  # documents to keep aside for validation, if that is not less than 1 % nor more than 20 % of all
 EXAMPLES = 6  # filled gaps to show at the end
-AROUND = 10  # tokens to show on either side of a gap
+AROUND = 10  # tokens to show on either side of a gap, if the sequences are long enough
 
 
 def train_command(
@@ -199,24 +199,41 @@ def _finish(
 
 def examples(model: MiniBERT, validation: MLMDataGenerator, count: int = EXAMPLES) -> list[str]:
     """Some gaps of held-out text with the three best guesses; the true word is marked where it is among them."""
-    tokenizer, lines = validation.tokenizer, []
-    for number in range(count):
-        ids, rows, targets, mask, *_ = validation.batch(number * max(1, len(validation) // count))
+    tokenizer = validation.tokenizer
+    lines: list[str] = []
+    for number in range(0, len(validation), max(1, len(validation) // (3 * count))):
+        ids, rows, targets, *_ = validation.batch(number)
         T = ids.shape[1]
-        own = rows < T  # those of the first sequence, which we show; not at its edges
-        inside = np.flatnonzero(own & (rows > 3) & (rows < T - 4) & (ids[0][rows % T] == tokenizer.mask_id))
-        if not inside.size:
+        found = next((n for n in range(rows.size) if _is_shown(tokenizer, ids, int(rows[n]), int(targets[n]))), None)
+        if found is None or len(lines) == count:
             continue
-        place = int(rows[inside[0]])
-        y, _ = model.encode(ids[:1], None if mask is None else mask[:1], Run(), np.array([place]))
+        row, truth, around = int(rows[found]), int(targets[found]), _around(T)
+        sequence, place = ids[row // T], row % T
+        y, _ = model.encode(sequence[None], run=Run(), chosen=np.array([place]))
         scores = model.head.forward(y, Run())[0][0, : tokenizer.vocab_size]
-        best = np.argsort(-scores)[:3]
-        truth = int(targets[inside[0]])
-        guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best.tolist())
-        left = tokenizer.decode(ids[0, max(1, place - AROUND) : place].tolist(), skip_special_tokens=False)
-        right = tokenizer.decode(ids[0, place + 1 : min(T - 1, place + 1 + AROUND)].tolist(), skip_special_tokens=False)
-        lines.append(f"  … {left} [____] {right} …\n      {guesses}    ({tokenizer.tokens[truth]})")
+        best = np.argsort(-scores)[:3].tolist()
+        guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best)
+        missed = "" if truth in best else f"    (it was: {tokenizer.tokens[truth]})"
+        start = next(t for t in range(place - around, place + 1) if not tokenizer.continues[sequence[t]])
+        left = tokenizer.decode(sequence[start:place].tolist())
+        right = tokenizer.decode(sequence[place + 1 : place + 1 + around].tolist())
+        lines.append(f"  … {left} [____] {right} …\n      {guesses}{missed}")
     return lines
+
+
+def _is_shown(tokenizer: WordPieceTokenizer, ids: np.ndarray, row: int, truth: int) -> bool:
+    """A hidden whole word of letters, with text on both sides and no other gap close to it"""
+    T = ids.shape[1]
+    sequence, place, around = ids[row // T], row % T, _around(T)
+    if not around < place < T - around - 1 or sequence[place] != tokenizer.mask_id:
+        return False
+    near = sequence[place - around : place + around + 1]
+    whole = not tokenizer.continues[truth] and not tokenizer.continues[sequence[place + 1]]
+    return bool(whole and tokenizer.tokens[truth].isalpha() and np.isin(near, tokenizer.special_ids).sum() == 1)
+
+
+def _around(T: int) -> int:
+    return min(AROUND, T // 4)
 
 
 def model_card(
@@ -314,9 +331,8 @@ def _newest_folder(home: Path = Path("runs")) -> Path:
 
 
 def _command(name: str = "train") -> str:
-    """How this very command was called, so that what we print can be typed."""
-    script = Path(sys.argv[0]).name
-    return f"python run.py {name}" if script == "run.py" else f"mini-bert {name}"
+    """A command as the reader called this one, so that what we print can be typed."""
+    return f"{os.environ.get('MINI_BERT_CALLED_AS', 'mini-bert')} {name}"
 
 
 def _quoted(path: Path) -> str:
