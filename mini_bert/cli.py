@@ -247,7 +247,9 @@ def embed(
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
     file: Annotated[str | None, typer.Option(help="a text a line; - for standard input")] = None,
     out: Annotated[str | None, typer.Option(help="a .npy or .jsonl file, or - for JSON lines")] = None,
-    pooling: Annotated[str, typer.Option(help="mean of the words' vectors, or cls")] = "mean",
+    pooling: Annotated[
+        str, typer.Option(help="mean of the words' vectors; all: special tokens too; cls: that of [CLS]")
+    ] = "mean",
     batch: Annotated[int, typer.Option(min=1, help="texts at a time")] = 32,
     threads: Annotated[int, typer.Option(min=1, help="threads that work side by side")] = 2,
 ) -> None:

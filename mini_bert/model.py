@@ -23,7 +23,7 @@ import numpy as np
 from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.inputs import check_ids, check_mask, check_rows
 from mini_bert.layers.attention import neighbours
-from mini_bert.layers.base import normal
+from mini_bert.layers.base import Run, normal
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
@@ -202,7 +202,12 @@ class MiniBERT(Model):
         Token t of sequence b is row b·T + t; targets are the ids that belong there. `count` divides the sum
         (default: the number of rows), so that parts of a large batch add up to its mean.
         """
-        run = run or self._new_run()
+        run = self._new_run() if run is None else run
+        if not isinstance(run, Run):
+            raise TypeError(
+                f"run is a {type(run).__name__}, expected a layers.base.Run; Mini-BERT has no token types and no "
+                "next-sentence head, so of a batch it takes the first four fields: model.loss(*batch[:4])"
+            )
         ids = check_ids(input_ids, self.config.vocab_size, self.config.max_seq_length)
         rows, targets = check_rows(rows, targets, ids.shape)
         y, encoded = self.encode(ids, attention_mask, run, rows)  # (N,H)

@@ -516,3 +516,9 @@ def test_replicas_in_threads_compute_what_one_would():
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(4)))
     np.testing.assert_allclose(sum(replica.flat.grad for replica in replicas), expected, atol=1e-14)
+
+
+def test_a_whole_batch_of_pairs_is_refused_with_the_remedy(model):
+    ids = random_ids(MINI_BERT_CONFIG, (2, 7))
+    with pytest.raises(TypeError, match=r"takes the first four fields: model.loss\(\*batch\[:4\]\)"):
+        model.loss(ids, [3], [5], None, np.zeros_like(ids), np.zeros(2, int))
