@@ -59,8 +59,9 @@ def save(
         write_model(temporary)
         write_arrays(temporary / OPTIMIZER, moments)
         sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
-        text = json.dumps({"format": FORMAT, "step": step, **state, "files": sums}, indent=1)
-        (temporary / STATE).write_text(text, encoding="utf-8")
+        content = {"format": FORMAT, "step": step, **state, "files": sums}
+        content["checksum"] = _own_checksum(content)
+        (temporary / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
         for path in temporary.iterdir():
             _to_disk(path)
         _to_disk(temporary)
@@ -74,8 +75,8 @@ def save(
         kept = [path.name for path in folders(run)]
         left = f"the last one, {kept[0]}, is whole" if kept else "there is none before it"
         raise CheckpointError(
-            f"the checkpoint of step {step:,} could not be written to {home} ({error.strerror or error}); {left}. Free "
-            "some space, then go on with --resume"
+            f"the checkpoint of step {step:,} could not be written to {home} ({error.strerror or error}); {left}. Make "
+            "it possible (is the disk full?), then go on with --resume"
         ) from error
     return final
 
@@ -93,19 +94,22 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def folders(run: Path) -> list[Path]:
     """The checkpoints of a run, newest first, whole or not."""
-    return sorted((path for path in (run / FOLDER).glob("step-*") if path.is_dir()), reverse=True)
+    pattern = "step-" + 8 * "[0-9]"
+    return sorted((path for path in (run / FOLDER).glob(pattern) if path.is_dir()), reverse=True)
 
 
 def read(path: Path) -> Checkpoint:
     """-> a checkpoint whose files are all what they were when written, or a ValueError that says what is wrong"""
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        files = state["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path / STATE} cannot be read ({error!r})") from error
-    if state.get("format") != FORMAT:
-        raise ValueError(f"{path / STATE} has format {state.get('format')!r}, this version reads {FORMAT}")
-    for name, expected in files.items():
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        kind = state.get("format") if isinstance(state, dict) else type(state).__name__
+        raise ValueError(f"{path / STATE} has format {kind!r}, this version reads {FORMAT}")
+    if state.pop("checksum", None) != _own_checksum(state):
+        raise ValueError(f"{path / STATE} is not what was written: its checksum differs")
+    for name, expected in state["files"].items():
         if not (path / name).is_file():
             raise ValueError(f"{path / name} is missing")
         if checksum(path / name) != expected:
@@ -120,10 +124,17 @@ def latest(run: Path) -> Checkpoint:
         try:
             return read(path)
         except ValueError as error:
-            warnings.warn(f"{error}; this checkpoint is damaged, trying the one before", stacklevel=2)
+            warnings.warn(f"{error}; this checkpoint is damaged, or not ours; trying the one before", stacklevel=2)
     if found:
         raise ValueError(f"all {len(found)} checkpoints in {run / FOLDER} are damaged; nothing can be resumed")
     raise FileNotFoundError(f"{run} has no checkpoints, so there is nothing to resume; start it without --resume")
+
+
+def forget_after(run: Path, last: Path) -> None:
+    """Remove what is newer than the checkpoint that a run goes on from: damaged ones, whose place others need."""
+    for path in folders(run):
+        if path.name > last.name:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def clean(run: Path, keep: int, best: str | None) -> None:
@@ -133,6 +144,10 @@ def clean(run: Path, keep: int, best: str | None) -> None:
             shutil.rmtree(path, ignore_errors=True)
     for path in (run / FOLDER).glob(".step-*"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _own_checksum(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def checksum(path: Path) -> str:

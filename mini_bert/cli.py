@@ -181,7 +181,9 @@ def train(
         bool, typer.Option("--resume", help="go on with the run in --out (default: the newest in ./runs)")
     ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")] = None,
-    seed: Annotated[int, typer.Option(help="decides first weights, order of the text, masks")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="decides first weights, order of the text, masks; default: 0")
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="sequences for one change of the weights")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="at its peak")] = None,
     warmup: Annotated[

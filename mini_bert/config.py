@@ -119,6 +119,12 @@ class TrainingConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainingConfig:
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ValueError(
+                f"unknown setting(s) {', '.join(unknown)}; a TrainingConfig has {', '.join(sorted(known))}"
+            )
         return cls(**values)
 
 

@@ -5,7 +5,6 @@ The loop itself is in train.py. This is what stands before it and after it: `min
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 from collections.abc import Sequence
@@ -24,9 +23,10 @@ from mini_bert.evaluate import unigram_entropy, word_counts
 from mini_bert.layers.base import Run
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
+from mini_bert.parallel import default_threads
 from mini_bert.recording import RunFolder, State, now
 from mini_bert.sequences import Documents
-from mini_bert.shards import Shards, prepare
+from mini_bert.shards import Shards, open_shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
 
@@ -54,28 +54,32 @@ def train_command(
     **settings: Any,
 ) -> State:
     """Start a run, or go on with one; `settings` are other fields of a TrainingConfig (None: its default)."""
+    given = {name: value for name, value in settings.items() if value is not None}
     if resume:
+        others = {"corpus": corpus, "tokenizer": tokenizer, "steps": steps, "minutes": minutes, "held_out": held_out}
+        named = [name for name, value in (others | given).items() if value is not None]
+        if named or model != "mini":
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in named or ["model"])
+            raise ValueError(f"--resume goes on with the settings that the run has; leave out {options}")
         return _resume(out, quiet, tensorboard)
     if steps is None and minutes is None:
         minutes = MINUTES
-    given = {name: value for name, value in settings.items() if value is not None}
-    if "batch_size" in given:
-        given.setdefault("micro_batch", math.gcd(given["batch_size"], TrainingConfig.micro_batch))
+    path = out or _new_folder()
+    RunFolder.check_new(path)
+    given.setdefault("threads", default_threads())
     given.setdefault("warmup", default_warmup(steps, minutes))
+    batch_size = given.get("batch_size", TrainingConfig.batch_size)
+    given.setdefault("micro_batch", default_micro_batch(batch_size, given["threads"]))
     training = TrainingConfig(steps=steps, minutes=minutes, **given)
-    source = list(corpus) if corpus else default_corpus()
+    source = [_absolute(name) for name in corpus] if corpus else default_corpus()
     config = load_config(model)
-    vocabulary = tokenizer or TOKENIZERS.get(config.vocab_size, "8k")
+    vocabulary = _absolute(tokenizer) if tokenizer else TOKENIZERS.get(config.vocab_size, "8k")
     loaded = WordPieceTokenizer.load(vocabulary)
     config = replace(config, vocab_size=loaded.vocab_size)
-    share = _share(prepare(source, loaded, progress=not quiet)) if held_out is None else held_out
-    path = out or _new_folder()
-    description = {
-        "model": config.to_dict(),
-        "training": training.to_dict(),
-        "data": {"corpus": source, "tokenizer": vocabulary, "held_out": share},
-    }
-    RunFolder.create(path, description)
+    shards = prepare(source, loaded, progress=not quiet)
+    share = _share(shards) if held_out is None else held_out
+    data = {"corpus": source, "tokenizer": vocabulary, "held_out": share, "shards": str(shards.folder)}
+    description = {"model": config.to_dict(), "training": training.to_dict(), "data": data}
     return _run(path, description, loaded, quiet, tensorboard)
 
 
@@ -84,7 +88,7 @@ def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
     description = RunFolder.config(path)
     found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first checkpoint
     tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
-    return _run(path, description, tokenizer, quiet, tensorboard, found)
+    return _run(path, description, tokenizer, quiet, tensorboard, found, new=False)
 
 
 def _run(
@@ -94,18 +98,21 @@ def _run(
     quiet: bool,
     tensorboard: bool,
     resume: Checkpoint | None = None,
+    new: bool = True,
 ) -> State:
     share_memory_among_threads()
     settings = TrainingConfig.from_dict(description["training"])
     config = MiniBertConfig.from_dict(description["model"])
     data = description["data"]
     batches = MLMDataGenerator(
-        data["corpus"], tokenizer, config.max_seq_length, settings.micro_batch, seed=settings.seed,
+        _text(data), tokenizer, config.max_seq_length, settings.micro_batch, seed=settings.seed,
         held_out=data["held_out"], vocab_size=config.vocab_size, progress=not quiet,
     )  # fmt: skip
     validation = batches.validation() if data["held_out"] else None  # a text of one document has nothing to spare
     model = MiniBERT(config, seed=settings.seed)
     model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
+    if new:  # only now: whatever could be wrong with the settings has been said
+        RunFolder.create(path, description)
     with Display(path, settings.steps, settings.minutes, quiet) as display:
         hooks: list[Callable[[dict[str, Any]], None]] = [display.record]
         if tensorboard:
@@ -117,7 +124,7 @@ def _run(
         display.note(f"{model.get_parameter_count():,} parameters; {batches}")
         if validation is None:
             display.note("nothing is held out, so there is no telling how well it does on text it has not seen")
-        display.note(f"all of it is kept in {path}")
+        display.note(f"text: {', '.join(data['corpus'])}; all of it is kept in {path}")
         state = train(model, batches, validation, settings, run)
         _finish(run, state, model, batches, validation, settings, display)
     return state
@@ -134,8 +141,6 @@ def frequencies(batches: MLMDataGenerator) -> np.ndarray:
 
 
 def _start_record(model: MiniBERT, batches: MLMDataGenerator, validation: Any, settings: TrainingConfig):
-    from mini_bert.parallel import default_threads
-
     return {
         "kind": "start", "step": 0, "parameters": model.get_parameter_count(), "steps": settings.steps,
         "minutes": settings.minutes, "threads": settings.threads or default_threads(),
@@ -162,7 +167,7 @@ def _finish(
     from mini_bert.doctor import diagnose, report
     from mini_bert.plots import loss_picture
 
-    loss_picture(run.path, run.path / "loss.png")
+    drawn = loss_picture(run.path, run.path / "loss.png", say=display.note)
     findings = [finding for finding in diagnose(run.path) if finding.level != "good"]
     if state.stopped in ("nonfinite", "diverged"):
         display.note(report(findings))
@@ -188,8 +193,9 @@ def _finish(
         display.note("\nGaps in text it has not seen, and its guesses (★ what stood there):\n")
         for line in examples(best, validation):
             display.note(line)
+    curve = f"    the curve: {run.path / 'loss.png'}" if drawn else ""
     display.note(
-        f"\nthe model: {target}    the curve: {run.path / 'loss.png'}\n\nWhat to try next:\n"
+        f"\nthe model: {target}{curve}\n\nWhat to try next:\n"
         f'    {_command("fill-mask")} "The answer is not [MASK]." --model {_quoted(target)}\n'
         f"    {_command()} --corpus FILE_OR_FOLDER --minutes 120\n"
         f"    {_command('plot')} {_quoted(run.path)}\n"
@@ -273,8 +279,6 @@ and nothing else; what it says is a guess about words, not a fact.
 
 ```python
 from mini_bert.model import MiniBERT
-from mini_bert.sequences import Documents
-from mini_bert.shards import Shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 
 model, tokenizer = MiniBERT.from_pretrained("."), WordPieceTokenizer.load(".")
@@ -283,6 +287,25 @@ model, tokenizer = MiniBERT.from_pretrained("."), WordPieceTokenizer.load(".")
 
 
 # ---------------------------------------------------------------------- small choices
+
+
+def _text(data: dict[str, Any]) -> Any:
+    """What to read: the corpus; or, when it came through a pipe and is gone, the shards that were made of it"""
+    return open_shards(data["shards"]) if "-" in data["corpus"] else data["corpus"]
+
+
+def _absolute(name: str) -> str:
+    """A path that will still be right when the run is resumed from another folder; other names as they are"""
+    path, mark, column = name.partition("::")
+    if Path(path).exists() or any(letter in path for letter in "*?["):
+        return f"{Path(path).absolute()}{mark}{column}"
+    return name
+
+
+def default_micro_batch(batch_size: int, threads: int) -> int:
+    """The largest part of a batch, up to 16 sequences, of which every thread gets as many, or at least one"""
+    most = max(1, min(TrainingConfig.micro_batch, batch_size // threads))
+    return max(size for size in range(1, most + 1) if batch_size % size == 0)
 
 
 def _share(shards: Shards) -> float:

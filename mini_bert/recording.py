@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mini_bert.evaluate import Evaluation
     from mini_bert.tokenizer import WordPieceTokenizer
 
+SECTIONS = ("model", "training", "data")  # of a run's config.json
 CONFIG, METRICS, LOG, MODEL = "config.json", "metrics.jsonl", "training.log", "model"
 Hook = Callable[[dict[str, Any]], None]  # gets every record
 
@@ -76,23 +77,35 @@ class RunFolder:
     @staticmethod
     def create(path: Path, config: dict[str, Any]) -> None:
         """A new folder, with what it takes to do the same again."""
-        if (path / CONFIG).exists():
-            raise ValueError(
-                f"{path} holds a run already; go on with it by --resume, or choose another folder with --out"
-            )
+        RunFolder.check_new(path)
         path.mkdir(parents=True, exist_ok=True)
         versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
         write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
 
     @staticmethod
+    def check_new(path: Path) -> None:
+        """A run writes into a folder of its own: nobody's files are touched."""
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{path} is a file, expected a folder for the run; choose another with --out")
+        if (path / CONFIG).exists():
+            raise ValueError(
+                f"{path} holds a run already; go on with it by --resume, or choose another folder with --out"
+            )
+        if path.is_dir() and any(path.iterdir()):
+            raise ValueError(f"{path} is not empty, and a run wants a folder of its own; choose another with --out")
+
+    @staticmethod
     def config(path: Path) -> dict[str, Any]:
         """What `create` wrote."""
         try:
-            return json.loads((path / CONFIG).read_text(encoding="utf-8"))
+            found = json.loads((path / CONFIG).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} is no run folder: it has no {CONFIG}") from None
         except ValueError as error:
             raise ValueError(f"{path / CONFIG} is not valid JSON ({error})") from error
+        if not isinstance(found, dict) or not all(isinstance(found.get(part), dict) for part in SECTIONS):
+            raise ValueError(f"{path} is no run folder: its {CONFIG} has no {', '.join(SECTIONS)}")
+        return found
 
     # ------------------------------------------------------------------ what the loop calls
 
@@ -110,6 +123,7 @@ class RunFolder:
         adam.t = found.state["adam_t"]
         batches.restore(found.state["data"])
         state = State.from_dict(found.state["run"])
+        checkpoint.forget_after(self.path, found.path)
         self._forget_after(state.step)
         self.record({"kind": "resume", "step": state.step, "time": now()})
         return state
@@ -121,11 +135,13 @@ class RunFolder:
         for hook in self.hooks:
             hook(record)
 
-    def judge(self, state: State, found: Evaluation) -> None:
-        """Note a measurement on held-out text; `save` keeps the best."""
+    def judge(self, state: State, found: Evaluation) -> bool:
+        """Note a measurement on held-out text -> whether it is the best so far, which must be saved at once"""
         self.record({"kind": "eval", "step": state.step, **found._asdict()})
-        if state.best is None or found.loss < state.best:
-            state.best, state.best_checkpoint = found.loss, None  # None: the next checkpoint is the best
+        if not math.isfinite(found.loss) or (state.best is not None and found.loss >= state.best):
+            return False
+        state.best, state.best_checkpoint = found.loss, None  # None: the checkpoint to come
+        return True
 
     def save(self, state: State, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> None:
         name = f"step-{state.step:08d}"
@@ -164,12 +180,14 @@ class RunFolder:
 
     def records(self) -> list[dict[str, Any]]:
         """metrics.jsonl; a last line that was cut off by a crash is left out."""
-        found = []
-        for line in (self.path / METRICS).read_text(encoding="utf-8").splitlines():
+        path, found = self.path / METRICS, []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             try:
-                found.append(json.loads(line))
+                record = json.loads(line)
             except ValueError:
                 continue
+            if isinstance(record, dict) and "step" in record and "kind" in record:
+                found.append(record)
         return found
 
     def _forget_after(self, step: int) -> None:

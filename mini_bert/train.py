@@ -51,6 +51,7 @@ def train(
     state = run.begin(model, adam, batches)
     clock = Stopwatch(state.seconds)
     with Team(model, settings.threads) as team, _asked_to_stop() as asked:
+        state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end
         while not state.stopped:
             lr = settings.learning_rate * course(_progress(state, settings), settings.warmup)
 
@@ -71,12 +72,14 @@ def train(
             if state.step % settings.tensors_every == 0:
                 run.record(_tensors_record(model, adam, state.step, lr))
             team.zero_grad()
-            if state.step % settings.log_every == 0 or state.stopped:  # log
+            ended = state.stopped not in ("", "interrupted")  # an interruption must leave no trace in what follows
+            if state.step % settings.log_every == 0 or ended:  # log
                 run.record(_train_record(state, settings, lr, batches))
-            if validation is not None and (state.step % settings.eval_every == 0 or state.stopped):
-                run.judge(state, held_out_loss(team, validation, settings.eval_sequences))
+            best = False
+            if validation is not None and (state.step % settings.eval_every == 0 or ended):
+                best = run.judge(state, held_out_loss(team, validation, settings.eval_sequences))
             state.seconds = clock.seconds()
-            if state.step % settings.save_every == 0 or state.stopped:  # save
+            if state.step % settings.save_every == 0 or best or state.stopped:  # save
                 run.save(state, model, adam, batches)
     run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
     return state
@@ -106,8 +109,10 @@ def _progress(state: State, settings: TrainingConfig) -> float:
 
 
 def _why_stop(state: State, settings: TrainingConfig, vocab_size: int, asked: threading.Event) -> str:
-    """ "" to go on"""
-    if state.step == settings.steps or (settings.minutes and state.seconds >= 60 * settings.minutes):
+    """A reason, or "" to go on"""
+    if settings.steps is not None and state.step >= settings.steps:
+        return "done"
+    if settings.minutes is not None and state.seconds >= 60 * settings.minutes:
         return "done"
     if asked.is_set():
         return "interrupted"

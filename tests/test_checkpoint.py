@@ -50,7 +50,7 @@ def test_a_damaged_checkpoint_is_found_out(tmp_path, name, harm):
         victim.unlink()
     else:
         victim.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if harm == "changed" else data[: len(data) // 2])
-    with pytest.warns(UserWarning, match=f"{name}.*damaged, trying the one before"):
+    with pytest.warns(UserWarning, match=f"{name}.*damaged, or not ours; trying the one before"):
         assert latest(tmp_path).state["step"] == 1
 
 
@@ -61,6 +61,27 @@ def test_nothing_to_resume_is_said(tmp_path):
     (path / "config.json").write_text("other")
     with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"all 1 checkpoints in .* are damaged"):
         latest(tmp_path)
+
+
+def test_a_changed_state_is_found_out(tmp_path):
+    """Not only files that no longer parse: one number changed is enough."""
+    (path,) = saved(tmp_path, 1)
+    state = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps(state | {"place": 7}))
+    with pytest.raises(ValueError, match="is not what was written: its checksum differs"):
+        read(path)
+    for content in ("[]", "3", '{"format": 1, "files": []}'):
+        (path / "state.json").write_text(content)
+        with pytest.raises(ValueError, match=r"state\.json"):
+            read(path)
+
+
+def test_what_is_newer_than_the_checkpoint_gone_on_from_makes_room(tmp_path):
+    saved(tmp_path, 1, 2, 3)
+    (tmp_path / "checkpoints" / "step-other").mkdir()
+    checkpoint.forget_after(tmp_path, tmp_path / "checkpoints" / "step-00000002")
+    assert [path.name for path in folders(tmp_path)] == ["step-00000002", "step-00000001"]
+    assert (tmp_path / "checkpoints" / "step-other").is_dir()
 
 
 def test_another_format_is_refused(tmp_path):

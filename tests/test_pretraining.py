@@ -1,5 +1,6 @@
 """`mini-bert train`: from a command line to a model folder, and what it says on the way."""
 
+import io
 import json
 import random
 import signal
@@ -12,7 +13,13 @@ from mini_bert.cli import main
 from mini_bert.data import MLMDataGenerator
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
-from mini_bert.pretraining import default_corpus, default_warmup, frequencies, train_command
+from mini_bert.pretraining import (
+    default_corpus,
+    default_micro_batch,
+    default_warmup,
+    frequencies,
+    train_command,
+)
 from mini_bert.recording import RunFolder
 from mini_bert.tokenizer import WordPieceTokenizer
 
@@ -57,7 +64,7 @@ def test_a_run_from_the_command_line(place, capsys):
     card = Path("out/model/README.md").read_text(encoding="utf-8")
     assert "held-out loss" in card and "text.txt" in card and "top-5 accuracy" in card
     config = json.loads(Path("out/config.json").read_text())
-    assert config["training"]["steps"] == 30 and config["data"]["corpus"] == ["text.txt"]
+    assert config["training"]["steps"] == 30 and config["data"]["corpus"] == [str(place / "text.txt")]
     assert "step" in Path("out/training.log").read_text(encoding="utf-8")
     first = json.loads(Path("out/metrics.jsonl").read_text().splitlines()[0])
     assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
@@ -121,6 +128,46 @@ def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
     assert run("--steps", "4", "--out", "out") == 0
     assert "nothing is held out" in capsys.readouterr().err
     assert "not measured" in Path("out/model/README.md").read_text()
+
+
+def test_a_mistake_leaves_no_folder_behind(place):
+    """The corrected command works."""
+    assert "held_out is 1.5" in run("--steps", "2", "--held-out", "1.5", "--out", "out")
+    assert not Path("out").exists()
+    assert run("--steps", "2", "--out", "out") == 0
+
+
+def test_resume_takes_no_other_settings(place):
+    assert run("--steps", "2", "--out", "out") == 0
+    with pytest.raises(ValueError, match="leave out --steps, --learning-rate"):
+        train_command(out=Path("out"), resume=True, steps=9, learning_rate=0.1)
+
+
+def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
+    """Paths in its config are absolute; a finished run ends at once, with its model published again."""
+    assert run("--steps", "2", "--out", "out") == 0
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert train_command(out=Path("../out"), resume=True, quiet=True).step == 2
+
+
+def test_text_from_a_pipe(place, monkeypatch):
+    """It is read once; the shards that were made of it serve the run and its resumption."""
+
+    class Pipe:
+        buffer = io.BytesIO(Path("text.txt").read_bytes())
+
+    monkeypatch.setattr("sys.stdin", Pipe())
+    options = {"model": "config.json", "tokenizer": "vocabulary", "threads": 1, "batch_size": 8, "quiet": True}
+    assert train_command(["-"], steps=3, out=Path("out"), **options).step == 3
+    assert train_command(resume=True, out=Path("out"), quiet=True).step == 3
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "threads", "expected"), [(32, 2, 16), (32, 4, 8), (32, 1, 16), (33, 2, 11), (8, 16, 1), (7, 2, 1)]
+)
+def test_every_thread_gets_something_to_do(batch_size, threads, expected):
+    assert default_micro_batch(batch_size, threads) == expected
 
 
 def test_nothing_to_resume(place):
