@@ -66,15 +66,17 @@ class Display:
     ) -> None:
         self._tell_untold()
         if self.live is not None:
-            self.live.stop()  # the last board stays on the screen
+            with suppress(OSError, ValueError):
+                self.live.stop()  # the last board stays on the screen
             self.live = None
 
     def note(self, text: str) -> None:
         """A line for people: above the board on a terminal, and to training.log."""
         if self.live is not None:
-            self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        elif not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            with suppress(OSError, ValueError):
+                self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            self._print(text)
         self._write(text)
 
     def record(self, record: Record) -> None:
@@ -102,9 +104,17 @@ class Display:
 
     def _line(self, text: str) -> None:
         """A plain line about a record: only the log needs it while the board shows the same."""
-        if self.live is None and not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+        if self.live is None:
+            self._print(text)
         self._write(text)
+
+    def _print(self, text: str) -> None:
+        if self.quiet:
+            return
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except (OSError, ValueError):  # whoever read along is gone: `mini-bert train 2>&1 | head`
+            self.quiet = True
 
     def _write(self, text: str) -> None:
         if self.log is None:

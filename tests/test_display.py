@@ -227,3 +227,22 @@ def test_height():
 
 def test_examples_in_docstrings():
     assert doctest.testmod(module).failed == 0
+
+
+def test_a_reader_who_left_does_not_stop_the_run(tmp_path, monkeypatch):
+    """`mini-bert train 2>&1 | head -1`: the rest is written to training.log only."""
+
+    class Gone:
+        def write(self, text):
+            raise BrokenPipeError
+
+        def flush(self): ...
+
+        def isatty(self):
+            return False
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    with Display(tmp_path, 10, None) as display:
+        display.note("hello")
+        display.record({"kind": "eval", "step": 1, "loss": 2.0})
+    assert (tmp_path / "training.log").read_text().startswith("hello")
