@@ -25,8 +25,7 @@ def keep_freed_memory() -> bool:
 def share_memory_among_threads() -> bool:
     """Call before threads start -> whether this system has the dial.
 
-    Otherwise every thread gets a store of freed memory of its own, and what one has freed the others cannot use: a
-    training run on two threads takes 20 MB more.
+    Otherwise every thread gets a store of freed memory of its own, and what one has freed the others cannot use.
     """
     return _set(ARENA_MAX, 1)
 

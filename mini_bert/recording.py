@@ -4,7 +4,7 @@ RUN/config.json       model, settings, data, versions: what it takes to do the s
 RUN/metrics.jsonl     what happened, a JSON object a line
 RUN/training.log      the same for people
 RUN/checkpoints/      to go on from (checkpoint.py)
-RUN/model/            the best model so far, a folder that others can read
+RUN/model/            the best model, when the run is over: a folder that others can read
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
-CONFIG, METRICS, LOG, MODEL = "config.json", "metrics.jsonl", "training.log", "model"
+CONFIG, METRICS, MODEL = "config.json", "metrics.jsonl", "model"
 Hook = Callable[[dict[str, Any]], None]  # gets every record
 
 
