@@ -4,11 +4,12 @@
     python benchmarks/train_step.py --rounds 3 --no-compile --no-transformers
     python benchmarks/train_step.py --memory             peak memory of a real training run instead (Linux)
 
-A step is 4 × 8 × 64 tokens with 15 % of them chosen: forward, backward, clipping, Adam with decoupled decay. We take the
-micro-batches two and two, as training does (--group). PyTorch computes the same function from the same weights on the same
-batches, with fused AdamW, scaled dot-product attention and the head on the chosen rows only, on as many threads, as four
-micro-batches or as one batch of 32, eager or compiled: whichever is fastest counts. `transformers` is BertForMaskedLM of
-the same sizes, trained the ordinary way: logits for every token, labels of −100 where nothing was asked.
+A step is 4 × 8 × 64 tokens with 15 % of them chosen: forward, backward, clipping, Adam with decoupled decay. We take
+the micro-batches two and two, as training does (--group). PyTorch computes the same function from the same weights on
+the same batches, with fused AdamW, scaled dot-product attention and the head on the chosen rows only, on as many
+threads, as four micro-batches or as one batch of 32, eager or compiled: whichever is fastest counts. `transformers`
+is BertForMaskedLM of the same sizes, trained the ordinary way: logits for every token, labels of −100 where nothing
+was asked.
 
 Before anything is timed, the losses of the first steps are compared. The peak is that of the machine's matrix product:
 the best of ten products of 1024 × 1024, on all threads at once.
