@@ -71,23 +71,21 @@ class Adam:
         v *= self.beta2
         v += s
         w[: max(self.flat.decayed - start, 0)] *= 1 - lr * self.weight_decay
-        self._direction(m, v, s)
-        s *= lr
+        self._direction(m, v, lr, s)
         w -= s
 
-    def _direction(self, m, v, out):
-        """m̂ / (√v̂ + ε), with both corrections taken out of the fraction: m̂ = a m and √v̂ = b √v"""
+    def _direction(self, m, v, lr, out):
+        """lr m̂ / (√v̂ + ε), with both corrections taken out of the fraction: m̂ = a m and √v̂ = b √v"""
         a, b = 1 / (1 - self.beta1**self.t), 1 / math.sqrt(1 - self.beta2**self.t)
         np.sqrt(v, out=out)
         out += self.eps / b
         np.divide(m, out, out=out)
-        out *= a / b
+        out *= lr * a / b
 
     def last_update(self, part: slice, lr: float) -> np.ndarray:
         """What the last step subtracted from a part of the weights, decay aside; computed again, for looking at."""
         update = np.empty_like(self.m[part])
-        self._direction(self.m[part], self.v[part], update)
-        update *= lr
+        self._direction(self.m[part], self.v[part], lr, update)
         return update
 
 

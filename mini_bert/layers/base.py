@@ -60,8 +60,13 @@ class Param:
     """A weight and its gradient: two views, `data` and `grad`, into the flat arrays made by `bind`.
 
     A constructor only declares the shape, how the weight starts, and whether weight decay may shrink it.
+
+    A gradient may be `fresh`: nothing has been added yet, and whatever its memory holds does not count. `add` and
+    `add_product` then write instead of adding, and `settle` makes it 0 for those who add in another way. That spares a
+    step of training both the setting to 0 and the first addition.
     """
 
+    fresh = False
     name: str
     data: np.ndarray
     grad: np.ndarray
@@ -70,8 +75,23 @@ class Param:
         self.shape, self.init, self.decay = shape, init, decay
         self.size = math.prod(shape)
 
+    def add(self, gradient: np.ndarray) -> None:
+        """grad += gradient"""
+        if self.fresh:
+            self.grad[...] = gradient
+            self.fresh = False
+        else:
+            self.grad += gradient
+
+    def settle(self) -> None:
+        """A gradient to which nothing was added is 0."""
+        if self.fresh:
+            self.grad[...] = 0
+            self.fresh = False
+
     def part(self, index: Any) -> Param:
         """Some of its numbers, as a Param that shares their memory."""
+        self.settle()
         part = copy(self)
         part.data, part.grad = self.data[index], self.grad[index]
         part.shape, part.size = part.data.shape, part.data.size
@@ -267,11 +287,16 @@ def times(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return (rows(x) @ w).reshape(*x.shape[:-1], w.shape[1])
 
 
-def add_product(total: np.ndarray, a: np.ndarray, b: np.ndarray, run: Run) -> None:
-    """total += a @ b. NumPy cannot add into a product, so the product passes through a scratch buffer.
+def add_product(param: Param, a: np.ndarray, b: np.ndarray, run: Run) -> None:
+    """param.grad += a @ b. NumPy cannot add into a product, so the product passes through a scratch buffer.
 
     Some columns at a time: what was just computed is then still in the processor's cache, and scratch stays small.
     """
+    total = param.grad
+    if param.fresh:
+        np.matmul(a, b, out=total)
+        param.fresh = False
+        return
     height, width = total.shape
     columns = min(width, max(1, PRODUCT // max(height, 1)))
     product = run.take((height, columns), total.dtype)

@@ -63,6 +63,8 @@ class Model(Layer):
 
     def zero_grad(self) -> None:
         self.flat.grad[...] = 0
+        for param in self.named_params().values():
+            param.fresh = False
 
     def get_parameter_count(self, by_component: bool = False) -> Any:
         """The number of parameters, or a dictionary {component: number} that sums to it."""
