@@ -58,8 +58,8 @@ class Adam:
         self.lr, self.beta1, self.beta2, self.eps, self.weight_decay = lr, beta1, beta2, eps, weight_decay
         check_kind("moments", moments)
         self.m, self.v = (
-            (np.zeros_like(flat.data), np.zeros_like(flat.data))
-            if moments == "float32"  # or as wide as the weights
+            (np.zeros_like(flat.grad), np.zeros_like(flat.grad))
+            if moments == "float32"  # or as wide as the gradients
             else (stored(flat.data.size, moments), stored(flat.data.size, moments))
         )
         self.t = 0
@@ -75,7 +75,7 @@ class Adam:
 
     def _update(self, start: int, lr: float, scale: float) -> None:
         part = slice(start, start + CHUNK)
-        w, g = self.flat.data[part], self.flat.grad[part]
+        w, g = _wide(self.flat.data[part]), self.flat.grad[part]
         m, v = self._moments(part)
         s = g * ((1 - self.beta1) * scale)
         m *= self.beta1
@@ -87,32 +87,30 @@ class Adam:
         w[: max(self.flat.decayed - start, 0)] *= 1 - lr * self.weight_decay
         self._direction(m, v, lr, s)
         w -= s
-        self._keep(part, m, v)
+        self._keep(part, m, v, w)
 
     def _moments(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
         """m and v to compute with: the arrays themselves, or what their 16 bits say"""
-        m, v = self.m[part], self.v[part]
-        if self.m.itemsize > 2:
-            return m, v
-        m, v = widen(m), widen(v)
+        m, v = _wide(self.m[part]), _wide(self.v[part])
         if self.m.dtype == np.float16:
             m *= 1 / SCALE
             v *= 1 / SCALE
             v *= v
         return m, v
 
-    def _keep(self, part: slice, m: np.ndarray, v: np.ndarray) -> None:
-        if self.m.itemsize > 2:
-            return
+    def _keep(self, part: slice, m: np.ndarray, v: np.ndarray, w: np.ndarray) -> None:
+        """Of what is kept in 16 bits, m, v and w were copies: round them and write them back"""
         if self.m.dtype == np.float16:
             m *= SCALE
             np.sqrt(v, out=v)
             v *= SCALE
             np.clip(m, -LARGEST, LARGEST, out=m)
             np.clip(v, 0, LARGEST, out=v)
-        rng = np.random.default_rng((self.t, part.start))  # the same for any number of threads, and after a resume
-        narrow(m, self.m[part], rng)
-        narrow(v, self.v[part], rng)
+        copies = [(kept, x) for kept, x in ((self.m, m), (self.v, v), (self.flat.data, w)) if kept.itemsize == 2]
+        if copies:
+            rng = np.random.default_rng((self.t, part.start))  # the same for any number of threads, and after a resume
+            for kept, exact in copies:
+                narrow(exact, kept[part], rng)
 
     def _direction(self, m, v, lr, out):
         """lr m̂ / (√v̂ + ε), with both corrections taken out of the fraction: m̂ = a m and √v̂ = b √v"""
@@ -128,6 +126,11 @@ class Adam:
         update = np.empty_like(m)
         self._direction(m, v, lr, update)
         return update
+
+
+def _wide(kept: np.ndarray) -> np.ndarray:
+    """To compute with: the array itself, or what its 16 bits say"""
+    return widen(kept) if kept.itemsize == 2 else kept
 
 
 def course(progress: float, warmup: float = 0.1) -> float:

@@ -86,6 +86,41 @@ def narrow(x: np.ndarray, out: np.ndarray, rng: np.random.Generator | None = Non
             out[...] = below.view(np.float32)
 
 
+class Stored:
+    """An array in 16 bits that is float32 to whoever computes with it; what is written to it is rounded to the nearest.
+
+    NumPy widens it where it meets an array. Who needs only some rows, or some columns at a time, asks for these.
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, bits: np.ndarray):
+        self.bits = bits
+        self.shape, self.size, self.ndim = bits.shape, bits.size, bits.ndim
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return widen(self.bits).astype(dtype or np.float32, copy=False)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return widen(self.bits[index])
+
+    def __setitem__(self, index: Any, values: Any) -> None:
+        place = self.bits[index]
+        rounded = np.empty(place.shape, place.dtype)
+        narrow(np.ascontiguousarray(np.broadcast_to(values, place.shape), np.float32), rounded)
+        self.bits[index] = rounded
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @property
+    def T(self) -> Stored:
+        return Stored(self.bits.T)
+
+    def part(self, index: Any) -> Stored:
+        return Stored(self.bits[index])
+
+
 def _upper(x: np.ndarray) -> np.ndarray:
     """The upper half of every number of 32 bits, as a view"""
     return x.view(np.uint16)[..., 1 if sys.byteorder == "little" else 0 :: 2]

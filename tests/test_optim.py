@@ -97,7 +97,7 @@ def test_the_course_of_the_learning_rate():
 
 @pytest.mark.parametrize("moments", ["bfloat16", "float16"])
 def test_moments_in_16_bits_take_half_the_memory_and_the_same_way(moments):
-    """Gradients of sizes from 1e-7 to 1e-2, 200 steps: nothing is lost, though β2 changes v by a thousandth at a time."""
+    """Gradients from 1e-7 to 1e-2, 200 steps: nothing is lost, though β2 changes v by a thousandth at a time."""
     rng = np.random.default_rng(0)
     size = (10 ** rng.uniform(-7, -2, 5_000)).astype(np.float32)
     found = {}

@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.sixteen import Stored
+
 SCATTER = 512  # rows that are added to a table at a time
 PRODUCT = 1 << 18  # numbers of a product that are computed at a time
 
@@ -68,7 +70,7 @@ class Param:
 
     fresh = False
     name: str
-    data: np.ndarray
+    data: Any  # an array, or a Stored one
     grad: np.ndarray
 
     def __init__(self, shape: tuple[int, ...], init: Initialiser, decay: bool = True):
@@ -93,7 +95,8 @@ class Param:
         """Some of its numbers, as a Param that shares their memory."""
         self.settle()
         part = copy(self)
-        part.data, part.grad = self.data[index], self.grad[index]
+        part.data = self.data.part(index) if isinstance(self.data, Stored) else self.data[index]
+        part.grad = self.grad[index]
         part.shape, part.size = part.data.shape, part.data.size
         return part
 
@@ -158,7 +161,7 @@ def bind(
     dtype: Any = np.float32,
     seed: int | None = None,
 ) -> Flat:
-    """Give every Param its place in two flat arrays, weights that decay first.
+    """Give every Param its place in two flat arrays, weights that decay first. Weights may be in 16 bits (sixteen.py).
 
     Pass `data` to share weights that exist already (a replica: same weights, own gradient); with a
     `seed` the weights are drawn anew. The draw is made in float64 and rounded, so a float32 and a float64
@@ -167,7 +170,8 @@ def bind(
     params = layer.named_params()
     size = sum(param.size for param in params.values())
     data = np.zeros(size, dtype) if data is None else data
-    grad = np.zeros(size, data.dtype) if grad is None else grad
+    narrow = data.itemsize == 2
+    grad = np.zeros(size, np.float32 if narrow else data.dtype) if grad is None else grad
     for label, array in (("data", data), ("grad", grad)):
         if array.shape != (size,):
             raise ValueError(f"bind: {label} has shape {array.shape}, this model needs ({size},)")
@@ -175,7 +179,8 @@ def bind(
     start, decayed = 0, sum(param.size for param in params.values() if param.decay)
     for name, param in sorted(params.items(), key=lambda item: not item[1].decay):  # stable: keeps the order
         param.name = name
-        param.data = data[start : start + param.size].reshape(param.shape)
+        place = data[start : start + param.size].reshape(param.shape)
+        param.data = Stored(place) if narrow else place
         param.grad = grad[start : start + param.size].reshape(param.shape)
         start += param.size
     if seed is not None:
@@ -279,11 +284,18 @@ def sum_rows(x: np.ndarray) -> np.ndarray:
     return np.ones(len(x), x.dtype) @ x
 
 
-def times(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+def times(x: np.ndarray, w: np.ndarray | Stored) -> np.ndarray:
     """x w as one product of two matrices: (...,in) (in,out) -> (...,out).
 
     `x @ w` says the same, but NumPy would make B small products of it.
     """
+    if isinstance(w, Stored) and w.size > PRODUCT:  # in 16 bits: some columns at a time are widened
+        y = np.empty((*x.shape[:-1], w.shape[1]), x.dtype)
+        columns = max(1, PRODUCT // w.shape[0])
+        for start in range(0, w.shape[1], columns):
+            part = slice(start, start + columns)
+            np.matmul(rows(x), w[:, part], out=rows(y)[:, part])
+        return y
     return (rows(x) @ w).reshape(*x.shape[:-1], w.shape[1])
 
 

@@ -114,6 +114,7 @@ if __name__ == "__main__":
     x, dy = np.random.default_rng(0).normal(size=(2, 4, 32, 64)).astype(np.float32)
     y, cache = block.forward(x, Run())
     exact = block.backward(dy, cache, Run())
+    kept = pack(cache, "bfloat16")
     for kind in ("bfloat16", "float16"):
         packed = Packed(block, kind)
         y, kept = packed.forward(x, Run())
