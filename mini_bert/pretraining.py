@@ -25,6 +25,7 @@ from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.parallel import default_threads
 from mini_bert.recording import RunFolder, State, now
+from mini_bert.run_lock import RunLock
 from mini_bert.sequences import Documents
 from mini_bert.shards import Shards, open_shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
@@ -80,15 +81,16 @@ def train_command(
     share = _share(shards) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": vocabulary, "held_out": share, "shards": str(shards.folder)}
     description = {"model": config.to_dict(), "training": training.to_dict(), "data": data}
-    return _run(path, description, loaded, quiet, tensorboard)
+    return _run(path, description, loaded, quiet, tensorboard, RunLock(path))
 
 
 def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
     path = out or _newest_folder()
     description = RunFolder.config(path)
-    found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first checkpoint
-    tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
-    return _run(path, description, tokenizer, quiet, tensorboard, found, new=False)
+    with RunLock(path) as alone:
+        found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first
+        tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
+        return _run(path, description, tokenizer, quiet, tensorboard, alone, found, new=False)
 
 
 def _run(
@@ -97,6 +99,7 @@ def _run(
     tokenizer: WordPieceTokenizer,
     quiet: bool,
     tensorboard: bool,
+    alone: RunLock,
     resume: Checkpoint | None = None,
     new: bool = True,
 ) -> State:
@@ -113,14 +116,14 @@ def _run(
     model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
     if new:  # only now: whatever could be wrong with the settings has been said
         RunFolder.create(path, description)
-    with Display(path, settings.steps, settings.minutes, quiet) as display:
+    with alone, Display(path, settings.steps, settings.minutes, quiet) as display:
         hooks: list[Callable[[dict[str, Any]], None]] = [display.record]
         if tensorboard:
             from mini_bert.tensorboard_hook import tensorboard as writer
 
             hooks.append(writer(path))
         start = _start_record(model, batches, validation, settings)
-        run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start)
+        run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone)
         display.note(f"{model.get_parameter_count():,} parameters; {batches}")
         if validation is None:
             display.note("nothing is held out, so there is no telling how well it does on text it has not seen")

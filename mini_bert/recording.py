@@ -29,6 +29,8 @@ from mini_bert.data import MLMDataGenerator
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.pretrained import assign, read_tensors, write_atomic
+from mini_bert.run_lock import NAME as LOCK
+from mini_bert.run_lock import RunLock
 
 if TYPE_CHECKING:
     from mini_bert.evaluate import Evaluation
@@ -70,9 +72,11 @@ class RunFolder:
         resume: Checkpoint | None = None,
         hooks: Sequence[Hook] = (),
         start: dict[str, Any] | None = None,
+        alone: RunLock | None = None,
     ):
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
         self.start = start  # the first record of a run that starts
+        self.alone = alone or RunLock(path)  # `train` holds it; whoever holds it already hands it in
 
     @staticmethod
     def create(path: Path, config: dict[str, Any]) -> None:
@@ -80,7 +84,9 @@ class RunFolder:
         RunFolder.check_new(path)
         path.mkdir(parents=True, exist_ok=True)
         versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
-        write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
+        with RunLock(path):
+            RunFolder.check_new(path)  # two may have come this far together
+            write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
 
     @staticmethod
     def check_new(path: Path) -> None:
@@ -91,7 +97,7 @@ class RunFolder:
             raise ValueError(
                 f"{path} holds a run already; go on with it by --resume, or choose another folder with --out"
             )
-        if path.is_dir() and any(path.iterdir()):
+        if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
             raise ValueError(f"{path} is not empty, and a run wants a folder of its own; choose another with --out")
 
     @staticmethod

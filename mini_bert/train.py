@@ -48,9 +48,9 @@ def train(
 ) -> State:
     """The loop. `batches` gives micro-batches of settings.micro_batch sequences; `run` is the folder that remembers."""
     adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
-    state = run.begin(model, adam, batches)
-    clock = Stopwatch(state.seconds)
-    with Team(model, settings.threads) as team, _asked_to_stop() as asked:
+    with run.alone, Team(model, settings.threads) as team, _asked_to_stop() as asked:
+        state = run.begin(model, adam, batches)
+        clock = Stopwatch(state.seconds)
         state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end
         while not state.stopped:
             lr = settings.learning_rate * course(_progress(state, settings), settings.warmup)
@@ -81,7 +81,7 @@ def train(
             state.seconds = clock.seconds()
             if state.step % settings.save_every == 0 or best or state.stopped:  # save
                 run.save(state, model, adam, batches)
-    run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
+        run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
     return state
 
 

@@ -21,6 +21,7 @@ from mini_bert.pretraining import (
     train_command,
 )
 from mini_bert.recording import RunFolder
+from mini_bert.run_lock import RunInUse, RunLock
 from mini_bert.tokenizer import WordPieceTokenizer
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
@@ -149,6 +150,19 @@ def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     assert train_command(out=Path("../out"), resume=True, quiet=True).step == 2
+
+
+def test_two_processes_do_not_train_in_one_folder(place):
+    """Neither goes on with a run that is going on, nor starts one in the folder of another that just begins."""
+    assert run("--steps", "2", "--out", "out") == 0
+    with RunLock(Path("out")):
+        with pytest.raises(RunInUse, match="out is in use: process"):
+            train_command(resume=True, out=Path("out"), quiet=True)
+        assert "holds a run already" in run("--steps", "2", "--out", "out")
+    Path("new").mkdir()
+    with RunLock(Path("new")):
+        assert "new is in use: process" in run("--steps", "2", "--out", "new")
+    assert run("--steps", "2", "--out", "new") == 0
 
 
 def test_text_from_a_pipe(place, monkeypatch):

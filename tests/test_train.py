@@ -319,6 +319,23 @@ def test_two_runs_do_not_share_a_folder(whole, tmp_path):
         RunFolder.create(tmp_path / "model" / "thesis.txt", {})
 
 
+def test_a_folder_is_trained_in_by_one_at_a_time(tmp_path, corpus, tokenizer):
+    """While a run goes on nobody else starts one there, resumes it, or writes a config; afterwards anybody may."""
+    folder, refused = tmp_path / "run", []
+
+    def meddle(record):
+        if record["kind"] == "train" and record["step"] in (2, 8):
+            before = (folder / "metrics.jsonl").read_bytes(), [path.name for path in checkpoint.folders(folder)]
+            with pytest.raises(OSError, match=f"is in use: process {os.getpid()} on"):
+                go(folder, corpus, tokenizer, resume=record["step"] == 8)
+            refused.append(record["step"])
+            assert before == ((folder / "metrics.jsonl").read_bytes(), [p.name for p in checkpoint.folders(folder)])
+
+    _, state = go(folder, corpus, tokenizer, kill=meddle)
+    assert refused == [2, 8] and state.stopped == "done"
+    assert go(folder, corpus, tokenizer, resume=True)[1].step == 12
+
+
 def test_a_finished_run_is_resumed_to_the_same_end(whole, tmp_path, corpus, tokenizer):
     """No step more, with any number of resumes."""
     go(tmp_path / "run", corpus, tokenizer)
