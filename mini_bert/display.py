@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mini_bert.history import Record, finite, read_run
+from mini_bert.yardstick import against
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -164,18 +165,14 @@ def eval_line(record: Record, entropy: float | None = None) -> str:
     'step 500, held-out text: loss 6.100 (0.41 below the unigram entropy), perplexity 446, top-1 12.0%, top-5 25.0%'
     """
     loss = finite(record.get("loss"))
-    parts = ["loss is not a finite number" if loss is None else f"loss {loss:.3f}{_against(loss, entropy)}"]
+    parts = ["loss is not a finite number" if loss is None else f"loss {loss:.3f}"]
+    if loss is not None and entropy is not None:
+        parts[0] += f" ({against(loss, entropy)})"
     for name, words in (("perplexity", "perplexity {:,.0f}"), ("top1", "top-1 {:.1%}"), ("top5", "top-5 {:.1%}")):
         value = finite(record.get(name))
         if value is not None:
             parts.append(words.format(value))
     return f"step {record['step']:,}, held-out text: {', '.join(parts)}"
-
-
-def _against(loss: float, entropy: float | None) -> str:
-    if entropy is None:
-        return ""
-    return f" ({abs(entropy - loss):.2f} {'below' if loss < entropy else 'above'} the unigram entropy)"
 
 
 def nonfinite_line(record: Record) -> str:

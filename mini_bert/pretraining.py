@@ -30,6 +30,7 @@ from mini_bert.sequences import Documents
 from mini_bert.shards import Shards, open_shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
+from mini_bert.yardstick import against, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,12 +187,8 @@ def _finish(
     if validation is not None and state.best is not None:
         entropy = unigram_entropy(validation)
         display.note(
-            f"\nheld-out loss {state.best:.3f}, unigram entropy {entropy:.3f}: "
-            + (
-                f"{entropy - state.best:.2f} below, so the model uses what stands around a gap"
-                if state.best < entropy
-                else "the model does not use context yet"
-            )
+            f"\nheld-out loss {state.best:.3f}, {against(state.best, entropy)} of {entropy:.3f}: "
+            f"{verdict(state.best, entropy)}"
         )
         display.note("\nGaps in text it has not seen, and its guesses (★ what stood there):\n")
         for line in examples(best, validation):

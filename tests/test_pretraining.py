@@ -11,6 +11,7 @@ import pytest
 
 from mini_bert.cli import main
 from mini_bert.data import MLMDataGenerator
+from mini_bert.history import read_run
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
 from mini_bert.pretraining import (
@@ -23,6 +24,7 @@ from mini_bert.pretraining import (
 from mini_bert.recording import RunFolder
 from mini_bert.run_lock import RunInUse, RunLock
 from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.yardstick import verdict
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
 
@@ -69,6 +71,8 @@ def test_a_run_from_the_command_line(place, capsys):
     assert "step" in Path("out/training.log").read_text(encoding="utf-8")
     first = json.loads(Path("out/metrics.jsonl").read_text().splitlines()[0])
     assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
+    best = min(record["loss"] for record in read_run("out").of("eval"))
+    assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
 
 
 def test_a_run_is_resumed_with_its_own_settings(place):
