@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from mini_bert.display import clock
 from mini_bert.history import History, Record, finite, read_run
+from mini_bert.typed import broken, command, unbroken
 from mini_bert.yardstick import ABOVE, against, knows_frequencies, uses_context, verdict
 
 PATIENCE = 1_000  # steps; whoever sits on the plateau for less is on time
@@ -66,10 +67,10 @@ def report(findings: Sequence[Finding], width: int = 100) -> str:
                 width,
                 initial_indent=f"  {name:7}",
                 subsequent_indent=" " * 9,
-                break_long_words=False,  # a path stays whole, to be copied
+                break_long_words=False,  # a command stays whole, to be copied
                 break_on_hyphens=False,
             )
-    return "\n".join(lines)
+    return broken("\n".join(lines))
 
 
 def doctor_command(run: str | os.PathLike[str]) -> int:
@@ -130,7 +131,7 @@ def not_finite(history: History) -> Iterator[Finding]:
     what += f"; the learning rate was {lr:.2g}."
     if step <= 1:
         why = "It was so at the first step already: the weights that were loaded are the cause, or the text."
-        advice = "Start without the loaded weights, or look at them; `mini-bert gradcheck` checks the mathematics here."
+        advice = f"Start without the loaded weights, or look at them; {typed('gradcheck')} checks the mathematics here."
     else:
         why = (
             "A number has outgrown what 32 bits hold (3.4e38). Nearly always the steps were too long: each overshot, "
@@ -246,8 +247,8 @@ def not_learning(history: History) -> Iterator[Finding]:
         + (" These steps are too short." if low else " The steps are long enough, so something else is in the way."),
         "--learning-rate 0.001"
         if low
-        else "Look at the text (`mini-bert data show`) and the tokenizer (`mini-bert tokenizer show`), and run "
-        "`mini-bert simple-test`: it checks that one step lowers the loss.",
+        else f"Look at the text ({typed('data show')}) and the tokenizer ({typed('tokenizer show')}), and run "
+        f"{typed('simple-test')}: it checks that one step lowers the loss.",
     )
 
 
@@ -287,7 +288,7 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
                 "evens out lengths, but not below its epsilon (1e-8), and rounding drowns the rest: these layers stay "
                 "as they began. In post-norm BERTs it happens where the weights above have grown too large.",
                 "A lower --learning-rate with a longer --warmup, from a fresh start; fewer layers. "
-                "`mini-bert plot RUN` draws it tensor by tensor.",
+                f"{typed('plot', history.run)} draws it tensor by tensor.",
             )
 
 
@@ -344,7 +345,7 @@ def nothing_to_learn(history: History) -> Iterator[Finding]:
             f"The loss is {mean(last_part(losses, 5)):.3f}{right}.",
             "Language cannot be guessed so well. The hidden word can be seen (it is not masked), or the text is one "
             "passage over and over, or consists of a few words only.",
-            "Look at the text with `mini-bert data show`, at its pieces with `mini-bert tokenizer show`; more text.",
+            f"Look at the text with {typed('data show')}, at its pieces with {typed('tokenizer show')}; more text.",
         )
     entropy = history.unigram_entropy
     if entropy is not None and entropy < 3:
@@ -353,7 +354,7 @@ def nothing_to_learn(history: History) -> Iterator[Finding]:
             "The text has hardly any variety",
             f"The unigram entropy is {entropy:.2f}; ordinary text has 6 to 7.",
             "A few tokens make up nearly everything. Often that is [UNK]: the tokenizer does not know the alphabet.",
-            "`mini-bert tokenizer show` with a sentence of it; `mini-bert tokenizer train` learns a vocabulary for it.",
+            f"{typed('tokenizer show')} with a sentence of it; {typed('tokenizer train')} learns a vocabulary for it.",
         )
 
 
@@ -366,7 +367,7 @@ def unfinished(history: History) -> Iterator[Finding]:
             "The run has not ended",
             f"The last record is of step {history.steps:,}; none says that the run stopped.",
             "It is still going on, or it was killed.",
-            f"If it was killed: mini-bert train --out {history.run} --resume",
+            f"If it was killed: {typed('train', '--out', history.run, '--resume')}",
         )
     elif stop.get("reason") == "interrupted":
         yield Finding(
@@ -374,7 +375,7 @@ def unfinished(history: History) -> Iterator[Finding]:
             "The run was interrupted",
             f"Somebody stopped it at step {stop['step']:,}.",
             "Everything was saved: a resumed run ends as one that was never stopped.",
-            f"mini-bert train --out {history.run} --resume",
+            f"{typed('train', '--out', history.run, '--resume')}",
         )
 
 
@@ -499,6 +500,11 @@ def place(tensor: str) -> str:
     """
     inside = re.search(r"\bblocks\.\d+\.(\w+)", tensor)
     return f"{layer_of(tensor)}, {inside[1]}".replace("_", " ") if inside else layer_of(tensor).replace("_", " ")
+
+
+def typed(name: str, *words: str | os.PathLike[str]) -> str:
+    """A command to be copied: on one line, however `report` breaks the text around it."""
+    return unbroken(f"`{command(name, *words)}`")
 
 
 def more_text(history: History) -> str:

@@ -15,6 +15,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mini_bert.typed import command
+
 Record = dict[str, Any]
 
 
@@ -65,7 +67,7 @@ def read_run(run: str | os.PathLike[str]) -> History:
     path = run / "metrics.jsonl"
     if not path.is_file():
         what = "holds no metrics.jsonl" if run.is_dir() else "is not a folder"
-        raise ValueError(f"{run} {what}; expected a run folder, as `mini-bert train --out {run}` writes it")
+        raise ValueError(f"{run} {what}; expected a run folder, as `{command('train', '--out', run)}` writes it")
     records: list[Record] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         record = _parse(line)

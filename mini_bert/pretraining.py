@@ -5,8 +5,6 @@ The loop itself is in train.py. This is what stands before it and after it: `min
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +28,7 @@ from mini_bert.sequences import Documents
 from mini_bert.shards import Shards, open_shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
+from mini_bert.typed import command
 from mini_bert.yardstick import against, verdict
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def _finish(
         display.note(report(findings))
         return
     if state.stopped == "interrupted":
-        again = f"{_command()} --out {_quoted(run.path)} --resume"
+        again = command("train", "--out", run.path, "--resume")
         display.note(f"\nStopped at step {state.step:,}; all is saved. Go on with\n\n    {again}\n")
         return
     target = run.publish(state, model_card(run, state, model, batches, validation, settings))
@@ -196,10 +195,10 @@ def _finish(
     curve = f"    the curve: {run.path / 'loss.png'}" if drawn else ""
     display.note(
         f"\nthe model: {target}{curve}\n\nWhat to try next:\n"
-        f'    {_command("fill-mask")} "The answer is not [MASK]." --model {_quoted(target)}\n'
-        f"    {_command()} --corpus FILE_OR_FOLDER --minutes 120\n"
-        f"    {_command('plot')} {_quoted(run.path)}\n"
-        f"    {_command('doctor')} {_quoted(run.path)}"
+        f"    {command('fill-mask', 'The answer is not [MASK].', '--model', target)}\n"
+        f"    {command('train', '--corpus', 'FILE_OR_FOLDER', '--minutes', '120')}\n"
+        f"    {command('plot', run.path)}\n"
+        f"    {command('doctor', run.path)}"
     )
 
 
@@ -351,12 +350,3 @@ def _newest_folder(home: Path = Path("runs")) -> Path:
     if not found:
         raise FileNotFoundError(f"there is no run in {home.resolve()} to resume; name its folder with --out")
     return found[-1].parent
-
-
-def _command(name: str = "train") -> str:
-    """A command as the reader called this one, so that what we print can be typed."""
-    return f"{os.environ.get('MINI_BERT_CALLED_AS', 'mini-bert')} {name}"
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))

@@ -4,6 +4,7 @@ import doctest
 import json
 import math
 import random
+import shlex
 
 import pytest
 
@@ -282,7 +283,7 @@ def test_half_a_last_line(tmp_path):
         file.write('{"kind": "train", "step": 4050, "lo')
     findings = diagnose(folder)
     assert [finding.level for finding in findings] == ["good", "note"]
-    assert findings[1].try_.endswith(f"mini-bert train --out {folder} --resume")
+    assert report(findings).endswith(f"`mini-bert train --out {folder} --resume`")
 
 
 def test_an_interrupted_run(tmp_path):
@@ -308,6 +309,17 @@ def test_records_that_lack_most_fields(tmp_path):
     lines = [json.dumps({"kind": "train", "step": step, "loss": falling(step)}) for step in range(50, 4000, 50)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
     assert grave(tmp_path) == set()
+
+
+def test_commands_can_be_copied(tmp_path, monkeypatch):
+    """Called as the reader called us, paths quoted, each on one line, however long and full of spaces."""
+    monkeypatch.setenv("MINI_BERT_CALLED_AS", "python run.py")
+    folder = run(tmp_path / "a folder with spaces, and it's long", reason="interrupted", gradients=(1e-6, 0.05, 0.2))
+    lines = report(diagnose(folder), 60).splitlines()
+    words = next(line for line in lines if "--resume" in line).strip().removeprefix("try").strip().strip("`")
+    assert shlex.split(words) == ["python", "run.py", "train", "--out", str(folder), "--resume"]
+    assert any(f"`python run.py plot {shlex.quote(str(folder))}`" in line for line in lines)
+    assert "mini-bert" not in "\n".join(lines) and "\0" not in "\n".join(lines)
 
 
 def test_the_report_fits_its_width():
