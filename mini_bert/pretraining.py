@@ -173,16 +173,16 @@ def _finish(
     drawn = loss_picture(run.path, run.path / "loss.png", say=display.note)
     findings = [finding for finding in diagnose(run.path) if finding.level != "good"]
     if state.stopped in ("nonfinite", "diverged"):
-        display.note(report(findings))
+        display.note(report(findings), must=True)
         return
     if state.stopped == "interrupted":
         again = command("train", "--out", run.path, "--resume")
-        display.note(f"\nStopped at step {state.step:,}; all is saved. Go on with\n\n    {again}\n")
+        display.note(f"\nStopped at step {state.step:,}; all is saved. Go on with\n\n    {again}\n", must=True)
         return
     target = run.publish(state, model_card(run, state, model, batches, validation, settings))
     best = MiniBERT.from_pretrained(target)
     if findings:
-        display.note(report(findings))
+        display.note(report(findings), must=any(finding.level != "note" for finding in findings))
     if validation is not None and state.best is not None:
         entropy = unigram_entropy(validation)
         display.note(

@@ -88,7 +88,9 @@ def test_a_run_is_resumed_with_its_own_settings(place):
     np.testing.assert_array_equal(MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data, before)
 
 
-def test_ctrl_c_says_how_to_go_on(place, monkeypatch, capsys):
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
+def test_ctrl_c_says_how_to_go_on(place, monkeypatch, capsys, quiet):
+    """Also where nothing else is said."""
     real = RunFolder.record
 
     def record(self, entry):
@@ -97,17 +99,20 @@ def test_ctrl_c_says_how_to_go_on(place, monkeypatch, capsys):
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(RunFolder, "record", record)
-    assert run("--steps", "1000", "--out", "my run") == 130
-    assert "all is saved. Go on with" in capsys.readouterr().err
+    assert run("--steps", "1000", "--out", "my run", *quiet) == 130
+    said = capsys.readouterr().err
+    assert "all is saved. Go on with\n\n    mini-bert train --out 'my run' --resume\n" in said
+    assert ("parameters;" in said) != bool(quiet)
     assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys):
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
+def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, quiet):
     """Not with silent NaNs: the doctor speaks, whether the run broke or only learnt nothing."""
-    code = run("--steps", "120", "--out", "out", "--learning-rate", "0.2")
+    code = run("--steps", "120", "--out", "out", "--learning-rate", "0.2", *quiet)
     said = capsys.readouterr().err
-    assert "learning rate" in said and "too high" in said
+    assert "WRONG: " in said and "The learning rate is too high" in said
     assert code in (0, 1)
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
