@@ -18,7 +18,7 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from mini_bert.display import clock
-from mini_bert.history import History, Record, finite, read_run
+from mini_bert.history import METRICS, History, Record, finite, read_run
 from mini_bert.typed import broken, command, unbroken
 from mini_bert.yardstick import ABOVE, against, knows_frequencies, uses_context, verdict
 
@@ -395,7 +395,7 @@ def nothing_yet(history: History) -> Finding:
     return Finding(
         "note",
         "There is nothing to judge yet",
-        f"metrics.jsonl holds {len(history.records)} records, and none of a training step.",
+        f"{METRICS} holds {len(history.records)} records, and none of a training step.",
         "The run has just begun, or it ended before its first record.",
         f"Look again in a minute; training.log in {history.run} says what was going on.",
     )

@@ -18,6 +18,7 @@ from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
 from mini_bert.evaluate import unigram_entropy, word_counts
+from mini_bert.history import finite, read_run
 from mini_bert.layers.base import Run
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
@@ -241,6 +242,20 @@ def _around(T: int) -> int:
     return min(AROUND, T // 4)
 
 
+def measured(run: Path) -> str:
+    """Rows of the model card: the best measurement on held-out text; where a number is not finite there is a dash."""
+    evals = [record for record in read_run(run).of("eval") if finite(record.get("loss")) is not None]
+    if not evals:
+        return "| held-out loss | not measured |\n"
+    best = min(evals, key=lambda record: record["loss"])
+    rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
+            ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
+    return "".join(
+        f"| {label} | {'–' if (value := finite(best.get(name))) is None else format(value, form)} |\n"
+        for label, name, form in rows
+    )
+
+
 def model_card(
     run: RunFolder,
     state: State,
@@ -250,15 +265,7 @@ def model_card(
     settings: TrainingConfig,
 ) -> str:
     """README.md of the model folder: what it is, what it learnt from, how well."""
-    evals = [record for record in run.records() if record["kind"] == "eval"]
-    best = min(evals, key=lambda record: record["loss"], default=None)
     config = RunFolder.config(run.path)
-    measured = (
-        f"| held-out loss | {best['loss']:.3f} |\n| perplexity | {best['perplexity']:.1f} |\n"
-        f"| top-1 accuracy | {best['top1']:.1%} |\n| top-5 accuracy | {best['top5']:.1%} |\n"
-        if best
-        else "| held-out loss | not measured |\n"
-    )
     corpus = ", ".join(Path(name).name or name for name in config["data"]["corpus"])
     c, times = model.config, state.tokens / max(batches.tokens, 1)
     return f"""# A Mini-BERT, trained by mini-bert {config["versions"]["mini-bert"]}
@@ -272,7 +279,7 @@ sequences of {c.max_seq_length} tokens, {c.vocab_size:,} word pieces.
 | tokens | {batches.tokens:,}, each seen {times:.1f} times |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0 |
-{measured}
+{measured(run.path)}
 Trained to fill gaps: 15 % of the words, of which 80 % are hidden, 10 % exchanged, 10 % left. It knows the text above
 and nothing else; what it says is a guess about words, not a fact.
 

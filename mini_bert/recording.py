@@ -26,6 +26,7 @@ import mini_bert
 from mini_bert import checkpoint
 from mini_bert.checkpoint import Checkpoint
 from mini_bert.data import MLMDataGenerator
+from mini_bert.history import METRICS, Record, read_run, until
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.pretrained import assign, read_tensors, write_atomic
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
-CONFIG, METRICS, MODEL = "config.json", "metrics.jsonl", "model"
-Hook = Callable[[dict[str, Any]], None]  # gets every record
+CONFIG, MODEL = "config.json", "model"
+Hook = Callable[[Record], None]  # gets every record
 
 
 @dataclass
@@ -71,7 +72,7 @@ class RunFolder:
         keep: int = 2,
         resume: Checkpoint | None = None,
         hooks: Sequence[Hook] = (),
-        start: dict[str, Any] | None = None,
+        start: Record | None = None,
         alone: RunLock | None = None,
     ):
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
@@ -134,7 +135,7 @@ class RunFolder:
         self.record({"kind": "resume", "step": state.step, "time": now()})
         return state
 
-    def record(self, record: dict[str, Any]) -> None:
+    def record(self, record: Record) -> None:
         """Write a line, then tell whoever listens."""
         with (self.path / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(_finite(record)) + "\n")
@@ -184,21 +185,9 @@ class RunFolder:
         os.replace(beside, target)
         return target
 
-    def records(self) -> list[dict[str, Any]]:
-        """metrics.jsonl; a last line that was cut off by a crash is left out."""
-        path, found = self.path / METRICS, []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict) and "step" in record and "kind" in record:
-                found.append(record)
-        return found
-
     def _forget_after(self, step: int) -> None:
         """Lines of steps that will be done again."""
-        kept = [record for record in self.records() if record["step"] <= step and record["kind"] != "stop"]
+        kept = until(read_run(self.path).records, step) if (self.path / METRICS).exists() else []
         write_atomic(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
 

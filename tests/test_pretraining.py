@@ -19,6 +19,7 @@ from mini_bert.pretraining import (
     default_micro_batch,
     default_warmup,
     frequencies,
+    measured,
     train_command,
 )
 from mini_bert.recording import RunFolder
@@ -138,6 +139,20 @@ def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
     assert run("--steps", "4", "--out", "out") == 0
     assert "nothing is held out" in capsys.readouterr().err
     assert "not measured" in Path("out/model/README.md").read_text()
+
+
+def test_the_card_has_the_best_measurement_and_finite_numbers(tmp_path):
+    """A record that is half written, glued to the next, or not finite does no harm."""
+    good = {"kind": "eval", "step": 5, "loss": 6.25, "perplexity": None, "top1": 0.125, "top5": 0.25}
+    others = [good | {"step": 3, "loss": 7.0}, good | {"step": 4, "loss": None}, good | {"step": 9, "loss": 6.5}]
+    lines = [json.dumps(record) for record in others]
+    text = '{"kind": "eval", "step": 2, "lo' + json.dumps(good) + "\n" + "\n".join(lines) + "\n"
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert measured(tmp_path) == (
+        "| held-out loss | 6.250 |\n| perplexity | – |\n| top-1 accuracy | 12.5% |\n| top-5 accuracy | 25.0% |\n"
+    )
+    (tmp_path / "metrics.jsonl").write_text(lines[1] + "\n")
+    assert measured(tmp_path) == "| held-out loss | not measured |\n"
 
 
 def test_a_mistake_leaves_no_folder_behind(place):
