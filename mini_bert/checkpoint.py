@@ -72,13 +72,18 @@ def save(
     except OSError as error:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
-        kept = [path.name for path in folders(run)]
-        left = f"the last one, {kept[0]}, is whole" if kept else "there is none before it"
-        raise CheckpointError(
-            f"the checkpoint of step {step:,} could not be written to {home} ({error.strerror or error}); {left}. Make "
-            "it possible (is the disk full?), then go on with --resume"
-        ) from error
+        raise CheckpointError(cannot_write(run, f"the checkpoint of step {step:,} in {home}", error)) from error
     return final
+
+
+def cannot_write(run: Path, what: str, error: OSError) -> str:
+    """What to say when a run cannot write a file: what is left, and what to do."""
+    kept = folders(run)
+    left = f"the last checkpoint, {kept[0].name}, is whole" if kept else "there is no checkpoint yet"
+    return (
+        f"{what} could not be written ({error.strerror or error}); {left}. Make it possible (is the disk full?), "
+        "then go on with --resume"
+    )
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

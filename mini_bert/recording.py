@@ -137,8 +137,11 @@ class RunFolder:
 
     def record(self, record: Record) -> None:
         """Write a line, then tell whoever listens."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(_finite(record)) + "\n")
+        try:
+            with (self.path / METRICS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(_finite(record)) + "\n")
+        except OSError as error:
+            raise OSError(checkpoint.cannot_write(self.path, str(self.path / METRICS), error)) from error
         for hook in self.hooks:
             hook(record)
 

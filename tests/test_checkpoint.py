@@ -101,7 +101,7 @@ def test_a_full_disk_leaves_the_last_one_whole(tmp_path, monkeypatch, where):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(checkpoint, where, full)
-    with pytest.raises(CheckpointError, match=r"step 2 could not be written .*No space left.* step-00000001, is whole"):
+    with pytest.raises(CheckpointError, match=r"step 2 in .* could not be written .*No space left.* step-00000001, is whole"):
         saved(tmp_path, 2)
     monkeypatch.undo()
     assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]

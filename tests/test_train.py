@@ -1,5 +1,6 @@
 """The loop: it learns, it can be stopped anywhere and goes on exactly, and it says what went wrong."""
 
+import errno
 import json
 import math
 import os
@@ -204,10 +205,47 @@ def test_a_full_disk_while_saving_is_said(tmp_path, corpus, tokenizer, monkeypat
         real(path, arrays)
 
     monkeypatch.setattr(checkpoint, "write_arrays", full)
-    with pytest.raises(OSError, match=r"step 9 could not be written.*No space left on device.*step-00000006, is whole"):
+    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left on device.*step-00000006, is whole"):
         go(tmp_path / "run", corpus, tokenizer)
     monkeypatch.undo()
     assert checkpoint.latest(tmp_path / "run").state["step"] == 6
+
+
+@pytest.mark.parametrize("moment", ["open", "write"])
+def test_a_full_disk_while_recording_is_said(whole, tmp_path, corpus, tokenizer, monkeypatch, moment):
+    """Also with half a line written: the checkpoint before stays whole, and the run goes on from it to the same end."""
+    folder, real = tmp_path / "run", Path.open
+
+    class Full:
+        def __init__(self, file):
+            self.file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *reason):
+            self.file.close()
+
+        def write(self, text):
+            self.file.write(text[: len(text) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def full(path, *arguments, **keywords):
+        if path.name == "metrics.jsonl" and checkpoint.folders(folder) and arguments == ("a",):
+            if moment == "open":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return Full(real(path, *arguments, **keywords))
+        return real(path, *arguments, **keywords)
+
+    monkeypatch.setattr(Path, "open", full)
+    message = r"metrics.jsonl could not be written \(No space left.*step-00000003, is whole.*go on with --resume"
+    with pytest.raises(OSError, match=message):
+        go(folder, corpus, tokenizer)
+    monkeypatch.undo()
+    assert checkpoint.latest(folder).state["step"] == 3
+    model, _ = go(folder, corpus, tokenizer, resume=True)
+    np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
+    assert records(folder, "eval") == records(whole[0], "eval")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
