@@ -29,7 +29,7 @@ from mini_bert.data import MLMDataGenerator
 from mini_bert.history import METRICS, Record, read_run, until
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
-from mini_bert.pretrained import assign, read_tensors, write_atomic
+from mini_bert.pretrained import WEIGHTS, assign, read_tensors, write_atomic, write_tensors
 from mini_bert.run_lock import NAME as LOCK
 from mini_bert.run_lock import RunLock
 
@@ -124,7 +124,7 @@ class RunFolder:
             if self.start:
                 self.record(self.start)
             return State()
-        assign(model.named_params(), read_tensors(found.path / "model.safetensors"), str(found.path))
+        assign(model.named_params(), read_tensors(found.path / WEIGHTS), str(found.path))
         moments = read_tensors(found.path / checkpoint.OPTIMIZER)
         adam.m[...], adam.v[...] = moments["m"], moments["v"]
         adam.t = found.state["adam_t"]
@@ -166,9 +166,7 @@ class RunFolder:
         self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
 
     def write_model(self, model: MiniBERT, folder: Path) -> None:
-        checkpoint.write_arrays(
-            folder / "model.safetensors", {name: param.data for name, param in model.named_params().items()}
-        )
+        write_tensors(folder / WEIGHTS, {name: param.data for name, param in model.named_params().items()})
         (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
         self.tokenizer.save(folder)
 

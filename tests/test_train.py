@@ -197,15 +197,15 @@ def test_a_cut_last_line_of_the_metrics_does_no_harm(tmp_path, corpus, tokenizer
 
 def test_a_full_disk_while_saving_is_said(tmp_path, corpus, tokenizer, monkeypatch):
     """The checkpoint before stays whole, and the run can go on from it."""
-    real = checkpoint.write_arrays
+    real = checkpoint.write_tensors
 
     def full(path, arrays):
         if "step-00000009" in str(path):
             raise OSError(28, "No space left on device")
         real(path, arrays)
 
-    monkeypatch.setattr(checkpoint, "write_arrays", full)
-    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left on device.*step-00000006, is whole"):
+    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left.*step-00000006, is whole"):
         go(tmp_path / "run", corpus, tokenizer)
     monkeypatch.undo()
     assert checkpoint.latest(tmp_path / "run").state["step"] == 6
