@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from mini_bert.pretrained import to_disk, write_tensors
 
 FOLDER, STATE, OPTIMIZER = "checkpoints", "state.json", "optimizer.safetensors"
 FORMAT = 1
+logger = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
@@ -120,7 +121,7 @@ def latest(run: Path) -> Checkpoint:
         try:
             return read(path)
         except ValueError as error:
-            warnings.warn(f"{error}; this checkpoint is damaged, or not ours; trying the one before", stacklevel=2)
+            logger.warning("%s; this checkpoint is damaged, or not ours; trying the one before", error)
     if found:
         raise ValueError(f"all {len(found)} checkpoints in {run / FOLDER} are damaged; nothing can be resumed")
     raise FileNotFoundError(f"{run} has no checkpoints, so there is nothing to resume; start it without --resume")

@@ -55,6 +55,11 @@ def diagnose(run: str | os.PathLike[str]) -> list[Finding]:
     return sorted(findings, key=lambda finding: ("error", "warning", "good", "note").index(finding.level))
 
 
+def spoilt(findings: Sequence[Finding]) -> bool:
+    """Whether the last weights are of no use to anybody; better ones may have been saved before."""
+    return any(finding.level == "error" and finding.title in (NOT_FINITE, TOO_HIGH) for finding in findings)
+
+
 def report(findings: Sequence[Finding], width: int = 100) -> str:
     """The findings as text: what was seen, what it means, what to try."""
     marks = {"error": "WRONG", "warning": "DOUBTFUL", "note": "NOTE", "good": "HEALTHY"}

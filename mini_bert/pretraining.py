@@ -23,6 +23,7 @@ from mini_bert.layers.base import Run
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.parallel import default_threads
+from mini_bert.pretrained import MODEL
 from mini_bert.recording import RunFolder, State, now
 from mini_bert.run_lock import RunLock
 from mini_bert.sequences import Documents
@@ -30,7 +31,7 @@ from mini_bert.shards import Shards, open_shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
 from mini_bert.typed import command
-from mini_bert.yardstick import against, verdict
+from mini_bert.yardstick import against, uses_context, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,30 +169,36 @@ def _finish(
     settings: TrainingConfig,
     display: Display,
 ) -> None:
-    from mini_bert.doctor import diagnose, report
+    from mini_bert.doctor import diagnose, report, spoilt
     from mini_bert.plots import loss_picture
 
-    drawn = loss_picture(run.path, run.path / "loss.png", say=display.note)
     findings = [finding for finding in diagnose(run.path) if finding.level != "good"]
+    entropy = read_run(run.path).unigram_entropy
+    learnt = state.best is not None and entropy is not None and uses_context(state.best, entropy)
+    if state.stopped == "done" and spoilt(findings) and not learnt:
+        state.stopped = "diverged"
+    if state.stopped == "done":  # the model first: pictures can be drawn again
+        target = run.publish(state, model_card(run, state, model, batches, validation, settings))
+    drawn = loss_picture(run.path, run.path / "loss.png", say=display.note)
     if state.stopped in ("nonfinite", "diverged"):
         display.note(report(findings), must=True)
+        display.note(
+            f"\nso there is no {run.path / MODEL}; what there was is in {run.path / checkpoint.FOLDER}", must=True
+        )
         return
     if state.stopped == "interrupted":
         again = command("train", "--out", run.path, "--resume")
         display.note(f"\nStopped at step {state.step:,}; all is saved. Go on with\n\n    {again}\n", must=True)
         return
-    target = run.publish(state, model_card(run, state, model, batches, validation, settings))
-    best = MiniBERT.from_pretrained(target)
     if findings:
         display.note(report(findings), must=any(finding.level != "note" for finding in findings))
-    if validation is not None and state.best is not None:
-        entropy = unigram_entropy(validation)
+    if validation is not None and state.best is not None and entropy is not None:
         display.note(
             f"\nheld-out loss {state.best:.3f}, {against(state.best, entropy)} of {entropy:.3f}: "
             f"{verdict(state.best, entropy)}"
         )
         display.note("\nGaps in text it has not seen, and its guesses (★ what stood there):\n")
-        for line in examples(best, validation):
+        for line in examples(MiniBERT.from_pretrained(target), validation):
             display.note(line)
     curve = f"    the curve: {run.path / 'loss.png'}" if drawn else ""
     display.note(

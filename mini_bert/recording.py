@@ -29,7 +29,16 @@ from mini_bert.data import MLMDataGenerator
 from mini_bert.history import METRICS, Record, read_run, until
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
-from mini_bert.pretrained import WEIGHTS, assign, read_tensors, write_atomic, write_tensors
+from mini_bert.pretrained import (
+    MODEL,
+    OLD_MODEL,
+    WEIGHTS,
+    assign,
+    read_tensors,
+    to_disk,
+    write_atomic,
+    write_tensors,
+)
 from mini_bert.run_lock import NAME as LOCK
 from mini_bert.run_lock import RunLock
 
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
-CONFIG, MODEL = "config.json", "model"
+CONFIG = "config.json"
 Hook = Callable[[Record], None]  # gets every record
 
 
@@ -173,17 +182,33 @@ class RunFolder:
     # ------------------------------------------------------------------ at the end
 
     def publish(self, state: State, card: str) -> Path:
-        """Put the best model (without held-out text: the last) under RUN/model -> that folder"""
+        """Put the best model (without held-out text: the last) under RUN/model -> that folder
+
+        At every moment a whole one can be found: the old one is renamed, which `locate` knows, before the new one gets
+        its name.
+        """
         name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
-        source, target, beside = self.path / checkpoint.FOLDER / name, self.path / MODEL, self.path / f".{MODEL}.new"
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir()
-        for path in source.iterdir():
-            if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
-                shutil.copy2(path, beside / path.name)
-        (beside / "README.md").write_text(card, encoding="utf-8")
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(beside, target)
+        source, target = self.path / checkpoint.FOLDER / name, self.path / MODEL
+        beside, aside = self.path / f".{MODEL}.new", self.path / OLD_MODEL
+        try:
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir()
+            for path in source.iterdir():
+                if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
+                    shutil.copy2(path, beside / path.name)
+            (beside / "README.md").write_text(card, encoding="utf-8")
+            for path in beside.iterdir():
+                to_disk(path)
+            if target.exists():
+                shutil.rmtree(aside, ignore_errors=True)  # it stays until here: a crash may have left no other
+                os.rename(target, aside)
+            os.rename(beside, target)
+            shutil.rmtree(aside, ignore_errors=True)
+        except OSError as error:
+            raise OSError(
+                f"the model could not be written to {target} ({error.strerror or error}); it is whole in {source}. "
+                "Make it possible (is the disk full, or the old model in use?), then --resume writes it"
+            ) from error
         return target
 
     def _forget_after(self, step: int) -> None:

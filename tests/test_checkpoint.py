@@ -41,7 +41,7 @@ def test_the_newest_comes_first_and_the_same_step_may_be_saved_again(tmp_path):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "config.json"])
 @pytest.mark.parametrize("harm", ["changed", "shorter", "gone"])
-def test_a_damaged_checkpoint_is_found_out(tmp_path, name, harm):
+def test_a_damaged_checkpoint_is_found_out(tmp_path, caplog, name, harm):
     """The one before is used, and a warning names the file."""
     saved(tmp_path, 1, 2)
     victim = tmp_path / "checkpoints" / "step-00000002" / name
@@ -50,8 +50,9 @@ def test_a_damaged_checkpoint_is_found_out(tmp_path, name, harm):
         victim.unlink()
     else:
         victim.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if harm == "changed" else data[: len(data) // 2])
-    with pytest.warns(UserWarning, match=f"{name}.*damaged, or not ours; trying the one before"):
-        assert latest(tmp_path).state["step"] == 1
+    assert latest(tmp_path).state["step"] == 1
+    (warning,) = caplog.messages
+    assert name in warning and "damaged, or not ours; trying the one before" in warning
 
 
 def test_nothing_to_resume_is_said(tmp_path):
@@ -59,7 +60,7 @@ def test_nothing_to_resume_is_said(tmp_path):
         latest(tmp_path)
     (path,) = saved(tmp_path, 1)
     (path / "config.json").write_text("other")
-    with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"all 1 checkpoints in .* are damaged"):
+    with pytest.raises(ValueError, match=r"all 1 checkpoints in .* are damaged"):
         latest(tmp_path)
 
 

@@ -1,19 +1,24 @@
 """`mini-bert train`: from a command line to a model folder, and what it says on the way."""
 
+import errno
 import io
 import json
+import os
 import random
+import shutil
 import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mini_bert import plots
 from mini_bert.cli import main
 from mini_bert.data import MLMDataGenerator
 from mini_bert.history import read_run
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
+from mini_bert.pretrained import locate
 from mini_bert.pretraining import (
     default_corpus,
     default_micro_batch,
@@ -22,7 +27,7 @@ from mini_bert.pretraining import (
     measured,
     train_command,
 )
-from mini_bert.recording import RunFolder
+from mini_bert.recording import RunFolder, State
 from mini_bert.run_lock import RunInUse, RunLock
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.yardstick import verdict
@@ -76,15 +81,15 @@ def test_a_run_from_the_command_line(place, capsys):
     assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
 
 
-def test_a_run_is_resumed_with_its_own_settings(place):
+def test_a_run_is_resumed_with_its_own_settings(place, caplog):
     """--resume needs the folder and nothing else; without a folder it is the newest in runs/."""
     assert run("--steps", "12", "--save-every", "4") == 0
     assert Path("runs/run-1/model").is_dir()
     before = MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data.copy()
     for path in Path("runs/run-1/checkpoints").glob("step-00000012/*"):
         path.write_bytes(b"")
-    with pytest.warns(UserWarning, match="damaged"):
-        state = train_command(resume=True, quiet=True)
+    state = train_command(resume=True, quiet=True)
+    assert "damaged" in caplog.text
     assert state.step == 12 and state.stopped == "done"
     np.testing.assert_array_equal(MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data, before)
 
@@ -110,14 +115,63 @@ def test_ctrl_c_says_how_to_go_on(place, monkeypatch, capsys, quiet):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
 def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, quiet):
-    """Not with silent NaNs: the doctor speaks, whether the run broke or only learnt nothing."""
-    code = run("--steps", "120", "--out", "out", "--learning-rate", "0.2", *quiet)
+    """Not with silent NaNs, nor with a model: the doctor speaks, whether the run broke or only learnt nothing."""
+    assert run("--steps", "120", "--out", "out", "--learning-rate", "0.1", *quiet) == 1
     said = capsys.readouterr().err
-    assert "WRONG: " in said and "The learning rate is too high" in said
-    assert code in (0, 1)
+    assert "WRONG: The learning rate is too high" in said and "so there is no" in said
+    assert not Path("out/model").exists()
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
     assert stop.value.code == 1 and "too high" in capsys.readouterr().out
+
+
+def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
+    """Whatever happens while drawing, the model is there."""
+
+    def crash(*arguments, **keywords):
+        raise MemoryError
+
+    monkeypatch.setattr(plots, "loss_picture", crash)
+    with pytest.raises(MemoryError):
+        run("--steps", "2", "--out", "out")
+    assert isinstance(load_model("out")[0], MiniBERT) and Path("out/model/README.md").is_file()
+
+
+@pytest.mark.parametrize("crash_at", [1, 2])
+def test_a_crash_while_publishing_leaves_a_model(place, caplog, crash_at):
+    """Before the old one is renamed, and between that and the new one's getting its name: the old one is found."""
+    assert run("--steps", "2", "--out", "out") == 0
+    old, rename, calls = Path("out/model/model.safetensors").read_bytes(), os.rename, []
+
+    def crash(source, target):
+        calls.append(Path(source).name)
+        if len(calls) == crash_at:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    folder = RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "rename", crash)
+        folder.publish(State(), "card")
+    assert calls == ["model", ".model.new"][:crash_at]
+    assert (locate("out") / "model.safetensors").read_bytes() == old and not caplog.records
+    load_model("out")
+    folder.publish(State(), "a new card")
+    assert Path("out/model/README.md").read_text() == "a new card"
+    assert not list(Path("out").glob(".model*"))
+
+
+def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place, monkeypatch):
+    assert run("--steps", "2", "--out", "out") == 0
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    message = r"could not be written to .*model \(No space left on device\); it is whole in .*step-00000002.*--resume"
+    with pytest.raises(OSError, match=message):
+        RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary")).publish(State(), "card")
+    assert isinstance(load_model("out")[0], MiniBERT)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ import numpy as np
 WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
 BUNDLED = Path(__file__).parent  # a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
+MODEL, OLD_MODEL = "model", ".model.old"  # of a run; the second while the first is replaced, or if that was cut short
 logger = logging.getLogger(__name__)
 
 
@@ -48,8 +49,9 @@ def locate(source: str | os.PathLike[str]) -> Path:
         )
     if _is_model(folder):
         return folder
-    if _is_model(folder / "model"):
-        return folder / "model"
+    for name in (MODEL, OLD_MODEL):
+        if _is_model(folder / name):
+            return folder / name
     checkpoints = [path for path in sorted(folder.glob("checkpoints/step-*")) if _is_model(path)]
     if checkpoints:
         logger.warning("the run %s has no best model yet; taking its newest checkpoint, %s", folder, checkpoints[-1])
