@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,12 +126,19 @@ def _run(
 
             hooks.append(writer(path))
         start = _start_record(model, batches, validation, settings)
-        run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone)
+        say = partial(display.note, must=True)
+        run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone, say)
         display.note(f"{model.get_parameter_count():,} parameters; {batches}")
         if validation is None:
             display.note("nothing is held out, so there is no telling how well it does on text it has not seen")
         display.note(f"text: {', '.join(data['corpus'])}; all of it is kept in {path}")
-        state = train(model, batches, validation, settings, run)
+        try:
+            state = train(model, batches, validation, settings, run)
+        except KeyboardInterrupt:  # the second
+            kept = checkpoint.folders(path)
+            since = f"what came after {kept[0].name} is not saved" if kept else "nothing is saved yet"
+            say(f"\nEnded at once; {since}. Go on with\n\n    {command('train', '--out', path, '--resume')}\n")
+            raise
         _finish(run, state, model, batches, validation, settings, display)
     return state
 

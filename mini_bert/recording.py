@@ -14,6 +14,7 @@ import math
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -83,10 +84,12 @@ class RunFolder:
         hooks: Sequence[Hook] = (),
         start: Record | None = None,
         alone: RunLock | None = None,
+        say: Callable[[str], None] | None = None,
     ):
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
         self.start = start  # the first record of a run that starts
         self.alone = alone or RunLock(path)  # `train` holds it; whoever holds it already hands it in
+        self.say = say or (lambda text: print(text, file=sys.stderr, flush=True))  # to whoever is waiting
 
     @staticmethod
     def create(path: Path, config: dict[str, Any]) -> None:

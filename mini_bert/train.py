@@ -19,7 +19,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -48,7 +48,7 @@ def train(
 ) -> State:
     """The loop. `batches` gives micro-batches of settings.micro_batch sequences; `run` is the folder that remembers."""
     adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
-    with run.alone, Team(model, settings.threads) as team, _asked_to_stop() as asked:
+    with run.alone, Team(model, settings.threads) as team, _asked_to_stop(run.say) as asked:
         state = run.begin(model, adam, batches)
         clock = Stopwatch(state.seconds)
         state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end
@@ -196,27 +196,39 @@ def memory_mb() -> float:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
-    """Ctrl-C, or a polite kill, ends the run after the step at hand; a second Ctrl-C ends it at once."""
+def _asked_to_stop(say: Callable[[str], None]) -> Iterator[threading.Event]:
+    """Ctrl-C, or a polite kill, ends the run after the step at hand; a second one ends it at once.
+
+    Whoever started us with these signals ignored (a shell in the background, nohup) meant that, and it stays so.
+    """
     asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may catch signals
-        yield asked
-        return
+    # Said by a thread of its own: the signal may have come while this one was writing, and held the pen.
+    teller = threading.Thread(
+        target=say, args=("finishing this step, then saving; once more ends at once",), daemon=True
+    )
     kept: dict[signal.Signals, Any] = {}
 
     def ask(number: int, frame: Any) -> None:
         if asked.is_set():
-            signal.signal(signal.SIGINT, kept[signal.SIGINT])
+            restore()
             raise KeyboardInterrupt
         asked.set()
+        teller.start()
 
-    for name in (signal.SIGINT, signal.SIGTERM):
-        kept[name] = signal.signal(name, ask)
+    def restore() -> None:
+        for name, handler in kept.items():
+            signal.signal(name, handler)
+
+    if threading.current_thread() is threading.main_thread():  # only the main thread may catch signals
+        for name in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(name) not in (signal.SIG_IGN, None):
+                kept[name] = signal.signal(name, ask)
     try:
         yield asked
     finally:
-        for name, handler in kept.items():
-            signal.signal(name, handler)
+        restore()
+        if asked.is_set():
+            teller.join(timeout=1)  # so that what is said next stands behind it
 
 
 if __name__ == "__main__":

@@ -94,22 +94,38 @@ def test_a_run_is_resumed_with_its_own_settings(place, caplog):
     np.testing.assert_array_equal(MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data, before)
 
 
-@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
-def test_ctrl_c_says_how_to_go_on(place, monkeypatch, capsys, quiet):
-    """Also where nothing else is said."""
+def interrupt(monkeypatch, at, times=1):
+    """Ctrl-C when that step is recorded."""
     real = RunFolder.record
 
     def record(self, entry):
         real(self, entry)
-        if entry["kind"] == "train" and entry["step"] == 20:
-            signal.raise_signal(signal.SIGINT)
+        if entry["kind"] == "train" and entry["step"] == at:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(RunFolder, "record", record)
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
+def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
+    """Also where nothing else is said."""
+    interrupt(monkeypatch, at=20)
     assert run("--steps", "1000", "--out", "my run", *quiet) == 130
     said = capsys.readouterr().err
     assert "all is saved. Go on with\n\n    mini-bert train --out 'my run' --resume\n" in said
     assert ("parameters;" in said) != bool(quiet)
+    assert said.index("finishing this step, then saving") < said.index("all is saved")
     assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
+
+
+@pytest.mark.parametrize(("every", "left"), [("8", "what came after step-00000016"), ("50", "nothing is saved yet")])
+def test_a_second_ctrl_c_says_what_is_lost(signals, place, monkeypatch, capsys, every, left):
+    interrupt(monkeypatch, at=20, times=2)
+    assert run("--steps", "1000", "--out", "out", "--save-every", every) != 0
+    said = capsys.readouterr().err
+    assert f"Ended at once; {left}" in said and "\n    mini-bert train --out out --resume\n" in said
+    assert not Path("out/model").exists()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -148,18 +148,53 @@ def test_a_stopped_run_goes_on_to_the_same_end(whole, tmp_path, corpus, tokenize
     assert (state.best, state.step, state.tokens) == (whole[2].best, 12, whole[2].tokens)
 
 
-def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(whole, tmp_path, corpus, tokenizer):
-    """The step at hand is finished, a checkpoint written, the reason recorded."""
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGTERM])
+def test_an_ignored_signal_stays_ignored(signals, whole, tmp_path, corpus, tokenizer, capsys, ignored):
+    """As nohup and shells in the background want it; the other one still stops the run."""
+    other = next(name for name in (signal.SIGINT, signal.SIGTERM) if name != ignored)
+    signal.signal(ignored, signal.SIG_IGN)
+
+    def interrupt(record):
+        if record["kind"] == "train" and record["step"] in (4, 8):
+            signal.raise_signal(ignored if record["step"] == 4 else other)
+
+    _, state = go(tmp_path / "run", corpus, tokenizer, kill=interrupt)
+    assert (state.stopped, state.step) == ("interrupted", 9) and signal.getsignal(ignored) is signal.SIG_IGN
+
+
+def test_a_second_ctrl_c_ends_at_once(signals, whole, tmp_path, corpus, tokenizer):
+    """Nothing more is saved, the signals are as before, the checkpoint before it serves to go on to the same end."""
+    seen = []
+
+    def interrupt(record):
+        seen.append((record["kind"], record["step"]))
+        if record["kind"] == "train" and record["step"] == 8:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        go(folder, corpus, tokenizer, kill=interrupt)
+    assert seen[-1] == ("train", 8) and checkpoint.latest(folder).state["step"] == 6
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    model, _ = go(folder, corpus, tokenizer, resume=True)
+    np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
+
+
+def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(signals, whole, tmp_path, corpus, tokenizer, capsys):
+    """It is said at once what happens now; the step at hand is finished, a checkpoint written, the reason recorded."""
 
     def interrupt(record):
         if record["kind"] == "train" and record["step"] == 4:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
     folder = tmp_path / "run"
     _, state = go(folder, corpus, tokenizer, kill=interrupt)
     assert state.stopped == "interrupted" and state.step == 5
     assert checkpoint.latest(folder).state["step"] == 5
     assert records(folder)[-1]["reason"] == "interrupted"
+    assert capsys.readouterr().err == "finishing this step, then saving; once more ends at once\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     model, state = go(folder, corpus, tokenizer, resume=True)
     assert state.stopped == "done" and [r["reason"] for r in records(folder, "stop")] == ["done"]
