@@ -229,11 +229,12 @@ class MLMDataGenerator:
         self.next += 1
         return batch
 
-    def once(self, epoch: int = 0) -> Iterator[Batch]:
-        """Every sequence once, as in that epoch; the last batch may be smaller. For measuring."""
+    def once(self, epoch: int = 0, most: int | None = None) -> Iterator[Batch]:
+        """Every sequence once, as in that epoch, or the first `most`; the last batch may be smaller. For measuring."""
         first, size = epoch * self.sequences, self.pool * self.batch_size
-        for low in range(0, self.sequences, size):
-            for places in self._grouped(np.arange(first + low, first + min(low + size, self.sequences))):
+        end = self.sequences if most is None else min(most, self.sequences)
+        for low in range(0, end, size):
+            for places in self._grouped(np.arange(first + low, first + min(low + size, end))):
                 yield self._batch(places)
 
     def _batch(self, places) -> Batch:

@@ -25,6 +25,7 @@ from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.parallel import default_threads
 from mini_bert.pretrained import MODEL
+from mini_bert.progress import counted
 from mini_bert.recording import RunFolder, State, now
 from mini_bert.run_lock import RunLock
 from mini_bert.sequences import Documents
@@ -257,15 +258,16 @@ def _around(T: int) -> int:
     return min(AROUND, T // 4)
 
 
-def measured(run: Path) -> str:
+def measured(run: Path, sequences: int, most: int) -> str:
     """Rows of the model card: the best measurement on held-out text; where a number is not finite there is a dash."""
     evals = [record for record in read_run(run).of("eval") if finite(record.get("loss")) is not None]
     if not evals:
         return "| held-out loss | not measured |\n"
+    text = f"the first {most:,} of {sequences:,} sequences" if most < sequences else counted(sequences, "sequence")
     best = min(evals, key=lambda record: record["loss"])
     rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
             ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
-    return "".join(
+    return f"| held-out text | {text} |\n" + "".join(
         f"| {label} | {'–' if (value := finite(best.get(name))) is None else format(value, form)} |\n"
         for label, name, form in rows
     )
@@ -294,7 +296,7 @@ sequences of {c.max_seq_length} tokens, {c.vocab_size:,} word pieces.
 | tokens | {batches.tokens:,}, each seen {times:.1f} times |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0 |
-{measured(run.path)}
+{measured(run.path, validation.sequences if validation else 0, settings.eval_sequences)}
 Trained to fill gaps: 15 % of the words, of which 80 % are hidden, 10 % exchanged, 10 % left. It knows the text above
 and nothing else; what it says is a guess about words, not a fact.
 

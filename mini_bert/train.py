@@ -123,9 +123,8 @@ def _why_stop(state: State, settings: TrainingConfig, vocab_size: int, asked: th
 
 
 def held_out_loss(team: Team, validation: MLMDataGenerator, sequences: int) -> Evaluation:
-    """The first `sequences` held-out sequences, always with the same masks."""
-    count = -(-min(sequences, validation.sequences) // validation.batch_size)
-    return evaluate(team.model, map(validation.batch, range(count)), threads=len(team.replicas))
+    """The first `sequences` held-out sequences, or all, each once and always with the same masks."""
+    return evaluate(team.model, validation.once(most=sequences), threads=len(team.replicas))
 
 
 # ---------------------------------------------------------------------- what is written down

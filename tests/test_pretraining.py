@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -72,6 +73,7 @@ def test_a_run_from_the_command_line(place, capsys):
     assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
     card = Path("out/model/README.md").read_text(encoding="utf-8")
     assert "held-out loss" in card and "text.txt" in card and "top-5 accuracy" in card
+    assert re.search(r"\| held-out text \| \d\d sequences \|\n", card)  # few: all of them
     config = json.loads(Path("out/config.json").read_text())
     assert config["training"]["steps"] == 30 and config["data"]["corpus"] == [str(place / "text.txt")]
     assert "step" in Path("out/training.log").read_text(encoding="utf-8")
@@ -218,11 +220,12 @@ def test_the_card_has_the_best_measurement_and_finite_numbers(tmp_path):
     lines = [json.dumps(record) for record in others]
     text = '{"kind": "eval", "step": 2, "lo' + json.dumps(good) + "\n" + "\n".join(lines) + "\n"
     (tmp_path / "metrics.jsonl").write_text(text)
-    assert measured(tmp_path) == (
+    assert measured(tmp_path, 1500, 1024) == (
+        "| held-out text | the first 1,024 of 1,500 sequences |\n"
         "| held-out loss | 6.250 |\n| perplexity | – |\n| top-1 accuracy | 12.5% |\n| top-5 accuracy | 25.0% |\n"
     )
     (tmp_path / "metrics.jsonl").write_text(lines[1] + "\n")
-    assert measured(tmp_path) == "| held-out loss | not measured |\n"
+    assert measured(tmp_path, 0, 1024) == "| held-out loss | not measured |\n"
 
 
 def test_a_mistake_leaves_no_folder_behind(place):

@@ -19,13 +19,14 @@ import pytest
 from mini_bert import checkpoint
 from mini_bert.config import MiniBertConfig, TrainingConfig
 from mini_bert.data import Batch, MLMDataGenerator
+from mini_bert.evaluate import evaluate
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
 from mini_bert.pretrained import read_tensors
 from mini_bert.recording import RunFolder, State
 from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.train import train
+from mini_bert.train import held_out_loss, train
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
 CONFIG = MiniBertConfig(5 + len(WORDS), 24, 2, 3, 40, 16)
@@ -378,6 +379,24 @@ def test_twenty_steps_of_the_real_model_follow_pytorch(dtype, whole, tolerance, 
         losses = [step(parts, lr) for parts, lr in zip(data, rates, strict=True)]
     np.testing.assert_allclose(losses, expected, rtol=0, atol=tolerance)
     assert expected[-1] < expected[0] - 0.3
+
+
+@pytest.mark.parametrize(("size", "most", "measured"), [(8, 32, 32), (8, 30, 30), (32, 1000, 64), (7, 1000, 64)])
+def test_each_held_out_sequence_is_measured_once(corpus, tokenizer, size, most, measured):
+    """Whatever the size of a batch: the first so many, or all there are, none twice; so the loss is their mean."""
+    batches = MLMDataGenerator(
+        str(corpus), tokenizer, 16, 4, held_out=0.2, cache_dir=corpus.parent / "cache", progress=False
+    )
+    validation = batches.validation(batch_size=size)
+    assert validation.sequences == 64
+    model = MiniBERT(CONFIG, seed=1)
+    alone = [evaluate(model, [batch]) for batch in batches.validation(batch_size=1).once(most=most)]
+    assert len(alone) == measured
+    with Team(model, 2) as team:
+        found = held_out_loss(team, validation, most)
+    targets = sum(one.targets for one in alone)
+    assert found.targets == targets
+    assert found.loss == pytest.approx(sum(one.loss * one.targets for one in alone) / targets, rel=1e-6)
 
 
 def test_two_runs_do_not_share_a_folder(whole, tmp_path):
