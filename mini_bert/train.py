@@ -15,12 +15,13 @@ same weights to the last bit, however often they were stopped. With `minutes` th
 from __future__ import annotations
 
 import math
-import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from mini_bert.config import TrainingConfig
 from mini_bert.data import MLMDataGenerator
 from mini_bert.evaluate import Evaluation, evaluate
+from mini_bert.memory import memory_mb
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam, course
 from mini_bert.parallel import Outcome, Team
@@ -35,7 +37,8 @@ from mini_bert.recording import RunFolder, State
 
 PERCENTILES = (1, 25, 50, 75, 99)
 SAMPLE = 10_000  # numbers of a tensor that its percentiles are taken from
-LONGEST = 60.0  # seconds: no step, measurement or checkpoint of a model that fits here takes longer
+LONGEST = 60.0  # seconds: a pause that may be work, whatever the model
+USUAL = 20  # times a usual step: a measurement on held-out text is work for about ten, and this may be a slow machine
 HOPELESS = 2.0  # times the loss of knowing nothing: a run that gets there does not come back
 
 
@@ -67,7 +70,7 @@ def train(
             state.step += 1
             state.tokens += sum(part.input_ids.size for part in parts)
             state.since.append((outcome.loss, outcome.correct / outcome.targets, norm, float(norm > settings.clip)))
-            state.seconds = clock.seconds()
+            state.seconds = clock.step()
             state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)
             if state.step % settings.tensors_every == 0:
                 run.record(_tensors_record(model, adam, state.step, lr))
@@ -86,17 +89,28 @@ def train(
 
 
 class Stopwatch:
-    """Seconds of work. While the machine sleeps, or the process is held, time stands still: longer than LONGEST between
-    two looks at the clock counts as LONGEST."""
+    """Seconds of work. While the machine sleeps, or the process is held, time stands still: what is longer than LONGEST
+    and than USUAL times the usual step, between two looks at the clock, counts as that."""
 
-    def __init__(self, before: float):
-        self.total, self.last = before, time.perf_counter()
+    def __init__(self, before: float, clock: Callable[[], float] = time.perf_counter):
+        self.total, self.clock, self.last = before, clock, clock()
+        self.steps: deque[float] = deque(maxlen=101)  # how long they took, pauses and all: the median knows no pauses
+
+    def step(self) -> float:
+        """-> the seconds so far, when a step has been done since the last look"""
+        self.steps.append(self._look())
+        return self.total
 
     def seconds(self) -> float:
-        now = time.perf_counter()
-        self.total += min(now - self.last, LONGEST)
-        self.last = now
+        self._look()
         return self.total
+
+    def _look(self) -> float:
+        now = self.clock()
+        passed, self.last = now - self.last, now
+        usual = median_low(self.steps) if self.steps else 0.0
+        self.total += min(passed, max(LONGEST, USUAL * usual))
+        return passed
 
 
 def _progress(state: State, settings: TrainingConfig) -> float:
@@ -178,20 +192,6 @@ def _non_finite_record(model: MiniBERT, outcome: Outcome, step: int, lr: float) 
     gradients = [name for name, param in params.items() if not np.isfinite(param.grad).all()]
     what = "weights" if weights else "loss" if not math.isfinite(outcome.loss) else "gradient"
     return {"kind": "nonfinite", "step": step, "what": what, "tensors": weights or gradients, "lr": lr}
-
-
-def memory_mb() -> float:
-    """Memory of our own (Linux: RssAnon; mapped files are the system's), elsewhere the peak of all; in MB."""
-    with suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("RssAnon:"):
-                return round(int(line.split()[1]) / 1000, 1)
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1e6 if os.uname().sysname == "Darwin" else 1e3), 1)
 
 
 @contextmanager

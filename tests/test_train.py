@@ -26,7 +26,7 @@ from mini_bert.parallel import Team
 from mini_bert.pretrained import read_tensors
 from mini_bert.recording import RunFolder, State
 from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.train import held_out_loss, train
+from mini_bert.train import Stopwatch, held_out_loss, train
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
 CONFIG = MiniBertConfig(5 + len(WORDS), 24, 2, 3, 40, 16)
@@ -327,6 +327,46 @@ def test_minutes_end_a_run_and_the_learning_rate_with_it(tmp_path, corpus, token
     assert state.stopped == "done" and 1.8 <= state.seconds <= time.perf_counter() - start + 0.1
     rates = [record["lr"] for record in records(tmp_path / "run", "train")]
     assert max(rates) > 0.5 * settings.learning_rate > rates[-1]
+
+
+class Clock:
+    """Hands that the test moves."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_pause_is_no_work():
+    """A machine that slept an hour worked a minute of it; nothing shorter is cut."""
+    clock = Clock()
+    watch = Stopwatch(500.0, clock)
+    for seconds in (0.1, 0.1, 59.0):
+        clock.now += seconds
+        assert watch.step() == pytest.approx(500 + clock.now - 1000)
+    clock.now += 3600
+    assert watch.seconds() == pytest.approx(559.2 + 60)
+    clock.now += 3600
+    assert watch.step() == pytest.approx(559.2 + 120)
+    clock.now += 0.1
+    assert watch.seconds() == pytest.approx(559.2 + 120.1)
+
+
+def test_what_is_usual_here_is_no_pause():
+    """Steps of 90 s: from the second on they count in full, and so does a measurement that takes ten times as long."""
+    clock = Clock()
+    watch = Stopwatch(0.0, clock)
+    for total in (60.0, 150.0, 240.0):
+        clock.now += 90
+        assert watch.step() == total
+    clock.now += 900
+    assert watch.seconds() == 1140
+    clock.now += 36_000  # a night: twenty steps of it
+    assert watch.step() == 1140 + 1800
+    clock.now += 36_000  # and again: one night does not make nights usual
+    assert watch.seconds() == 1140 + 3600
 
 
 def test_a_run_needs_no_main_thread(tmp_path, corpus, tokenizer):
