@@ -164,10 +164,18 @@ class MLMDataGenerator:
         special = Special(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
         self.source: Packed | Sentences | Pairs
         word = self.masking.is_word
-        if mode == "pairs":
-            self.source = Pairs(self.documents, max_seq_length, special, word, task)
-        else:
-            self.source = (Packed if mode == "packed" else Sentences)(self.documents, max_seq_length, special, word)
+        try:
+            if mode == "pairs":
+                self.source = Pairs(self.documents, max_seq_length, special, word, task)
+            else:
+                self.source = (Packed if mode == "packed" else Sentences)(self.documents, max_seq_length, special, word)
+        except ValueError as error:
+            if not held_out:
+                raise
+            raise ValueError(
+                f"held_out is {held_out}, and of {len(self.shards.hashes):,} documents that leaves "
+                f"{self.documents.count:,} for split={split!r}: {error}; or choose another share"
+            ) from error
         self.sequences = self.source.count
         if self.sequences < batch_size and split == "train":
             logger.warning(

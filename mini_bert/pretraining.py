@@ -28,7 +28,7 @@ from mini_bert.pretrained import MODEL
 from mini_bert.progress import counted
 from mini_bert.recording import RunFolder, State, now
 from mini_bert.run_lock import RunLock
-from mini_bert.sequences import Documents
+from mini_bert.sequences import fair_share
 from mini_bert.shards import Shards, open_shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
@@ -82,7 +82,7 @@ def train_command(
     loaded = WordPieceTokenizer.load(vocabulary)
     config = replace(config, vocab_size=loaded.vocab_size)
     shards = prepare(source, loaded, progress=not quiet)
-    share = _share(shards) if held_out is None else held_out
+    share = default_share(shards, config.max_seq_length) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": vocabulary, "held_out": share, "shards": str(shards.folder)}
     description = {"model": config.to_dict(), "training": training.to_dict(), "data": data}
     return _run(path, description, loaded, quiet, tensorboard, RunLock(path))
@@ -331,11 +331,9 @@ def default_micro_batch(batch_size: int, threads: int) -> int:
     return max(size for size in range(1, most + 1) if batch_size % size == 0)
 
 
-def _share(shards: Shards) -> float:
-    """The share of the documents to hold out; 0 where there are so few that none would be, or all."""
-    share = min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1)))
-    held = Documents(shards, share, validation=True).count
-    return share if 0 < held < len(shards.hashes) else 0.0
+def default_share(shards: Shards, length: int) -> float:
+    """The share of the documents to hold out; 0 where so few tokens would make no sequence on one side."""
+    return fair_share(shards, min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1))), length - 2)
 
 
 def default_corpus() -> list[str]:

@@ -213,6 +213,17 @@ def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
     assert "not measured" in Path("out/model/README.md").read_text()
 
 
+@pytest.mark.parametrize("documents", [2, 3, 5])
+def test_a_few_documents_are_shared_out(place, capsys, documents):
+    """However their hashes fall, there is text to train on and text to measure with; the settings say the share."""
+    texts = [f"{WORDS[number]} purr . dogs bark . " * 30 for number in range(documents)]
+    Path("text.txt").write_text("\n\n".join(texts))
+    assert run("--steps", "4", "--out", "out") == 0
+    start = read_run("out").last("start")
+    assert start["sequences"] >= 1 and start["validation_tokens"] >= 16 and start["train_tokens"] >= 16
+    assert "held-out loss" in Path("out/model/README.md").read_text(encoding="utf-8")
+
+
 def test_the_card_has_the_best_measurement_and_finite_numbers(tmp_path):
     """A record that is half written, glued to the next, or not finite does no harm."""
     good = {"kind": "eval", "step": 5, "loss": 6.25, "perplexity": None, "top1": 0.125, "top5": 0.25}
