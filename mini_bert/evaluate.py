@@ -6,7 +6,7 @@
 
 The masks come from the seed alone, so two models are asked the same questions. What to compare with: the unigram
 entropy of the text is the loss of knowing how frequent each word is, and nothing of what stands around the gap.
-A model below it uses context.
+How far below it a model uses context, yardstick.py says.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from mini_bert.loading import load_model, max_length, word_head
 from mini_bert.memory import keep_freed_memory
 from mini_bert.model import MiniBERT
 from mini_bert.progress import counted, showing
+from mini_bert.yardstick import against, verdict
 
 if TYPE_CHECKING:
     from mini_bert.data import Batch, MLMDataGenerator
@@ -218,13 +219,7 @@ def report(model: str, rows: list[Row]) -> str:
             f"{name:{width}} {targets:13,} {loss:7.3f} {perplexity:11,.1f} {top1:7.1%} {top5:7.1%} {row.entropy:16.3f}"
         )
     last = shown[-1][1]
-    gap = last.entropy - last.result.loss
-    if gap > 0:
-        lines.append(f"\n{model} is {gap:.2f} below the unigram entropy: it uses what stands around a gap.")
-    else:
-        lines.append(
-            f"\n{model} is {-gap:.2f} above the unigram entropy: it knows less than how frequent each word is."
-        )
+    lines.append(f"\n{model} is {against(last.result.loss, last.entropy)}: {verdict(last.result.loss, last.entropy)}.")
     return "\n".join(lines)
 
 
