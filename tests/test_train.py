@@ -495,7 +495,8 @@ def test_the_best_is_saved_when_it_is_measured(tmp_path, corpus, tokenizer):
         ({"minutes": -1}, "minutes is -1, expected a positive number"),
         ({"steps": 1, "learning_rate": math.nan}, "learning_rate is nan"),
         ({"steps": 1, "batch_size": 12}, "batch_size 12 is not a multiple of micro_batch 16"),
-        ({"steps": 1, "warmup": 1.0}, "warmup is 1.0"),
+        ({"steps": 1, "warmup": 1.0}, r"warmup is 1.0, expected a share of the run from 0 \(none\) to below 1"),
+        ({"steps": 1, "beta2": 1.5}, "beta2 is 1.5, expected a number from 0"),
         ({"steps": 1, "threads": 0}, "threads is 0"),
     ],
 )
