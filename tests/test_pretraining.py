@@ -16,11 +16,13 @@ import pytest
 from mini_bert import plots
 from mini_bert.cli import main
 from mini_bert.data import MLMDataGenerator
+from mini_bert.evaluate import Evaluation
 from mini_bert.history import read_run
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
 from mini_bert.pretrained import locate
 from mini_bert.pretraining import (
+    _is_shown,
     default_corpus,
     default_micro_batch,
     default_warmup,
@@ -142,6 +144,69 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
     assert stop.value.code == 1 and "too high" in capsys.readouterr().out
+
+
+def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
+    """Measured in the middle of the run, its checkpoint outlives newer ones, and the card has its numbers."""
+    losses = iter([3.0, 1.5, 2.0, 2.5, 2.25])
+    monkeypatch.setattr("mini_bert.train.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
+    assert run("--steps", "20", "--out", "out", "--eval-every", "4", "--save-every", "2") == 0
+    names = sorted(path.name for path in Path("out/checkpoints").iterdir())
+    assert names == ["step-00000008", "step-00000018", "step-00000020"]
+    published, best, newest = (
+        Path(f"out/{folder}/model.safetensors").read_bytes()
+        for folder in ("model", "checkpoints/step-00000008", "checkpoints/step-00000020")
+    )
+    assert published == best != newest
+    assert "| held-out loss | 1.500 |" in Path("out/model/README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, capsys):
+    """It ends with code 1 and the doctor's words; the checkpoints of the steps before are whole."""
+    real = RunFolder.begin
+
+    def begin(self, model, adam, batches):
+        self.hooks.append(lambda record: record["step"] == 20 and model.flat.data.fill(np.inf))
+        return real(self, model, adam, batches)
+
+    monkeypatch.setattr(RunFolder, "begin", begin)
+    assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
+    said = capsys.readouterr().err
+    assert "WRONG: The numbers are not finite any more" in said and "so there is no out" in said
+    assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
+
+
+def test_the_first_loss_is_that_of_knowing_frequencies(place):
+    """The head's bias knows them before the first step: the loss begins at the unigram entropy, not at ln V."""
+    assert run("--steps", "20", "--out", "out", "--learning-rate", "1e-9", "--held-out", "0.1") == 0
+    history = read_run("out")
+    (loss,) = history.series("train", "loss")[1]
+    assert loss == pytest.approx(history.unigram_entropy, abs=0.15) and loss < np.log(16) - 0.4
+
+
+def test_a_gap_that_is_shown_is_a_whole_word():
+    """Hidden, of letters, with text on both sides, no other gap near, and neither it nor the next is a piece."""
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "12", "dog"])
+    cat, s, number, dog = range(5, 9)
+    ids = np.full((2, 17), dog)
+    ids[1, 8] = tokenizer.mask_id
+    row = 17 + 8
+
+    def shown(truth, **changes):
+        changed = ids.copy()
+        for place, token in changes.items():
+            changed[1, int(place[1:])] = token
+        return _is_shown(tokenizer, changed, row, truth)
+
+    assert shown(cat) and shown(cat, _7=s)
+    assert not shown(s) and not shown(number) and not shown(cat, _9=s)
+    assert not shown(cat, _8=cat) and not shown(cat, _5=tokenizer.mask_id) and not shown(cat, _12=tokenizer.sep_id)
+    assert shown(cat, _3=tokenizer.mask_id) and shown(cat, _13=tokenizer.mask_id)  # far enough
+    for place in (0, 4, 12, 16):  # too near to an end
+        changed = ids.copy()
+        changed[1, 8], changed[1, place] = dog, tokenizer.mask_id
+        assert not _is_shown(tokenizer, changed, 17 + place, cat)
 
 
 def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
