@@ -19,7 +19,7 @@ from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
 from mini_bert.evaluate import unigram_entropy, word_counts
-from mini_bert.history import finite, read_run
+from mini_bert.history import Record, finite, read_run
 from mini_bert.layers.base import Run
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
@@ -80,12 +80,18 @@ def train_command(
     config = load_config(model)
     vocabulary = _absolute(tokenizer) if tokenizer else TOKENIZERS.get(config.vocab_size, "8k")
     loaded = WordPieceTokenizer.load(vocabulary)
-    config = replace(config, vocab_size=loaded.vocab_size)
+    notes = []
+    if config.vocab_size != loaded.vocab_size:
+        notes.append(
+            f"the tokenizer {vocabulary} has {loaded.vocab_size:,} pieces, and so has the model, instead of the "
+            f"{config.vocab_size:,} in its config"
+        )
+        config = replace(config, vocab_size=loaded.vocab_size)
     shards = prepare(source, loaded, progress=not quiet)
     share = default_share(shards, config.max_seq_length) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": vocabulary, "held_out": share, "shards": str(shards.folder)}
     description = {"model": config.to_dict(), "training": training.to_dict(), "data": data}
-    return _run(path, description, loaded, quiet, tensorboard, RunLock(path))
+    return _run(path, description, loaded, quiet, tensorboard, RunLock(path), notes=notes)
 
 
 def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
@@ -106,6 +112,7 @@ def _run(
     alone: RunLock,
     resume: Checkpoint | None = None,
     new: bool = True,
+    notes: Sequence[str] = (),
 ) -> State:
     share_memory_among_threads()
     settings = TrainingConfig.from_dict(description["training"])
@@ -117,7 +124,7 @@ def _run(
     )  # fmt: skip
     validation = batches.validation() if data["held_out"] else None  # a text of one document has nothing to spare
     model = MiniBERT(config, seed=settings.seed)
-    model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
+    model.named_params()["head.b"].data[...] = np.log(word_shares(batches))
     if new:  # only now: whatever could be wrong with the settings has been said
         RunFolder.create(path, description)
     with alone, Display(path, settings.steps, settings.minutes, quiet) as display:
@@ -129,6 +136,8 @@ def _run(
         start = _start_record(model, batches, validation, settings)
         say = partial(display.note, must=True)
         run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone, say)
+        for note in notes:
+            display.note(note)
         display.note(f"{model.get_parameter_count():,} parameters; {batches}")
         if validation is None:
             display.note("nothing is held out, so there is no telling how well it does on text it has not seen")
@@ -144,7 +153,7 @@ def _run(
     return state
 
 
-def frequencies(batches: MLMDataGenerator) -> np.ndarray:
+def word_shares(batches: MLMDataGenerator) -> np.ndarray:
     """The share of every word in the text, (V,), at least half an occurrence each.
 
     A head whose bias starts at the logarithms of these knows from the first step on how frequent words are. Learning it
@@ -154,7 +163,9 @@ def frequencies(batches: MLMDataGenerator) -> np.ndarray:
     return counts / counts.sum()
 
 
-def _start_record(model: MiniBERT, batches: MLMDataGenerator, validation: Any, settings: TrainingConfig):
+def _start_record(
+    model: MiniBERT, batches: MLMDataGenerator, validation: MLMDataGenerator | None, settings: TrainingConfig
+) -> Record:
     return {
         "kind": "start", "step": 0, "parameters": model.get_parameter_count(), "steps": settings.steps,
         "minutes": settings.minutes, "threads": settings.threads or default_threads(),
@@ -186,14 +197,13 @@ def _finish(
     learnt = state.best is not None and entropy is not None and uses_context(state.best, entropy)
     if state.stopped == "done" and spoilt(findings) and not learnt:
         state.stopped = "diverged"
+    target = run.path / MODEL
     if state.stopped == "done":  # the model first: pictures can be drawn again
-        target = run.publish(state, model_card(run, state, model, batches, validation, settings))
+        run.publish(state, model_card(run, state, model, batches, validation, settings))
     drawn = loss_picture(run.path, run.path / "loss.png", say=display.note)
     if state.stopped in ("nonfinite", "diverged"):
         display.note(report(findings), must=True)
-        display.note(
-            f"\nso there is no {run.path / MODEL}; what there was is in {run.path / checkpoint.FOLDER}", must=True
-        )
+        display.note(f"\nso there is no {target}; what there was is in {run.path / checkpoint.FOLDER}", must=True)
         return
     if state.stopped == "interrupted":
         again = command("train", "--out", run.path, "--resume")

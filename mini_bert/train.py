@@ -164,10 +164,9 @@ def _train_record(state: State, settings: TrainingConfig, lr: float, batches: ML
 
 def _tensors_record(model: MiniBERT, adam: Adam, step: int, lr: float) -> dict[str, Any]:
     """Weights, gradients and updates of every tensor: their lengths, and how they are spread."""
-    found, start = {}, 0
-    for name, param in sorted(model.named_params().items(), key=lambda item: not item[1].decay):  # as bind lays them
-        update = adam.last_update(slice(start, start + param.size), lr)
-        start += param.size
+    found = {}
+    for name, param in model.named_params().items():
+        update = adam.last_update(param.place, lr)
         weight = float(np.linalg.norm(param.data))
         found[name] = {
             "weight": weight,

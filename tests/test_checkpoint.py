@@ -132,6 +132,47 @@ def test_all_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     assert os.name == "nt" or events[place + 1 :] == [path.parent.stat().st_ino]
 
 
+class PowerCut(BaseException):
+    """Nothing in the library catches it, so nothing is tidied up, as when a process is killed."""
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
+    """Before each call of the system while a checkpoint is written and old ones are removed: a whole one is found, the
+    newest that was finished, and the next attempt leaves nothing else behind."""
+    for moment in range(1, 99):
+        run, calls = tmp_path / str(moment), []
+        saved(run, 1, 2)
+        clean(run, keep, None)
+
+        def counted(function, calls=calls, moment=moment):
+            def call(*arguments, **keywords):
+                calls.append(function.__name__)
+                if len(calls) == moment:
+                    raise PowerCut
+                return function(*arguments, **keywords)
+
+            return call
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("mkdir", "open", "fsync", "replace", "rename", "unlink", "rmdir"):
+                patch.setattr(os, name, counted(getattr(os, name)))
+            try:
+                saved(run, 3)
+                clean(run, keep, None)
+                break
+            except PowerCut:
+                pass
+        renamed = "rename" in calls[:-1]
+        assert latest(run).state["step"] == (3 if renamed else 2), calls
+        saved(run, 3)
+        clean(run, keep, None)
+        assert sorted(entry.name for entry in (run / "checkpoints").iterdir()) == [
+            f"step-{step:08d}" for step in range(4 - keep, 4)
+        ]
+    assert len(calls) > 10 and {"fsync", "replace", "rename"} <= set(calls)
+
+
 def test_cleaning_keeps_the_newest_and_the_best(tmp_path):
     saved(tmp_path, 1, 2, 3, 4, 5)
     (tmp_path / "checkpoints" / ".step-00000006.abc").mkdir()

@@ -16,17 +16,19 @@ import pytest
 from mini_bert import plots
 from mini_bert.cli import main
 from mini_bert.data import MLMDataGenerator
+from mini_bert.evaluate import Evaluation
 from mini_bert.history import read_run
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
 from mini_bert.pretrained import locate
 from mini_bert.pretraining import (
+    _is_shown,
     default_corpus,
     default_micro_batch,
     default_warmup,
-    frequencies,
     measured,
     train_command,
+    word_shares,
 )
 from mini_bert.recording import RunFolder, State
 from mini_bert.run_lock import RunInUse, RunLock
@@ -66,8 +68,9 @@ def test_a_run_from_the_command_line(place, capsys):
     """A model folder that loads, a picture if it can be drawn, masks filled, and what to try next."""
     assert run("--steps", "30", "--out", "out", "--held-out", "0.1", "--learning-rate", "0.01") == 0
     said = capsys.readouterr().err
-    for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next", "--resume"):
-        assert expected in said or expected == "--resume"
+    for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next"):
+        assert expected in said
+    assert "vocabulary has 16 pieces, and so has the model, instead of the 999 in its config" in said
     assert "fill-mask" in said and "doctor" in said
     model, tokenizer = load_model("out")
     assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
@@ -141,6 +144,69 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
     assert stop.value.code == 1 and "too high" in capsys.readouterr().out
+
+
+def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
+    """Measured in the middle of the run, its checkpoint outlives newer ones, and the card has its numbers."""
+    losses = iter([3.0, 1.5, 2.0, 2.5, 2.25])
+    monkeypatch.setattr("mini_bert.train.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
+    assert run("--steps", "20", "--out", "out", "--eval-every", "4", "--save-every", "2") == 0
+    names = sorted(path.name for path in Path("out/checkpoints").iterdir())
+    assert names == ["step-00000008", "step-00000018", "step-00000020"]
+    published, best, newest = (
+        Path(f"out/{folder}/model.safetensors").read_bytes()
+        for folder in ("model", "checkpoints/step-00000008", "checkpoints/step-00000020")
+    )
+    assert published == best != newest
+    assert "| held-out loss | 1.500 |" in Path("out/model/README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, capsys):
+    """It ends with code 1 and the doctor's words; the checkpoints of the steps before are whole."""
+    real = RunFolder.begin
+
+    def begin(self, model, adam, batches):
+        self.hooks.append(lambda record: record["step"] == 20 and model.flat.data.fill(np.inf))
+        return real(self, model, adam, batches)
+
+    monkeypatch.setattr(RunFolder, "begin", begin)
+    assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
+    said = capsys.readouterr().err
+    assert "WRONG: The numbers are not finite any more" in said and "so there is no out" in said
+    assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
+
+
+def test_the_first_loss_is_that_of_knowing_frequencies(place):
+    """The head's bias knows them before the first step: the loss begins at the unigram entropy, not at ln V."""
+    assert run("--steps", "20", "--out", "out", "--learning-rate", "1e-9", "--held-out", "0.1") == 0
+    history = read_run("out")
+    (loss,) = history.series("train", "loss")[1]
+    assert loss == pytest.approx(history.unigram_entropy, abs=0.15) and loss < np.log(16) - 0.4
+
+
+def test_a_gap_that_is_shown_is_a_whole_word():
+    """Hidden, of letters, with text on both sides, no other gap near, and neither it nor the next is a piece."""
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "12", "dog"])
+    cat, s, number, dog = range(5, 9)
+    ids = np.full((2, 17), dog)
+    ids[1, 8] = tokenizer.mask_id
+    row = 17 + 8
+
+    def shown(truth, **changes):
+        changed = ids.copy()
+        for place, token in changes.items():
+            changed[1, int(place[1:])] = token
+        return _is_shown(tokenizer, changed, row, truth)
+
+    assert shown(cat) and shown(cat, _7=s)
+    assert not shown(s) and not shown(number) and not shown(cat, _9=s)
+    assert not shown(cat, _8=cat) and not shown(cat, _5=tokenizer.mask_id) and not shown(cat, _12=tokenizer.sep_id)
+    assert shown(cat, _3=tokenizer.mask_id) and shown(cat, _13=tokenizer.mask_id)  # far enough
+    for place in (0, 4, 12, 16):  # too near to an end
+        changed = ids.copy()
+        changed[1, 8], changed[1, place] = dog, tokenizer.mask_id
+        assert not _is_shown(tokenizer, changed, 17 + place, cat)
 
 
 def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
@@ -317,6 +383,6 @@ def test_text_in_data_comes_before_the_built_in_corpus(place):
 def test_the_first_bias_is_what_is_frequent(place):
     """Shares of the words in the text that is trained on; what does not occur counts half."""
     tokenizer = WordPieceTokenizer.load("vocabulary")
-    share = frequencies(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
+    share = word_shares(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
     assert share.sum() == pytest.approx(1) and share.argmax() == tokenizer.tokens.index(".")
     assert share[tokenizer.tokens.index(".")] == pytest.approx(1 / 3, abs=0.01) and 0 < share[0] < 1e-3

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 import run
+from mini_bert.cli import COMMANDS
 
 posix_only = pytest.mark.skipif(os.name == "nt", reason="signals between processes are a POSIX matter")
 
@@ -75,6 +76,8 @@ def test_help_teaches_and_installs_nothing(front, capsys, words):
     page = capsys.readouterr().out
     for part in ["run.py test", "--peers", "--slow", "--all", "run.py train", "run.py lint", "gradcheck"]:
         assert part in page
+    for command in COMMANDS:  # every one, or its group: so that this page cannot fall behind
+        assert f"run.py {command.split()[0]}" in page, command
     for part in ["tokenizer show", "tokenizer train", "data show", "data list", "data get"]:
         assert part in page
     assert max(map(len, page.splitlines())) <= 100

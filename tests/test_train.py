@@ -19,14 +19,14 @@ import pytest
 from mini_bert import checkpoint
 from mini_bert.config import MiniBertConfig, TrainingConfig
 from mini_bert.data import Batch, MLMDataGenerator
-from mini_bert.evaluate import evaluate
+from mini_bert.evaluate import Evaluation, evaluate
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
 from mini_bert.pretrained import read_tensors
 from mini_bert.recording import RunFolder, State
 from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.train import Stopwatch, held_out_loss, train
+from mini_bert.train import Stopwatch, _train_record, held_out_loss, train
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
 CONFIG = MiniBertConfig(5 + len(WORDS), 24, 2, 3, 40, 16)
@@ -401,6 +401,89 @@ def test_twenty_steps_follow_pytorch(threads, monkeypatch):
     assert min(expected) < 0.9 * expected[0]
 
 
+class Given:
+    """Batches from a list, in the place of a data generator."""
+
+    batch_size, sequences = 4, 160
+
+    def __init__(self, parts):
+        self.parts, self.next = parts, 0
+
+    def __next__(self):
+        self.next += 1
+        return self.parts[self.next - 1]
+
+    def state(self):
+        return {"next": self.next}
+
+
+def test_the_loop_itself_follows_pytorch(tmp_path, tokenizer, monkeypatch):
+    """`train`, with clipping at work: PyTorch's stored losses, step by step, from the same weights and batches."""
+    monkeypatch.syspath_prepend(str(GOLDEN))
+    from recipe import training_batch
+
+    model = MiniBERT.from_pretrained(GOLDEN / "mini_bert", dtype=np.float64)
+    parts = [Batch(*part) for step in range(20) for part in training_batch(step, model.config.vocab_size)]
+    settings = replace(
+        SETTINGS, steps=20, learning_rate=0.02, log_every=1, eval_every=99, save_every=99, tensors_every=99
+    )
+
+    def golden(progress, warmup):
+        step = round(21 * progress) - 1
+        return min((step + 1) / 5, 1 - step / 20)
+
+    monkeypatch.setattr("mini_bert.train.course", golden)
+    RunFolder.create(tmp_path / "run", {})
+    train(model, Given(parts), None, settings, RunFolder(tmp_path / "run", tokenizer))
+    found = records(tmp_path / "run", "train")
+    expected = json.loads((GOLDEN / "mini_bert" / "training.json").read_text())
+    np.testing.assert_allclose([record["loss"] for record in found], expected, atol=1e-6)
+    assert 0 < sum(record["clipped"] for record in found) < 20
+    assert all(record["clipped"] == (record["grad_norm"] > 1) for record in found)
+
+
+def test_records_are_means_of_what_the_steps_found(tmp_path, corpus, tokenizer, monkeypatch):
+    """Loss, accuracy, norms, the share that was clipped; the learning rate is the formula's; each step has a seed."""
+    steps, gradient = [], Team.gradient
+
+    def watched(self, parts, seed):
+        outcome = gradient(self, parts, seed)
+        steps.append((seed, outcome))
+        return outcome
+
+    monkeypatch.setattr(Team, "gradient", watched)
+    settings = replace(SETTINGS, log_every=3, warmup=0.3, seed=7, clip=1.32)
+    go(tmp_path / "run", corpus, tokenizer, settings)
+    assert [seed for seed, _ in steps] == [(7, step) for step in range(12)]
+    shares = []
+    for number, record in enumerate(records(tmp_path / "run", "train")):
+        three = [outcome for _, outcome in steps[3 * number : 3 * number + 3]]
+        assert record["loss"] == pytest.approx(np.mean([one.loss for one in three]), rel=1e-12)
+        assert record["accuracy"] == pytest.approx(np.mean([one.correct / one.targets for one in three]), rel=1e-12)
+        assert record["grad_norm"] == pytest.approx(np.mean([one.norm for one in three]), rel=1e-12)
+        assert record["grad_norm_max"] == max(one.norm for one in three)
+        assert record["clipped"] == pytest.approx(sum(one.norm > 1.32 for one in three) / 3)
+        shares.append(record["clipped"])
+        done = record["step"] / 13  # of the run, when this step is
+        rate = done / 0.3 if done < 0.3 else (1 - done) / 0.7
+        assert record["lr"] == pytest.approx(1e-2 * rate, rel=1e-12)
+    assert len(shares) == 4 and 0 < np.mean(shares) < 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "eta"),
+    [((40, None), 60.0), ((10, None), 0.0), ((None, 1.0), 40.0), ((None, 0.1), 0.0)],
+)
+def test_what_is_left_and_how_fast_it_goes(limits, eta):
+    """From the mean of all steps, or from the clock; never less than nothing. Speed: since the last record."""
+    steps, minutes = limits
+    settings = replace(SETTINGS, steps=steps, minutes=minutes)
+    state = State(step=10, seconds=20.0, tokens=5000, tokens_before=3000, seconds_before=16.0, since=[(2.0, 0.5, 1, 0)])
+    record = _train_record(state, settings, 1e-3, Given([]))
+    assert (record["eta"], record["tokens_per_second"]) == (eta, 500.0)
+    assert state.since == [] and (state.tokens_before, state.seconds_before) == (5000, 20.0)
+
+
 @pytest.mark.peers
 @pytest.mark.parametrize(("dtype", "whole", "tolerance"), [(np.float32, False, 1e-4), (np.float64, True, 1e-8)])
 def test_twenty_steps_of_the_real_model_follow_pytorch(dtype, whole, tolerance, monkeypatch):
@@ -476,14 +559,16 @@ def test_a_finished_run_is_resumed_to_the_same_end(whole, tmp_path, corpus, toke
         np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
 
 
-def test_the_best_is_saved_when_it_is_measured(tmp_path, corpus, tokenizer):
+def test_the_best_is_saved_when_it_is_measured_and_kept(tmp_path, corpus, tokenizer, monkeypatch):
     """Measurements and checkpoints have rhythms of their own; the best checkpoint is the one that was measured."""
     settings = replace(SETTINGS, steps=20, eval_every=7, save_every=10, keep=1)
+    losses = iter([3.0, 1.0, 2.0])  # at steps 7, 14 and 20
+    monkeypatch.setattr("mini_bert.train.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
     _, state = go(tmp_path / "run", corpus, tokenizer, settings)
-    best = min(records(tmp_path / "run", "eval"), key=lambda record: record["loss"])
-    assert state.best_checkpoint == f"step-{best['step']:08d}"
-    assert [r["step"] for r in records(tmp_path / "run", "checkpoint") if r["best"]][-1] == best["step"]
-    assert state.best_checkpoint in [path.name for path in checkpoint.folders(tmp_path / "run")]
+    assert (state.best, state.best_checkpoint) == (1.0, "step-00000014")
+    saved = [(r["step"], r["best"]) for r in records(tmp_path / "run", "checkpoint")]
+    assert saved == [(7, True), (10, False), (14, True), (20, False)]
+    assert [path.name for path in checkpoint.folders(tmp_path / "run")] == ["step-00000020", "step-00000014"]
 
 
 @pytest.mark.parametrize(
@@ -495,7 +580,8 @@ def test_the_best_is_saved_when_it_is_measured(tmp_path, corpus, tokenizer):
         ({"minutes": -1}, "minutes is -1, expected a positive number"),
         ({"steps": 1, "learning_rate": math.nan}, "learning_rate is nan"),
         ({"steps": 1, "batch_size": 12}, "batch_size 12 is not a multiple of micro_batch 16"),
-        ({"steps": 1, "warmup": 1.0}, "warmup is 1.0"),
+        ({"steps": 1, "warmup": 1.0}, r"warmup is 1.0, expected a share of the run from 0 \(none\) to below 1"),
+        ({"steps": 1, "beta2": 1.5}, "beta2 is 1.5, expected a number from 0"),
         ({"steps": 1, "threads": 0}, "threads is 0"),
     ],
 )
@@ -516,6 +602,71 @@ settings = t.replace(t.SETTINGS, steps=120, save_every=2, log_every=4, eval_ever
 tokenizer = t.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *t.WORDS])
 t.go(folder, Path(sys.argv[2]), tokenizer, settings, resume)
 """
+
+
+KILLED_WHILE_SAVING = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import test_train as t
+from mini_bert import checkpoint
+
+def die(*_):
+    if hasattr(signal, "SIGKILL"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(9)
+
+moment, calls, real = int(sys.argv[3]), [], checkpoint.save
+
+def counted(name):
+    function = getattr(os, name)
+    def call(*arguments, **keywords):
+        calls.append(name)
+        if len(calls) == moment or moment < 0 and name == "rename":
+            die()
+        return function(*arguments, **keywords)
+    return call
+
+def save(run, step, *others):
+    if step == 6:
+        for name in ("open", "write", "fsync", "replace", "rename", "mkdir"):
+            setattr(os, name, counted(name))
+    return real(run, step, *others)
+
+checkpoint.save = save
+tokenizer = t.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *t.WORDS])
+t.go(Path(sys.argv[1]), Path(sys.argv[2]), tokenizer)
+"""
+
+
+def killed_while_saving(folder, corpus, moment):
+    """A run in a process that kills itself before that call of the system in the checkpoint of step 6 -> whether"""
+    code = KILLED_WHILE_SAVING.format(tests=str(Path(__file__).parent))
+    return subprocess.run([sys.executable, "-c", code, str(folder), str(corpus), str(moment)]).returncode != 0
+
+
+def test_killed_between_the_writing_of_a_checkpoint_and_its_name(whole, tmp_path, corpus, tokenizer):
+    """SIGKILL just before the rename: the one before is found, and the run goes on to the same end."""
+    folder = tmp_path / "run"
+    assert killed_while_saving(folder, corpus, -1)
+    assert [path.name for path in (folder / "checkpoints").glob(".step-00000006.*")] and (folder / ".lock").exists()
+    assert checkpoint.latest(folder).state["step"] in (3, 5)
+    model, _ = go(folder, corpus, tokenizer, resume=True)
+    np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
+    assert not list((folder / "checkpoints").glob(".step-*"))
+
+
+@pytest.mark.slow
+def test_killed_at_every_moment_of_writing_a_checkpoint(whole, tmp_path, corpus, tokenizer):
+    """SIGKILL before each call of the system, from the first to the last: always to the same end, with whole files."""
+    moment = 1
+    while killed_while_saving(tmp_path / f"{moment}", corpus, moment):
+        folder = tmp_path / f"{moment}"
+        assert checkpoint.latest(folder).state["step"] in (3, 5, 6)
+        model, _ = go(folder, corpus, tokenizer, resume=True)
+        np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
+        moment += 1
+    assert moment > 20
 
 
 @pytest.mark.slow

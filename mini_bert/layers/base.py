@@ -72,6 +72,7 @@ class Param:
     name: str
     data: Any  # an array, or a Stored one
     grad: np.ndarray
+    place: slice  # where they lie in the flat arrays
 
     def __init__(self, shape: tuple[int, ...], init: Initialiser, decay: bool = True):
         self.shape, self.init, self.decay = shape, init, decay
@@ -98,6 +99,7 @@ class Param:
         part.data = self.data.part(index) if isinstance(self.data, Stored) else self.data[index]
         part.grad = self.grad[index]
         part.shape, part.size = part.data.shape, part.data.size
+        vars(part).pop("place", None)  # it may lie here and there
         return part
 
     def __deepcopy__(self, memo: Any) -> Param:
@@ -105,7 +107,7 @@ class Param:
         return Param(self.shape, self.init, self.decay)
 
     def __getattr__(self, name: str) -> Any:  # reached only while `data` and `grad` do not exist yet
-        if name in ("data", "grad", "name"):
+        if name in ("data", "grad", "name", "place"):
             raise AttributeError(f"this weight of shape {self.shape} has no memory yet: call bind(layer) first")
         raise AttributeError(name)
 
@@ -178,10 +180,10 @@ def bind(
 
     start, decayed = 0, sum(param.size for param in params.values() if param.decay)
     for name, param in sorted(params.items(), key=lambda item: not item[1].decay):  # stable: keeps the order
-        param.name = name
-        place = data[start : start + param.size].reshape(param.shape)
-        param.data = Stored(place) if narrow else place
-        param.grad = grad[start : start + param.size].reshape(param.shape)
+        param.name, param.place = name, slice(start, start + param.size)
+        view = data[param.place].reshape(param.shape)
+        param.data = Stored(view) if narrow else view
+        param.grad = grad[param.place].reshape(param.shape)
         start += param.size
     if seed is not None:
         rng = np.random.default_rng(seed)

@@ -31,6 +31,22 @@ def test_params_are_views_of_two_flat_arrays():
     assert (flat.data == 1).all()
 
 
+def test_every_param_knows_its_place():
+    """The slice of the flat arrays that is its own; a part of it has none, and before bind there is none."""
+    model = Small()
+    with pytest.raises(AttributeError, match="has no memory yet"):
+        _ = model.norm.gamma.place
+    flat = bind(model, seed=0)
+    flat.grad[...] = np.arange(flat.grad.size)
+    places = []
+    for param in model.named_params().values():
+        np.testing.assert_array_equal(flat.data[param.place], param.data.ravel())
+        np.testing.assert_array_equal(flat.grad[param.place], param.grad.ravel())
+        places += range(param.place.start, param.place.stop)
+    assert sorted(places) == list(range(flat.data.size))
+    assert "place" not in vars(model.parts[0].w.part((slice(None), slice(2))).part(0))
+
+
 def test_weights_that_decay_come_first():
     """Weight decay is a slice: matrices and tables before biases and norms."""
     model = Small()
