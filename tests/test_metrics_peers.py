@@ -17,7 +17,7 @@ sklearn = pytest.importorskip("sklearn.metrics")
 stats = pytest.importorskip("scipy.stats")
 
 CLOSE = {"rel": 1e-6, "abs": 1e-6}
-FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def quietly(function, *arguments, **options):
@@ -183,11 +183,114 @@ ANSWERS = st.one_of(st.lists(WORDS, max_size=6).map(" ".join), st.text(max_size=
 
 
 @FUZZ
-@given(ANSWERS, ANSWERS)
-def test_answers(guess, answer):
-    """Normalizing, exact match and F1 of one answer, as transformers has them from SQuAD 2.0's script."""
-    squad = pytest.importorskip("transformers.data.metrics.squad_metrics")
-    assert metrics.normalized(guess) == squad.normalize_answer(guess)
-    assert metrics.exact_match(guess, [answer]) == squad.compute_exact(answer, guess)
-    if metrics.normalized(answer):  # else 2.0 counts as 1 what 1.1, our rule, counts as 0
-        assert metrics.answer_f1(guess, [answer]) == pytest.approx(squad.compute_f1(answer, guess), **CLOSE)
+@given(st.lists(st.tuples(ANSWERS, st.lists(ANSWERS, min_size=1, max_size=3)), min_size=1, max_size=5))
+def test_answers(rows):
+    """Exact match and F1, the best of several answers, the mean of several questions, as torchmetrics has them."""
+    from torchmetrics.functional.text.squad import _normalize_text, squad
+
+    # For an answer without words the reference follows SQuAD 2.0 (1 if the guess has none), we 1.1 (F1 is 0).
+    rows = [(guess, [one for one in answers if metrics.normalized(one)] or ["cat"]) for guess, answers in rows]
+    for guess, _ in rows:
+        assert metrics.normalized(guess) == _normalize_text(guess)
+    found = metrics.answer_scores(
+        {str(i): guess for i, (guess, _) in enumerate(rows)}, {str(i): answers for i, (_, answers) in enumerate(rows)}
+    )
+    wanted = squad(
+        [{"prediction_text": guess, "id": str(i)} for i, (guess, _) in enumerate(rows)],
+        [
+            {"answers": {"answer_start": [0] * len(answers), "text": answers}, "id": str(i)}
+            for i, (_, answers) in enumerate(rows)
+        ],
+    )
+    assert found[:2] == pytest.approx((float(wanted["exact_match"]) / 100, float(wanted["f1"]) / 100), **CLOSE)
+
+
+# ---- probabilities
+
+
+@FUZZ
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.floats(0, 1), st.sampled_from([0.1, 0.2, 0.3, 0.7, 1.0])), st.booleans()), min_size=1
+    ),
+    st.integers(1, 15),
+)
+def test_calibration(cases, bins):
+    """The means of every bin that has cases, and both errors made of them."""
+    from sklearn.calibration import calibration_curve
+
+    p, right = (np.array(part) for part in zip(*cases, strict=True))
+    accuracy, confidence = calibration_curve([*right, True, False], [*p, 0.5, 0.5], n_bins=bins)
+    found = metrics.calibration([*p, 0.5, 0.5], [*right, True, False], bins)  # the reference asks for both outcomes
+    full = [one for one in found.bins if one.cases]
+    assert [one.accuracy for one in full] == pytest.approx(accuracy.tolist(), **CLOSE)
+    assert [one.confidence for one in full] == pytest.approx(confidence.tolist(), **CLOSE)
+    share = np.array([one.cases for one in full]) / (p.size + 2)
+    assert found.error == pytest.approx(float(share @ np.abs(accuracy - confidence)), **CLOSE)
+    assert found.worst == pytest.approx(float(np.abs(accuracy - confidence).max()), **CLOSE)
+
+
+@FUZZ
+@given(st.integers(0, 10**6), st.integers(1, 30), st.integers(2, 7))
+def test_brier(seed, cases, classes):
+    """Of probabilities of any number of classes, of which some may never be true."""
+    rng = np.random.default_rng(seed)
+    p, truth = rng.dirichlet([0.5] * classes, cases), rng.integers(0, classes, cases)
+    wanted = sklearn.brier_score_loss(truth, p, labels=list(range(classes)), scale_by_half=False)
+    assert metrics.brier(p, truth) == pytest.approx(wanted, **CLOSE)
+
+
+# ---- vectors
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_vectors(seed):
+    """Mean cosine, partition function and neighbours of random clouds, wide, narrow, of few and many points."""
+    from scipy.linalg import eigh
+    from scipy.special import logsumexp
+    from sklearn.metrics.pairwise import cosine_similarity
+    from sklearn.neighbors import NearestNeighbors
+
+    rng = np.random.default_rng(seed)
+    N, H = int(rng.integers(2, 60)), int(rng.integers(2, 30))
+    v = rng.normal(size=(N, H)) * rng.uniform(0.01, 3, H) + rng.normal(size=H) * (seed % 3)
+    cosines = cosine_similarity(v)
+    assert metrics.mean_cosine(v) == pytest.approx(cosines[~np.eye(N, dtype=bool)].mean(), **CLOSE)
+    if N > H:  # else the eigenvalue 0 has many eigenvectors, and each library its own
+        directions = eigh(v.T @ v)[1]
+        z = logsumexp(np.concatenate([v @ directions, -v @ directions], 1), axis=0)
+        assert metrics.partition_ratio(v) == pytest.approx(float(np.exp(z.min() - z.max())), **CLOSE)
+    distance, number = (
+        NearestNeighbors(n_neighbors=2, metric="cosine").fit(v[1:]).kneighbors(v[:1]) if N > 2 else ([], [])
+    )
+    for i, d, found in zip(*number, *distance, metrics.nearest(v[0], v[1:], 2), strict=True) if N > 2 else ():
+        assert found == (i, pytest.approx(1 - d, **CLOSE))
+
+
+# ---- a model's surprise
+
+
+def test_pseudo_perplexity_of_transformers(tmp_path):
+    """Each token hidden alone, in the model of another library with the same weights: the same surprise to 1e-5."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from mini_bert.models.bert import Bert, BertConfig
+    from mini_bert.pseudo_perplexity import pseudo_perplexity
+    from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
+
+    tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, *"abcdefghij", "##k", "."])
+    ours = Bert(BertConfig(len(tokenizer), 12, 2, 3, 7, max_position_embeddings=32), seed=2)
+    ours.flat.data[...] *= 3
+    ours.save_pretrained(tmp_path)
+    theirs = transformers.BertForPreTraining.from_pretrained(tmp_path).eval()
+    ids = torch.tensor([tokenizer.encode("a b ck d e f. g h i jk.")])
+    wanted = []
+    for place in range(1, ids.shape[1] - 1):
+        hidden = ids.clone()
+        hidden[0, place] = tokenizer.mask_id
+        with torch.no_grad():
+            logits = theirs(hidden).prediction_logits[0, place]
+        wanted.append(-float(torch.log_softmax(logits.double(), -1)[ids[0, place]]))
+    found = pseudo_perplexity(ours, tokenizer, "a b ck d e f. g h i jk.", batch_size=5)
+    assert [one.surprise for one in found.tokens] == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+    assert found.perplexity == pytest.approx(math.exp(np.mean(wanted)), rel=1e-5)
