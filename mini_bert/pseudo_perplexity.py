@@ -120,7 +120,7 @@ def report(results: Sequence[PseudoPerplexity]) -> str:
     block = "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
     every = [one for result in results for one in result.tokens]
     longest = max([5.0, *(one.surprise for one in every if math.isfinite(one.surprise))])  # one scale for all texts
-    width, wide = (max(len(one[side]) for one in every) for side in (0, 2))
+    width, wide = (max(map(len, column)) for column in zip(*((one.token, one.guess) for one in every), strict=True))
     lines = []
     for result in results:
         lines.append(result.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import threading
@@ -309,3 +310,32 @@ def test_vectors_need_no_head(tmp_path, tokenizer, pairs, capsys):
     assert "next to cat: " in capsys.readouterr().out
     with pytest.raises(ValueError, match="no head for masked words"):
         eval_command(str(tmp_path), text=["The cat"])
+
+
+def test_the_command_line(monkeypatch):
+    """Every option of `mini-bert eval` reaches the function by its name; `mini-bert metrics` passes its verdict on."""
+    from typer.testing import CliRunner
+
+    from mini_bert.cli import app
+
+    asked = []
+    monkeypatch.setattr(
+        "mini_bert.evaluate.eval_command",
+        lambda *words: asked.append(inspect.signature(eval_command).bind(*words).arguments),
+    )
+    words = (
+        "eval MODEL --corpus a --corpus b --held-out 0.25 --seed 3 --batch 5 --max-batches 7 --threads 4 --length 9 "
+        "--json --text t --text u --whole-words --pairs p --neighbours n"
+    )
+    assert CliRunner().invoke(app, words.split()).exit_code == 0
+    assert asked == [
+        {
+            **{"model": "MODEL", "corpus": ["a", "b"], "held_out": 0.25, "seed": 3, "batch": 5, "max_batches": 7},
+            **{"threads": 4, "length": 9, "as_json": True, "text": ["t", "u"], "whole_words": True, "pairs": ["p"]},
+            "neighbours": ["n"],
+        }
+    ]
+    for verdict in (0, 1):
+        monkeypatch.setattr("mini_bert.known_cases.metrics_command", lambda test, verdict=verdict: verdict * test)
+        assert CliRunner().invoke(app, ["metrics", "--test"]).exit_code == verdict
+        assert CliRunner().invoke(app, ["metrics"]).exit_code == 0
