@@ -51,6 +51,7 @@ class Team:
             raise ValueError(f"threads is {threads}, expected at least 1")
         self.model = model
         self.replicas = [model, *(model.replica() for _ in range(threads - 1))]
+        self._params = [list(replica.named_params().values()) for replica in self.replicas]
 
     def __enter__(self) -> Team:
         from threadpoolctl import threadpool_limits
@@ -90,20 +91,25 @@ class Team:
     # ------------------------------------------------------------------ one step of training
 
     def gradient(self, parts: Sequence[Batch], seed: tuple[int, ...] = (0,)) -> Outcome:
-        """Forward and backward of a batch that comes in parts; its gradient, of the mean loss, is then model.flat.grad.
+        """Forward and backward of a batch that comes in parts; the gradient of its mean loss is then model.flat.grad.
 
+        What that held before does not count.
         Part i draws its dropout from (*seed, i), so that the masks do not depend on the number of threads.
         """
         targets, n = sum(part.targets.size for part in parts), len(self.replicas)
 
         def share(j: int) -> tuple[float, int]:
             model, loss, correct = self.replicas[j], 0.0, 0
+            for param in self._params[j]:
+                param.fresh = True
             for i in range(j, len(parts), n):
                 run = Run((*seed, i), train=True, pool=model.run.pool)
                 part_loss, cache = model.loss(*parts[i][:4], run=run, count=targets)
                 loss += float(part_loss)
                 correct += int((cache.cross_entropy.exp.argmax(-1) == parts[i].targets).sum())
                 model.loss_backward(cache, run=run)
+            for param in self._params[j]:
+                param.settle()
             return loss, correct
 
         shares = self.together(share)
@@ -116,17 +122,8 @@ class Team:
         total, *others = (replica.flat.grad[start : start + CHUNK] for replica in self.replicas)
         for other in others:
             total += other
-            other[...] = 0
         pieces = (total[low : low + 4_096] for low in range(0, total.size, 4_096))  # a long float32 sum would drift
         return math.fsum(float(np.dot(piece, piece)) for piece in pieces)
-
-    def zero_grad(self) -> None:
-        gradient = self.model.flat.grad
-
-        def zero(start: int) -> None:
-            gradient[start : start + CHUNK] = 0
-
-        self.each(zero, range(0, gradient.size, CHUNK))
 
 
 def default_threads() -> int:
