@@ -94,7 +94,7 @@ def pseudo_perplexity(
         hidden = np.tile(ids, (some.size, 1))  # (B,T), in each row another token
         for row, place in zip(hidden, some, strict=True):
             row[place] = tokenizer.mask_id
-            while whole_words and place + 1 < ids.size and words[place + 1] == words[place]:
+            while whole_words and words[place + 1] == words[place]:  # behind the last word stands [SEP], which is none
                 place += 1
                 row[place] = tokenizer.mask_id
         chosen = np.arange(some.size) * ids.size + some

@@ -118,6 +118,15 @@ def test_neighbours_by_hand(kind, tokenizer):
             neighbours(model, tokenizer, nothing)
 
 
+def test_weights_in_sixteen_bits(model, tokenizer):
+    """A model whose weights are kept in 16 bits has almost the same vectors, so almost the same answers."""
+    exact, agreed = neighbours(model, tokenizer, "dogs"), agreement(model, tokenizer, PAIRS)
+    model.keep_weights("bfloat16")
+    narrow = dict(neighbours(model, tokenizer, "dogs").nearest)
+    assert narrow == pytest.approx(dict(exact.nearest), abs=0.02) and narrow != dict(exact.nearest)
+    assert agreement(model, tokenizer, PAIRS).isotropy == pytest.approx(agreed.isotropy, abs=0.05)
+
+
 def test_reports():
     """Numbers stand under their names; a word of several pieces says so."""
     found = Agreement(0.1, 0.3, 0.2, 0.4, 1234, Isotropy(0.5, 0.6))

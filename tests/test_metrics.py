@@ -174,6 +174,7 @@ def test_correlations_by_hand():
     assert metrics.spearman(x, [1, 10, 100, 1000]) == pytest.approx(1) and metrics.pearson(x, [1, 10, 100, 1000]) < 0.9
     assert metrics.spearman([1, 2, 2, 3], [1, 3, 2, 4]) == pytest.approx(4.5 / math.sqrt(4.5 * 5))
     assert metrics.mean_ranks([5, 1, 5, 5, 2]).tolist() == [4, 1, 4, 4, 2]
+    assert metrics.pearson([1, 2], [3, 7]) == pytest.approx(1) and metrics.spearman([1, 2], [7, 3]) == pytest.approx(-1)
     for x, y in (([1, 1], [1, 2]), ([1, 2], [3, 3]), ([1], [1]), ([], [])):
         assert math.isnan(metrics.pearson(x, y)) and math.isnan(metrics.spearman(x, y))
 
