@@ -194,7 +194,7 @@ def train(
     eval_every: Annotated[int | None, typer.Option(min=1, help="steps between measurements on held-out text")] = None,
     save_every: Annotated[int | None, typer.Option(min=1, help="steps between checkpoints")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="write its files, too (extra)")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs, only what must be said")] = False,
 ) -> None:
     """Train a Mini-BERT to fill gaps in text: live display, checkpoints, a model folder at the end.
 

@@ -7,7 +7,7 @@
 
 The masks come from the seed alone, so two models are asked the same questions. What to compare with: the unigram
 entropy of the text is the loss of knowing how frequent each word is, and nothing of what stands around the gap.
-A model below it uses context.
+How far below it a model uses context, yardstick.py says.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from mini_bert.metrics import Bin, Calibration, calibrated, reliability
 from mini_bert.model import MiniBERT
 from mini_bert.progress import counted, showing
 from mini_bert.recording import finite_values
+from mini_bert.yardstick import against, verdict
 
 if TYPE_CHECKING:
     from mini_bert.data import Batch, MLMDataGenerator
@@ -332,14 +333,11 @@ def report(model: str, rows: list[Row]) -> str:
             f"{row.calibration_error:18.1%} {row.entropy:16.3f}"
         )
     last = shown[-1][1]
-    gap = last.entropy - last.result.loss
-    if gap > 0:
-        lines.append(f"\n{model} is {gap:.2f} below the unigram entropy: it uses what stands around a gap.")
+    if math.isfinite(last.result.loss):
+        compared = f"is {against(last.result.loss, last.entropy)}: {verdict(last.result.loss, last.entropy)}."
     else:
-        lines.append(
-            f"\n{model} is {-gap:.2f} above the unigram entropy: it knows less than how frequent each word is."
-        )
-    return "\n".join(lines)
+        compared = "has no finite loss: are all of its weights numbers?"
+    return "\n".join([*lines, f"\n{model} {compared}"])
 
 
 def report_json(found: dict[str, Any]) -> str:

@@ -15,7 +15,17 @@ import pytest
 from mini_bert import metrics
 from mini_bert.config import MiniBertConfig
 from mini_bert.data import Batch, MLMDataGenerator
-from mini_bert.evaluate import Evaluation, Row, eval_command, evaluate, mean_row, measure, report_json, unigram_entropy
+from mini_bert.evaluate import (
+    Evaluation,
+    Row,
+    eval_command,
+    evaluate,
+    mean_row,
+    measure,
+    report,
+    report_json,
+    unigram_entropy,
+)
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
@@ -189,6 +199,7 @@ def test_what_is_no_number_is_null_in_json():
     assert "NaN" not in text and "Infinity" not in text
     assert json.loads(text)["rows"][0] == {"loss": None, "perplexity": None, "top1": 0, "top5": 0, "targets": 3}
     assert json.loads(text)["pair"] == [None]
+    assert report("broken", rows).endswith("broken has no finite loss: are all of its weights numbers?")
 
 
 def test_unigram_entropy(generator, tokenizer):
