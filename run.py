@@ -48,8 +48,8 @@ For a list of all, once .venv exists: {mini_bert} --help
 
 Tests come in tiers. Whatever else follows goes to pytest; paths count from this folder.
 
-  python run.py test --peers      compare live with PyTorch, transformers, tokenizers, onnxruntime
-                                  (installs them first: a large download)
+  python run.py test --peers      compare live with PyTorch, transformers, tokenizers, onnxruntime,
+                                  scikit-learn, seqeval (installs them first: a large download)
   python run.py test --slow       real data, long runs, fault injection
   python run.py test --all        everything
   python run.py test -x -k norm   only tests with "norm" in their name, until one fails
@@ -83,6 +83,10 @@ SETS = {
                 "onnx>=1.23,<2",
                 "tensorboard>=2.18",
             ],
+        ),
+        (
+            "scikit-learn, SciPy, seqeval, torchmetrics",
+            ["scikit-learn>=1.7,<2", "scipy>=1.14,<2", "seqeval>=1.2.2,<2", "torchmetrics>=1.8,<2"],
         ),
         # Published BERTs whose weights lie inside the package. Only those are wanted, so no dependencies.
         (

@@ -266,7 +266,17 @@ def embed(
 
 def evaluate(
     model: Annotated[str, typer.Argument(help=MODELS)],
-    corpus: Annotated[list[str], typer.Option(help=SOURCES)],
+    corpus: Annotated[list[str] | None, typer.Option(help=SOURCES)] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="a sentence: how surprised is the model at each token?")
+    ] = None,
+    whole_words: Annotated[
+        bool, typer.Option("--whole-words", help="with --text: hide the pieces behind, too, as far as the word goes")
+    ] = False,
+    pairs: Annotated[
+        list[str] | None, typer.Option(help="a table of two sentences and a score: do their vectors agree with it?")
+    ] = None,
+    neighbours: Annotated[list[str] | None, typer.Option(help="a word: which tokens lie next to it?")] = None,
     held_out: Annotated[float, typer.Option(help="measure only the share that training with it keeps aside")] = 0.0,
     seed: Annotated[int, typer.Option(help="decides the masks")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="sequences at a time")] = 32,
@@ -275,13 +285,42 @@ def evaluate(
     length: Annotated[int | None, typer.Option(min=3, help="tokens a sequence; default: what the model knows")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
 ) -> None:
-    """Hide words of a text and count how well a model guesses them: loss, perplexity, top-1 and top-5 accuracy.
+    """Measure a model: on text with words hidden, on sentences token by token, on pairs of sentences, on words.
 
-    For example:  mini-bert eval mini-bert --corpus my_text.txt
+    Loss, perplexity, accuracy and calibration (--corpus); pseudo-perplexity (--text); agreement with what people call
+    alike, and isotropy (--pairs, --neighbours).
+
+    For example:  mini-bert eval mini-bert --corpus my_text.txt --text "The cat sat on the mat."
     """
     from mini_bert.evaluate import eval_command
 
-    eval_command(model, corpus, held_out, seed, batch, max_batches, threads, length, as_json)
+    eval_command(
+        model,
+        corpus,
+        held_out,
+        seed,
+        batch,
+        max_batches,
+        threads,
+        length,
+        as_json,
+        text,
+        whole_words,
+        pairs,
+        neighbours,
+    )
+
+
+def metrics(
+    test: Annotated[bool, typer.Option("--test", help="compute each on a small case whose answer is known")] = False,
+) -> None:
+    """List every metric with its formula; with --test, each on a small case beside the value it must have.
+
+    Exits with 1 if one differs.
+    """
+    from mini_bert.known_cases import metrics_command
+
+    raise typer.Exit(metrics_command(test))
 
 
 def export(
@@ -355,6 +394,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "eval": evaluate,
     "export": export,
     "data labelled": data_labelled,
+    "metrics": metrics,
 }
 
 GROUPS = {

