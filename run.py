@@ -30,6 +30,8 @@ Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by h
   python run.py plot runs/run-1   the curves of a run, or of several side by side
   python run.py doctor runs/run-1                    what is wrong with a run, and what to try
   python run.py eval MODEL --corpus my_text.txt      loss, perplexity, accuracy on any text
+  python run.py eval MODEL --text "The cat sat."     how surprised it is at each token
+  python run.py metrics           every metric with its formula; `metrics --test` checks each
   python run.py fill-mask "The cat sat on the [MASK]."     guess what stands in a gap
   python run.py embed "A cat." "A dog."              sentences as vectors, compared
   python run.py export runs/run-1 --out my_model     a model folder for others, 16 bits a weight
