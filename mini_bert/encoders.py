@@ -7,7 +7,8 @@ What is built on a trained model (probes, fine-tuning, attention pictures) needs
     hidden_states(y, cache)                         what entered each block, and y: L+1 arrays (B,T,H)
     attention_weights(cache)                        who looked at whom in each block: L arrays (B,A,T,T)
 
-Nothing is computed twice for this: the states and weights are read from the cache that backward needs anyway.
+Nothing is computed twice for this: the states and weights are read from the cache that backward needs anyway. Only
+lean attention (layers/lean_attention.py), for long sequences, keeps no weights; they are computed again when asked for.
 """
 
 from __future__ import annotations

@@ -85,6 +85,17 @@ def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> Tran
     return TransformerBlock(H, A, I, activation, attention_bias=bias, p=p)
 
 
+def _lean(attention: MultiHeadAttention, tile: int = 2) -> MultiHeadAttention:
+    attention.method, attention.tile = "lean", tile  # 5 tokens: two tiles, and a smaller one
+    return attention
+
+
+def _lean_block(p: float = 0.0) -> TransformerBlock:
+    block = _block(p)
+    _lean(block.attention)
+    return block
+
+
 CASES = [
     Case("linear", lambda: Linear(7, 11), ((2, 3, 7),)),
     Case("linear without bias", lambda: Linear(7, 11, bias=False), ((2, 3, 7),)),
@@ -116,6 +127,15 @@ CASES = [
     Case("encoder, chosen rows", lambda: Encoder([_block(), Recompute(_block(p=0.2))]), _X, keywords=_CHOSEN),
     Case("block, recomputed", lambda: Recompute(_block(p=0.2)), _X, keywords=_PADDED),
     Case("encoder", lambda: Encoder([_block(p=0.1), _block(p=0.1)]), _X, keywords=_PADDED),
+    Case("lean attention", lambda: _lean(MultiHeadAttention(H, A)), _X),
+    Case("lean attention, padding", lambda: _lean(MultiHeadAttention(H, A)), _X, keywords=_PADDED),
+    Case("lean attention, causal", lambda: _lean(MultiHeadAttention(H, A), 3), _X, keywords=_CAUSAL),
+    Case("lean attention, nothing to see", lambda: _lean(MultiHeadAttention(H, A)), _X, keywords=_NOTHING),
+    Case("lean attention, dropout", lambda: _lean(MultiHeadAttention(H, A, p=0.2)), _X, keywords=_PADDED),
+    Case("lean attention, chosen rows, causal", lambda: _lean(MultiHeadAttention(H, A, p=0.2)), _X,
+         keywords=_CHOSEN | _CAUSAL),
+    Case("lean encoder, recomputed", lambda: Encoder([Recompute(_lean_block(p=0.2)), _lean_block(p=0.2)]), _X,
+         keywords=_CHOSEN | _PADDED),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
     Case("masked-word head", lambda: MaskedWordHead(_BERT, Embedding(V, 6, std=1.0).table), ((2, 3, 6),)),
 ]  # fmt: skip
@@ -161,9 +181,13 @@ def check_model(
     return gradient_check(lambda: loss()[0], arrays, claims, entries, seed)
 
 
-def _mini(config: MiniBertConfig, entries: int) -> Callable[[], list[Checked]]:
+def _mini(config: MiniBertConfig, entries: int, lean: bool = False) -> Callable[[], list[Checked]]:
     def check() -> list[Checked]:
         model = MiniBERT(config, dtype=np.float64)
+        if lean:
+            for block in model.encoder.blocks:
+                _lean(block.attention)  # type: ignore[attr-defined]
+            model.encoder.blocks = [Recompute(block) for block in model.encoder.blocks]
         rng = np.random.default_rng(0)
         ids = rng.permutation(config.vocab_size)[: B * T].reshape(B, T)
         chosen, targets = np.array([1, 3, 4, 7]), rng.integers(0, config.vocab_size, 4)
@@ -197,6 +221,7 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
     "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
     "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
+    "tiny Mini-BERT, dropout, lean, recomputed": _mini(replace(_TINY, dropout=0.1), 400, lean=True),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, head of its own": _bert(100, tied=False),
     "Mini-BERT, full size, 8 of each tensor": _mini(MINI_BERT_CONFIG, 8),

@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 
 from mini_bert.config import MiniBertConfig, TrainingConfig
+from mini_bert.layers.attention import is_lean
 from mini_bert.layers.base import PRODUCT
+from mini_bert.layers.lean_attention import TILE
 from mini_bert.model import MiniBERT
 
 CHOSEN = 0.15  # the share of tokens that masked language modelling asks for
 
 
-def activation_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int, most: int) -> int:
+def activation_numbers(
+    config: MiniBertConfig, batch: int, tokens: int, chosen: int, most: int, attention: str = "auto"
+) -> int:
     """How many numbers the caches of one training `loss` call hold until backward uses them.
 
-    `chosen` of the tokens enter the loss, `most` of them in one sequence. Follows the caches from layer to layer; a
-    test compares it with the arrays of a real cache.
+    `chosen` of the tokens enter the loss, `most` of them in one sequence; `attention` is its method. Follows the
+    caches from layer to layer; a test compares it with the arrays of a real cache.
     """
     BT, H, inner = batch * tokens, config.hidden_size, config.intermediate_size
-    looks = batch * config.num_heads * tokens**2  # who looks at whom
+    lean = is_lean(attention, tokens)
+    looks = batch * config.num_heads * tokens * (1 if lean else tokens)  # who looks at whom, or log-sum-exps
     seats = batch * most  # places for the chosen that ask in the last block
     block = (
         (5 * BT * H + looks)  # attention: x, q, k, v, joined contexts; weights
@@ -30,20 +35,23 @@ def activation_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: 
         + 2 * (chosen * H + chosen)
         + (chosen * H + chosen * inner)
     )
+    if lean:
+        last += seats * H  # the contexts where they sit
     embedded = 0
-    if config.dropout:  # masks
-        block += looks + 2 * BT * H
-        last += looks * most // tokens + 2 * chosen * H
+    if config.dropout:  # masks; lean attention draws its own again
+        masked = 0 if lean else looks
+        block += masked + 2 * BT * H
+        last += masked * most // tokens + 2 * chosen * H
         embedded = BT * H
     final = chosen * (2 * H + 1)  # the norm's x̂ and σ, and what the head reads
     head = chosen * (config.vocab_size + 1)  # the probabilities of every word for each, and what to divide them by
     return embedded + (config.num_layers - 1) * block + last + final + head
 
 
-def working_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int) -> int:
+def working_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int, attention: str = "auto") -> int:
     """How many more are alive at the worst moment of backward: in a block, when the head's have gone already."""
     BT, H = batch * tokens, config.hidden_size
-    looks = batch * config.num_heads * tokens**2
+    looks = min(tokens, TILE) ** 2 if is_lean(attention, tokens) else batch * config.num_heads * tokens**2
     block = max(7 * BT * H + 2 * looks, 4 * BT * H + 5 * BT * config.intermediate_size // 4)
     return max(0, block - chosen * config.vocab_size) + PRODUCT
 

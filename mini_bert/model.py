@@ -30,6 +30,7 @@ from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding, sinusoids
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
+from mini_bert.layers.lean_attention import LeanCache
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import Model
 from mini_bert.pretrained import assign, read_folder, write_folder
@@ -88,6 +89,8 @@ class ForwardCache(Mapping[str, np.ndarray]):
         arrays = self.arrays()
         if name not in arrays:
             used = "" if self.encoded.blocks else " (backward has used the blocks' caches up)"
+            if name.startswith("attention_weights_") and name.replace("attention_weights", "query") in arrays:
+                used = " (lean attention keeps none; encoders.attention_weights(cache.encoded) computes them)"
             raise KeyError(f"no array {name!r} in this cache{used}; it has {', '.join(arrays)}")
         return arrays[name]
 
@@ -99,15 +102,16 @@ class ForwardCache(Mapping[str, np.ndarray]):
 
 
 def attention_arrays(cache) -> dict[str, np.ndarray]:
-    """The arrays of one attention cache, by name."""
-    return {
+    """The arrays of one attention cache, by name; lean attention keeps no weights."""
+    named = {
         "attention_input": cache.projected,
         "query": cache.q,
         "key": cache.k,
         "value": cache.attended.v,
-        "attention_weights": cache.attended.probs,
+        "attention_weights": None if isinstance(cache.attended, LeanCache) else cache.attended.probs,
         "context": cache.output,
     }
+    return {name: array for name, array in named.items() if array is not None}
 
 
 class LossCache(NamedTuple):

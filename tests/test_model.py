@@ -226,11 +226,14 @@ DROPPING = replace(TINY, dropout=0.1)
 
 
 @pytest.mark.parametrize("config", [TINY, DROPPING, MINI_BERT_CONFIG], ids=["tiny", "dropout", "mini"])
-def test_info_counts_the_activations_that_there_are(config):
+@pytest.mark.parametrize("attention", ["auto", "lean"])
+def test_info_counts_the_activations_that_there_are(config, attention):
     """The number that `mini-bert info` derives from the sizes is the number of the arrays in a real cache."""
     model, ids, rows = MiniBERT(config), random_ids(config, (3, 7)), np.array([1, 4, 9, 20])
+    for block in model.encoder.blocks:
+        block.attention.method = attention
     _, cache = model.loss(ids, rows, ids.ravel()[rows], run=Run(train=True))
-    assert distinct_numbers(cache, {}) == activation_numbers(config, 3, 7, 4, most=2)
+    assert distinct_numbers(cache, {}) == activation_numbers(config, 3, 7, 4, 2, attention)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
