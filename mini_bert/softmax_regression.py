@@ -1,12 +1,12 @@
 """Softmax regression: the linear classifier, fitted to its one optimum.
 
     z_n = x_n W + b                                                  scores of K classes     x (N,D), W (D,K)
-    loss = 1/N Σ_n −log softmax(z_n)[y_n] + λ/2 ‖W‖²                 also called multinomial logistic regression
+    loss = 1/N (Σ_n −log softmax(z_n)[y_n] + λ/2 ‖W‖²)               also called multinomial logistic regression
 
-    dz = (softmax(z) − onehot(y)) / N        dW = xᵀ dz + λ W        db = Σ dz
+    dz = (softmax(z) − onehot(y)) / N        dW = xᵀ dz + λ/N W        db = Σ dz
 
 The loss is convex, and with λ > 0 it has one minimum: who fits it with what method, from where, in which order of the
-data, does not matter. (λ here is 1/(C N) for the C of scikit-learn, with which the tests compare.)
+data, does not matter. (λ is 1/C for the C of scikit-learn, with which the tests compare.)
 
 L-BFGS finds the minimum. Newton's method would step to −H⁻¹ g, g the gradient and H the second derivatives, which for
 192 numbers and 17 classes are a matrix of ten million. L-BFGS makes do with the last few steps s and what the gradient
@@ -15,7 +15,8 @@ changed along them, y = H s: from these pairs it builds an H⁻¹ that explains 
 
     1/N Σ_n (diag(p_n) − p_n p_nᵀ) ⊗ x_n x_nᵀ
 
-and a first guess that takes every (diag(p) − p pᵀ) for the same multiple of 1 leaves xᵀx/N to be inverted, D by D, once.
+and a first guess that takes every diag(p) − p pᵀ for the same multiple of 1 leaves xᵀx/N to be inverted, D by D, once.
+It saves a quarter to two fifths of the steps, measured on parts of speech and relations.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ import numpy as np
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 
 MEMORY = 10  # steps that L-BFGS remembers
-TOLERANCE = 1e-6  # a fit ends when the loss could fall by this share of itself, as far as is known
+STEPS = 500  # it needs 40 to 100
+TOLERANCE = 1e-5  # a fit ends when the loss could fall by this share of itself, as far as is known
 
 
 class Minimum(NamedTuple):
@@ -44,7 +46,7 @@ def minimise(
     start: np.ndarray,
     guess: Callable[[np.ndarray], np.ndarray] = lambda g: g,
     tolerance: float = TOLERANCE,
-    steps: int = 500,
+    steps: int = STEPS,
 ) -> Minimum:
     """The minimum of a convex function, by L-BFGS.        function(x) -> value, gradient
 
@@ -100,8 +102,9 @@ def objective(weights: np.ndarray, x: np.ndarray, targets: np.ndarray, l2: float
     z += b.astype(x.dtype)
     loss, cache = cross_entropy(z, targets, out=z)
     dz = cross_entropy_backward(1.0, cache, out=z)
-    dw = (x.T @ dz).astype(weights.dtype) + l2 * w
-    return float(loss) + l2 / 2 * float((w * w).sum()), np.vstack([dw, dz.sum(0, dtype=weights.dtype)])
+    decay = l2 / len(x)
+    dw = (x.T @ dz).astype(weights.dtype) + decay * w
+    return float(loss) + decay / 2 * float((w * w).sum()), np.vstack([dw, dz.sum(0, dtype=weights.dtype)])
 
 
 class Classifier(NamedTuple):
@@ -122,25 +125,21 @@ def fit(
     targets: Any,
     classes: int,
     l2: float,
-    start: Classifier | None = None,
     tolerance: float = TOLERANCE,
-    steps: int = 500,
-    curvature: np.ndarray | None = None,
+    steps: int = STEPS,
+    moments: np.ndarray | None = None,
 ) -> Classifier:
     """The classifier with the least loss.        x (N,D), targets (N,) from 0 to classes − 1
 
-    start: a classifier to begin with, such as one for another l2. curvature: (D+1,D+1) of `second_moments`, where
-    several are fitted to the same x.
+    moments: the `second_moments` of x, where several are fitted to it.
     """
     if not l2 > 0:
-        raise ValueError(f"l2 is {l2}, expected more than 0: without it, classes that can be told apart have no optimum")
+        raise ValueError(f"l2 is {l2}, expected more than 0: else classes that can be told apart have no optimum")
     targets = np.asarray(targets)
-    D = x.shape[1]
-    moments = second_moments(x) if curvature is None else curvature
-    damped = moments / classes + l2 * np.eye(D + 1)
-    inverse = np.linalg.inv(damped)
-    first = np.zeros((D + 1, classes)) if start is None else np.vstack([start.w, start.b])
-    found = minimise(lambda w: objective(w, x, targets, l2), first, lambda g: inverse @ g, tolerance, steps)
+    moments = second_moments(x) if moments is None else moments
+    inverse = np.linalg.inv(moments / classes + l2 / len(x) * np.eye(len(moments)))
+    start = np.zeros((len(moments), classes))
+    found = minimise(lambda w: objective(w, x, targets, l2), start, lambda g: inverse @ g, tolerance, steps)
     return Classifier(found.x[:-1], found.x[-1], found.value, found.steps, found.converged)
 
 
@@ -152,3 +151,16 @@ def second_moments(x: np.ndarray) -> np.ndarray:
     moments[D, :D] = moments[:D, D] = x.mean(0, dtype=np.float64)
     moments[D, D] = 1
     return moments
+
+
+def standardise(x: np.ndarray, *others: np.ndarray) -> None:
+    """Every column of x gets mean 0 and spread 1, in place; others are shifted and scaled as x was
+
+    So that λ weighs every number alike, in whatever units a layer keeps it. A column that is constant becomes 0.
+    """
+    mean = x.mean(0, dtype=np.float64)
+    spread = np.sqrt(np.maximum((x - mean.astype(x.dtype)).var(0, dtype=np.float64), 0))
+    scale = 1 / np.where(spread > 1e-6 * np.maximum(np.abs(mean), 1e-30), spread, np.inf)
+    for part in (x, *others):
+        part -= mean.astype(x.dtype)
+        part *= scale.astype(x.dtype)

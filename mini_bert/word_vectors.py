@@ -10,8 +10,8 @@ A word of which the tokenizer leaves nothing (control characters, say) is [UNK]:
 that is written in the text is text. The vector of a word is the mean of the vectors of its pieces, or that of the first
 or the last.
 
-A sentence longer than the model's positions is read in windows that overlap by half. Every word is taken from one window
-only: the border lies in the middle of the overlap, so that each word has words on both sides.
+A sentence longer than the model's positions is read in windows that overlap by half. Every word is taken from one
+window only: the border lies in the middle of the overlap, so that each word has words on both sides.
 
     words      a b c d e f g h i
     window 1   a b c d e f            taken: a b c d
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -46,8 +46,9 @@ def word_pieces(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[lis
     """The ids of each word by itself, at least one
 
     >>> from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
-    >>> word_pieces(WordPieceTokenizer([*SPECIAL_TOKENS, "the", "ze", "##bra"]), ["The", "zebra", "\\x00", "[", "[SEP]"])
-    [[5], [6, 7], [1], [1], [1, 1, 1]]
+    >>> tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, "the", "ze", "##bra"])
+    >>> word_pieces(tokenizer, ["The", "zebra", "\\x00", "[SEP]"])
+    [[5], [6, 7], [1], [1, 1, 1]]
     """
     return [row or [tokenizer.unk_id] for row in tokenizer.ids(words, special=False)]
 
@@ -69,9 +70,11 @@ def windows(sizes: Sequence[int], room: int) -> list[Window]:
     >>> windows([1] * 9, 6)
     [Window(first=0, last=6, begin=0, end=4), Window(first=3, last=9, begin=4, end=9)]
     """
+    if not sizes:
+        return []
     ends = [0, *accumulate(sizes)]  # the pieces before each word, and all of them
     count, spans, first = len(sizes), [], 0
-    if max(sizes, default=0) > room:
+    if max(sizes) > room:
         raise ValueError(f"a word has {max(sizes)} pieces, but {room} fit; cut it first")
     while first < count:
         last = next((end for end in range(first, count) if ends[end + 1] - ends[first] > room), count)
@@ -85,11 +88,8 @@ def windows(sizes: Sequence[int], room: int) -> list[Window]:
             for start in range(first + 1, last + 1)
             if ends[last] - ends[start] <= room // 2 and ends[last + 1] - ends[start] <= room
         )
-    borders = [0, *((after[0] + before[1] + 1) // 2 for before, after in zip(spans, spans[1:], strict=False)), count]
-    return [
-        Window(first, last, begin, end)
-        for (first, last), begin, end in zip(spans, borders, borders[1:], strict=False)
-    ]
+    borders = [0, *((after[0] + before[1]) // 2 for before, after in pairwise(spans)), count]
+    return [Window(*span, *taken) for span, taken in zip(spans, pairwise(borders), strict=True)]
 
 
 class _Row(NamedTuple):
