@@ -354,6 +354,92 @@ def data_labelled(
     labelled_command(kind, count, seed, split)
 
 
+# What the three probe commands share; a function with all of it would hide their signatures.
+PROBE_FILES = "for pos and ner a word and its tag a line, or CoNLL-U; for dep CoNLL-U; default: synthetic sentences"
+ProbeTrain = Annotated[str | None, typer.Option(help=f"sentences to learn from: {PROBE_FILES}")]
+ProbeDev = Annotated[str | None, typer.Option(help="sentences to measure on")]
+ProbeModel = Annotated[str, typer.Option(help=MODELS)]
+ProbeLayers = Annotated[str | None, typer.Option(help="such as 0,2 or 1-3; 0 are the embeddings; default: all")]
+ProbeSeeds = Annotated[int, typer.Option(min=1, help="how many; more give mean and spread")]
+ProbeMaxSentences = Annotated[
+    int | None, typer.Option("--max-sentences", "--max_sentences", min=1, help="take at most so many of each file")
+]
+ProbePooling = Annotated[str, typer.Option(help="a word's vector of its pieces': mean, first or last")]
+ProbePenalty = Annotated[float, typer.Option(help="how much large weights cost")]
+ProbeColumn = Annotated[int, typer.Option(help="that of the tags, from 0; default: the last, of CoNLL-U the UPOS")]
+ProbeThreads = Annotated[int, typer.Option(min=1, help="threads that work side by side")]
+ProbeOut = Annotated[Path | None, typer.Option(help="a folder for the table as JSON and the picture")]
+ProbeJson = Annotated[bool, typer.Option("--json", help="for programs")]
+
+
+def probe_pos(
+    train: ProbeTrain = None,
+    dev: ProbeDev = None,
+    model: ProbeModel = "mini-bert",
+    layers: ProbeLayers = None,
+    seeds: ProbeSeeds = 1,
+    max_sentences: ProbeMaxSentences = None,
+    pooling: ProbePooling = "mean",
+    l2: ProbePenalty = 10.0,
+    column: ProbeColumn = -1,
+    threads: ProbeThreads = 2,
+    out: ProbeOut = None,
+    as_json: ProbeJson = False,
+) -> None:
+    """Can parts of speech be read from the layers? A linear probe on each, with control task and random weights.
+
+    For example:  mini-bert probe pos --train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out probes
+    """
+    from mini_bert.probing import probe_command
+
+    probe_command("pos", train, dev, model, layers, seeds, max_sentences, pooling, l2, column, threads, out, as_json)
+
+
+def probe_dep(
+    train: ProbeTrain = None,
+    dev: ProbeDev = None,
+    model: ProbeModel = "mini-bert",
+    layers: ProbeLayers = None,
+    seeds: ProbeSeeds = 1,
+    max_sentences: ProbeMaxSentences = None,
+    pooling: ProbePooling = "mean",
+    l2: ProbePenalty = 10.0,
+    threads: ProbeThreads = 2,
+    out: ProbeOut = None,
+    as_json: ProbeJson = False,
+) -> None:
+    """Can syntax be read from the layers? Two linear probes on each: a word's relation to its head, and its head.
+
+    For example:  mini-bert probe dep --train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out probes
+    """
+    from mini_bert.probing import probe_command
+
+    probe_command("dep", train, dev, model, layers, seeds, max_sentences, pooling, l2, -1, threads, out, as_json)
+
+
+def probe_ner(
+    train: ProbeTrain = None,
+    dev: ProbeDev = None,
+    model: ProbeModel = "mini-bert",
+    layers: ProbeLayers = None,
+    seeds: ProbeSeeds = 1,
+    max_sentences: ProbeMaxSentences = None,
+    pooling: ProbePooling = "mean",
+    l2: ProbePenalty = 10.0,
+    column: ProbeColumn = -1,
+    threads: ProbeThreads = 2,
+    out: ProbeOut = None,
+    as_json: ProbeJson = False,
+) -> None:
+    """Can entities be read from the layers? A linear probe on each for BIO tags, scored by tag and by entity.
+
+    For example:  mini-bert probe ner --train train.conll --dev dev.conll --out probes
+    """
+    from mini_bert.probing import probe_command
+
+    probe_command("ner", train, dev, model, layers, seeds, max_sentences, pooling, l2, column, threads, out, as_json)
+
+
 def _one_blas_thread():
     """Small products gain nothing from a second BLAS thread, and lose much on a busy machine."""
     from threadpoolctl import threadpool_limits
@@ -395,11 +481,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "data labelled": data_labelled,
     "metrics": metrics,
+    "probe pos": probe_pos,
+    "probe dep": probe_dep,
+    "probe ner": probe_ner,
 }
 
 GROUPS = {
     "tokenizer": "Text to ids: look at it, or learn a vocabulary.",
     "data": "Text to train on: fetch it, look at it.",
+    "probe": "What can be read from each layer: parts of speech, dependencies, entities.",
 }
 
 app = typer.Typer(
@@ -429,7 +519,7 @@ def main(words: list[str] | None = None) -> None:
 
 def script(name: str) -> None:
     """`python NAME.py` inside the package folder is the command of that name."""
-    main([name, *sys.argv[1:]])
+    main([*name.split(), *sys.argv[1:]])
 
 
 if __name__ == "__main__":
