@@ -2,8 +2,9 @@
 
 matplotlib is an extra (`plots`), imported when something is drawn. Figures are made as objects, without pyplot: no
 window opens, nothing global changes (rcParams least of all), threads do not meet. Colours are those of Okabe and Ito,
-which colour-blind people tell apart, and lines differ in their dashes, too, for print without colour. Shades are those
-of cividis, whose steps look equal, to the colour-blind as well, and which darkens evenly in grey.
+which colour-blind people tell apart, and lines differ in their dashes, too, for print without colour. Shades go from
+white to a dark blue in steps that look equal: a straight line in CIELAB, in which the eye's distances are about even.
+In grey they stay what they are, and no colour-blind eye loses them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from mini_bert.text_decoding import extra
 
 Figure = Any  # matplotlib.figure.Figure
 Axes = Any  # matplotlib.axes.Axes
+Lab = tuple[float, float, float]  # lightness, green to red, blue to yellow
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe & Ito 2008
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1.5, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 GREY = "#888888"
-SHADES = "cividis_r"  # pale is little, dark is much: ink where something is
+PAPER, INK = (100.0, 0.0, 0.0), (18.0, 16.0, -42.0)  # in CIELAB, the ends of the shades: white, dark blue
 DPI = 150
 
 SANS = "DejaVu Sans"  # comes with matplotlib, so a picture looks the same everywhere
@@ -111,6 +113,31 @@ def edges(centres: Sequence[float]) -> list[float]:
     return [centres[0] - (middles[0] - centres[0]), *middles, centres[-1] + (centres[-1] - middles[-1])]
 
 
+def shades(start: Lab = PAPER, end: Lab = INK, count: int = 256) -> list[tuple[float, float, float]]:
+    """Colours as (red, green, blue) from 0 to 1, at equal distances on the straight line between two in CIELAB"""
+    return [
+        _srgb(*(a + (b - a) * step / (count - 1) for a, b in zip(start, end, strict=True))) for step in range(count)
+    ]
+
+
+def _srgb(L: float, a: float, b: float) -> tuple[float, float, float]:
+    """CIELAB under daylight (D65) -> sRGB (CIE 15:2004, IEC 61966-2-1)"""
+    y = (L + 16) / 116
+    X, Y, Z = (
+        white * (t**3 if t > 6 / 29 else 3 * (6 / 29) ** 2 * (t - 4 / 29))
+        for white, t in ((0.95047, y + a / 500), (1.0, y), (1.08883, y - b / 200))
+    )
+    linear = (
+        3.2404542 * X - 1.5371385 * Y - 0.4985314 * Z,
+        -0.9692660 * X + 1.8760108 * Y + 0.0415560 * Z,
+        0.0556434 * X - 0.2040259 * Y + 1.0572252 * Z,
+    )
+    red, green, blue = (
+        min(max(12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055, 0.0), 1.0) for c in linear
+    )
+    return red, green, blue
+
+
 # --- text in pictures --------------------------------------------------------------------------------------
 
 
@@ -133,12 +160,13 @@ def lettering(texts: Iterable[str], length: int = 24) -> tuple[list[str], dict[s
 
     What no installed font can draw is written as its number, U+4E2D: matplotlib would draw a box, and complain.
     """
-    shown = [" ".join(shortened(text, length).split()) for text in texts]
+    shown = [" ".join(text.split()) for text in texts]
     families, missing = _fonts(frozenset("".join(shown)))
     table = {ord(letter): f"U+{ord(letter):04X}" for letter in missing}
+    shown = [shortened(text.translate(table), length) for text in shown]
     if _version() < SHAPING:
         shown = [_mirrored(text) for text in shown]
-    return [text.translate(table).replace("$", r"\$") for text in shown], {"family": list(families)}
+    return [text.replace("$", r"\$") for text in shown], {"family": list(families)}
 
 
 @lru_cache(64)
@@ -148,7 +176,8 @@ def _fonts(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     families = [SANS]
     missing = {letter for letter in letters if ord(letter) not in _letters(manager.findfont(SANS))}
     if missing:
-        found = {font.name: font.fname for font in manager.ttflist if font.style == "normal" and font.weight == 400}
+        fonts = [font for font in manager.ttflist if font.style == "normal" and font.weight == 400]
+        found = {font.name: font.fname for font in fonts if "Last Resort" not in font.name}  # which has only boxes
         for name in sorted(found, key=lambda name: (not any(word in name for word in FAMILIAR), name)):
             has = {letter for letter in missing if ord(letter) in _letters(found[name])}
             if has:
