@@ -34,7 +34,7 @@ from mini_bert import attention_relations
 from mini_bert.attention_relations import Relations, relation_scores
 from mini_bert.encoders import attention_weights, encode
 from mini_bert.layers.base import Run
-from mini_bert.loading import DEFAULT_MODEL, load_model, max_length
+from mini_bert.loading import DEFAULT_MODEL, load_model, max_length, word_head
 from mini_bert.pretrained import write_atomic
 from mini_bert.progress import counted, showing
 from mini_bert.saliency import Saliency, default_position, word_saliency
@@ -55,6 +55,7 @@ ROWS = 12  # relations that are printed
 TOP = 3  # tokens that are named for a head, or for a word
 EVERY_WORD = 1e11  # T² × parameters: up to here a page can be asked for the saliency of every word
 BAR = 12  # characters of a bar
+PAGES = (".html", ".htm")
 logger = logging.getLogger(__name__)
 
 
@@ -169,6 +170,32 @@ class Analysis(NamedTuple):
     treebank: str
 
 
+def analyse(
+    model: MiniBERT | Bert,
+    tokenizer: WordPieceTokenizer,
+    text: str | None = None,
+    second: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    word: str | None = None,
+    every_word: bool = False,
+    treebank: str | None = None,
+    relations: bool = True,
+    name: str = "model",
+) -> Analysis:
+    """All of it: heads on a text (all, or of one layer, or one), saliency of a word (or of every), relations"""
+    L, A = _shape(model)
+    heads = [(i, j) for i in _numbers("layer", layer, L) for j in _numbers("head", head, A)]
+    seen = None if text is None else look(model, tokenizer, text, second)
+    statistics = [] if seen is None else head_statistics(seen)
+    saliency = [] if seen is None else _saliency(model, tokenizer, seen, word, every_word)
+    found = Analysis(name, seen, statistics, heads, saliency, None, None, "")
+    if relations or treebank is not None:
+        scored, untrained, source = _relations(model, tokenizer, treebank)
+        found = found._replace(relations=scored, untrained=untrained, treebank=source)
+    return found
+
+
 def attention_command(
     text: str | None = None,
     model: str = DEFAULT_MODEL,
@@ -190,16 +217,9 @@ def attention_command(
         raise ValueError(f"there is no text to draw into {out}; give one")
     path = _checked_out(out)
     loaded, tokenizer = load_model(model)
+    page = path is not None and path.suffix.lower() in PAGES
     with threadpool_limits(1, "blas"):  # a second thread gains nothing in one sentence, and loses on a busy machine
-        seen = None if text is None else look(loaded, tokenizer, text, second)
-        L, A = len(loaded.encoder.blocks), _heads(loaded)
-        heads = [(i, j) for i in _numbers("layer", layer, L) for j in _numbers("head", head, A)]
-        saliency = [] if seen is None else _saliency(loaded, tokenizer, seen, word, path)
-        scored, control, source = (None, None, "")
-        if relations or treebank is not None:
-            scored, control, source = _relations(loaded, tokenizer, treebank)
-    statistics = [] if seen is None else head_statistics(seen)
-    found = Analysis(model, seen, statistics, heads, saliency, scored, control, source)
+        found = analyse(loaded, tokenizer, text, second, layer, head, word, page, treebank, relations, model)
     if path is not None:
         draw(found, path)
     print(report_json(found) if as_json else report(found))
@@ -212,7 +232,7 @@ def _checked_out(out: str | None) -> Path | None:
     if out is None:
         return None
     path = Path(out)
-    if path.suffix.lower() not in (".html", ".htm"):
+    if path.suffix.lower() not in PAGES:
         from mini_bert.plots_style import picture_path
 
         path = picture_path(path)
@@ -229,29 +249,31 @@ def _numbers(name: str, chosen: int | None, count: int) -> Sequence[int]:
     return [chosen]
 
 
-def _heads(model: Any) -> int:
-    return int(model.encoder.blocks[0].attention.heads)
+def _shape(model: Any) -> tuple[int, int]:
+    """L, A"""
+    heads = model.config.num_heads if hasattr(model.config, "num_heads") else model.config.num_attention_heads
+    return len(model.encoder.blocks), heads
 
 
-def _saliency(model: Any, tokenizer: Any, seen: Look, word: str | None, path: Path | None) -> list[Saliency]:
-    """The word that was asked for first; for a page, of every other word too, if that does not take long"""
+def _saliency(model: Any, tokenizer: Any, seen: Look, word: str | None, every_word: bool) -> list[Saliency]:
+    """Of the word that was asked for; then of every other too, if wanted and if that does not take long"""
     try:
-        position = default_position(seen.tokens) if word is None else find_word(seen.tokens, word)
-        positions = [position]
-        size = len(seen.tokens) ** 2 * model.flat.data.size
-        if path is not None and path.suffix.lower() in (".html", ".htm") and size <= EVERY_WORD:
-            inner = [i for i, token in enumerate(seen.tokens) if token not in ("[CLS]", "[SEP]")]
-            positions += [i for i in inner if i != position]
-        with showing(size > EVERY_WORD / 10) as show:
-            return word_saliency(
-                model, tokenizer, seen.ids, positions, seen.types,
-                lambda done: show("saliency", f"{done} of {counted(len(positions), 'word')}", done, len(positions)),
-            )  # fmt: skip
-    except ValueError as error:
-        if word is not None or "no head for masked words" not in str(error):
+        word_head(model)
+    except ValueError as lack:
+        if word is not None:
             raise
-        logger.warning("no saliency: this model has no head for masked words, so it gives no word a probability")
+        logger.warning("no saliency: %s", lack)
         return []
+    position = default_position(seen.tokens) if word is None else find_word(seen.tokens, word)
+    positions = [position]
+    size = len(seen.tokens) ** 2 * model.get_parameter_count()
+    if every_word and size <= EVERY_WORD:
+        positions += [i for i, token in enumerate(seen.tokens) if token not in ("[CLS]", "[SEP]") and i != position]
+    with showing(len(positions) > 1 and size > EVERY_WORD / 10) as show:
+        return word_saliency(
+            model, tokenizer, seen.ids, positions, seen.types,
+            lambda done: show("saliency", f"{done} of {counted(len(positions), 'word')}", done, len(positions)),
+        )  # fmt: skip
 
 
 def find_word(tokens: Sequence[str], word: str) -> int:
@@ -300,7 +322,7 @@ def _relations(model: Any, tokenizer: Any, treebank: str | None) -> tuple[Relati
 def draw(found: Analysis, path: Path) -> None:
     """Into a page, or into a picture: the map of one head, or the grid of all that were asked for"""
     assert found.look is not None
-    if path.suffix.lower() in (".html", ".htm"):
+    if path.suffix.lower() in PAGES:
         from mini_bert.attention_page import attention_page
 
         write_atomic(path, attention_page(found).encode())
@@ -339,7 +361,7 @@ def _head_table(found: Analysis, seen: Look) -> str:
     lines = [
         " ".join(seen.tokens),
         "",
-        f"{'head':6}{'entropy':>8}{'distance':>10}{'[CLS]':>8}{'[SEP]':>7}{'before':>8}{'after':>7}{'self':>6}  "
+        f"{'head':6}{'entropy':>8}{'distance':>10}{'[CLS]':>8}{'[SEP]':>7}{'previous':>10}{'next':>6}{'self':>6}  "
         f"{'mostly':10}most looked at",
     ]
     for one in found.statistics:
@@ -348,7 +370,7 @@ def _head_table(found: Analysis, seen: Look) -> str:
         looked = most_looked_at(seen.tokens, seen.weights[one.layer, one.head])
         lines.append(
             f"{f'{one.layer}.{one.head}':6}{one.entropy:8.2f}{one.distance:10.1f}{one.cls:8.0%}{one.sep:7.0%}"
-            f"{one.previous:8.0%}{one.next:7.0%}{one.itself:6.0%}  {one.habit:10}{_named(seen.tokens, looked)}"
+            f"{one.previous:10.0%}{one.next:6.0%}{one.itself:6.0%}  {one.habit:10}{_named(seen.tokens, looked)}"
         )
     lines.append(
         f"head: layer.head, from 0. entropy: 0 for one token, {math.log(T):.2f} for all {T} alike. distance in tokens. "

@@ -44,7 +44,7 @@ class RelationScore(NamedTuple):
     """The head of attention that follows a relation best, beside the best fixed offset"""
 
     relation: str
-    count: int  # how often it comes
+    times: int  # how often it comes
     direction: str
     layer: int
     head: int
@@ -202,7 +202,7 @@ def report_rows(
     shown += [score for score in scores if score.relation != ALL][:most]
     rows = []
     for score in shown:
-        row = [score.relation, f"{score.count:,}", f"{score.layer}.{score.head}", score.direction]
+        row = [score.relation, f"{score.times:,}", f"{score.layer}.{score.head}", score.direction]
         row += [f"{score.accuracy:.1%}", f"{score.offset:+}", f"{score.baseline:.1%}", f"{100 * score.gain:+.1f}"]
         row += [f"{untrained.accuracy(score.relation).max():.1%}"] if untrained else []
         rows.append(row)

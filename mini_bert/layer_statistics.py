@@ -24,6 +24,8 @@ import numpy as np
 
 from mini_bert.encoders import encode, hidden_states
 from mini_bert.layers.base import Run
+from mini_bert.layers.encoder import RecomputeCache
+from mini_bert.layers.packed import PackedCache
 
 if TYPE_CHECKING:
     from mini_bert.model import MiniBERT
@@ -62,7 +64,9 @@ def _places(model: MiniBERT | Bert, ids: Any, mask: Any) -> dict[str, np.ndarray
     first, *outputs = hidden_states(y, cache)
     found = {"embeddings": first}
     for layer, (block, output) in enumerate(zip(cache.blocks, outputs, strict=True)):
-        if not hasattr(block, "feed_forward"):
+        if isinstance(block, PackedCache):
+            block = block.unpacked()
+        if isinstance(block, RecomputeCache):
             raise ValueError(
                 "these blocks were wrapped in Recompute, which keeps only what enters them; look at the model without "
                 "gradient checkpointing"

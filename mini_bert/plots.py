@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.history import METRICS, History, Record, finite, read_run
+from mini_bert.plots_attention import attention_grid, attention_map, saliency_bars
+from mini_bert.plots_model import activation_statistics, embedding_pca
 from mini_bert.plots_style import (
     COLOURS,
     DASHES,
@@ -41,15 +43,22 @@ __all__ = [
     "DASHES",
     "DPI",
     "GREY",
+    "Axes",
+    "Figure",
+    "activation_statistics",
+    "attention_grid",
+    "attention_map",
     "colour",
     "dash",
     "dress",
     "edges",
+    "embedding_pca",
     "gradient_flow",
     "loss_picture",
     "new_figure",
     "plain",
     "plot_command",
+    "saliency_bars",
     "save",
     "training_curves",
 ]
