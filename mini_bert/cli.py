@@ -440,6 +440,88 @@ def probe_ner(
     probe_command("ner", train, dev, model, layers, seeds, max_sentences, pooling, l2, column, threads, out, as_json)
 
 
+def attention(
+    text: Annotated[
+        str | None, typer.Argument(help="any text; without one, heads are only scored on --treebank")
+    ] = None,
+    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
+    second: Annotated[str | None, typer.Option(help="a second text, for a pair: [CLS] text [SEP] second [SEP]")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="only this layer; the first is 0")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="only this head of each layer; the first is 0")] = None,
+    word: Annotated[
+        str | None,
+        typer.Option(help="whose guess saliency explains: a word, or its number; default: [MASK], else the last word"),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(help="a picture (.png, .svg, .pdf), or a page to play with (.html)")
+    ] = None,
+    treebank: Annotated[
+        str | None, typer.Option(help="score heads on this CoNLL-U file; default: synthetic sentences")
+    ] = None,
+    relations: Annotated[bool, typer.Option("--relations/--no-relations", help="score heads on a treebank")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs; with all weights")] = False,
+) -> None:
+    """Show where the heads of a model look in a text, what each does, and which words a guess depends on.
+
+    Prints a table of heads (entropy, mean distance, shares on [CLS], [SEP], neighbours), gradient × input saliency of
+    one hidden word, and the heads that follow a dependency relation better than a fixed offset. With --out it draws:
+    all heads, or with --layer and --head one map large enough to read every token; or one HTML file that opens from
+    disk.
+
+    For example:  mini-bert attention "The cat sat on the mat because it was tired." --out cat.html
+
+    Or one head:  mini-bert attention "The cat sat on the mat." --layer 0 --head 1 --out head.png
+    """
+    from mini_bert.attention_analysis import attention_command
+
+    attention_command(text, model, second, layer, head, word, out, treebank, relations, as_json)
+
+
+def plot_activations(
+    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
+    file: Annotated[
+        str | None, typer.Option(help="a text a line, - for standard input; default: synthetic sentences")
+    ] = None,
+    out: Annotated[str, typer.Option(help="the picture: .png, .svg or .pdf")] = "activations.png",
+) -> None:
+    """Draw the numbers inside a model while it reads: mean, deviation, percentiles, dead ReLU units, layer by layer.
+
+    The same is printed as a table. A dead unit lets nothing through for any token, and no gradient reaches it.
+
+    For example:  mini-bert plot-model activations --model runs/run-1 --file my_sentences.txt
+    """
+    from mini_bert.plots_model import activations_command
+
+    activations_command(model, file, out)
+
+
+def plot_embeddings(
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="sentences, or with --of tokens words; or use --file")
+    ] = None,
+    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
+    file: Annotated[
+        str | None, typer.Option(help="a text a line; a .tsv, .csv or .jsonl with labels is coloured by label")
+    ] = None,
+    of: Annotated[
+        str, typer.Option(help="sentences: vectors of whole texts; tokens: rows of the table of embeddings")
+    ] = "sentences",
+    out: Annotated[str, typer.Option(help="the picture: .png, .svg or .pdf")] = "embeddings.png",
+) -> None:
+    """Draw vectors as points on a plane: the two directions in which they differ most (principal components).
+
+    The axes say how much of all variance they hold. Without texts: sentences of our synthetic English by sentiment, or
+    with --of tokens its words by part of speech.
+
+    For example:  mini-bert plot-model embeddings "A cat sat." "A dog lay down." "Prices rose." --out plane.svg
+
+    Or words:  mini-bert plot-model embeddings --of tokens "one two three red blue green run eat sleep"
+    """
+    from mini_bert.plots_model import embeddings_command
+
+    embeddings_command(texts, model, file, of, out)
+
+
 def _one_blas_thread():
     """Small products gain nothing from a second BLAS thread, and lose much on a busy machine."""
     from threadpoolctl import threadpool_limits
@@ -484,12 +566,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "probe pos": probe_pos,
     "probe dep": probe_dep,
     "probe ner": probe_ner,
+    "attention": attention,
+    "plot-model activations": plot_activations,
+    "plot-model embeddings": plot_embeddings,
 }
 
 GROUPS = {
     "tokenizer": "Text to ids: look at it, or learn a vocabulary.",
     "data": "Text to train on: fetch it, look at it.",
     "probe": "What can be read from each layer: parts of speech, dependencies, entities.",
+    "plot-model": "Pictures of what is inside a model (needs the extra `plots`); of runs: plot; of heads: attention.",
 }
 
 app = typer.Typer(

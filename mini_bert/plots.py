@@ -3,9 +3,8 @@
     training_curves([Path("runs/a"), Path("runs/b")]).savefig("runs.png")
     gradient_flow(Path("runs/a")).savefig("gradients.png")
 
-matplotlib is an extra (`plots`), imported when something is drawn. Figures are made as objects, without pyplot: no
-window opens, nothing global changes, threads do not meet. Colours are those of Okabe and Ito, which colour-blind people
-tell apart; runs differ in their dashes, too, for print without colour.
+How pictures look is said in plots_style.py. The others can be had from here, too: what happens inside a model
+(plots_model.py), and where it looks (plots_attention.py). Each function returns a matplotlib Figure.
 """
 
 from __future__ import annotations
@@ -14,24 +13,59 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from mini_bert.history import METRICS, History, Record, finite, read_run
-from mini_bert.text_decoding import MissingExtra, extra
+from mini_bert.plots_attention import attention_grid, attention_map, saliency_bars
+from mini_bert.plots_model import activation_statistics, embedding_pca
+from mini_bert.plots_style import (
+    COLOURS,
+    DASHES,
+    DPI,
+    GREY,
+    Axes,
+    Figure,
+    colour,
+    dash,
+    dress,
+    edges,
+    new_figure,
+    picture_path,
+    plain,
+    save,
+    spread,
+)
+from mini_bert.text_decoding import MissingExtra
 
-Figure = Any  # matplotlib.figure.Figure
-Axes = Any  # matplotlib.axes.Axes
+__all__ = [
+    "COLOURS",
+    "DASHES",
+    "DPI",
+    "GREY",
+    "Axes",
+    "Figure",
+    "activation_statistics",
+    "attention_grid",
+    "attention_map",
+    "colour",
+    "dash",
+    "dress",
+    "edges",
+    "embedding_pca",
+    "gradient_flow",
+    "loss_picture",
+    "new_figure",
+    "plain",
+    "plot_command",
+    "saliency_bars",
+    "save",
+    "training_curves",
+]
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe & Ito 2008
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1.5, 2)))
-GREY = "#888888"
 ABREAST = 4  # runs side by side, before a new row begins
 ROW = 0.21  # inches for a tensor's name
 LONG = 32  # characters of a name that a panel has room for
-DPI = 150
 
 
 def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
@@ -62,9 +96,9 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         accuracy.plot(*history.series("train", "accuracy"), label=name, **style)
         rate.plot(*history.series("train", "lr"), **style)
         norm.plot(*history.series("train", "grad_norm"), **style)
-    _dress(accuracy, "hidden words guessed right", "share")
-    _dress(rate, "learning rate", "")
-    _dress(norm, "gradient norm, before clipping", "")
+    dress(accuracy, "hidden words guessed right", "step", "share")
+    dress(rate, "learning rate", "step")
+    dress(norm, "gradient norm, before clipping", "step")
     accuracy.set_ylim(bottom=0)
     rate.set_ylim(bottom=0)
     rate.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
@@ -94,7 +128,7 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
         panel.axhline(entropy, color=COLOURS[4], linestyle=DASHES[1], linewidth=1.3, label=words)
     for lost in history.of("nonfinite"):
         panel.axvline(lost["step"], color=COLOURS[1], linewidth=1.5, label=f"not finite, step {lost['step']:,}")
-    _dress(panel, name, "loss")
+    dress(panel, name, "step", "loss")
     panel.set_title(name, fontsize=10, fontweight="bold", color=colour(index))
     panel.legend(fontsize=8, frameon=False)
 
@@ -110,28 +144,30 @@ def gradient_flow(run: str | os.PathLike[str]) -> Figure:
     rows = range(len(names))
 
     figure = new_figure(13.0, max(4.0, ROW * len(names) + 1.6))
-    norms, spread, update = figure.subplots(1, 3, sharey=True, width_ratios=(1.25, 1, 0.8))
+    norms, singles, update = figure.subplots(1, 3, sharey=True, width_ratios=(1.25, 1, 0.8))
     figure.suptitle(f"{labels([history.run])[0]}: gradients by tensor", fontsize=11, fontweight="bold")
 
     grid = [[log10(record["tensors"].get(name, {}).get("gradient")) for record in records] for name in names]
     steps = [record["step"] for record in records]
     image = norms.pcolormesh(edges(steps), edges(list(rows)), grid, cmap="cividis", shading="flat")
     figure.colorbar(image, ax=norms, label="log10 of the gradient norm", pad=0.01)
-    _dress(norms, "gradient norm over time", "")
+    dress(norms, "gradient norm over time", "step")
     norms.grid(False)
     norms.set_yticks(list(rows), [plain(name.removeprefix("encoder.")) for name in names], fontsize=8)
     norms.set_ylim(len(names) - 0.5, -0.5)
 
     for row, name in enumerate(names):
-        _spread(spread, row, last[name].get("gradient_percentiles") or [])
-    _dress(spread, f"single gradients at step {steps[-1]:,}", "")
-    spread.set_xlabel("middle half thick, 1 % to 99 % thin")
+        found = map(finite, last[name].get("gradient_percentiles") or ())
+        percentiles = [value for value in found if value is not None]
+        if len(percentiles) == 5:
+            spread(singles, row, percentiles)
+    dress(singles, f"single gradients at step {steps[-1]:,}", "middle half thick, 1 % to 99 % thin")
     narrow, wide = reaches(last)
-    spread.set_xscale("symlog", linthresh=narrow, linscale=0.5)
-    spread.set_xticks(symmetric_ticks(narrow, wide))
-    spread.minorticks_off()
-    spread.axvline(0, color=GREY, linewidth=0.6)
-    spread.tick_params(axis="x", labelrotation=45)
+    singles.set_xscale("symlog", linthresh=narrow, linscale=0.5)
+    singles.set_xticks(symmetric_ticks(narrow, wide))
+    singles.minorticks_off()
+    singles.axvline(0, color=GREY, linewidth=0.6)
+    singles.tick_params(axis="x", labelrotation=45)
 
     points = [(finite(last[name].get("ratio")), row) for row, name in enumerate(names)]
     ratios = [(ratio, row) for ratio, row in points if ratio]
@@ -139,19 +175,8 @@ def gradient_flow(run: str | os.PathLike[str]) -> Figure:
     update.axvspan(1e-4, 1e-2, color=COLOURS[2], alpha=0.15, linewidth=0)
     if ratios:
         update.set_xscale("log")
-    _dress(update, "update norm / weight norm", "")
-    update.set_xlabel("green: usual for matrices")
+    dress(update, "update norm / weight norm", "green: usual for matrices")
     return figure
-
-
-def _spread(panel: Axes, row: int, percentiles: Sequence[Any]) -> None:
-    """One tensor's percentiles as a line from 1 to 99 %, thick from 25 to 75 %, with a dot at the middle."""
-    found = [value for value in map(finite, percentiles) if value is not None]
-    if len(found) == 5:
-        p1, p25, p50, p75, p99 = found
-        panel.plot([p1, p99], [row, row], color=COLOURS[5], linewidth=1.5, solid_capstyle="butt")
-        panel.plot([p25, p75], [row, row], color=COLOURS[0], linewidth=4, solid_capstyle="butt")
-        panel.plot([p50], [row], "|", color="black", markersize=5)
 
 
 def loss_picture(
@@ -177,9 +202,7 @@ def plot_command(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[
     """
     if out is None:
         out = Path(runs[0]) / "loss.png" if len(runs) == 1 else Path("runs.png")
-    path = Path(out)
-    if not path.suffix:
-        path = path.with_suffix(".png")
+    path = picture_path(out)
     save(training_curves(runs), path)
     print(path)
     if len(runs) == 1 and read_run(runs[0]).of("tensors"):
@@ -188,48 +211,7 @@ def plot_command(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[
         print(beside)
 
 
-# --- what the pictures share -------------------------------------------------------------------------------
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches; room for labels is found by itself."""
-    extra("matplotlib", "pictures are drawn by matplotlib (the extra `plots`), which is not installed")
-    return import_module("matplotlib.figure").Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-
-
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write beside the file first, so that a reader never sees half a picture."""
-    path = Path(path)
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in known:
-        raise ValueError(f"{path} ends in {path.suffix!r}, which matplotlib cannot write; try .png, .svg or .pdf")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.new{path.suffix}")
-    try:
-        figure.savefig(beside)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _dress(panel: Axes, title: str, label: str) -> None:
-    """What all panels have in common."""
-    panel.set_title(title, fontsize=10)
-    panel.set_xlabel("step")
-    panel.set_ylabel(label)
-    panel.tick_params(labelsize=8)
-    panel.grid(True, color="#DDDDDD", linewidth=0.6)
-    panel.set_axisbelow(True)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
-
-
-def colour(index: int) -> str:
-    return COLOURS[index % len(COLOURS)]
-
-
-def dash(index: int) -> Any:
-    return DASHES[index % len(DASHES)]
+# --- names, order, scales ----------------------------------------------------------------------------------
 
 
 def labels(runs: Sequence[Path]) -> list[str]:
@@ -244,12 +226,6 @@ def labels(runs: Sequence[Path]) -> list[str]:
         count += 1
     names = ["/".join(path[-count:]) for path in paths]
     return [plain(name if len(name) <= LONG else f"…{name[1 - LONG :]}") for name in names]
-
-
-def plain(text: str) -> str:
-    """Text that matplotlib draws as it stands: a dollar opens a formula, and a leading _ hides a name from legends."""
-    text = text.replace("$", r"\$")
-    return f"./{text}" if text.startswith("_") else text
 
 
 def in_model_order(tensors: dict[str, Record]) -> list[str]:
@@ -272,18 +248,6 @@ def log10(value: Any) -> float:
     """For colours: NaN, which stays white, where there is no length to show."""
     number = finite(value)
     return math.log10(number) if number else math.nan
-
-
-def edges(centres: Sequence[float]) -> list[float]:
-    """The borders of cells around these centres.
-
-    >>> edges([0, 1, 2]), edges([100, 200, 400]), edges([7])
-    ([-0.5, 0.5, 1.5, 2.5], [50.0, 150.0, 300.0, 500.0], [6.5, 7.5])
-    """
-    if len(centres) == 1:
-        return [centres[0] - 0.5, centres[0] + 0.5]
-    middles = [(a + b) / 2 for a, b in pairwise(centres)]
-    return [centres[0] - (middles[0] - centres[0]), *middles, centres[-1] + (centres[-1] - middles[-1])]
 
 
 def reaches(tensors: dict[str, Record]) -> tuple[float, float]:

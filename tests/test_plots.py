@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mini_bert import plots, tensorboard_hook
+from mini_bert import plots, plots_style, tensorboard_hook
 from mini_bert.display import made_up_run
 from mini_bert.plots import gradient_flow, loss_picture, plot_command, training_curves
 from mini_bert.tensorboard_hook import tensorboard
@@ -38,7 +38,7 @@ def write(folder, records):
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch):
     """Fewer dots are drawn sooner."""
-    monkeypatch.setattr(plots, "DPI", 50)
+    monkeypatch.setattr(plots_style, "DPI", 50)
 
 
 @pytest.fixture
@@ -241,6 +241,6 @@ def test_without_tensorboard(tmp_path, monkeypatch):
         tensorboard(tmp_path)
 
 
-@pytest.mark.parametrize("module", [plots, tensorboard_hook])
+@pytest.mark.parametrize("module", [plots, plots_style, tensorboard_hook])
 def test_examples_in_docstrings(module):
     assert doctest.testmod(module).failed == 0

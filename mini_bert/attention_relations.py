@@ -1,0 +1,233 @@
+"""Does a head follow grammar? Every head is asked for the heads of dependencies, and scored on a treebank.
+
+A dependency tree says of each word which other word it depends on: of "the" in "the old cat", that its head is "cat",
+by the relation det. Clark et al. (2019, "What does BERT look at?", section 4.2) read a guess at that from a map of
+attention, in two directions:
+
+    dependent → head     the word that the dependent looks at most
+    head → dependent     the word that looks at the dependent most
+
+and count how often the guess is right, for each relation. The map is first made one of words: what is paid *to* a word
+is the sum over its pieces, what it pays itself is the mean of its pieces. [CLS], [SEP] and the word itself are no
+guesses.
+
+The number to compare with is that of a fixed offset: "the next word is the head" is right for half of all determiners,
+and needs no attention. Both the best head and the best offset are chosen on the sentences they are scored on.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.encoders import attention_weights, encode, padded
+from mini_bert.layers.base import Run
+from mini_bert.loading import max_length
+
+if TYPE_CHECKING:
+    from mini_bert.labelled import Parsed
+    from mini_bert.model import MiniBERT
+    from mini_bert.models.bert import Bert
+    from mini_bert.tokenizer import WordPieceTokenizer
+
+DIRECTIONS = ("dependent → head", "head → dependent")
+ALL = "all"  # every relation but punct
+LEFT_OUT = ("punct", "root")  # of that sum: commas depend by convention, and a root on no word
+OFFSETS = tuple(offset for offset in range(-10, 11) if offset)  # of the baseline, in words
+TOKENS = 1024  # that are computed at a time
+
+
+class RelationScore(NamedTuple):
+    """The head of attention that follows a relation best, beside the best fixed offset"""
+
+    relation: str
+    times: int  # how often it comes
+    direction: str
+    layer: int
+    head: int
+    accuracy: float
+    offset: int  # +1: the next word
+    baseline: float
+
+    @property
+    def gain(self) -> float:
+        return self.accuracy - self.baseline
+
+
+class Relations(NamedTuple):
+    """How often each guess was right: by relation, an array for heads (2,L,A) and one for offsets (O,)"""
+
+    counts: dict[str, int]
+    by_head: dict[str, np.ndarray]  # (2,L,A): the two directions
+    by_offset: dict[str, np.ndarray]  # (O,)
+    sentences: int
+    left_out: int  # sentences that are longer than the model's positions
+
+    def accuracy(self, relation: str) -> np.ndarray:
+        """(2,L,A): of every head, in both directions"""
+        if relation not in self.counts:
+            raise ValueError(f"there is no relation {relation!r} here; there are {', '.join(sorted(self.counts))}")
+        return self.by_head[relation] / self.counts[relation]
+
+    def best(self, least: int = 1) -> list[RelationScore]:
+        """For every relation that comes at least so often, the best head; the largest gain over the baseline first"""
+        found = []
+        for relation, count in self.counts.items():
+            if count < least:
+                continue
+            direction, layer, head = _largest(self.accuracy(relation))
+            (place,) = _largest(self.by_offset[relation])
+            found.append(
+                RelationScore(
+                    relation,
+                    count,
+                    DIRECTIONS[direction],
+                    layer,
+                    head,
+                    float(self.accuracy(relation)[direction, layer, head]),
+                    OFFSETS[place],
+                    float(self.by_offset[relation][place] / count),
+                )
+            )
+        return sorted(found, key=lambda score: (-score.gain, score.relation))
+
+
+def _largest(values: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(values.argmax()), values.shape))
+
+
+def word_attention(weights: np.ndarray, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """(…,T,T) of pieces -> (…,N,N) of words, when word n has sizes[n] pieces; [CLS] before them, [SEP] behind
+
+    To a word: the sum over its pieces. From a word: the mean of its pieces.
+    """
+    sizes = np.asarray(sizes, int)
+    starts = np.cumsum(sizes) - sizes
+    inner = weights[..., 1 : 1 + sizes.sum(), 1 : 1 + sizes.sum()]
+    paid = np.add.reduceat(inner, starts, axis=-1)
+    return np.add.reduceat(paid, starts, axis=-2) / sizes[:, None].astype(weights.dtype)
+
+
+def guesses(words: np.ndarray) -> np.ndarray:
+    """(L,A,N,N) of words -> (2,L,A,N): for every word, which other word (from 0) each head says is its head"""
+    N = words.shape[-1]
+    others = np.where(np.eye(N, dtype=bool), -1.0, words)
+    return np.stack([others.argmax(-1), others.argmax(-2)])
+
+
+def count_guesses(sentence: Parsed, guessed: np.ndarray, into: Relations) -> None:
+    """Add one sentence: guessed (2,L,A,N) against its tree"""
+    gold = np.array(sentence.heads) - 1  # from 0; −1: the root
+    places = np.arange(gold.size)
+    right = guessed == gold  # (2,L,A,N)
+    offsets = np.array(OFFSETS)[:, None] == gold - places  # (O,N)
+    for place, relation in enumerate(sentence.relations):
+        if gold[place] < 0:
+            continue
+        for name in (relation,) if relation in LEFT_OUT else (relation, ALL):
+            if name not in into.counts:
+                into.counts[name] = 0
+                into.by_head[name] = np.zeros(guessed.shape[:-1], int)
+                into.by_offset[name] = np.zeros(len(OFFSETS), int)
+            into.counts[name] += 1
+            into.by_head[name] += right[..., place]
+            into.by_offset[name] += offsets[:, place]
+
+
+def relation_scores(
+    model: MiniBERT | Bert,
+    tokenizer: WordPieceTokenizer,
+    sentences: Sequence[Parsed],
+    after_each: Callable[[int], None] | None = None,
+) -> Relations:
+    """Ask every head of a model for the heads of all words. `after_each` is told how many sentences are done"""
+    if not sentences:
+        raise ValueError("there is no sentence to score heads on; give a treebank with at least one")
+    limit = max_length(model)
+    read, left_out = [], 0
+    for sentence in sentences:
+        pieces = [row or [tokenizer.unk_id] for row in tokenizer.ids(sentence.words, special=False)]
+        if sum(map(len, pieces)) + 2 > limit:
+            left_out += 1
+        elif len(pieces) > 1:  # the only word of a sentence is its root
+            read.append((sentence, pieces))
+    read.sort(key=lambda item: sum(map(len, item[1])))
+    found = Relations({}, {}, {}, len(sentences) - left_out, left_out)
+    done = 0
+    for batch in _batches(read):
+        rows = [[tokenizer.cls_id, *(i for row in pieces for i in row), tokenizer.sep_id] for _, pieces in batch]
+        ids, mask = padded(rows, tokenizer.pad_id)
+        _, cache = encode(model, ids, mask, run=Run())
+        weights = np.stack(attention_weights(cache), 1)  # (B,L,A,T,T)
+        for (sentence, pieces), own in zip(batch, weights, strict=True):
+            count_guesses(sentence, guesses(word_attention(own, [len(row) for row in pieces])), found)
+        done += len(batch)
+        if after_each is not None:
+            after_each(done)
+    if not found.counts:
+        raise ValueError(
+            f"none of {len(sentences)} sentences has a dependency and fits into the model's {limit} tokens; "
+            "give a treebank of shorter sentences"
+        )
+    return found
+
+
+def _batches(read: list[Any]) -> Iterator[list[Any]]:
+    """From short to long, at most TOKENS at a time"""
+    batch: list[Any] = []
+    for item in read:
+        length = sum(map(len, item[1])) + 2
+        if batch and (len(batch) + 1) * length > TOKENS:
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def report_rows(
+    relations: Relations, source: str, least: int = 1, most: int | None = None, untrained: Relations | None = None
+) -> tuple[str, list[str], list[list[str]], list[str]]:
+    """-> title, names of columns, rows, notes: relations that a head follows better than any fixed offset first"""
+    title = f"{relations.sentences:,} sentences, {source}"
+    if relations.left_out:
+        title += f"; {relations.left_out:,} longer than the model's positions left out"
+    columns = ["relation", "count", "head", "direction", "right", "offset", "right", "gain"]
+    columns += ["untrained"] if untrained else []
+    scores = relations.best(least)
+    shown = [score for score in scores if score.relation == ALL]
+    shown += [score for score in scores if score.relation != ALL][:most]
+    rows = []
+    for score in shown:
+        row = [score.relation, f"{score.times:,}", f"{score.layer}.{score.head}", score.direction]
+        row += [f"{score.accuracy:.1%}", f"{score.offset:+}", f"{score.baseline:.1%}", f"{100 * score.gain:+.1f}"]
+        row += [f"{untrained.accuracy(score.relation).max():.1%}"] if untrained else []
+        rows.append(row)
+    notes = ["all: every relation but punctuation.", "offset: the best fixed guess, +1 is the next word."]
+    if untrained:
+        notes.append("untrained: the best head of a model that has learnt nothing.")
+    if len(scores) > len(shown):
+        notes.append(f"{len(scores) - len(shown)} more relations: --json has them all.")
+    return title, columns, rows, notes
+
+
+def report(
+    relations: Relations, source: str, least: int = 1, most: int | None = None, untrained: Relations | None = None
+) -> str:
+    """A table for people"""
+    title, columns, rows, notes = report_rows(relations, source, least, most, untrained)
+    head = f"Heads that follow a dependency relation: {title}"
+    if not rows:
+        return f"{head}\nno relation comes {least} times or more"
+    table = [columns, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(columns))]
+    lines = [
+        "  ".join(
+            f"{cell:{'<' if column in (0, 2, 3) else '>'}{widths[column]}}" for column, cell in enumerate(row)
+        ).rstrip()
+        for row in table
+    ]
+    return "\n".join([head, *lines, textwrap.fill(" ".join(notes), 100)])
