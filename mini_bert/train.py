@@ -50,7 +50,7 @@ def train(
     adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
     state = run.begin(model, adam, batches)
     clock = Stopwatch(state.seconds)
-    with Team(model, settings.threads) as team, _asked_to_stop() as asked:
+    with Team(model, settings.threads) as team, asked_to_stop() as asked:
         state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end
         while not state.stopped:
             lr = settings.learning_rate * course(_progress(state, settings), settings.warmup)
@@ -196,7 +196,7 @@ def memory_mb() -> float:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
+def asked_to_stop() -> Iterator[threading.Event]:
     """Ctrl-C, or a polite kill, ends the run after the step at hand; a second Ctrl-C ends it at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may catch signals

@@ -122,6 +122,15 @@ def _walk(item: Any, path: str) -> Iterator[tuple[str, Param]]:
             yield from _walk(value, f"{path}.{index}")
 
 
+def layout(layer: Layer) -> dict[str, slice]:
+    """Where `bind` lays every Param in the flat arrays: weights that decay first, each in the order of declaration"""
+    found, start = {}, 0
+    for name, param in sorted(layer.named_params().items(), key=lambda item: not item[1].decay):  # stable
+        found[name] = slice(start, start + param.size)
+        start += param.size
+    return found
+
+
 class Flat(NamedTuple):
     """All weights of a model as one vector, all gradients as another."""
 
@@ -152,12 +161,12 @@ def bind(
         if array.shape != (size,):
             raise ValueError(f"bind: {label} has shape {array.shape}, this model needs ({size},)")
 
-    start, decayed = 0, sum(param.size for param in params.values() if param.decay)
-    for name, param in sorted(params.items(), key=lambda item: not item[1].decay):  # stable: keeps the order
+    decayed = sum(param.size for param in params.values() if param.decay)
+    for name, place in layout(layer).items():
+        param = params[name]
         param.name = name
-        param.data = data[start : start + param.size].reshape(param.shape)
-        param.grad = grad[start : start + param.size].reshape(param.shape)
-        start += param.size
+        param.data = data[place].reshape(param.shape)
+        param.grad = grad[place].reshape(param.shape)
     if seed is not None:
         rng = np.random.default_rng(seed)
         for param in params.values():

@@ -1,0 +1,179 @@
+"""Fine-tuning: a trained encoder learns a task from examples, in minutes.
+
+`fine_tune` below is the whole loop: batch, forward, backward, clip, step, and now and then a measurement on examples that
+were kept aside. What is particular to it:
+
+    the layer on top is new, the encoder is not      so the learning rate falls from layer to layer on the way down
+    there is little data, and much capacity          so dropout, few epochs, and the best measured model is kept
+    texts differ in length                           so a batch holds texts of about one length, and little is padded
+
+What a text becomes, what the loss is and what counts as good is the task's (tasks/). The same settings and seed give the
+same weights to the last bit, for a given number of threads.
+
+    mini-bert finetune classify --train train.tsv --dev dev.tsv --out mine
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.config import check_positive, check_probability
+from mini_bert.finetuned import shares
+from mini_bert.layers.base import Run
+from mini_bert.model import MiniBERT
+from mini_bert.models.bert import Bert
+from mini_bert.optim import Adam, course, one_by_one
+from mini_bert.parallel import Team
+from mini_bert.tasks.base import Item, Task, epoch
+from mini_bert.train import asked_to_stop
+
+PART = 32  # sequences that go through the model at once, at most
+AT_ONCE = 32  # and when it only answers
+EVERY = 20  # steps between two records of the loss
+
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]  # work, items -> results: parallel.Team.each
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """How to fine-tune. The defaults are those that did best for Mini-BERT on SST-2 (docs/finetuning.md)."""
+
+    epochs: int = 3
+    batch_size: int = 32
+    learning_rate: float = 3e-4  # at its peak, for the layer on top
+    layer_decay: float = 0.9  # what each layer below gets of that of the one above it
+    warmup: float = 0.1  # share of the run in which the learning rate rises; then it falls to 0
+    weight_decay: float = 0.01
+    clip: float = 1.0  # longest gradient
+    dropout: float = 0.1  # in the encoder and before the head
+    average: float = 0.0  # weights are measured and kept as a running mean with this memory; 0: as they are
+    patience: int = 4  # measurements without a better one, after which it stops
+    measurements: int = 2  # in an epoch
+    threads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience", "measurements", "threads"):
+            check_positive(name, getattr(self, name))
+        for name in ("warmup", "weight_decay", "dropout", "average"):
+            check_probability(name, getattr(self, name))
+        for name in ("learning_rate", "clip"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ValueError(f"{name} is {value!r}, expected a positive number")
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay is {self.layer_decay!r}, expected more than 0, up to 1 (all layers alike)")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Outcome(NamedTuple):
+    """What came of a run. The model has the weights that did best."""
+
+    scores: dict[str, float]  # the best measurement
+    step: int  # when it was made
+    steps: int  # done in all
+    seconds: float
+    stopped: str  # "done", "early", "interrupted" or "nonfinite"
+
+
+def fine_tune(
+    model: MiniBERT | Bert,
+    task: Task,
+    items: Sequence[Item],
+    measure: Callable[[Each], dict[str, float]],
+    settings: FineTuning,
+    pad_id: int = 0,
+    record: Callable[[Record], None] = lambda record: None,
+    keep: Callable[[dict[str, float]], None] = lambda scores: None,
+) -> Outcome:
+    """The loop. `measure` is called with the model as it is; `keep` when it has never been better: to save it.
+
+    Ctrl-C ends it after the step at hand; the best model so far stays.
+    """
+    start = time.perf_counter()
+    adam = Adam(
+        model.flat, weight_decay=settings.weight_decay, shares=shares(model, settings.layer_decay)
+    )  # fmt: skip
+    weights = model.flat.data
+    average, best = weights.copy(), weights.copy()
+    in_epoch = -(-len(items) // settings.batch_size)
+    steps = settings.epochs * in_epoch
+    due = {number * in_epoch + in_epoch * (part + 1) // settings.measurements  # steps after which it is measured
+           for number in range(settings.epochs) for part in range(settings.measurements)}  # fmt: skip
+    step, waited, stopped = 0, 0, ""
+    scores: dict[str, float] = {}
+    found, since = 0, []
+    with Team(model, settings.threads) as team, asked_to_stop() as asked:
+        for batch in (batch for number in range(settings.epochs) for batch in epoch(items, settings.batch_size, settings.seed, number)):
+            lr = settings.learning_rate * course((step + 1) / (steps + 1), settings.warmup)
+            parts = [task.batch(part, pad_id) for part in split(batch, settings.threads)]
+            outcome = team.gradient(parts, (settings.seed, step), task.loss)  # forward, backward
+            norm = outcome.norm
+            if not (math.isfinite(outcome.loss) and math.isfinite(norm)):
+                stopped = "nonfinite"
+                break
+            adam.step(lr, scale=min(1.0, settings.clip / norm) if norm else 1.0, each=team.each)  # clip, step
+            team.zero_grad()
+            step += 1
+            if settings.average:
+                remember = min(settings.average, step / (step + 10))  # at first there is little to remember
+                average += (1 - remember) * (weights - average)
+            since.append((outcome.loss, outcome.correct / outcome.targets, norm))
+            if step % EVERY == 0 or step in due:
+                loss, right, length = np.mean(since, axis=0).tolist()
+                since.clear()
+                record({"kind": "train", "step": step, "steps": steps, "epoch": step / in_epoch, "loss": loss, "accuracy": right,
+                        "grad_norm": length, "lr": lr, "seconds": time.perf_counter() - start})
+            if asked.is_set():
+                stopped = "interrupted"
+            if step in due or (stopped and not scores):
+                now = weights.copy()
+                if settings.average:
+                    weights[...] = average
+                measured = measure(team.each)
+                record({"kind": "dev", "step": step, "epoch": step / in_epoch, **measured, "seconds": time.perf_counter() - start})
+                if not scores or measured[task.metric] > scores[task.metric]:
+                    scores, found, waited = measured, step, 0
+                    best[...] = weights
+                    keep(measured)
+                else:
+                    waited += 1
+                weights[...] = now
+                if waited >= settings.patience:
+                    stopped = stopped or "early"
+            if stopped:
+                break
+    weights[...] = best
+    return Outcome(scores, found, step, time.perf_counter() - start, stopped or "done")
+
+
+def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:
+    """A part for every thread, of at most PART items"""
+    parts = max(threads, -(-len(batch) // PART))
+    return [part for part in (batch[number::parts] for number in range(parts)) if part]
+
+
+def predict(
+    model: MiniBERT | Bert, task: Task, items: Sequence[Item], pad_id: int = 0, each: Each = one_by_one
+) -> list[Any]:
+    """The model's answer to each item, in their order; items of like length are computed together"""
+    order = sorted(range(len(items)), key=lambda place: items[place].length)
+    batches = [order[low : low + AT_ONCE] for low in range(0, len(order), AT_ONCE)]
+
+    def work(batch: list[int]) -> list[Any]:
+        return task.answers(model, task.batch([items[place] for place in batch], pad_id, known=False), Run())
+
+    answers: list[Any] = [None] * len(items)
+    for batch, found in zip(batches, each(work, batches), strict=True):
+        for place, answer in zip(batch, found, strict=True):
+            answers[place] = answer
+    return answers
