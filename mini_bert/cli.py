@@ -12,6 +12,14 @@ from typing import Annotated
 import typer
 
 import mini_bert
+from mini_bert.cli_finetune import (
+    finetune_classify,
+    finetune_qa,
+    finetune_similarity,
+    finetune_sst2,
+    finetune_tag,
+    predict,
+)
 from mini_bert.gradients import TOLERANCE
 from mini_bert.processes import HelperError
 
@@ -322,11 +330,18 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "fill-mask": fill_mask,
     "embed": embed,
     "eval": evaluate,
+    "finetune classify": finetune_classify,
+    "finetune tag": finetune_tag,
+    "finetune qa": finetune_qa,
+    "finetune similarity": finetune_similarity,
+    "finetune sst2": finetune_sst2,
+    "predict": predict,
 }
 
 GROUPS = {
     "tokenizer": "Text to ids: look at it, or learn a vocabulary.",
     "data": "Text to train on: fetch it, look at it.",
+    "finetune": "Teach a trained model a task: classes, tags, answers, similarity.",
 }
 
 app = typer.Typer(
@@ -356,7 +371,7 @@ def main(words: list[str] | None = None) -> None:
 
 def script(name: str) -> None:
     """`python NAME.py` inside the package folder is the command of that name."""
-    main([name, *sys.argv[1:]])
+    main([*name.split(), *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
 
 

@@ -4,14 +4,13 @@
     save("mine", model, task, tokenizer, length=64)
     model, task, tokenizer, length = load("mine")
 
-The heads for masked words and for the next sentence are gone; the vector of all weights holds encoder and task alike, so
-that Adam, clipping and threads need not know of it.
+The heads for masked words and for the next sentence are gone; the vector of all weights holds encoder and task alike,
+so that Adam, clipping and threads need not know of it.
 
-The folder is a model folder as people know it: config.json (`id2label`, `label2id`, `architectures`), weights, tokenizer.
-That of a published BERT has the names that transformers expects, and can be opened with its
-BertForSequenceClassification, BertForTokenClassification or BertForQuestionAnswering; and a folder that these have
-written can be loaded here. In that of a Mini-BERT the layer's weights are called `task.…`. Of either, `load_model` gives
-the encoder alone.
+The folder is a model folder as people know it: config.json (with `id2label`, `label2id`), weights, tokenizer. That of
+a published BERT has the names that transformers expects, and can be opened with its BertForSequenceClassification,
+BertForTokenClassification or BertForQuestionAnswering; and a folder that these have written can be loaded here. In that
+of a Mini-BERT the layer's weights are called `task.…`. Of either, `load_model` gives the encoder alone.
 """
 
 from __future__ import annotations
@@ -167,9 +166,7 @@ def _tensors(model: MiniBERT | Bert, task: Task) -> dict[str, np.ndarray]:
         tensors |= entry.save(params[entry.ours].data)
     if not task.head_name:
         return tensors  # a BertModel: its parts have no further name
-    return {
-        name if name.startswith(f"{task.head_name}.") else f"bert.{name}": array for name, array in tensors.items()
-    }
+    return {name if name.startswith(f"{task.head_name}.") else f"bert.{name}": array for name, array in tensors.items()}
 
 
 def _names(model: Bert, task: Task) -> list[Name]:

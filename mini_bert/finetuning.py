@@ -1,14 +1,14 @@
 """Fine-tuning: a trained encoder learns a task from examples, in minutes.
 
-`fine_tune` below is the whole loop: batch, forward, backward, clip, step, and now and then a measurement on examples that
-were kept aside. What is particular to it:
+`fine_tune` below is the whole loop: batch, forward, backward, clip, step, and now and then a measurement on examples
+that were kept aside. What is particular to it:
 
     the layer on top is new, the encoder is not      so the learning rate falls from layer to layer on the way down
     there is little data, and much capacity          so dropout, few epochs, and the best measured model is kept
     texts differ in length                           so a batch holds texts of about one length, and little is padded
 
-What a text becomes, what the loss is and what counts as good is the task's (tasks/). The same settings and seed give the
-same weights to the last bit, for a given number of threads.
+What a text becomes, what the loss is and what counts as good is the task's (tasks/). The same settings and seed give
+the same weights to the last bit, for a given number of threads.
 
     mini-bert finetune classify --train train.tsv --dev dev.tsv --out mine
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -53,7 +53,6 @@ class FineTuning:
     weight_decay: float = 0.01
     clip: float = 1.0  # longest gradient
     dropout: float = 0.1  # in the encoder and before the head
-    average: float = 0.0  # weights are measured and kept as a running mean with this memory; 0: as they are
     patience: int = 4  # measurements without a better one, after which it stops
     measurements: int = 2  # in an epoch
     threads: int = 1
@@ -62,7 +61,7 @@ class FineTuning:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "measurements", "threads"):
             check_positive(name, getattr(self, name))
-        for name in ("warmup", "weight_decay", "dropout", "average"):
+        for name in ("warmup", "weight_decay", "dropout"):
             check_probability(name, getattr(self, name))
         for name in ("learning_rate", "clip"):
             value = getattr(self, name)
@@ -82,7 +81,7 @@ class Outcome(NamedTuple):
     step: int  # when it was made
     steps: int  # done in all
     seconds: float
-    stopped: str  # "done", "early", "interrupted" or "nonfinite"
+    stopped: str  # "done", "early", "interrupted" or "nonfinite"; "" while it runs
 
 
 def fine_tune(
@@ -93,67 +92,62 @@ def fine_tune(
     settings: FineTuning,
     pad_id: int = 0,
     record: Callable[[Record], None] = lambda record: None,
-    keep: Callable[[dict[str, float]], None] = lambda scores: None,
+    keep: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
     """The loop. `measure` is called with the model as it is; `keep` when it has never been better: to save it.
 
     Ctrl-C ends it after the step at hand; the best model so far stays.
     """
-    start = time.perf_counter()
-    adam = Adam(
-        model.flat, weight_decay=settings.weight_decay, shares=shares(model, settings.layer_decay)
-    )  # fmt: skip
-    weights = model.flat.data
-    average, best = weights.copy(), weights.copy()
+    began = time.perf_counter()
+    adam = Adam(model.flat, weight_decay=settings.weight_decay, shares=shares(model, settings.layer_decay))
     in_epoch = -(-len(items) // settings.batch_size)
-    steps = settings.epochs * in_epoch
-    due = {number * in_epoch + in_epoch * (part + 1) // settings.measurements  # steps after which it is measured
-           for number in range(settings.epochs) for part in range(settings.measurements)}  # fmt: skip
-    step, waited, stopped = 0, 0, ""
-    scores: dict[str, float] = {}
-    found, since = 0, []
+    steps, due = settings.epochs * in_epoch, measuring_steps(in_epoch, settings)
+    best, weights = Outcome({}, 0, 0, 0.0, ""), model.flat.data.copy()
+    waited, stopped, since = 0, "", []
     with Team(model, settings.threads) as team, asked_to_stop() as asked:
-        for batch in (batch for number in range(settings.epochs) for batch in epoch(items, settings.batch_size, settings.seed, number)):
-            lr = settings.learning_rate * course((step + 1) / (steps + 1), settings.warmup)
-            parts = [task.batch(part, pad_id) for part in split(batch, settings.threads)]
-            outcome = team.gradient(parts, (settings.seed, step), task.loss)  # forward, backward
-            norm = outcome.norm
-            if not (math.isfinite(outcome.loss) and math.isfinite(norm)):
+        for step, batch in enumerate(batches(items, settings), 1):
+            lr = settings.learning_rate * course(step / (steps + 1), settings.warmup)
+            parts = [task.batch(part, pad_id) for part in split(batch, settings.threads)]  # batch
+            found = team.gradient(parts, (settings.seed, step), task.loss)  # forward, backward
+            if not (math.isfinite(found.loss) and math.isfinite(found.norm)):
                 stopped = "nonfinite"
                 break
-            adam.step(lr, scale=min(1.0, settings.clip / norm) if norm else 1.0, each=team.each)  # clip, step
+            adam.step(lr, scale=min(1.0, settings.clip / found.norm) if found.norm else 1.0, each=team.each)
             team.zero_grad()
-            step += 1
-            if settings.average:
-                remember = min(settings.average, step / (step + 10))  # at first there is little to remember
-                average += (1 - remember) * (weights - average)
-            since.append((outcome.loss, outcome.correct / outcome.targets, norm))
-            if step % EVERY == 0 or step in due:
-                loss, right, length = np.mean(since, axis=0).tolist()
+
+            since.append((found.loss, found.correct / found.targets, found.norm))
+            progress = {"step": step, "steps": steps, "epoch": step / in_epoch}
+            if step % EVERY == 0 or step in due:  # log
+                loss, right, norm = np.mean(since, axis=0).tolist()
                 since.clear()
-                record({"kind": "train", "step": step, "steps": steps, "epoch": step / in_epoch, "loss": loss, "accuracy": right,
-                        "grad_norm": length, "lr": lr, "seconds": time.perf_counter() - start})
-            if asked.is_set():
-                stopped = "interrupted"
-            if step in due or (stopped and not scores):
-                now = weights.copy()
-                if settings.average:
-                    weights[...] = average
-                measured = measure(team.each)
-                record({"kind": "dev", "step": step, "epoch": step / in_epoch, **measured, "seconds": time.perf_counter() - start})
-                if not scores or measured[task.metric] > scores[task.metric]:
-                    scores, found, waited = measured, step, 0
-                    best[...] = weights
-                    keep(measured)
-                else:
-                    waited += 1
-                weights[...] = now
-                if waited >= settings.patience:
+                record({"kind": "train", **progress, "loss": loss, "right": right, "grad_norm": norm, "lr": lr})
+            stopped = "interrupted" if asked.is_set() else ""
+            if step in due or (stopped and not best.scores):  # measure
+                scores, seconds = measure(team.each), time.perf_counter() - began
+                record({"kind": "dev", **progress, **scores, "seconds": round(seconds, 2)})
+                waited += 1
+                if not best.scores or scores[task.metric] > best.scores[task.metric]:
+                    best, waited = Outcome(scores, step, step, seconds, ""), 0
+                    weights[...] = model.flat.data
+                    keep(best)
+                elif waited >= settings.patience:
                     stopped = stopped or "early"
+            best = best._replace(steps=step)
             if stopped:
                 break
-    weights[...] = best
-    return Outcome(scores, found, step, time.perf_counter() - start, stopped or "done")
+    model.flat.data[...] = weights
+    return best._replace(seconds=time.perf_counter() - began, stopped=stopped or "done")
+
+
+def batches(items: Sequence[Item], settings: FineTuning) -> Iterator[list[Item]]:
+    for number in range(settings.epochs):
+        yield from epoch(items, settings.batch_size, settings.seed, number)
+
+
+def measuring_steps(in_epoch: int, settings: FineTuning) -> set[int]:
+    """After which steps to measure: evenly in every epoch, at its end too"""
+    parts = settings.epochs * settings.measurements
+    return {max(1, in_epoch * part // settings.measurements) for part in range(1, parts + 1)}
 
 
 def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:

@@ -62,7 +62,7 @@ class Team:
         threads = default_threads() if threads is None else threads
         if threads < 1:
             raise ValueError(f"threads is {threads}, expected at least 1")
-        self.model = model
+        self.model: Any = model
         self.replicas: list[Any] = [model, *(model.replica() for _ in range(threads - 1))]
 
     def __enter__(self) -> Team:

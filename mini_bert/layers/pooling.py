@@ -6,15 +6,16 @@
 
 x (B,T,H), asked (B,T) True or False, y (B,H). Every text needs a token that is asked.
 
-Backward. Each y is a weighted sum of the x, so each x gets dy times its weight: 1/n from a mean, and from a maximum 1 for
-the token that won (the first of several) and 0 for all others.
+Backward. Each y is a weighted sum of the x, so each x gets dy times its weight: 1/n from a mean, and from a maximum 1
+for the token that won (the first of several) and 0 for all others.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from mini_bert.layers.activations import Activation
+import numpy as np
 
 
 def first(x, asked=None):
@@ -55,10 +56,15 @@ def maximum_backward(dy, cache):
     return dx
 
 
+class Pooling(NamedTuple):
+    forward: Callable[..., tuple[Any, Any]]  # x, asked -> y, cache
+    backward: Callable[[Any, Any], Any]  # dy, cache -> dx
+
+
 POOLING = {
-    "cls": Activation(first, first_backward),
-    "mean": Activation(mean, mean_backward),
-    "max": Activation(maximum, maximum_backward),
+    "cls": Pooling(first, first_backward),
+    "mean": Pooling(mean, mean_backward),
+    "max": Pooling(maximum, maximum_backward),
 }
 
 

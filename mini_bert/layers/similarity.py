@@ -7,8 +7,8 @@
 The contrastive loss (Hadsell, Chopra & LeCun 2006; with cosines as in Sentence-BERT, Reimers & Gurevych 2019) pulls
 pairs together that are alike (s = 1) and pushes others apart (s = 0) until their distance is m; between, s weighs both.
 
-Backward. With û = u/|u| and v̂ = v/|v|, c = û·v̂. Moving u along itself changes nothing, so only the part of v̂ counts that
-is not along û:
+Backward. With û = u/|u| and v̂ = v/|v|, c = û·v̂. Moving u along itself changes nothing, so only the part of v̂ counts
+that is not along û:
 
     du = dc (v̂ − c û) / |u|            dv = dc (û − c v̂) / |v|
 
@@ -60,7 +60,7 @@ def squared_error_backward(dloss: float, cache):
 
 
 def contrastive(cosines, alike, count: float | None = None, margin: float = MARGIN):
-    """loss = Σ ½ s d² + ½ (1−s) max(0, m−d)² / count, d = 1 − c -> (loss, cache)        cosines, alike (N,), s in 0…1"""
+    """loss = Σ ½ s d² + ½ (1−s) max(0, m−d)² / count, d = 1 − c -> (loss, cache)        cosines, alike: s (N,)"""
     count = len(cosines) if count is None else count
     alike = alike.astype(cosines.dtype)
     distance = 1 - cosines
@@ -81,7 +81,9 @@ if __name__ == "__main__":
     print("cosines of three pairs:", c.round(3))
     du, _ = cosine_backward(np.ones(3), cache)
     print("to raise each cosine, move the first vector by\n", du.round(3), "\n(never along itself)", sep="")
-    for name, pair in {"squared error": (squared_error, squared_error_backward),
-                       "contrastive": (contrastive, contrastive_backward)}.items():  # fmt: skip
-        loss, cache = pair[0](c, np.array([1.0, 0.0, 0.0]))
-        print(f"{name}: told that only the first pair is alike: {loss:.3f}, gradient {pair[1](1.0, cache).round(3)}")
+    wanted = np.array([1.0, 0.0, 0.0])
+    print("told that only the first pair is alike:")
+    loss, errors = squared_error(c, wanted)
+    print(f"squared error {loss:.3f}, gradient {squared_error_backward(1.0, errors).round(3)}")
+    loss, errors = contrastive(c, wanted)
+    print(f"contrastive {loss:.3f}, gradient {contrastive_backward(1.0, errors).round(3)}")

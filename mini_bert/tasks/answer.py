@@ -3,9 +3,9 @@
     [s_t e_t] = SpanHead(encoder([CLS] question [SEP] text [SEP]))
     loss      = ½ (cross-entropy of the true first token + of the true last token)
 
-A text longer than the model's positions goes through it in windows that overlap, each with the whole question. In a window
-that does not hold the answer the truth is [CLS]: "not here". (Devlin et al. 2018, section 4.2, and their run_squad.py.) Of
-such windows training takes only some for each question: there are many, and they all say the same.
+A text longer than the model's positions goes through it in windows that overlap, each with the whole question. In a
+window that does not hold the answer the truth is [CLS]: "not here". (Devlin et al. 2018, section 4.2, and their
+run_squad.py.) Of such windows training takes only some for each question: there are many, and they all say the same.
 
 To answer, every window names its best spans. What a span scores is how much more likely the window finds it than "not
 here": (s_i + e_j) − (s_0 + e_0). So windows can be compared, though each has a softmax of its own.
@@ -70,7 +70,8 @@ class Answer(Task):
             question = tokenizer.ids([example.question])[0][: (length - 3) // 2]
             size = length - 3 - len(question)
             truth = token_span(places, example.starts[0], len(example.answers[0])) if example.answers else None
-            here, absent = [], []
+            here: list[Item] = []
+            absent: list[Item] = []
             for start, stop in windows(len(row), size, min(self.stride or max(size // 2, 1), size)):
                 ids = [tokenizer.cls_id, *question, tokenizer.sep_id, *row[start:stop], tokenizer.sep_id]
                 second = len(question) + 2
@@ -99,7 +100,7 @@ class Answer(Task):
         x, _ = encode(model, batch.ids, batch.mask, batch.types, run)
         logits, _ = model.task.forward(x, run)
         return [
-            best_spans(*scores[:, np.flatnonzero(asked)], self.longest)
+            best_spans(scores[0, asked], scores[1, asked], self.longest)
             for scores, asked in zip(logits, batch.asked, strict=True)
         ]
 

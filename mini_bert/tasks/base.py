@@ -12,6 +12,7 @@ windows become one for the example (`join`), and how good that is (`scores`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -112,7 +113,11 @@ class Task:
         rows = [*items, *(item.other for item in items if item.other is not None)]
         lengths = np.array([len(item.ids) for item in rows])
         T = lengths.max()
-        ids, asked, types = np.full((len(rows), T), pad_id), np.zeros((len(rows), T), bool), np.zeros((len(rows), T), int)
+        ids, asked, types = (
+            np.full((len(rows), T), pad_id),
+            np.zeros((len(rows), T), bool),
+            np.zeros((len(rows), T), int),
+        )
         for number, item in enumerate(rows):
             ids[number, : len(item.ids)] = item.ids
             asked[number, item.asked] = True
@@ -157,7 +162,7 @@ def owners(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     >>> owners([(0, 4), (3, 7), (6, 10)])
     [(0, 3), (3, 6), (6, 10)]
     """
-    borders = [0, *((stop + start) // 2 for (_, stop), (start, _) in zip(spans[:-1], spans[1:], strict=True))]
+    borders = [0, *((stop + start) // 2 for (_, stop), (start, _) in pairwise(spans))]
     return list(zip(borders, [*borders[1:], spans[-1][1]], strict=True))
 
 

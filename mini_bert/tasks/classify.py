@@ -1,7 +1,7 @@
 """Which class does a text, or a pair of texts, belong to? Sentiment, topic, does one follow from the other.
 
-    logits = SentenceHead(encoder([CLS] text [SEP]))        or [CLS] text [SEP] second [SEP]
-    loss   = cross-entropy with the true class
+logits = SentenceHead(encoder([CLS] text [SEP]))        or [CLS] text [SEP] second [SEP]
+loss   = cross-entropy with the true class
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ class Classify(Task):
     def fits(labels: int) -> bool:
         return labels > 1
 
-    def __init__(self, labels: Sequence[str], pooling: Sequence[str] = ("mean",), dense: bool = False):
+    def __init__(
+        self, labels: Sequence[str], pooling: Sequence[str] = ("mean",), dense: bool = False, pairs: bool = False
+    ):
+        """pairs: whether it has learnt from pairs of texts"""
         if len(labels) < 2:
             raise ValueError(f"there is only the label {', '.join(labels)!r}; a classifier needs two or more")
-        self.labels, self.pooling, self.dense = list(labels), tuple(pooling), dense
+        self.labels, self.pooling, self.dense, self.pairs = list(labels), tuple(pooling), dense, pairs
 
     def settings(self):
-        return {"pooling": list(self.pooling), "dense": self.dense}
+        return {"pooling": list(self.pooling), "dense": self.dense, "pairs": self.pairs}
 
     def layer(self, model, dropout):
         return SentenceHead(model.config.hidden_size, len(self.labels), self.pooling, self.dense, dropout)

@@ -1,17 +1,18 @@
 """How alike are two texts? A score, learnt from scored pairs such as those of the STS Benchmark. Two ways:
 
-    pair       [CLS] first [SEP] second [SEP] through the encoder together -> SentenceHead -> one number, the score
-               loss = (y − score)².  The texts look at each other, which is more exact.
+pair       [CLS] first [SEP] second [SEP] through the encoder together -> SentenceHead -> one number, the score
+           loss = (y − score)².  The texts look at each other, which is more exact.
 
-    vectors    each text alone -> mean of its tokens' vectors; how alike they are is the cosine of the two
-               loss = (cosine − score)², scores moved to 0 … 1; or the contrastive loss.  A vector can be computed once and
-               compared with millions: search, clustering, `mini-bert embed`.  (Reimers & Gurevych 2019, Sentence-BERT.)
+vectors    each text alone -> mean of its tokens' vectors; how alike they are is the cosine of the two
+           loss = (cosine − score)², scores moved to 0 … 1; or the contrastive loss.  A vector can be computed once and
+           compared with millions: search, clustering, `mini-bert embed`.  (Reimers & Gurevych 2019, Sentence-BERT.)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -129,7 +130,7 @@ class Similarity(Task):
         return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}  # all alike: nothing known
 
 
-LOSSES = {
+LOSSES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "regression": (squared_error, squared_error_backward),
     "contrastive": (contrastive, contrastive_backward),
 }

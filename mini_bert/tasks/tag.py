@@ -3,9 +3,9 @@
     logits = TokenHead(encoder([CLS] pieces of the words [SEP])[first piece of each word])
     loss   = cross-entropy with the true tag, over all words
 
-A word of several pieces is asked at its first; the others help the encoder to know the word, and are not asked. (Devlin
-et al. 2018, section 5.3.) A sentence that is too long goes through the model in windows that overlap. Every word is asked
-just once, in the window that shows most of what stands around it.
+A word of several pieces is asked at its first; the others help the encoder to know the word, and are not asked.
+(Devlin et al. 2018, section 5.3.) A sentence that is too long goes through the model in windows that overlap. Every
+word is asked just once, in the window that shows most of what stands around it.
 """
 
 from __future__ import annotations
