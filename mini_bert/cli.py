@@ -292,6 +292,23 @@ def evaluate(
     eval_command(model, corpus, held_out, seed, batch, max_batches, threads, length, as_json)
 
 
+def data_labelled(
+    kind: Annotated[
+        str, typer.Option(help="sentiment, tags (entities), parsed (parts of speech, trees), similarity, questions")
+    ] = "sentiment",
+    count: Annotated[int, typer.Option(min=1, help="examples to show")] = 5,
+    seed: Annotated[int, typer.Option(help="decides which")] = 0,
+    split: Annotated[str, typer.Option(help="train, or dev: half of the names never occur in train")] = "train",
+) -> None:
+    """Show the synthetic labelled English that probes and fine-tuning use where no file is given.
+
+    For example:  mini-bert data labelled --kind parsed --count 2
+    """
+    from mini_bert.synthetic import labelled_command
+
+    labelled_command(kind, count, seed, split)
+
+
 def _one_blas_thread():
     """Small products gain nothing from a second BLAS thread, and lose much on a busy machine."""
     from threadpoolctl import threadpool_limits
@@ -336,6 +353,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "finetune similarity": finetune_similarity,
     "finetune sst2": finetune_sst2,
     "predict": predict,
+    "data labelled": data_labelled,
 }
 
 GROUPS = {
