@@ -71,7 +71,6 @@ def main() -> None:
                 outcome = team.gradient([next(batches) for _ in range(4)])
                 lr = options.lr * min(1.0, step / options.warmup)
                 adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
-                team.zero_grad()
                 if step in marks:
                     found.append(held_out_loss(team, validation, 1024).loss)
         print(f"{how:24}" + "".join(f"{loss:8.3f}" for loss in found), flush=True)

@@ -77,7 +77,6 @@ def ours(threads: int, dtype: type = np.float32) -> tuple[Step, MiniBERT, Team]:
     def step(parts: list[Batch], lr: float = LR) -> float:
         outcome = team.gradient(parts)
         adam.step(lr, scale=min(1.0, CLIP / outcome.norm), each=team.each)
-        team.zero_grad()
         return outcome.loss
 
     return step, model, team

@@ -309,6 +309,20 @@ def data_labelled(
     labelled_command(kind, count, seed, split)
 
 
+def export(
+    model: Annotated[str, typer.Argument(help=MODELS)],
+    out: Annotated[Path, typer.Option(help="the folder to write")],
+    full: Annotated[bool, typer.Option("--full", help="32 bits a weight")] = False,
+) -> None:
+    """Write a model as a folder for others: config, weights in 16 bits, tokenizer, card.
+
+    For example:  mini-bert export runs/first --out my-model
+    """
+    from mini_bert.export import export_command
+
+    export_command(model, out, full)
+
+
 def _one_blas_thread():
     """Small products gain nothing from a second BLAS thread, and lose much on a busy machine."""
     from threadpoolctl import threadpool_limits
@@ -354,6 +368,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "finetune sst2": finetune_sst2,
     "predict": predict,
     "data labelled": data_labelled,
+    "export": export,
 }
 
 GROUPS = {

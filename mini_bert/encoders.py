@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mini_bert.layers.encoder import RecomputeCache
+from mini_bert.layers.packed import PackedCache
 from mini_bert.model import MiniBERT
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def hidden_states(y: np.ndarray, cache: Any) -> list[np.ndarray]:
 def _entered(block: Any) -> np.ndarray:
     if isinstance(block, RecomputeCache):
         return block.x
+    if isinstance(block, PackedCache):
+        block = block.unpacked()
     x = block.attention.projected  # what the product for q, k and v saw; with chosen rows, that for k and v
     return x[-1] if isinstance(x, tuple) else x
 
@@ -59,7 +62,8 @@ def attention_weights(cache: Any) -> list[np.ndarray]:
             "these blocks were wrapped in Recompute, which keeps no attention weights; "
             "look at the model without gradient checkpointing"
         )
-    return [block.attention.attended.probs for block in cache.blocks]
+    blocks = [block.unpacked() if isinstance(block, PackedCache) else block for block in cache.blocks]
+    return [block.attention.attended.probs for block in blocks]
 
 
 def padded(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[np.ndarray, np.ndarray]:

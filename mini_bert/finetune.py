@@ -105,7 +105,8 @@ def _synthetic(kind: str, max_samples: int | None) -> Data:
     make = {"classify": synthetic.labelled, "tag": synthetic.tagged, "qa": synthetic.questions,
             "similarity": synthetic.scored}[kind]  # fmt: skip
     count = SYNTHETIC[kind] if max_samples is None else max_samples
-    return Data(make(count, seed=0), make(max(count // 5, 50), seed=1), synthetic.SYNTHETIC, synthetic.SYNTHETIC)
+    dev = max(count // 5, 50)
+    return Data(make(count, split="train"), make(dev, split="dev"), synthetic.SYNTHETIC, synthetic.SYNTHETIC)
 
 
 def make_task(

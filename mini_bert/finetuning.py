@@ -113,7 +113,6 @@ def fine_tune(
                 stopped = "nonfinite"
                 break
             adam.step(lr, scale=min(1.0, settings.clip / found.norm) if found.norm else 1.0, each=team.each)
-            team.zero_grad()
 
             since.append((found.loss, found.correct / found.targets, found.norm))
             progress = {"step": step, "steps": steps, "epoch": step / in_epoch}

@@ -64,6 +64,7 @@ class Team:
             raise ValueError(f"threads is {threads}, expected at least 1")
         self.model: Any = model
         self.replicas: list[Any] = [model, *(model.replica() for _ in range(threads - 1))]
+        self._params = [list(replica.named_params().values()) for replica in self.replicas]
 
     def __enter__(self) -> Team:
         from threadpoolctl import threadpool_limits
@@ -105,20 +106,24 @@ class Team:
     def gradient(
         self, parts: Sequence[Any], seed: tuple[int, ...] = (0,), objective: Objective = masked_words
     ) -> Outcome:
-        """Forward and backward of a batch that comes in parts; its gradient, of the mean loss, is then model.flat.grad.
+        """Forward and backward of a batch that comes in parts; the gradient of its mean loss is then model.flat.grad.
 
-        Part i draws its dropout from (*seed, i), so that the masks do not depend on the number of threads. A part has
-        `targets`, an array with a row for each thing that the mean is over.
+        What that held before does not count. A part has `targets`, with a row for each thing that the mean is over.
+        Part i draws its dropout from (*seed, i), so that the masks do not depend on the number of threads.
         """
         targets, n = sum(len(part.targets) for part in parts), len(self.replicas)
 
         def share(j: int) -> tuple[float, int]:
             model, loss, correct = self.replicas[j], 0.0, 0
+            for param in self._params[j]:
+                param.fresh = True
             for i in range(j, len(parts), n):
                 run = Run((*seed, i), train=True, pool=model.run.pool)
                 part_loss, part_correct = objective(model, parts[i], run, targets)
                 loss += part_loss
                 correct += part_correct
+            for param in self._params[j]:
+                param.settle()
             return loss, correct
 
         shares = self.together(share)
@@ -131,17 +136,8 @@ class Team:
         total, *others = (replica.flat.grad[start : start + CHUNK] for replica in self.replicas)
         for other in others:
             total += other
-            other[...] = 0
         pieces = (total[low : low + 4_096] for low in range(0, total.size, 4_096))  # a long float32 sum would drift
         return math.fsum(float(np.dot(piece, piece)) for piece in pieces)
-
-    def zero_grad(self) -> None:
-        gradient = self.model.flat.grad
-
-        def zero(start: int) -> None:
-            gradient[start : start + CHUNK] = 0
-
-        self.each(zero, range(0, gradient.size, CHUNK))
 
 
 def default_threads() -> int:

@@ -71,7 +71,6 @@ def train(
             state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)
             if state.step % settings.tensors_every == 0:
                 run.record(_tensors_record(model, adam, state.step, lr))
-            team.zero_grad()
             ended = state.stopped not in ("", "interrupted")  # an interruption must leave no trace in what follows
             if state.step % settings.log_every == 0 or ended:  # log
                 run.record(_train_record(state, settings, lr, batches))

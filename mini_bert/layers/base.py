@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.sixteen import Stored
+
 SCATTER = 512  # rows that are added to a table at a time
 PRODUCT = 1 << 18  # numbers of a product that are computed at a time
 
@@ -60,20 +62,41 @@ class Param:
     """A weight and its gradient: two views, `data` and `grad`, into the flat arrays made by `bind`.
 
     A constructor only declares the shape, how the weight starts, and whether weight decay may shrink it.
+
+    A gradient may be `fresh`: nothing has been added yet, and whatever its memory holds does not count. `add` and
+    `add_product` then write instead of adding, and `settle` makes it 0 for those who add in another way. That spares a
+    step of training both the setting to 0 and the first addition.
     """
 
+    fresh = False
     name: str
-    data: np.ndarray
+    data: Any  # an array, or a Stored one
     grad: np.ndarray
 
     def __init__(self, shape: tuple[int, ...], init: Initialiser, decay: bool = True):
         self.shape, self.init, self.decay = shape, init, decay
         self.size = math.prod(shape)
 
+    def add(self, gradient: np.ndarray) -> None:
+        """grad += gradient"""
+        if self.fresh:
+            self.grad[...] = gradient
+            self.fresh = False
+        else:
+            self.grad += gradient
+
+    def settle(self) -> None:
+        """A gradient to which nothing was added is 0."""
+        if self.fresh:
+            self.grad[...] = 0
+            self.fresh = False
+
     def part(self, index: Any) -> Param:
         """Some of its numbers, as a Param that shares their memory."""
+        self.settle()
         part = copy(self)
-        part.data, part.grad = self.data[index], self.grad[index]
+        part.data = self.data.part(index) if isinstance(self.data, Stored) else self.data[index]
+        part.grad = self.grad[index]
         part.shape, part.size = part.data.shape, part.data.size
         return part
 
@@ -147,7 +170,7 @@ def bind(
     dtype: Any = np.float32,
     seed: int | None = None,
 ) -> Flat:
-    """Give every Param its place in two flat arrays, weights that decay first.
+    """Give every Param its place in two flat arrays, weights that decay first. Weights may be in 16 bits (sixteen.py).
 
     Pass `data` to share weights that exist already (a replica: same weights, own gradient); with a
     `seed` the weights are drawn anew. The draw is made in float64 and rounded, so a float32 and a float64
@@ -156,7 +179,8 @@ def bind(
     params = layer.named_params()
     size = sum(param.size for param in params.values())
     data = np.zeros(size, dtype) if data is None else data
-    grad = np.zeros(size, data.dtype) if grad is None else grad
+    narrow = data.itemsize == 2
+    grad = np.zeros(size, np.float32 if narrow else data.dtype) if grad is None else grad
     for label, array in (("data", data), ("grad", grad)):
         if array.shape != (size,):
             raise ValueError(f"bind: {label} has shape {array.shape}, this model needs ({size},)")
@@ -165,7 +189,8 @@ def bind(
     for name, place in layout(layer).items():
         param = params[name]
         param.name = name
-        param.data = data[place].reshape(param.shape)
+        weights = data[place].reshape(param.shape)
+        param.data = Stored(weights) if narrow else weights
         param.grad = grad[place].reshape(param.shape)
     if seed is not None:
         rng = np.random.default_rng(seed)
@@ -268,19 +293,31 @@ def sum_rows(x: np.ndarray) -> np.ndarray:
     return np.ones(len(x), x.dtype) @ x
 
 
-def times(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+def times(x: np.ndarray, w: np.ndarray | Stored) -> np.ndarray:
     """x w as one product of two matrices: (...,in) (in,out) -> (...,out).
 
     `x @ w` says the same, but NumPy would make B small products of it.
     """
+    if isinstance(w, Stored) and w.size > PRODUCT:  # in 16 bits: some columns at a time are widened
+        y = np.empty((*x.shape[:-1], w.shape[1]), x.dtype)
+        columns = max(1, PRODUCT // w.shape[0])
+        for start in range(0, w.shape[1], columns):
+            part = slice(start, start + columns)
+            np.matmul(rows(x), w[:, part], out=rows(y)[:, part])
+        return y
     return (rows(x) @ w).reshape(*x.shape[:-1], w.shape[1])
 
 
-def add_product(total: np.ndarray, a: np.ndarray, b: np.ndarray, run: Run) -> None:
-    """total += a @ b. NumPy cannot add into a product, so the product passes through a scratch buffer.
+def add_product(param: Param, a: np.ndarray, b: np.ndarray, run: Run) -> None:
+    """param.grad += a @ b. NumPy cannot add into a product, so the product passes through a scratch buffer.
 
     Some columns at a time: what was just computed is then still in the processor's cache, and scratch stays small.
     """
+    total = param.grad
+    if param.fresh:
+        np.matmul(a, b, out=total)
+        param.fresh = False
+        return
     height, width = total.shape
     columns = min(width, max(1, PRODUCT // max(height, 1)))
     product = run.take((height, columns), total.dtype)

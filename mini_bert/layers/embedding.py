@@ -31,6 +31,7 @@ class Embedding(Layer):
         return self.table.data[ids], ids  # y (B,T,H)
 
     def backward(self, dy, ids, run):  # dy (B,T,H)
+        self.table.settle()
         add_rows(self.table.grad, ids.ravel(), rows(dy))
         return None  #                     ids are whole numbers: there is no slope to return
 
@@ -46,6 +47,7 @@ class PositionEmbedding(Layer):
         return x + self.table.data[:T], T
 
     def backward(self, dy, T, run):  # dy (B,T,H)
+        self.table.settle()
         self.table.grad[:T] += dy.sum(0)
         return dy
 

@@ -46,8 +46,8 @@ class LayerNorm(Layer):
 
     def backward(self, dy, cache, run):  # dy (...,H)
         x_hat, sigma = cache
-        self.beta.grad += sum_rows(dy)
-        self.gamma.grad += np.einsum("nh,nh->h", rows(dy), rows(x_hat))
+        self.beta.add(sum_rows(dy))
+        self.gamma.add(np.einsum("nh,nh->h", rows(dy), rows(x_hat)))
         g = self.gamma.data * dy
         along = x_hat * (dot(g, x_hat) / dy.shape[-1])  # what of g lies along x̂
         g -= mean(g)

@@ -40,9 +40,9 @@ class Linear(Layer):
         return y, x
 
     def backward(self, dy, x, run):  # dy (...,out)
-        add_product(self.w.grad, rows(x).T, rows(dy), run)
+        add_product(self.w, rows(x).T, rows(dy), run)
         if self.b is not None:
-            self.b.grad += sum_rows(dy)
+            self.b.add(sum_rows(dy))
         return times(dy, self.w.data.T)  # dx (...,in)
 
     def outputs(self, columns: slice) -> Linear:
@@ -71,8 +71,8 @@ class TiedLinear(Layer):
         return y, x
 
     def backward(self, dy, x, run):  # dy (...,V)
-        add_product(self.w.grad, rows(dy).T, rows(x), run)
-        self.b.grad += sum_rows(dy)
+        add_product(self.w, rows(dy).T, rows(x), run)
+        self.b.add(sum_rows(dy))
         return times(dy, self.w.data)  # dx (...,H)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mini_bert.layers.base import Flat, Layer, Pool, Run, bind
 from mini_bert.pretrained import assign, read_tensors
+from mini_bert.sixteen import check_kind, narrow, stored, widen
 
 
 class Model(Layer):
@@ -48,9 +49,20 @@ class Model(Layer):
         twin.run = Run(self.run.seed, self.run.train, Pool())
         return twin
 
+    def keep_weights(self, kind: str) -> Self:
+        """Keep the weights in "float32", "bfloat16" or "float16" (sixteen.py); products and gradients stay float32."""
+        check_kind("kind", kind)
+        if self.dtype != np.float32:
+            raise ValueError(f"this model computes in {self.dtype}; weights in 16 bits go with float32")
+        exact = self.flat.data if self.flat.data.itemsize == 4 else widen(self.flat.data)
+        data = stored(exact.size, kind)
+        narrow(exact, data)
+        self.flat = bind(self, data, self.flat.grad)
+        return self
+
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.flat.data.dtype
+        return self.flat.grad.dtype
 
     def set_training(self, training: bool) -> Self:
         """True: dropout is on. False (as a model starts): every answer is the same each time."""
@@ -64,6 +76,8 @@ class Model(Layer):
 
     def zero_grad(self) -> None:
         self.flat.grad[...] = 0
+        for param in self.named_params().values():
+            param.fresh = False
 
     def get_parameter_count(self, by_component: bool = False) -> Any:
         """The number of parameters, or a dictionary {component: number} that sums to it."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mini_bert.layers.base import Layer, Pool, Run, add_product, add_rows, bind
+from mini_bert.layers.base import Layer, Param, Pool, Run, add_product, add_rows, bind, zeros
 from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.layer_norm import LayerNorm
@@ -116,12 +116,17 @@ def test_the_pool_lends_the_smallest_buffer_that_fits():
 
 
 def test_add_product():
-    """total += a @ b, through scratch memory."""
+    """grad += a @ b, through scratch memory; a fresh gradient is written."""
     rng = np.random.default_rng(0)
-    total, a, b = rng.normal(size=(3, 5)), rng.normal(size=(3, 7)), rng.normal(size=(7, 5))
+    param, a, b = Param((3, 5), zeros), rng.normal(size=(3, 7)), rng.normal(size=(7, 5))
+    total = param.grad = rng.normal(size=(3, 5))
     wanted = total + a @ b
-    add_product(total, a, b, Run(pool=Pool()))
+    add_product(param, a, b, Run(pool=Pool()))
     np.testing.assert_allclose(total, wanted, rtol=1e-14)
+    param.fresh = True
+    add_product(param, a, b, Run(pool=Pool()))
+    np.testing.assert_array_equal(total, a @ b)
+    assert not param.fresh
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 100])

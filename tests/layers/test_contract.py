@@ -115,6 +115,25 @@ def test_backward_adds(case):
 
 
 @every_layer
+def test_a_fresh_gradient_is_written_whatever_its_memory_holds(case):
+    """Fresh, filled with what is no number, backward leaves what it would have added to zeros; then it adds."""
+    layer, inputs, grad, dy = set_up(case)
+    _, cache = forward(case, layer, inputs)
+    layer.backward(dy, cache, Run())
+    once = grad.copy()
+    grad[...] = np.nan
+    params = layer.named_params().values()
+    for param in params:
+        param.fresh = True
+    for times in (1, 2):
+        _, cache = forward(case, layer, inputs)
+        layer.backward(dy, cache, Run())
+        for param in params:
+            param.settle()
+        np.testing.assert_array_equal(grad, times * once)
+
+
+@every_layer
 def test_inputs_stay_as_they_are(case):
     """Neither pass writes into what it was given: inputs, weights, the incoming gradient."""
     layer, inputs, _, dy = set_up(case)

@@ -1,0 +1,93 @@
+"""Packed caches: the same function, half the memory, gradients but for rounding."""
+
+import numpy as np
+import pytest
+
+from mini_bert.config import MiniBertConfig
+from mini_bert.encoders import attention_weights, hidden_states
+from mini_bert.layers.base import Run, bind
+from mini_bert.layers.block import TransformerBlock
+from mini_bert.layers.packed import SMALL, Packed, PackedCache, pack
+from mini_bert.model import MiniBERT
+
+
+def arrays(tree):
+    if isinstance(tree, np.ndarray):
+        return [tree]
+    return [a for branch in tree for a in arrays(branch)] if isinstance(tree, tuple | list) else []
+
+
+def owners(tree):
+    found = {}
+    for array in arrays(tree):
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        found[id(array)] = array.nbytes
+    return sum(found.values())
+
+
+@pytest.mark.parametrize(("kind", "error"), [("bfloat16", 4e-3), ("float16", 5e-4)])
+@pytest.mark.parametrize("p", [0.0, 0.2])
+def test_a_packed_block_is_the_block_but_for_rounding(kind, error, p):
+    """y to the last bit; gradients to the rounding of what was kept, and not exactly: it was rounded."""
+    x, dy = np.random.default_rng(0).normal(size=(2, 3, 11, 34)).astype(np.float32)
+    mask = np.arange(11) < np.array([11, 7, 4])[:, None, None, None]
+    found = []
+    for wrap in (lambda block: block, lambda block: Packed(block, kind)):
+        block = wrap(TransformerBlock(34, heads=2, inner=130, p=p))
+        grad = bind(block, seed=1).grad
+        y, cache = block.forward(x, Run(3, train=True), mask=mask)
+        found.append((y, block.backward(dy, cache, Run()), grad))
+    (y, dx, dw), (packed_y, packed_dx, packed_dw) = found
+    np.testing.assert_array_equal(packed_y, y)
+    for exact, rounded in ((dx, packed_dx), (dw, packed_dw)):
+        assert 0 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < error
+
+
+def test_half_the_memory_and_shared_arrays_once():
+    block = TransformerBlock(64, heads=4, inner=256)
+    bind(block, seed=0)
+    x = np.random.default_rng(0).normal(size=(4, 32, 64)).astype(np.float32)
+    _, cache = block.forward(x, Run())
+    packed = pack(cache, "bfloat16")
+    assert owners(packed.wholes) + owners(packed.tree) < 0.52 * owners(cache)
+
+
+def test_the_tree_comes_back_with_its_names_views_and_small_things():
+    whole = np.arange(2.0 * SMALL, dtype=np.float32).reshape(2, SMALL)
+    apart = np.ones((SMALL, 40), np.float32)[:, 3]  # a thin slice of much: kept by itself
+    small, whole_numbers = np.ones(3, np.float32), np.arange(2 * SMALL)
+    tree = (whole[1], [whole, None], {"not": "looked into"}, apart, small, whole_numbers)
+    packed = pack(tree, "float16")
+    assert len(packed.wholes) == 2 and packed.wholes[1].size == SMALL
+    half, (both, none), other, thin, little, numbers = packed.unpacked()
+    np.testing.assert_array_equal(half, whole[1])
+    np.testing.assert_array_equal(both, whole)
+    np.testing.assert_array_equal(thin, apart)
+    assert np.shares_memory(half, both)
+    assert none is None and other is tree[2] and little is small and numbers is whole_numbers
+
+
+def test_a_model_with_packed_blocks_trains_and_can_be_looked_into():
+    config = MiniBertConfig(
+        vocab_size=97, hidden_size=24, num_layers=2, num_heads=2, intermediate_size=48, max_seq_length=32
+    )
+    plain, packed = MiniBERT(config), MiniBERT(config)
+    packed.encoder.blocks = [Packed(block) for block in packed.encoder.blocks]
+    assert list(packed.named_params()) == list(plain.named_params())
+    ids = np.random.default_rng(0).integers(5, 97, (4, 32))
+    rows = np.arange(0, 128, 5)
+    for model in (plain, packed):
+        _, cache = model.loss(ids, rows, ids.ravel()[rows])
+        model.loss_backward(cache)
+    exact, rounded = plain.flat.grad, packed.flat.grad
+    assert 0 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < 5e-3
+    (y, cache), (packed_y, packed_cache) = plain.encode(ids), packed.encode(ids)
+    assert isinstance(packed_cache.blocks[0], PackedCache)
+    np.testing.assert_allclose(hidden_states(packed_y, packed_cache)[1], hidden_states(y, cache)[1], atol=0.02)
+    np.testing.assert_allclose(attention_weights(packed_cache)[1], attention_weights(cache)[1], atol=0.01)
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="kind is 'float8'"):
+        Packed(TransformerBlock(8, 2, 8), "float8")
