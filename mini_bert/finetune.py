@@ -42,6 +42,7 @@ from mini_bert.tokenizer import WordPieceTokenizer
 
 LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, where the model knows more
 SYNTHETIC = {"classify": 2000, "tag": 2000, "qa": 1000, "similarity": 2000}  # examples to train on, where no file is
+STEPS = 2000  # changes of the weights that small data should make, if ten epochs of it do
 KEPT = 10  # of a training file without a dev file, every KEPT-th example is kept aside
 PRETRAINED, SCRATCH = "pretrained", "from random weights"
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def read_data(kind: str, train: str | None, dev: str | None, max_samples: int | 
 def _synthetic(kind: str, max_samples: int | None) -> Data:
     from mini_bert import synthetic
 
-    make = {"classify": synthetic.labelled, "tag": synthetic.tagged, "qa": synthetic.questions,
+    make: Any = {"classify": synthetic.labelled, "tag": synthetic.tagged, "qa": synthetic.questions,
             "similarity": synthetic.scored}[kind]  # fmt: skip
     count = SYNTHETIC[kind] if max_samples is None else max_samples
     dev = max(count // 5, 50)
@@ -131,6 +132,16 @@ def make_task(
     return Similarity(min(scores), max(scores), vectors, loss, **({} if vectors else head))
 
 
+def default_learning_rate(model: MiniBERT | Bert) -> float:
+    """The wider, the smaller: 1e-3 for Mini-BERT's 192 (measured), 6e-5 for the 768 of BERT-base (customary)"""
+    return float(f"{FineTuning.learning_rate * min(1.0, (192 / model.config.hidden_size) ** 2):.1g}")
+
+
+def default_epochs(examples: int, batch_size: int) -> int:
+    """Three, and more of small data: until there are STEPS changes of the weights, but at most ten"""
+    return max(FineTuning.epochs, min(10, STEPS * batch_size // max(examples, 1)))
+
+
 # ---------------------------------------------------------------------- one run after the other
 
 
@@ -154,11 +165,13 @@ class Runs:
         self.dev_items = task.items(data.dev, tokenizer, length, training=False)
         _say_what_is_cut(task, [*self.items, *self.dev_items], length)
         self.best: Result | None = None  # of the pretrained ones
+        self.tuned: MiniBERT | Bert = model  # the model of the last run
 
     def run(self, start: str, settings: FineTuning) -> Result:
         """One run, from the trained weights or from random ones (then no layer is general, and all learn alike)"""
         task, seed, random = self.task, settings.seed, start == SCRATCH
         tuned = with_task(from_scratch(self.model, seed) if random else self.model, task, settings.dropout, seed)
+        self.tuned = tuned
         if random:
             settings = replace(settings, layer_decay=1.0)
 
@@ -218,7 +231,7 @@ def finetune_command(
     """`settings` are fields of FineTuning (None: its default); `columns` go to the reader of the files."""
     given = {name: value for name, value in settings.items() if value is not None}
     given.setdefault("threads", default_threads())
-    tuning = FineTuning(**given)
+    FineTuning(**given)  # what is wrong with the settings is said before anything is read
     check_out(out)
     data = read_data(kind, train, dev, max_samples, **(columns or {}))
     share_memory_among_threads()
@@ -228,6 +241,9 @@ def finetune_command(
     length = min(LENGTH[kind], most) if length is None else length
     if not 8 <= length <= most:
         raise ValueError(f"max_length is {length}, expected 8 to {most}, the positions that {model} has")
+    given.setdefault("learning_rate", default_learning_rate(loaded))
+    given.setdefault("epochs", default_epochs(len(data.train), given.get("batch_size", FineTuning.batch_size)))
+    tuning = FineTuning(**given)
     task = make_task(kind, loaded, data.train, stride, vectors, loss)
     about = describe(kind, model, data)
     if not quiet:

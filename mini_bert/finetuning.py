@@ -47,7 +47,7 @@ class FineTuning:
 
     epochs: int = 3
     batch_size: int = 32
-    learning_rate: float = 3e-4  # at its peak, for the layer on top
+    learning_rate: float = 1e-3  # at its peak, for the layer on top
     layer_decay: float = 0.9  # what each layer below gets of that of the one above it
     warmup: float = 0.1  # share of the run in which the learning rate rises; then it falls to 0
     weight_decay: float = 0.01

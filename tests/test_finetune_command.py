@@ -182,7 +182,8 @@ def test_names_in_the_file_of_a_published_bert(tmp_path):
 
 def tuned_folder(tmp_path, mini, kind, **more):
     out = tmp_path / "out"
-    finetune_command(kind, **files(tmp_path, kind, 96), out=out, model=str(mini), **QUICK | {"epochs": 6, "batch_size": 8}, **more)
+    settings = QUICK | {"epochs": 6, "batch_size": 8}
+    finetune_command(kind, **files(tmp_path, kind, 96), out=out, model=str(mini), **settings, **more)
     return str(out)
 
 
