@@ -53,7 +53,7 @@ class FineTuning:
     weight_decay: float = 0.01
     clip: float = 1.0  # longest gradient
     dropout: float = 0.1  # in the encoder and before the head
-    patience: int = 4  # measurements without a better one, after which it stops
+    patience: int = 6  # measurements without a better one, after which it stops
     measurements: int = 2  # in an epoch
     threads: int = 1
     seed: int = 0

@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ import tiny_tasks as tiny
 from mini_bert import finetuned
 from mini_bert.cli import app
 from mini_bert.embed import embed
-from mini_bert.finetune import finetune_command
+from mini_bert.finetune import default_epochs, default_learning_rate, finetune_command
 from mini_bert.finetuned import load
 from mini_bert.finetuning import predict
 from mini_bert.loading import load_model, word_head
@@ -307,3 +309,54 @@ def test_a_part_is_kept_aside_where_there_is_no_dev_file(mini, tmp_path, caplog)
     with caplog.at_level(logging.WARNING):
         finetune_command("classify", train, model=str(mini), **QUICK)
     assert "every tenth example, 4, is kept aside" in caplog.text
+
+
+def test_sst2_needs_no_file(mini):
+    """`python finetune_sst2.py --epochs 1 --max_samples 50`, in the package folder: synthetic, and it says so."""
+    package = Path(finetuned.__file__).parent
+    words = ["--epochs", "1", "--max_samples", "50", "--model", str(mini)]
+    result = subprocess.run(
+        [sys.executable, "-X", "utf8", "finetune_sst2.py", *words], cwd=package, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert "training 50 examples of synthetic English" in result.stdout and "accuracy" in result.stdout
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_synthetic_data_is_there_for_every_task(kind, mini, capsys):
+    (result,) = finetune_command(kind, model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
+    assert "of synthetic English (mini_bert/synthetic.py), dev 50 of synthetic English" in capsys.readouterr().out
+    assert result.outcome.stopped == "done"
+
+
+def test_options_reach_the_command(monkeypatch):
+    """Every option of the four commands arrives under its name."""
+    calls = []
+
+    def command(*words, **named):
+        calls.append((words, named))
+        return [SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))]
+
+    monkeypatch.setattr("mini_bert.finetune.finetune_command", command)
+    settings = {"epochs": 4, "batch_size": 5, "learning_rate": 0.1, "layer_decay": 0.5, "dropout": 0.2, "patience": 7,
+                "seed": 2, "threads": 6}  # fmt: skip
+    others = {"train": "a", "dev": "b", "out": "c", "model": "m", "seeds": 3, "max_length": 30, "max_samples": 9}
+    common = ["--from-scratch", "--json", "--quiet"]
+    for name, value in (settings | others).items():
+        common += [f"--{name.replace('_', '-')}", str(value)]
+    more = {"classify": ["--text", "x"], "tag": ["--stride", "8", "--column", "1"], "qa": ["--stride", "8"],
+            "similarity": ["--vectors", "--loss", "contrastive", "--score", "y"]}  # fmt: skip
+    for kind, extra in more.items():
+        assert CliRunner().invoke(app, ["finetune", kind, *common, *extra]).exit_code == 130  # as Ctrl-C ends a program
+        words, named = calls[-1]
+        assert words[:9] == (kind, "a", "b", Path("c"), "m", 3, True, 9, 30)
+        assert words[9:] == ((8,) if kind in ("tag", "qa") else ())
+        assert named["as_json"] and named["quiet"] and {name: named[name] for name in settings} == settings
+    assert calls[0][1]["columns"]["text"] == "x" and calls[1][1]["columns"] == {"column": 1}
+    assert calls[3][1]["vectors"] and calls[3][1]["loss"] == "contrastive" and calls[3][1]["columns"]["score"] == "y"
+
+
+def test_defaults_follow_model_and_data():
+    assert default_learning_rate(MiniBERT(tiny.MINI)) == 1e-3
+    assert default_learning_rate(SimpleNamespace(config=SimpleNamespace(hidden_size=768))) == 6e-5
+    assert [default_epochs(count, 32) for count in (67_349, 20_000, 8_000, 500)] == [3, 3, 8, 10]
