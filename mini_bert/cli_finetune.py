@@ -220,6 +220,7 @@ def predict(
     file: Annotated[str | None, typer.Option(help="a text a line (pairs: a tab between); or SQuAD's JSON")] = None,
     question: Annotated[str | None, typer.Option(help="to be answered from --context")] = None,
     context: Annotated[str | None, typer.Option(help="the text that holds the answer")] = None,
+    pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (a published model)")] = False,
     as_json: AS_JSON = False,
 ) -> None:
     """Ask a fine-tuned model: labels with probabilities, tags by word, answers, similarity.
@@ -228,4 +229,4 @@ def predict(
     """
     from mini_bert.predict import predict_command
 
-    predict_command(model, texts or [], file, question, context, as_json)
+    predict_command(model, texts or [], file, question, context, pairs, as_json)

@@ -87,9 +87,13 @@ def predict_command(
     file: str | None = None,
     question: str | None = None,
     context: str | None = None,
+    pairs: bool = False,
     as_json: bool = False,
 ) -> None:
+    """pairs: two texts are one example; a model that we fine-tuned knows that itself, a published one does not"""
     tuned = load(model)
+    if pairs and tuned.task.name == "classify":
+        tuned.task.pairs = True
     examples = gather(tuned.task, list(texts), file, question, context)
     with threadpool_limits(1, "blas"), showing(len(examples) > 500) as show:
         said: list[dict[str, Any]] = []
