@@ -79,7 +79,7 @@ def main() -> None:
         whole = data.dev
         if recipe.measured is not None:
             data = data._replace(dev=whole[:: max(1, len(whole) // recipe.measured)])
-        task = make_task(recipe.kind, model, data.train, vectors=recipe.vectors)
+        task = make_task(recipe.kind, model, data, vectors=recipe.vectors)
         settings = FineTuning(
             epochs=options.epochs or default_epochs(len(data.train), FineTuning.batch_size),
             learning_rate=options.learning_rate or default_learning_rate(model),

@@ -49,12 +49,13 @@ logger = logging.getLogger(__name__)
 
 
 class Data(NamedTuple):
-    """Examples, and the name under which results speak of them"""
+    """Examples, and the names under which results speak of them"""
 
     train: list[Any]
     dev: list[Any]
     train_name: str
     dev_name: str
+    labels: list[str] = []  # all of the training data  # noqa: RUF012
 
 
 class Result(NamedTuple):
@@ -91,10 +92,11 @@ def read_data(kind: str, train: str | None, dev: str | None, max_samples: int | 
         logger.warning("%s: every tenth example, %s, is kept aside as dev data", train, f"{len(kept):,}")
         rest = [example for number, example in enumerate(examples, 1) if number % KEPT]
         data = Data(rest, kept, Path(train).name, f"a tenth of {Path(train).name}")
+    if kind in ("classify", "tag"):
+        data = data._replace(labels=labelled.label_names(data.train))
+        labelled.check_labels(data.dev, data.labels, dev or train)
     if max_samples is not None:
         data = data._replace(train=data.train[:max_samples])
-    if kind in ("classify", "tag"):
-        labelled.check_labels(data.dev, labelled.label_names(data.train), dev or train)
     if kind == "classify" and len({example.second is None for example in [*data.train, *data.dev]}) > 1:
         raise ValueError(f"one of {train} and {dev} has single texts, the other pairs; expected the same in both")
     return data
@@ -103,17 +105,22 @@ def read_data(kind: str, train: str | None, dev: str | None, max_samples: int | 
 def _synthetic(kind: str, max_samples: int | None) -> Data:
     from mini_bert import synthetic
 
-    make: Any = {"classify": synthetic.labelled, "tag": synthetic.tagged, "qa": synthetic.questions,
-            "similarity": synthetic.scored}[kind]  # fmt: skip
+    makers: dict[str, Callable[..., list[Any]]] = {
+        "classify": synthetic.labelled,
+        "tag": synthetic.tagged,
+        "qa": synthetic.questions,
+        "similarity": synthetic.scored,
+    }
     count = SYNTHETIC[kind] if max_samples is None else max_samples
-    dev = max(count // 5, 50)
-    return Data(make(count, split="train"), make(dev, split="dev"), synthetic.SYNTHETIC, synthetic.SYNTHETIC)
+    train, dev = makers[kind](count, split="train"), makers[kind](max(count // 5, 50), split="dev")
+    labels = labelled.label_names([*train, *dev]) if kind in ("classify", "tag") else []
+    return Data(train, dev, synthetic.SYNTHETIC, synthetic.SYNTHETIC, labels)
 
 
 def make_task(
     kind: str,
     model: MiniBERT | Bert,
-    train: Sequence[Any],
+    data: Data,
     stride: int | None = None,
     vectors: bool = False,
     loss: str = "regression",
@@ -121,12 +128,12 @@ def make_task(
     """The task that these examples are of. Published BERT has its own head on [CLS]; Mini-BERT pools all words."""
     head: dict[str, Any] = {} if isinstance(model, MiniBERT) else {"pooling": ["cls"], "dense": True}
     if kind == "classify":
-        return Classify(labelled.label_names(train), pairs=train[0].second is not None, **head)
+        return Classify(data.labels, pairs=data.train[0].second is not None, **head)
     if kind == "tag":
-        return Tag(labelled.label_names(train), stride)
+        return Tag(data.labels, stride)
     if kind == "qa":
         return Answer(stride)
-    scores = [example.score for example in train]
+    scores = [example.score for example in data.train]
     if min(scores) == max(scores):
         raise ValueError(f"all {len(scores):,} scores of the training data are {scores[0]:g}: nothing to learn from")
     return Similarity(min(scores), max(scores), vectors, loss, **({} if vectors else head))
@@ -244,7 +251,7 @@ def finetune_command(
     given.setdefault("learning_rate", default_learning_rate(loaded))
     given.setdefault("epochs", default_epochs(len(data.train), given.get("batch_size", FineTuning.batch_size)))
     tuning = FineTuning(**given)
-    task = make_task(kind, loaded, data.train, stride, vectors, loss)
+    task = make_task(kind, loaded, data, stride, vectors, loss)
     about = describe(kind, model, data)
     if not quiet:
         print(about, file=sys.stderr)

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from larger_bert import LargerBERT
+
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_tasks as tiny
 
@@ -231,6 +233,39 @@ def test_predict_similarity(mini, tmp_path):
     assert set(said) == {"first", "second", "score"}
     (tmp_path / "pairs.tsv").write_text("a cat\ta cat\na cat\ta film\n")
     assert len(ask(out, "--file", str(tmp_path / "pairs.tsv")).splitlines()) == 2
+
+
+def test_pairs_of_texts(folder, tmp_path):
+    """A file of pairs makes a model of pairs, whose folder says so; a published one is told with --pairs."""
+    rows = (f"{one.first}\t{one.second}\t{'same' if one.score else 'other'}\n" for one in tiny.scored(48))
+    (tmp_path / "train.tsv").write_text("premise\thypothesis\tgold_label\n" + "".join(rows))
+    finetune_command("classify", str(tmp_path / "train.tsv"), out=tmp_path / "out", model=str(folder), **QUICK)
+    assert load(tmp_path / "out").task.pairs
+    words = [str(tmp_path / "out"), "the cat was old .", "a cat is old"]
+    assert "the cat was old .  |  a cat is old" in ask(*words)
+    config = json.loads((tmp_path / "out/model/config.json").read_text())
+    if config["model_type"] == "bert":
+        del config["fine_tuning"]  # as transformers would have written it
+        (tmp_path / "out/model/config.json").write_text(json.dumps(config))
+        assert len(ask(*words).splitlines()) == 2 and len(ask(*words, "--pairs").splitlines()) == 1
+
+
+def test_larger_bert_is_fine_tuned_alike(tmp_path):
+    LargerBERT(tiny.MINI, seed=1).save_pretrained(tmp_path / "larger")
+    tiny.TOKENIZER.save(tmp_path / "larger")
+    (result,) = finetune_command("tag", **files(tmp_path, "tag"), model=str(tmp_path / "larger"), **QUICK)
+    assert result.outcome.scores["accuracy"] > 0.5
+
+
+def test_labels_come_from_all_of_the_file(mini, tmp_path):
+    """Though only the first two examples, of one label, are learnt from."""
+    train = "sentence\tlabel\n" + "good\tpos\n" * 3 + "bad\tneg\n"
+    (tmp_path / "train.tsv").write_text(train)
+    out = tmp_path / "out"
+    finetune_command(
+        "classify", str(tmp_path / "train.tsv"), str(tmp_path / "train.tsv"), out, str(mini), max_samples=2, **QUICK
+    )
+    assert load(out).task.labels == ["neg", "pos"]
 
 
 def test_predict_says_what_it_needs(mini, tmp_path):
