@@ -18,5 +18,11 @@ __all__ = ["LARGER_BERT_CONFIG", "LargerBERT"]
 class LargerBERT(MiniBERT):
     """Mini-BERT at Larger-BERT's sizes."""
 
-    def __init__(self, config: MiniBertConfig = LARGER_BERT_CONFIG, seed: int | None = 0, dtype: Any = np.float32):
-        super().__init__(config, seed, dtype)
+    def __init__(
+        self,
+        config: MiniBertConfig = LARGER_BERT_CONFIG,
+        seed: int | None = 0,
+        dtype: Any = np.float32,
+        head: bool = True,
+    ):
+        super().__init__(config, seed, dtype, head)

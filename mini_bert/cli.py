@@ -12,6 +12,14 @@ from typing import Annotated
 import typer
 
 import mini_bert
+from mini_bert.cli_finetune import (
+    finetune_classify,
+    finetune_qa,
+    finetune_similarity,
+    finetune_sst2,
+    finetune_tag,
+    predict,
+)
 from mini_bert.gradients import TOLERANCE
 from mini_bert.processes import HelperError
 
@@ -561,6 +569,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "embed": embed,
     "eval": evaluate,
     "export": export,
+    "finetune classify": finetune_classify,
+    "finetune tag": finetune_tag,
+    "finetune qa": finetune_qa,
+    "finetune similarity": finetune_similarity,
+    "finetune sst2": finetune_sst2,
+    "predict": predict,
     "data labelled": data_labelled,
     "metrics": metrics,
     "probe pos": probe_pos,
@@ -574,6 +588,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 GROUPS = {
     "tokenizer": "Text to ids: look at it, or learn a vocabulary.",
     "data": "Text to train on: fetch it, look at it.",
+    "finetune": "Teach a trained model a task: classes, tags, answers, similarity.",
     "probe": "What can be read from each layer: parts of speech, dependencies, entities.",
     "plot-model": "Pictures of what is inside a model (needs the extra `plots`); of runs: plot; of heads: attention.",
 }

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
+
 
 @dataclass(frozen=True)
 class MiniBertConfig:
@@ -61,7 +63,7 @@ class MiniBertConfig:
                 "folders of published BERT are read by mini_bert.models.bert.Bert.from_pretrained"
             )
         known = {field.name for field in fields(cls)}
-        given = {name: value for name, value in values.items() if name != "model_type"}
+        given = {name: value for name, value in values.items() if name != "model_type" and name not in OF_A_TASK}
         unknown = sorted(set(given) - known)
         if unknown:
             raise ValueError(f"unknown field(s) {', '.join(unknown)}; a MiniBertConfig has {', '.join(sorted(known))}")

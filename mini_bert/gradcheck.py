@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.finetuned import with_task
 from mini_bert.gradients import TOLERANCE, Checked, gradient_check
+from mini_bert.heads import SentenceHead, SpanHead, TokenHead, VectorHead, span_loss, span_loss_backward
 from mini_bert.layers.activations import ACTIVATIONS
 from mini_bert.layers.attention import MultiHeadAttention, attend, attend_backward
 from mini_bert.layers.base import Layer, Run, bind
@@ -27,9 +29,23 @@ from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
+from mini_bert.layers.pooling import POOLING
+from mini_bert.layers.similarity import (
+    contrastive,
+    contrastive_backward,
+    cosine,
+    cosine_backward,
+    squared_error,
+    squared_error_backward,
+)
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
+from mini_bert.tasks.answer import Answer
+from mini_bert.tasks.base import Batch, Task
+from mini_bert.tasks.classify import Classify
+from mini_bert.tasks.similarity import Similarity
+from mini_bert.tasks.tag import Tag
 
 
 class Case(NamedTuple):
@@ -72,6 +88,7 @@ _MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
 _PADDED = {"mask": _MASK[:, None, None, :]}
 _CAUSAL = {"mask": np.tri(T, dtype=bool)}
 _NOTHING = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
+_ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
 _CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # in no order, one twice
 _X = ((B, T, H),)
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
@@ -137,6 +154,16 @@ CASES = [
     Case("lean encoder, recomputed", lambda: Encoder([Recompute(_lean_block(p=0.2)), _lean_block(p=0.2)]), _X,
          keywords=_CHOSEN | _PADDED),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
+    *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
+    Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),
+    Case("squared error", _plain(squared_error, squared_error_backward, np.array([1.0, -2.0, 0.5]), 5), ((3,),)),
+    Case("contrastive", _plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
+    Case("sentence head", lambda: SentenceHead(H, 3, ("cls", "mean", "max")), _X, keywords=_ASKED),
+    Case("sentence head, dense", lambda: SentenceHead(H, 3, ("cls",), dense=True), _X),
+    Case("vector head", lambda: VectorHead(("mean", "max")), _X, keywords=_ASKED),
+    Case("token head", lambda: TokenHead(H, 11), ((13, H),)),
+    Case("span head", lambda: SpanHead(H), _X),
+    Case("span loss", _plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
     Case("masked-word head", lambda: MaskedWordHead(_BERT, Embedding(V, 6, std=1.0).table), ((2, 3, 6),)),
 ]  # fmt: skip
 
@@ -216,6 +243,25 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
     return check
 
 
+def _fine_tuned(encoder: MiniBERT | Bert, task: Task, targets: Any) -> list[Checked]:
+    """The loss of a task, with dropout, with respect to every weight of encoder and head"""
+    model = with_task(encoder, task, dropout=0.2, seed=1)
+    rng = np.random.default_rng(0)
+    for param in model.task.named_params().values():
+        param.data += rng.normal(size=param.shape)  # far from where it starts, so that much reaches the encoder
+    types = np.array([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])
+    batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, _ASKED["asked"], np.array(targets))
+
+    def loss() -> float:
+        return task.loss(model, batch, Run(0, train=True), 3)[0]
+
+    model.zero_grad()
+    loss()
+    params = model.named_params()
+    claims = {name: param.grad.copy() for name, param in params.items()}
+    return gradient_check(loss, {name: param.data for name, param in params.items()}, claims, 8)
+
+
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
 MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
@@ -224,6 +270,22 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT, dropout, lean, recomputed": _mini(replace(_TINY, dropout=0.1), 400, lean=True),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, head of its own": _bert(100, tied=False),
+    "tiny Mini-BERT, fine-tuned: classify": lambda: _fine_tuned(
+        MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], ("mean", "max")), [2, 0]
+    ),
+    "tiny Mini-BERT, fine-tuned: tag": lambda: _fine_tuned(
+        MiniBERT(_TINY, dtype=np.float64), Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0]
+    ),
+    "tiny Mini-BERT, fine-tuned: vectors": lambda: _fine_tuned(
+        MiniBERT(_TINY, dtype=np.float64), Similarity(0, 5, vectors=True), [4.0]
+    ),
+    "tiny BERT, fine-tuned: classify": lambda: _fine_tuned(
+        Bert(_BERT, dtype=np.float64), Classify(["a", "b", "c"], ("cls",), dense=True), [2, 0]
+    ),
+    "tiny BERT, fine-tuned: qa": lambda: _fine_tuned(Bert(_BERT, dtype=np.float64), Answer(), [[1, 3], [1, 1]]),
+    "tiny BERT, fine-tuned: similarity": lambda: _fine_tuned(
+        Bert(_BERT, dtype=np.float64), Similarity(0, 5), [4.0, 1.0]
+    ),
     "Mini-BERT, full size, 8 of each tensor": _mini(MINI_BERT_CONFIG, 8),
 }
 

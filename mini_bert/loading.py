@@ -45,7 +45,7 @@ def load_model(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[
             raise ValueError(f"{folder} holds a model of type {kind!r}; expected 'mini_bert' or 'bert'")
     for note in notes:
         logger.warning("%s", note.message)
-    return model, _tokenizer(folder, model.config.vocab_size)
+    return model, tokenizer_of(folder, model.config.vocab_size)
 
 
 def max_length(model: MiniBERT | Bert) -> int:
@@ -66,7 +66,7 @@ def word_head(model: MiniBERT | Bert) -> Layer:
     return head
 
 
-def _tokenizer(folder: Path, vocab_size: int) -> WordPieceTokenizer:
+def tokenizer_of(folder: Path, vocab_size: int) -> WordPieceTokenizer:
     """The one in the folder; else the bundled one that has as many tokens as the model has ids"""
     if any((folder / name).is_file() for name in (JSON, VOCAB)):
         tokenizer = WordPieceTokenizer.load(folder)

@@ -15,6 +15,7 @@ chosen rows, because no other row enters the loss (layers/chosen.py). Both retur
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -23,7 +24,7 @@ import numpy as np
 from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.inputs import check_ids, check_mask, check_rows
 from mini_bert.layers.attention import neighbours
-from mini_bert.layers.base import Run, normal
+from mini_bert.layers.base import Layer, Run, normal
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
@@ -133,7 +134,15 @@ class MiniBERT(Model):
     ln V.
     """
 
-    def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG, seed: int | None = 0, dtype: Any = np.float32):
+    head: Any  # None in a model that was fine-tuned for something else than masked words
+
+    def __init__(
+        self,
+        config: MiniBertConfig = MINI_BERT_CONFIG,
+        seed: int | None = 0,
+        dtype: Any = np.float32,
+        head: bool = True,
+    ):
         if not isinstance(config, MiniBertConfig):
             raise TypeError(
                 f"config must be a MiniBertConfig, not {config!r}; for example MiniBertConfig(num_layers=2)"
@@ -144,11 +153,13 @@ class MiniBERT(Model):
         self.positions = PositionEmbedding(config.max_seq_length, config.hidden_size, sinusoids(AMPLITUDE, even=own))
         self.encoder = Encoder([MiniTransformerLayer(config, first=i == 0) for i in range(config.num_layers)])
         self.final_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.head = (
-            TiedLinear(self.tokens.table)
-            if config.tie_head
-            else Linear(config.hidden_size, config.vocab_size, std=0.02)
-        )
+        self.head = None
+        if head:
+            self.head = (
+                TiedLinear(self.tokens.table)
+                if config.tie_head
+                else Linear(config.hidden_size, config.vocab_size, std=0.02)
+            )
         self._own_memory(seed, dtype)
 
     # ------------------------------------------------------------------ ids -> one vector per token
@@ -181,7 +192,7 @@ class MiniBERT(Model):
         """(B,T) -> logits (B,T,V), cache"""
         run = run or self._new_run()
         y, encoded = self.encode(input_ids, attention_mask, run)
-        logits, head = self.head.forward(y, run)
+        logits, head = self._words().forward(y, run)
         return logits, ForwardCache(encoded, head)
 
     def backward(self, dlogits, cache, run=None):
@@ -215,7 +226,7 @@ class MiniBERT(Model):
         ids = check_ids(input_ids, self.config.vocab_size, self.config.max_seq_length)
         rows, targets = check_rows(rows, targets, ids.shape)
         y, encoded = self.encode(ids, attention_mask, run, rows)  # (N,H)
-        logits, head = self.head.forward(y, run)  # (N,V)
+        logits, head = self._words().forward(y, run)  # (N,V)
         loss, entropy = cross_entropy(logits, targets, count, out=logits)
         return loss, LossCache(encoded, head, [entropy])
 
@@ -230,6 +241,14 @@ class MiniBERT(Model):
         dy = self.head.backward(dlogits, cache.head, run)
         del entropy, dlogits  # their memory serves the blocks
         return self.encode_backward(dy, cache.encoded, run)
+
+    def _words(self) -> Layer:
+        if self.head is None:
+            raise ValueError(
+                "this MiniBERT has no head for masked words: it was fine-tuned for something else, and does that with "
+                "`mini-bert predict`; masked words are guessed by the model that it was made from"
+            )
+        return self.head
 
     # ------------------------------------------------------------------ to look at
 
@@ -260,9 +279,18 @@ class MiniBERT(Model):
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:
-        """Read what `save_pretrained` wrote: a folder, that of a run, or "mini-bert", the one in the package."""
+        """Read what `save_pretrained` wrote: a folder, that of a run, or "mini-bert", the one in the package.
+
+        Of a fine-tuned folder (finetuned.py) this is the encoder, without the layer for the task.
+        """
         values, tensors = read_folder(folder)
-        model = cls(MiniBertConfig.from_dict(values), seed=None, dtype=dtype)
+        fine_tuned = "fine_tuning" in values
+        model = cls(MiniBertConfig.from_dict(values), seed=None, dtype=dtype, head=not fine_tuned)
+        if fine_tuned and any(name.startswith("task.") for name in tensors):
+            warnings.warn(
+                f"{folder} was fine-tuned; of it this is the encoder alone (`mini-bert predict` uses all)", stacklevel=2
+            )
+            tensors = {name: array for name, array in tensors.items() if not name.startswith("task.")}
         assign(model.named_params(), tensors, str(folder))
         return model
 

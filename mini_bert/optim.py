@@ -19,7 +19,7 @@ weights settle instead of jumping about.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,9 @@ class Adam:
         eps: float = 1e-8,
         weight_decay: float = 0.01,
         moments: str = "float32",
+        shares: Sequence[tuple[slice, float]] = (),
     ):
+        """shares: parts of the flat arrays that get only so much of the learning rate; all others get the whole"""
         if not isinstance(flat, Flat):
             raise TypeError(f"Adam works on a model's flat arrays: pass model.flat, not a {type(flat).__name__}")
         self.flat = flat
@@ -63,6 +65,7 @@ class Adam:
             else (stored(flat.data.size, moments), stored(flat.data.size, moments))
         )
         self.t = 0
+        self._shares = _complete(shares, flat.data.size)
 
     def step(self, lr: float | None = None, scale: float = 1.0, each: Each = one_by_one) -> None:
         """One update from the gradients times `scale`; they are left as they are.
@@ -84,8 +87,13 @@ class Adam:
         s *= (1 - self.beta2) * scale * scale
         v *= self.beta2
         v += s
-        w[: max(self.flat.decayed - start, 0)] *= 1 - lr * self.weight_decay
         self._direction(m, v, lr, s)
+        decayed = max(self.flat.decayed - start, 0)
+        for first, last, share in self._shares:
+            here = slice(max(first - start, 0), max(last - start, 0))
+            w[here][: max(decayed - here.start, 0)] *= 1 - lr * share * self.weight_decay
+            if share != 1:
+                s[here] *= share
         w -= s
         self._keep(part, m, v, w)
 
@@ -126,6 +134,21 @@ class Adam:
         update = np.empty_like(m)
         self._direction(m, v, lr, update)
         return update
+
+
+def _complete(shares: Sequence[tuple[slice, float]], size: int) -> list[tuple[int, int, float]]:
+    """[(first, last, share)] from 0 to size without a gap: what was not named gets 1, neighbours that agree are one"""
+    found: list[tuple[int, int, float]] = []
+    for first, last, share in [*sorted((part.start, part.stop, share) for part, share in shares), (size, size, 1.0)]:
+        at = found[-1][1] if found else 0
+        if not at <= first <= last <= size:
+            raise ValueError(f"the part {first}:{last} overlaps another, or is not within the {size:,} weights")
+        for piece in ((at, first, 1.0), (first, last, share)):
+            if found and found[-1][2] == piece[2]:
+                found[-1] = (found[-1][0], piece[1], piece[2])
+            elif piece[0] < piece[1]:
+                found.append(piece)
+    return found
 
 
 def _wide(kept: np.ndarray) -> np.ndarray:

@@ -27,6 +27,7 @@ import numpy as np
 from mini_bert.data import Batch
 from mini_bert.layers.base import Run
 from mini_bert.model import MiniBERT
+from mini_bert.models.base import Model
 from mini_bert.optim import CHUNK
 
 
@@ -39,18 +40,30 @@ class Outcome(NamedTuple):
     norm: float  # the length of the gradient
 
 
+Objective = Callable[[Any, Any, Run, int], tuple[float, int]]  # model, part, run, targets of the whole batch ->
+# this part's share of the mean loss, and how many of its targets were met; adds to the gradients of that model
+
+
+def masked_words(model: MiniBERT, part: Batch, run: Run, targets: int) -> tuple[float, int]:
+    """The objective of pretraining: the cross-entropy at the hidden words, forward and backward"""
+    loss, cache = model.loss(*part[:4], run=run, count=targets)
+    correct = int((cache.cross_entropy.exp.argmax(-1) == part.targets).sum())
+    model.loss_backward(cache, run=run)
+    return float(loss), correct
+
+
 class Team:
     """Threads with replicas of `model`; use it in a `with` block, so that the threads end.
 
     For the time of the block BLAS is held to one thread, in the whole process.
     """
 
-    def __init__(self, model: MiniBERT, threads: int | None = None):
+    def __init__(self, model: Model, threads: int | None = None):
         threads = default_threads() if threads is None else threads
         if threads < 1:
             raise ValueError(f"threads is {threads}, expected at least 1")
-        self.model = model
-        self.replicas = [model, *(model.replica() for _ in range(threads - 1))]
+        self.model: Any = model
+        self.replicas: list[Any] = [model, *(model.replica() for _ in range(threads - 1))]
         self._params = [list(replica.named_params().values()) for replica in self.replicas]
 
     def __enter__(self) -> Team:
@@ -90,13 +103,15 @@ class Team:
 
     # ------------------------------------------------------------------ one step of training
 
-    def gradient(self, parts: Sequence[Batch], seed: tuple[int, ...] = (0,)) -> Outcome:
+    def gradient(
+        self, parts: Sequence[Any], seed: tuple[int, ...] = (0,), objective: Objective = masked_words
+    ) -> Outcome:
         """Forward and backward of a batch that comes in parts; the gradient of its mean loss is then model.flat.grad.
 
-        What that held before does not count.
+        What that held before does not count. A part has `targets`, with a row for each thing that the mean is over.
         Part i draws its dropout from (*seed, i), so that the masks do not depend on the number of threads.
         """
-        targets, n = sum(part.targets.size for part in parts), len(self.replicas)
+        targets, n = sum(len(part.targets) for part in parts), len(self.replicas)
 
         def share(j: int) -> tuple[float, int]:
             model, loss, correct = self.replicas[j], 0.0, 0
@@ -104,10 +119,9 @@ class Team:
                 param.fresh = True
             for i in range(j, len(parts), n):
                 run = Run((*seed, i), train=True, pool=model.run.pool)
-                part_loss, cache = model.loss(*parts[i][:4], run=run, count=targets)
-                loss += float(part_loss)
-                correct += int((cache.cross_entropy.exp.argmax(-1) == parts[i].targets).sum())
-                model.loss_backward(cache, run=run)
+                part_loss, part_correct = objective(model, parts[i], run, targets)
+                loss += part_loss
+                correct += part_correct
             for param in self._params[j]:
                 param.settle()
             return loss, correct

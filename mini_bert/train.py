@@ -51,7 +51,7 @@ def train(
 ) -> State:
     """The loop. `batches` gives micro-batches of settings.micro_batch sequences; `run` is the folder that remembers."""
     adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
-    with run.alone, Team(model, settings.threads) as team, _asked_to_stop(run.say) as asked:
+    with run.alone, Team(model, settings.threads) as team, asked_to_stop(run.say) as asked:
         state = run.begin(model, adam, batches)
         clock = Stopwatch(state.seconds)
         state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end
@@ -193,7 +193,7 @@ def _non_finite_record(model: MiniBERT, outcome: Outcome, step: int, lr: float) 
 
 
 @contextmanager
-def _asked_to_stop(say: Callable[[str], None]) -> Iterator[threading.Event]:
+def asked_to_stop(say: Callable[[str], None]) -> Iterator[threading.Event]:
     """Ctrl-C, or a polite kill, ends the run after the step at hand; a second one ends it at once.
 
     Whoever started us with these signals ignored (a shell in the background, nohup) meant that, and it stays so.

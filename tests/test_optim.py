@@ -133,3 +133,44 @@ def test_rounding_depends_on_the_step_and_the_place_only(moments):
 
     for one, other in zip(weights(one_by_one), weights(backwards), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_shares_of_the_learning_rate():
+    """Parts in any order, the border of decay inside one, over several chunks; what is not named gets the whole."""
+    rng = np.random.default_rng(0)
+    size, decayed = 2 * CHUNK + 77, CHUNK + 1234
+    values, gradients = rng.normal(size=size), rng.normal(size=(3, size))
+    parts = [(slice(CHUNK - 7, size - 5), 0.25), (slice(3, 10), 0.5), (slice(10, 20), 0.5)]
+    share = np.ones(size)
+    for part, value in parts:
+        share[part] = value
+    weights, whole = flat(values, decayed), values.copy()
+    optimiser = Adam(weights, lr=0.1, weight_decay=0.2, shares=parts)
+    m, v = np.zeros(size), np.zeros(size)
+    for t, gradient in enumerate(gradients, 1):
+        weights.grad[...] = gradient
+        optimiser.step()
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        whole -= 0.1 * share * (step + np.where(np.arange(size) < decayed, 0.2 * whole, 0))
+        np.testing.assert_allclose(weights.data, whole, rtol=1e-10, atol=1e-12)
+
+
+def test_shares_must_fit():
+    weights = flat([1.0] * 6, 6)
+    for parts in ([(slice(0, 3), 0.5), (slice(2, 4), 0.5)], [(slice(4, 7), 0.5)]):
+        with pytest.raises(ValueError, match="overlaps another, or is not within the 6 weights"):
+            Adam(weights, shares=parts)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_share_of_one_changes_no_bit(dtype):
+    found = []
+    for shares in ((), [(slice(2, 5), 1.0)]):
+        weights = flat(np.linspace(-1, 1, 9), 4, dtype)
+        optimiser = Adam(weights, shares=shares)
+        for seed in range(5):
+            weights.grad[...] = np.random.default_rng(seed).normal(size=9)
+            optimiser.step()
+        found.append(weights.data)
+    np.testing.assert_array_equal(*found)

@@ -94,7 +94,9 @@ def test_control_labels_hang_on_the_word():
     """One for each word type, the same in training and dev; the seed decides; as frequent as the real ones."""
     rng = np.random.default_rng(0)
     targets, types = rng.choice(3, 4000, p=[0.7, 0.2, 0.1]), rng.integers(0, 3000, 4000)
-    train, dev = (Examples(np.zeros((2000, 1), int), targets[part], types[part], []) for part in np.split(np.arange(4000), 2))
+    train, dev = (
+        Examples(np.zeros((2000, 1), int), targets[part], types[part], []) for part in np.split(np.arange(4000), 2)
+    )
     found = LabelProbe("x", ["a", "b", "c"], train, dev)
     labelled: dict[int, int] = {}
     for part, given in zip((train, dev), found.targets(5), strict=True):
@@ -272,7 +274,9 @@ def made_up(f1=(), seeds=2) -> Results:
     """Numbers as they might be, of four layers"""
     trained = {layer: Scores([0.8 + layer / 100] * seeds, [0.5, 0.6][:seeds], f1) for layer in range(3)}
     random = {layer: Scores([0.7, 0.71][:seeds], [0.65, 0.64][:seeds], f1) for layer in range(3)}
-    return Results("part of speech", 17, Part(100, 1234), Part(20, 345), 10.0, {"always X": 0.2, "own": 0.75}, trained, random)
+    return Results(
+        "part of speech", 17, Part(100, 1234), Part(20, 345), 10.0, {"always X": 0.2, "own": 0.75}, trained, random
+    )
 
 
 SETTING = Setting("pos", "some/model", "a/train.conllu", "b/dev.conllu", False, 2, "mean")
@@ -297,7 +301,11 @@ def test_the_same_for_programs():
     (one,) = record["probes"]
     assert record["model"] == "some/model" and record["synthetic"] is False and one["best"]["layer"] == 2
     assert one["best"]["above_random"] == pytest.approx(0.115)
-    assert one["layers"][1]["trained"]["control"] == {"mean": 0.55, "spread": pytest.approx(0.0707, abs=1e-4), "values": [0.5, 0.6]}
+    assert one["layers"][1]["trained"]["control"] == {
+        "mean": 0.55,
+        "spread": pytest.approx(0.0707, abs=1e-4),
+        "values": [0.5, 0.6],
+    }
     assert "f1" not in one["layers"][0]["trained"]
 
 
@@ -330,9 +338,16 @@ def test_the_picture():
     (line,) = [line for line, *_ in panels[0].containers if "model" in line.get_label() or True][:1]
     np.testing.assert_allclose(line.get_ydata(), [80, 81, 82])
     texts = [text.get_text() for text in panels[0].get_legend().get_texts()]
-    assert {"the model", "the model, control", "random weights", "random weights, control", "always X", "own"} == set(texts)
+    assert {"the model", "the model, control", "random weights", "random weights, control", "always X", "own"} == set(
+        texts
+    )
     for axes in panels:
-        for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *(axes.get_legend() or figure.legend()).get_texts()):
+        for text in (
+            axes.title,
+            axes.xaxis.label,
+            axes.yaxis.label,
+            *(axes.get_legend() or figure.legend()).get_texts(),
+        ):
             box = text.get_window_extent()
             assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, text
     with pytest.raises(ValueError, match="no probe to draw"):
@@ -366,7 +381,9 @@ def test_the_command_on_synthetic_sentences(task, folder, tmp_path, capsys):
 
 def test_the_command_on_files(folder, tmp_path, capsys):
     """All sentences of the files: what a seed does not decide is the same for all; --json prints what --out writes."""
-    text = "".join(f"{word}\t{tag}\n" for one in parsed(30) for word, tag in zip(one.words, one.tags, strict=True)) + "\n"
+    text = (
+        "".join(f"{word}\t{tag}\n" for one in parsed(30) for word, tag in zip(one.words, one.tags, strict=True)) + "\n"
+    )
     path = write(tmp_path / "a.conll", text)
     probe_command("pos", path, path, folder, seeds=2, as_json=True)
     record = json.loads(capsys.readouterr().out)

@@ -21,6 +21,7 @@ class Model(Layer):
 
     flat: Flat
     run: Run
+    task: Any = None  # the layer on top of a fine-tuned model (finetuned.py, heads.py)
     _passes = 0
 
     def _own_memory(self, seed: int | None, dtype: Any) -> None:

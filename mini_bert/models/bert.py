@@ -336,7 +336,7 @@ class Bert(Model):
         """
         values, published = read_folder(folder)
         config = BertConfig.from_dict(values)
-        published = {_canonical(name): array for name, array in published.items()}
+        published = {canonical(name): array for name, array in published.items()}
         model = cls(
             config,
             pooler="pooler.dense.weight" in published,
@@ -355,7 +355,7 @@ class Bert(Model):
                 'has for it is not used; if it should be, say "tie_word_embeddings": false there',
                 stacklevel=2,
             )
-        table = model._names()
+        table = model.names()
         used = {name for entry in table for name in entry.theirs}
         absent = sorted(used - set(published))
         if absent:
@@ -370,7 +370,7 @@ class Bert(Model):
         """Write a folder that `transformers` opens, under the names it expects."""
         params = self.named_params()
         tensors: dict[str, np.ndarray] = {}
-        for entry in self._names():
+        for entry in self.names():
             tensors |= entry.save(params[entry.ours].data)
         if "cls.predictions.decoder.bias" in tensors:
             tensors["cls.predictions.bias"] = tensors["cls.predictions.decoder.bias"].copy()  # files carry both names
@@ -385,7 +385,7 @@ class Bert(Model):
         settings = {"model_type": "bert", "architectures": [architecture], **asdict(self.config)}
         write_folder(folder, settings, tensors)
 
-    def _names(self) -> list[Name]:
+    def names(self) -> list[Name]:
         """Which published tensor is which of ours: one table for loading and saving."""
         names = [
             Name("tokens.table", ("embeddings.word_embeddings.weight",)),
@@ -397,24 +397,24 @@ class Bert(Model):
         for index in range(self.config.num_hidden_layers):
             ours, theirs = f"encoder.blocks.{index}", f"encoder.layer.{index}"
             names += [
-                *_linear(f"{ours}.attention.qkv", *(f"{theirs}.attention.self.{part}" for part in parts)),
-                *_linear(f"{ours}.attention.output", f"{theirs}.attention.output.dense"),
+                *linear_names(f"{ours}.attention.qkv", *(f"{theirs}.attention.self.{part}" for part in parts)),
+                *linear_names(f"{ours}.attention.output", f"{theirs}.attention.output.dense"),
                 *_norm(f"{ours}.attention_norm", f"{theirs}.attention.output.LayerNorm"),
-                *_linear(f"{ours}.feed_forward.expand", f"{theirs}.intermediate.dense"),
-                *_linear(f"{ours}.feed_forward.contract", f"{theirs}.output.dense"),
+                *linear_names(f"{ours}.feed_forward.expand", f"{theirs}.intermediate.dense"),
+                *linear_names(f"{ours}.feed_forward.contract", f"{theirs}.output.dense"),
                 *_norm(f"{ours}.output_norm", f"{theirs}.output.LayerNorm"),
             ]  # fmt: skip
         if self.pooler:
-            names += _linear("pooler.dense", "pooler.dense")
+            names += linear_names("pooler.dense", "pooler.dense")
         if self.masked_words:
-            names += _linear("masked_words.dense", "cls.predictions.transform.dense")
+            names += linear_names("masked_words.dense", "cls.predictions.transform.dense")
             names += _norm("masked_words.norm", "cls.predictions.transform.LayerNorm")
             if self.config.tie_word_embeddings:
                 names += [Name("masked_words.decoder.b", ("cls.predictions.bias",))]
             else:
-                names += _linear("masked_words.decoder", "cls.predictions.decoder")
+                names += linear_names("masked_words.decoder", "cls.predictions.decoder")
         if self.next_sentence:
-            names += _linear("next_sentence", "cls.seq_relationship")
+            names += linear_names("next_sentence", "cls.seq_relationship")
         return names
 
 
@@ -422,7 +422,7 @@ def _add(a, b):
     return b if a is None else a + b
 
 
-def _linear(ours: str, *theirs: str) -> list[Name]:
+def linear_names(ours: str, *theirs: str) -> list[Name]:
     """Weights are stored (out,in) there and (in,out) here; several side by side make one of ours."""
     return [
         Name(f"{ours}.w", tuple(f"{name}.weight" for name in theirs), transposed=True),
@@ -434,7 +434,7 @@ def _norm(ours: str, theirs: str) -> list[Name]:
     return [Name(f"{ours}.gamma", (f"{theirs}.weight",)), Name(f"{ours}.beta", (f"{theirs}.bias",))]
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
     """One spelling for what different versions wrote: with or without `bert.`, γ and β as `gamma` or as `weight`."""
     name = name.removeprefix("bert.")
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

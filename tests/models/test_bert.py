@@ -37,7 +37,7 @@ def relative(a, b):
 def published_gradients(model: Bert) -> dict[str, np.ndarray]:
     """Our gradients under published names, by the same table that saves weights."""
     params, gradients = model.named_params(), {}
-    for entry in model._names():
+    for entry in model.names():
         gradients |= entry.save(params[entry.ours].grad)
     return {name if name.startswith("cls.") else f"bert.{name}": array for name, array in gradients.items()}
 
@@ -381,7 +381,7 @@ def test_autograd_on_random_models(seed, act):
 
     ours = Bert(BertConfig(**settings), dtype=np.float64)
     published = {name.removeprefix("bert."): p.detach().numpy() for name, p in theirs.named_parameters()}
-    for entry in ours._names():
+    for entry in ours.names():
         ours.named_params()[entry.ours].data[...] = entry.load(published)
     rows = np.flatnonzero(labels.ravel() != -100)
     loss, cache = ours.loss(ids, rows, labels.ravel()[rows], mask, types, follows)

@@ -1,0 +1,171 @@
+"""What the model has learnt: fine-tuned on five tasks, with several seeds, and the same network from random weights.
+
+    python benchmarks/finetune.py --data ../shared/data --model mini-bert
+    python benchmarks/finetune.py --data ../shared/data --tasks sst2 stsb --seeds 1
+
+The folder needs what ../shared/data/MANIFEST.md lists: sst2, ner, qa, stsb. Every run's scores are written to --results
+as soon as it is done, and a run that is there already (same weights, same settings) is not done again: the whole takes
+hours, and can be stopped at any time and called again. At the end stands one table, in Markdown.
+
+Every number is that of the best measurement of its run on the dev data. Only SQuAD differs: its dev set is large, so
+the best weights are chosen by 1,000 questions spread over it, and then answer all 10,570.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mini_bert.finetune import (
+    PRETRAINED,
+    SCRATCH,
+    Runs,
+    default_epochs,
+    default_learning_rate,
+    make_task,
+    mean_spread,
+    read_data,
+    shown,
+)
+from mini_bert.finetuning import FineTuning, predict
+from mini_bert.loading import load_model, max_length
+from mini_bert.memory import keep_freed_memory, share_memory_among_threads
+from mini_bert.parallel import Team, default_threads
+from mini_bert.pretrained import write_atomic
+from mini_bert.progress import showing
+
+
+class Recipe(NamedTuple):
+    name: str
+    kind: str
+    train: str
+    dev: str
+    scores: tuple[str, ...]  # those to show
+    vectors: bool = False
+    measured: int | None = None  # dev examples that choose the best weights; None: all
+
+
+RECIPES = {
+    "sst2": Recipe("SST-2, sentiment", "classify", "sst2/train.tsv.gz", "sst2/dev.tsv.gz", ("accuracy",)),
+    "wikiann": Recipe(
+        "WikiANN, names", "tag", "ner/wikiann_en_train.conll.gz", "ner/wikiann_en_dev.conll.gz", ("f1",)
+    ),
+    "wnut17": Recipe("WNUT17, rare names", "tag", "ner/wnut17_train.conll.gz", "ner/wnut17_dev.conll.gz", ("f1",)),
+    "squad": Recipe(
+        "SQuAD 1.1, subset of 8,149", "qa", "qa/squad_train_subset.json.gz", "qa/squad_dev-v1.1.json.gz",
+        ("exact", "f1"), measured=1000,
+    ),
+    "stsb": Recipe("STS-B, pairs", "similarity", "stsb/train.tsv.gz", "stsb/dev.tsv.gz", ("spearman", "pearson")),
+    "stsb-vectors": Recipe(
+        "STS-B, vectors", "similarity", "stsb/train.tsv.gz", "stsb/dev.tsv.gz", ("spearman", "pearson"), vectors=True
+    ),
+}  # fmt: skip
+
+
+def main() -> None:
+    options = _options()
+    keep_freed_memory()
+    share_memory_among_threads()
+    model, tokenizer = load_model(options.model)
+    weights = hashlib.sha256(model.flat.data.tobytes()).hexdigest()[:16]
+    options.results.mkdir(parents=True, exist_ok=True)
+    for name in options.tasks:
+        recipe = RECIPES[name]
+        data = read_data(recipe.kind, str(options.data / recipe.train), str(options.data / recipe.dev))
+        whole = data.dev
+        if recipe.measured is not None:
+            data = data._replace(dev=whole[:: max(1, len(whole) // recipe.measured)])
+        task = make_task(recipe.kind, model, data, vectors=recipe.vectors)
+        settings = FineTuning(
+            epochs=options.epochs or default_epochs(len(data.train), FineTuning.batch_size),
+            learning_rate=options.learning_rate or default_learning_rate(model),
+            threads=options.threads,
+        )
+        runs: Runs | None = None
+        for start in (PRETRAINED, SCRATCH):
+            for seed in range(options.seeds):
+                own = replace(settings, seed=seed)
+                path = options.results / f"{name}-{start.split()[-1]}-{seed}.json"
+                key = {"weights": weights, "settings": own.to_dict(), "task": task.settings()}
+                if _found(path, key) is not None:
+                    continue
+                with showing() as show:
+                    length = min(128, max_length(model))
+                    runs = runs or Runs(model, task, data, tokenizer, length)
+                    runs.show = show
+                    result = runs.run(start, own)
+                if result.outcome.stopped == "interrupted":
+                    raise SystemExit("stopped; call it again to go on")
+                scores = result.outcome.scores
+                if recipe.measured is not None:
+                    scores = _on_all(runs, whole, length, options.threads)
+                outcome = result.outcome._asdict() | {"scores": scores}
+                write_atomic(path, (json.dumps({"key": key, **outcome}, indent=2) + "\n").encode())
+                print(f"{name}, {start}, seed {seed}: {scores}, {outcome['seconds']:.0f} s", flush=True)
+    print(table(options.results, options.tasks, options.seeds))
+
+
+def _on_all(runs: Runs, whole: list[Any], length: int, threads: int) -> dict[str, float]:
+    """The scores of the last model on the whole dev set, some hundred questions at a time"""
+    task, tokenizer, model = runs.task, runs.tokenizer, runs.tuned
+    said: list[Any] = []
+    with Team(model, threads) as team:
+        for low in range(0, len(whole), 500):
+            some = whole[low : low + 500]
+            items = task.items(some, tokenizer, length, training=False)
+            said += task.join(some, items, predict(model, task, items, tokenizer.pad_id, team.each))
+    return task.scores(whole, said)
+
+
+def _found(path: Path, key: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    """A result that is there; with `key`, only if it is of the same weights and settings"""
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return found if key is None or found["key"] == key else None
+
+
+def table(results: Path, tasks: list[str], seeds: int) -> str:
+    lines = [
+        "| dev, % | | pretrained | from random weights | difference | minutes a run |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in tasks:
+        recipe = RECIPES[name]
+        for score in recipe.scores:
+            cells, means, minutes = [], [], 0.0
+            for start in (PRETRAINED, SCRATCH):
+                files = [_found(results / f"{name}-{start.split()[-1]}-{seed}.json") for seed in range(seeds)]
+                runs = [run for run in files if run is not None]
+                if not runs:
+                    cells.append("")
+                    continue
+                value = mean_spread([run["scores"][score] for run in runs])
+                cells.append(shown(value) + ("" if len(runs) == seeds else f" ({len(runs)} of {seeds} seeds)"))
+                means.append(value["mean"])
+                minutes = minutes or sum(run["seconds"] for run in runs) / len(runs) / 60
+            gain = f"{100 * (means[0] - means[1]):+.1f}" if len(means) == 2 else ""
+            lines.append(f"| {recipe.name} | {score} | {' | '.join(cells)} | {gain} | {minutes:.1f} |")
+    lines.append(f"\nMean ± standard deviation of {seeds} seeds.")
+    return "\n".join(lines)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", default="mini-bert")
+    parser.add_argument("--results", type=Path, default=Path("runs/finetune-table"))
+    parser.add_argument("--tasks", nargs="+", default=list(RECIPES), choices=list(RECIPES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--threads", type=int, default=default_threads())
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

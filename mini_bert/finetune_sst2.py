@@ -1,0 +1,11 @@
+"""Sentiment as in SST-2: `python finetune_sst2.py --epochs 1 --max_samples 500` in this folder needs no file.
+
+    python finetune_sst2.py --train SST-2/train.tsv --dev SST-2/dev.tsv --seeds 3 --out sentiment
+
+It is `mini-bert finetune sst2`. Without files the sentences are synthetic (synthetic.py), and the output says so.
+"""
+
+if __name__ == "__main__":
+    from mini_bert.cli import script
+
+    script("finetune sst2")

@@ -1,0 +1,163 @@
+"""The layer on top: from the vectors of the tokens to an answer, for each kind of question.
+
+    SentenceHead    which class is this text, or pair?     pool -> [dense, tanh] -> dropout -> one score a class
+    TokenHead       which tag has this word?               its first piece -> dropout -> one score a tag
+    SpanHead        where is the answer?                   two scores a token: does it start here, does it end here?
+    VectorHead      which direction has this text?         pool: no weights; two texts are compared by their cosine
+
+The encoder has learnt what words mean in context; a head is small and starts from nothing. Fine-tuning trains both, the
+encoder only a little. For published BERT these are the heads of BertForSequenceClassification (pooling of [CLS], with
+`dense`: its "pooler"), BertForTokenClassification and BertForQuestionAnswering.
+
+B batch, T tokens, H width, C classes, N words that are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.layers.activations import tanh, tanh_backward
+from mini_bert.layers.base import Layer
+from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
+from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.linear import Linear
+from mini_bert.layers.pooling import POOLING
+
+STD = 0.02  # of the weights of a new head: its first answer is "all alike"
+
+
+class VectorHead(Layer):
+    """y = [pool_1(x) … pool_k(x)]        x (B,T,H), asked (B,T) -> y (B,kH)        dx = Σ of what each gives back"""
+
+    def __init__(self, pooling: Sequence[str] = ("mean",)):
+        unknown = [name for name in pooling if name not in POOLING]
+        if unknown or not pooling:
+            raise ValueError(f"pooling is {', '.join(pooling) or 'empty'}, expected some of {', '.join(POOLING)}")
+        self.pooling = tuple(pooling)
+
+    def forward(self, x, run, asked=None):
+        parts, caches = zip(*(POOLING[name].forward(x, asked) for name in self.pooling), strict=True)
+        return np.concatenate(parts, -1), caches
+
+    def backward(self, dy, caches, run):
+        parts = np.split(dy, len(self.pooling), -1)
+        gradients = [
+            POOLING[name].backward(part, cache) for name, part, cache in zip(self.pooling, parts, caches, strict=True)
+        ]
+        return sum(gradients[1:], gradients[0])
+
+
+class SentenceCache(NamedTuple):
+    pooled: Any
+    dense: Any
+    tanned: Any
+    dropped: Any
+    linear: Any
+
+
+class SentenceHead(Layer):
+    """y = dropout(h) W + b,   h = pool(x), or tanh(pool(x) W_d + b_d) with `dense`        x (B,T,H) -> y (B,C)
+
+    dh = dy Wᵀ ⊙ m,   dpool = dh, or (dh ⊙ (1 − h²)) W_dᵀ,   and back to the tokens as pooling does
+    """
+
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        pooling: Sequence[str] = ("mean",),
+        dense: bool = False,
+        p: float = 0.1,
+        std: float = STD,
+    ):
+        self.p = p
+        self.pool = VectorHead(pooling)
+        size = width * len(pooling)
+        self.dense = Linear(size, size, std=std) if dense else None
+        self.linear = Linear(size, classes, std=std)
+
+    def forward(self, x, run, asked=None):
+        h, pooled = self.pool.forward(x, run, asked)
+        dense = tanned = None
+        if self.dense:
+            h, dense = self.dense.forward(h, run)
+            h, tanned = tanh(h)
+        h, dropped = dropout(h, self.p, run)
+        y, linear = self.linear.forward(h, run)
+        return y, SentenceCache(pooled, dense, tanned, dropped, linear)
+
+    def backward(self, dy, cache, run):
+        dh = self.linear.backward(dy, cache.linear, run)
+        dh = dropout_backward(dh, cache.dropped)
+        if self.dense:
+            dh = tanh_backward(dh, cache.tanned)
+            dh = self.dense.backward(dh, cache.dense, run)
+        return self.pool.backward(dh, cache.pooled, run)
+
+
+class TokenHead(Layer):
+    """y = dropout(x) W + b        x (N,H), the tokens that are asked -> y (N,C)        dx = dy Wᵀ ⊙ m"""
+
+    def __init__(self, width: int, classes: int, p: float = 0.1, std: float = STD):
+        self.p = p
+        self.linear = Linear(width, classes, std=std)
+
+    def forward(self, x, run):
+        x, dropped = dropout(x, self.p, run)
+        y, linear = self.linear.forward(x, run)
+        return y, (dropped, linear)
+
+    def backward(self, dy, cache, run):
+        dropped, linear = cache
+        return dropout_backward(self.linear.backward(dy, linear, run), dropped)
+
+
+class SpanHead(Layer):
+    """[s_t e_t] = x_t W + b        x (B,T,H) -> y (B,2,T): every token's score as the start, and as the end"""
+
+    def __init__(self, width: int, std: float = STD):
+        self.linear = Linear(width, 2, std=std)
+
+    def forward(self, x, run):
+        y, linear = self.linear.forward(x, run)  # (B,T,2)
+        return np.ascontiguousarray(y.transpose(0, 2, 1)), linear
+
+    def backward(self, dy, linear, run):
+        return self.linear.backward(np.ascontiguousarray(dy.transpose(0, 2, 1)), linear, run)
+
+
+class SpanCache(NamedTuple):
+    entropy: CrossEntropyCache
+    shape: tuple[int, ...]
+
+
+def span_loss(logits, targets, allowed, count: float | None = None):
+    """loss = ½ (H(start) + H(end)), H: cross-entropy over the tokens that are allowed -> (loss, cache)
+
+    logits (B,2,T), targets (B,2): the true first and last token, allowed (B,T). A token that cannot be an answer (of
+    the question, padding) gets the lowest score there is, so probability 0 and no gradient.
+    """
+    B, _, T = logits.shape
+    masked = np.where(allowed[:, None], logits, np.finfo(logits.dtype).min).reshape(2 * B, T)
+    loss, entropy = cross_entropy(masked, targets.reshape(2 * B), 2 * (B if count is None else count), out=masked)
+    return loss, SpanCache(entropy, logits.shape)
+
+
+def span_loss_backward(dloss: float, cache: SpanCache):
+    """dlogits = ½ (p − onehot(target)) dloss / count        0 where nothing is allowed, since p is"""
+    return cross_entropy_backward(dloss, cache.entropy).reshape(cache.shape)
+
+
+if __name__ == "__main__":
+    from mini_bert.layers.base import Run, bind
+
+    x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32)
+    asked = np.array([[False, True, True, False], [False, True, False, False]])
+    for head, more in ((SentenceHead(6, 3), {"asked": asked}), (SpanHead(6), {}), (TokenHead(6, 5), {})):
+        bind(head, seed=0)
+        y, cache = head.forward(x if not isinstance(head, TokenHead) else x[asked], Run(), **more)
+        dx = head.backward(np.ones_like(y), cache, Run())
+        print(f"{type(head).__name__:13} x {x.shape} -> y {y.shape}, dx {dx.shape}, {list(head.named_params())}")

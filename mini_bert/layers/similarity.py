@@ -1,0 +1,89 @@
+"""How alike two vectors are, and what to learn from being told how alike they should be.
+
+    cosine              c = u·v / (|u| |v|)                        1: the same direction, 0: a right angle
+    squared error       loss = 1/N Σ (y − target)²                 scores, or cosines, to be hit
+    contrastive         loss = 1/N Σ ½ s d² + ½ (1−s) max(0, m−d)²     d = 1 − c
+
+The contrastive loss (Hadsell, Chopra & LeCun 2006; with cosines as in Sentence-BERT, Reimers & Gurevych 2019) pulls
+pairs together that are alike (s = 1) and pushes others apart (s = 0) until their distance is m; between, s weighs both.
+
+Backward. With û = u/|u| and v̂ = v/|v|, c = û·v̂. Moving u along itself changes nothing, so only the part of v̂ counts
+that is not along û:
+
+    du = dc (v̂ − c û) / |u|            dv = dc (û − c v̂) / |v|
+
+    squared error       dy = 2 (y − target) / N
+    contrastive         dc = −dd,   dd = (s d − (1−s) max(0, m−d)) / N
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mini_bert.layers.base import dot
+
+MARGIN = 0.5  # the distance from which unlike pairs are left alone
+
+
+def cosine(u, v):
+    """c = û·v̂ -> (c, cache)        u, v (B,H), c (B,);  a vector of zeros has no direction: c = 0, and no gradient"""
+    lengths = [np.sqrt(dot(x, x)) for x in (u, v)]  # (B,1)
+    unit_u, unit_v = (np.divide(x, n, out=np.zeros_like(x), where=n > 0) for x, n in zip((u, v), lengths, strict=True))
+    c = dot(unit_u, unit_v)
+    return c[:, 0], (unit_u, unit_v, *lengths, c)
+
+
+def cosine_backward(dc, cache):
+    """-> du, dv        du = dc (v̂ − c û) / |u|"""
+    u, v, n_u, n_v, c = cache
+    dc = dc[:, None]
+    du = np.divide(dc * (v - c * u), n_u, out=np.zeros_like(u), where=n_u > 0)
+    dv = np.divide(dc * (u - c * v), n_v, out=np.zeros_like(v), where=n_v > 0)
+    return du, dv
+
+
+def squared_error(y, targets, count: float | None = None):
+    """loss = Σ (y − target)² / count -> (loss, cache)        y, targets (N,); count: N, or that of a larger batch"""
+    if y.shape != targets.shape:
+        raise ValueError(f"there are targets of shape {targets.shape} for values of shape {y.shape}; expected the same")
+    count = len(y) if count is None else count
+    difference = y - targets.astype(y.dtype)
+    return (difference * difference).sum() / count, (difference, count)
+
+
+def squared_error_backward(dloss: float, cache):
+    """dy = 2 (y − target) dloss / count"""
+    difference, count = cache
+    return difference * (2 * float(dloss) / count)
+
+
+def contrastive(cosines, alike, count: float | None = None, margin: float = MARGIN):
+    """loss = Σ ½ s d² + ½ (1−s) max(0, m−d)² / count, d = 1 − c -> (loss, cache)        cosines, alike: s (N,)"""
+    count = len(cosines) if count is None else count
+    alike = alike.astype(cosines.dtype)
+    distance = 1 - cosines
+    short = np.clip(margin - distance, 0, math.inf)  # of the margin
+    loss = 0.5 * (alike * distance * distance + (1 - alike) * short * short).sum() / count
+    return loss, (alike, distance, short, count)
+
+
+def contrastive_backward(dloss: float, cache):
+    """dc = −(s d − (1−s) max(0, m−d)) dloss / count"""
+    alike, distance, short, count = cache
+    return ((1 - alike) * short - alike * distance) * (float(dloss) / count)
+
+
+if __name__ == "__main__":
+    u, v = np.array([[1.0, 0.0], [1.0, 1.0], [2.0, 1.0]]), np.array([[3.0, 0.0], [1.0, -1.0], [1.0, 2.0]])
+    c, cache = cosine(u, v)
+    print("cosines of three pairs:", c.round(3))
+    du, _ = cosine_backward(np.ones(3), cache)
+    print("to raise each cosine, move the first vector by\n", du.round(3), "\n(never along itself)", sep="")
+    wanted = np.array([1.0, 0.0, 0.0])
+    print("told that only the first pair is alike:")
+    loss, errors = squared_error(c, wanted)
+    print(f"squared error {loss:.3f}, gradient {squared_error_backward(1.0, errors).round(3)}")
+    loss, errors = contrastive(c, wanted)
+    print(f"contrastive {loss:.3f}, gradient {contrastive_backward(1.0, errors).round(3)}")

@@ -1,0 +1,91 @@
+"""Which class does a text, or a pair of texts, belong to? Sentiment, topic, does one follow from the other.
+
+logits = SentenceHead(encoder([CLS] text [SEP]))        or [CLS] text [SEP] second [SEP]
+loss   = cross-entropy with the true class
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mini_bert.encoders import encode, encode_backward
+from mini_bert.heads import SentenceHead
+from mini_bert.labelled import Labelled
+from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
+from mini_bert.layers.softmax import softmax
+from mini_bert.metrics import accuracy, precision_recall_f1
+from mini_bert.tasks.base import HEAD, Item, Task, packed
+
+
+class Classify(Task):
+    name = "classify"
+    metric = "accuracy"
+    architecture = "BertForSequenceClassification"
+    head_name = "classifier"
+    published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
+
+    @staticmethod
+    def fits(labels: int) -> bool:
+        return labels > 1
+
+    def __init__(
+        self, labels: Sequence[str], pooling: Sequence[str] = ("mean",), dense: bool = False, pairs: bool = False
+    ):
+        """pairs: whether it has learnt from pairs of texts"""
+        if len(labels) < 2:
+            raise ValueError(f"there is only the label {', '.join(labels)!r}; a classifier needs two or more")
+        self.labels, self.pooling, self.dense, self.pairs = list(labels), tuple(pooling), dense, pairs
+
+    def settings(self):
+        return {"pooling": list(self.pooling), "dense": self.dense, "pairs": self.pairs}
+
+    def layer(self, model, dropout):
+        return SentenceHead(model.config.hidden_size, len(self.labels), self.pooling, self.dense, dropout)
+
+    def items(self, examples: Sequence[Labelled], tokenizer, length, training):
+        place = {label: number for number, label in enumerate(self.labels)}
+        firsts = tokenizer.ids([example.text for example in examples])
+        seconds = iter(tokenizer.ids([example.second for example in examples if example.second is not None]))
+        found = []
+        for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
+            ids, second, words = packed(tokenizer, first, None if example.second is None else next(seconds), length)
+            found.append(Item(number, ids, words, place.get(example.label), second))
+        return found
+
+    def loss(self, model, batch, run, targets):
+        logits, caches = sentence_scores(model, batch, run, self.pooling)
+        loss, entropy = cross_entropy(logits, batch.targets, targets)
+        right = int((logits.argmax(-1) == batch.targets).sum())
+        sentence_scores_backward(model, cross_entropy_backward(1.0, entropy), caches, run)
+        return float(loss), right
+
+    def answers(self, model, batch, run):
+        """The probability of every class"""
+        return list(softmax(sentence_scores(model, batch, run, self.pooling)[0])[0])
+
+    def scores(self, examples: Sequence[Labelled], predictions: Sequence[np.ndarray]) -> dict[str, float]:
+        truth = [example.label for example in examples]
+        guesses = [self.labels[int(probabilities.argmax())] for probabilities in predictions]
+        macro = precision_recall_f1(truth, guesses, "macro")
+        return {"accuracy": accuracy(truth, guesses), "macro_f1": macro.f1}
+
+
+def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
+    """ids -> encoder -> model.task -> (B,C), caches. Where only [CLS] is asked, the last block runs on it alone."""
+    if tuple(pooling) != ("cls",):
+        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run)  # (B,T,H)
+    else:
+        B, T = batch.ids.shape
+        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run, np.arange(B) * T)  # (B,H)
+        x = x[:, None]
+    y, head = model.task.forward(x, run.fork(HEAD), asked=batch.asked)
+    return y, (encoded, head, tuple(pooling) == ("cls",))
+
+
+def sentence_scores_backward(model: Any, dy, caches, run) -> None:
+    encoded, head, only_first = caches
+    dx = model.task.backward(dy, head, run)
+    encode_backward(model, dx[:, 0] if only_first else dx, encoded, run)

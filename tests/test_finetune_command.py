@@ -1,0 +1,397 @@
+"""From files to a model that predicts: the commands, the folder, and what is said of bad files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from larger_bert import LargerBERT
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_tasks as tiny
+
+from mini_bert import finetuned
+from mini_bert.cli import app
+from mini_bert.embed import embed
+from mini_bert.finetune import default_epochs, default_learning_rate, finetune_command
+from mini_bert.finetuned import load
+from mini_bert.finetuning import predict
+from mini_bert.loading import load_model, word_head
+from mini_bert.model import MiniBERT
+from mini_bert.predict import gather, predictions
+from mini_bert.pretrained import read_tensors
+
+QUICK = {"epochs": 2, "batch_size": 16, "learning_rate": 5e-3, "threads": 1, "measurements": 1, "quiet": True}
+EXAMPLES = {"classify": tiny.labelled, "tag": tiny.tagged, "qa": tiny.questions, "similarity": tiny.scored}
+ENDING = {"classify": "tsv", "tag": "conll", "qa": "jsonl", "similarity": "tsv"}
+
+
+@pytest.fixture(scope="module", params=["mini", "bert"])
+def folder(request, tmp_path_factory):
+    return tiny.saved(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(scope="module")
+def mini(tmp_path_factory):
+    return tiny.saved(tmp_path_factory.mktemp("mini"))
+
+
+def files(folder: Path, kind: str, count: int = 48) -> dict[str, str]:
+    return {
+        "train": tiny.write(folder, f"train.{ENDING[kind]}", EXAMPLES[kind](count)),
+        "dev": tiny.write(folder, f"dev.{ENDING[kind]}", EXAMPLES[kind](16, seed=1)),
+    }
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_files_in_model_out(kind, folder, tmp_path, capsys):
+    """The folder holds the model that was measured: loaded again it gives the same answers to the last bit."""
+    out = tmp_path / "out"
+    (result,) = finetune_command(kind, **files(tmp_path, kind), out=out, model=str(folder), **QUICK)
+    tuned = load(out)
+    dev = EXAMPLES[kind](16, seed=1)
+    items = tuned.task.items(dev, tuned.tokenizer, tuned.length, False)
+    answers = predict(tuned.model, tuned.task, items)
+    assert tuned.task.scores(dev, tuned.task.join(dev, items, answers)) == result.outcome.scores
+
+    config = json.loads((out / "model/config.json").read_text())
+    labels = {"classify": ["neg", "pos"], "tag": ["B-LOC", "B-PER", "O"], "similarity": ["score"]}.get(kind, [])
+    assert config.get("id2label", {}) == {str(number): label for number, label in enumerate(labels)}
+    assert config.get("label2id", {}) == {label: number for number, label in enumerate(labels)}
+    for name in ("tokenizer.json", "vocab.txt", "README.md", "model.safetensors"):
+        assert (out / "model" / name).is_file()
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert {record["kind"] for record in records} == {"train", "dev", "result"}
+    summary = json.loads((out / "results.json").read_text())
+    assert summary["runs"][0]["scores"] == result.outcome.scores and summary["dev"] == f"dev.{ENDING[kind]}"
+    assert f"mini-bert predict {out}" in capsys.readouterr().out
+
+
+def test_seeds_and_a_control_are_shown_side_by_side(mini, tmp_path, capsys):
+    results = finetune_command(
+        "classify", **files(tmp_path, "classify"), model=str(mini), seeds=2, scratch=True, **QUICK
+    )
+    assert [(result.start, result.seed) for result in results] == [
+        ("pretrained", 0), ("pretrained", 1), ("from random weights", 0), ("from random weights", 1),
+    ]  # fmt: skip
+    out = capsys.readouterr().out
+    assert "pretrained  " in out and "from random weights" in out and "±" in out and "of 2 seeds" in out
+    assert "Nothing is saved" in out and "training 48 examples of train.tsv, dev 16 of dev.tsv" in out
+    finetune_command("classify", **files(tmp_path, "classify"), model=str(mini), as_json=True, **QUICK)
+    assert json.loads(capsys.readouterr().out)["pretrained"]["accuracy"]["spread"] == 0.0
+
+
+def test_the_model_that_is_kept_is_the_best_of_all_seeds(mini, tmp_path, capsys):
+    out = tmp_path / "out"
+    results = finetune_command("tag", **files(tmp_path, "tag"), out=out, model=str(mini), seeds=3, **QUICK)
+    best = max(results, key=lambda result: result.outcome.scores["f1"])
+    assert f"seed {best.seed} |" in (out / "model/README.md").read_text()
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]  # nothing lies about
+
+
+def test_ctrl_c_keeps_what_was_saved(mini, tmp_path, monkeypatch, capsys):
+    """Interrupted when the first model has been saved: the table says so, the folder is whole and predicts."""
+    saved = finetuned.save
+
+    def save(*words):
+        saved(*words)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("mini_bert.finetune.save", save)
+    out = tmp_path / "out"
+    results = finetune_command("classify", **files(tmp_path, "classify"), out=out, model=str(mini), seeds=2, **QUICK)
+    assert len(results) == 1 and results[0].outcome.stopped == "interrupted"
+    assert "Stopped by hand; the best model so far is kept." in capsys.readouterr().out
+    assert predictions(load(out), tiny.labelled(1))[0]["label"] in ("neg", "pos")
+
+
+def test_a_save_that_fails_leaves_the_old_folder(tmp_path, monkeypatch):
+    task = finetuned.Classify(["a", "b"])
+    model = finetuned.with_task(tiny.encoder(), task)
+    finetuned.save(tmp_path / "model", model, task, tiny.TOKENIZER, 24)
+    before = (tmp_path / "model/model.safetensors").read_bytes()
+    monkeypatch.setattr(tiny.WordPieceTokenizer, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    model.flat.data[...] = 1
+    with pytest.raises(OSError, match="disk full"):
+        finetuned.save(tmp_path / "model", model, task, tiny.TOKENIZER, 24)
+    assert (tmp_path / "model/model.safetensors").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+# ---------------------------------------------------------------------- what else can be done with the folder
+
+
+def test_the_encoder_of_a_fine_tuned_folder_can_be_used(folder, tmp_path, caplog):
+    """load_model gives it, and says what it leaves out; it can be fine-tuned again, and has no words to guess."""
+    out = tmp_path / "out"
+    finetune_command("classify", **files(tmp_path, "classify"), out=out, model=str(folder), **QUICK)
+    with caplog.at_level(logging.WARNING):
+        encoder, _ = load_model(out)
+    assert "encoder alone" in caplog.text or "no part of this model uses classifier" in caplog.text
+    tuned = load(out).model
+    np.testing.assert_array_equal(encoder.tokens.table.data, tuned.tokens.table.data)
+    with pytest.raises(ValueError, match="no head for masked words"):
+        word_head(encoder)
+    if isinstance(encoder, MiniBERT):
+        for call in (lambda: encoder.forward([[2, 3]]), lambda: encoder.loss([[2, 3]], [0], [1])):
+            with pytest.raises(ValueError, match="has no head for masked words: it was fine-tuned for something else"):
+                call()
+    finetune_command("tag", **files(tmp_path, "tag"), model=str(out), **QUICK)
+
+
+def test_vectors_are_those_that_embed_gives(mini, tmp_path):
+    """A model for sentence vectors is an ordinary encoder: cosines of `embed` are its scores."""
+    out = tmp_path / "out"
+    finetune_command("similarity", **files(tmp_path, "similarity"), out=out, model=str(mini), vectors=True, **QUICK)
+    encoder, tokenizer = load_model(out)
+    pair = ["the cat was old .", "a film is old"]
+    u, v = embed(encoder, tokenizer, pair).astype(np.float64)
+    (said,) = predictions(load(out), [tiny.Scored(*pair, 0.0, 1)])
+    assert said["score"] == pytest.approx(5 * u @ v / np.linalg.norm(u) / np.linalg.norm(v), rel=1e-4)
+
+
+def test_names_in_the_file_of_a_published_bert(tmp_path):
+    """Those of transformers; tests/test_finetuning_peers.py opens them with it."""
+    bert = tiny.encoder("bert")
+    for task, head in (
+        (finetuned.Classify(["a", "b"], ("cls",), dense=True), "classifier"),
+        (finetuned.Tag(["a", "b"]), "classifier"),
+        (finetuned.Answer(), "qa_outputs"),
+        (finetuned.Similarity(0, 5, pooling=("cls",), dense=True), "classifier"),
+        (finetuned.Similarity(0, 5, vectors=True), None),
+    ):
+        finetuned.save(tmp_path / "m", finetuned.with_task(bert, task), task, tiny.TOKENIZER, 24)
+        names = set(read_tensors(tmp_path / "m/model.safetensors"))
+        assert {name for name in names if "bert." not in name} >= (
+            {f"{head}.weight", f"{head}.bias"} if head else set()
+        )
+        assert ("bert.pooler.dense.weight" in names) == (task.name in ("classify", "similarity") and head is not None)
+        assert ("bert." if head else "") + "embeddings.word_embeddings.weight" in names
+        architecture = json.loads((tmp_path / "m/config.json").read_text())["architectures"]
+        assert architecture == [task.architecture]
+
+
+# ---------------------------------------------------------------------- predict
+
+
+def tuned_folder(tmp_path, mini, kind, **more):
+    out = tmp_path / "out"
+    settings = QUICK | {"epochs": 6, "batch_size": 8}
+    finetune_command(kind, **files(tmp_path, kind, 96), out=out, model=str(mini), **settings, **more)
+    return str(out)
+
+
+def ask(*words):
+    result = CliRunner().invoke(app, ["predict", *words])
+    assert result.exit_code == 0, result.exception
+    return result.stdout
+
+
+def test_predict_labels(mini, tmp_path):
+    out = tuned_folder(tmp_path, mini, "classify")
+    shown = ask(out, "the cat was great .", "the film was dull .").splitlines()
+    assert shown[0].startswith("pos ") and shown[1].startswith("neg ") and shown[1].endswith("the film was dull .")
+    (tmp_path / "texts.txt").write_text("the cat was fine .\n\nthe cat was awful .\n")
+    said = [json.loads(line) for line in ask(out, "--file", str(tmp_path / "texts.txt"), "--json").splitlines()]
+    assert [one["label"] for one in said] == ["pos", "neg"]
+    assert sum(said[0]["probabilities"].values()) == pytest.approx(1, rel=1e-5)
+
+
+def test_predict_tags(mini, tmp_path):
+    out = tuned_folder(tmp_path, mini, "tag")
+    assert "-> ada (PER); rome (LOC)" in ask(out, "ada lives in rome.")
+    said = json.loads(ask(out, "--json", "ben lives in oslo."))
+    assert said["words"] == ["ben", "lives", "in", "oslo", "."] and said["tags"] == ["B-PER", "O", "O", "B-LOC", "O"]
+    assert said["entities"][0] == {"type": "PER", "text": "ben", "first": 0, "last": 0}
+
+
+def test_predict_answers(mini, tmp_path):
+    out = tuned_folder(tmp_path, mini, "qa")
+    words = ["--question", "what colour ?", "--context", "the cat is old . a film is red ."]
+    assert "%  red" in ask(out, *words)
+    said = json.loads(ask(out, *words, "--json"))
+    assert said["answer"] in [one["answer"] for one in said["answers"]]
+    start, stop = said["answers"][0]["start"], said["answers"][0]["stop"]
+    assert words[3][start:stop] == said["answer"]
+    lines = ask(out, "--file", tiny.write(tmp_path, "more.jsonl", tiny.questions(3)), "--json").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["q0", "q1", "q2"]
+
+
+def test_predict_similarity(mini, tmp_path):
+    out = tuned_folder(tmp_path, mini, "similarity")
+    said = json.loads(ask(out, "--json", "the cat was old .", "a cat is old"))
+    assert set(said) == {"first", "second", "score"}
+    (tmp_path / "pairs.tsv").write_text("a cat\ta cat\na cat\ta film\n")
+    assert len(ask(out, "--file", str(tmp_path / "pairs.tsv")).splitlines()) == 2
+
+
+def test_pairs_of_texts(folder, tmp_path):
+    """A file of pairs makes a model of pairs, whose folder says so; a published one is told with --pairs."""
+    rows = (f"{one.first}\t{one.second}\t{'same' if one.score else 'other'}\n" for one in tiny.scored(48))
+    (tmp_path / "train.tsv").write_text("premise\thypothesis\tgold_label\n" + "".join(rows))
+    finetune_command("classify", str(tmp_path / "train.tsv"), out=tmp_path / "out", model=str(folder), **QUICK)
+    assert load(tmp_path / "out").task.pairs
+    words = [str(tmp_path / "out"), "the cat was old .", "a cat is old"]
+    assert "the cat was old .  |  a cat is old" in ask(*words)
+    config = json.loads((tmp_path / "out/model/config.json").read_text())
+    if config["model_type"] == "bert":
+        del config["fine_tuning"]  # as transformers would have written it
+        (tmp_path / "out/model/config.json").write_text(json.dumps(config))
+        assert len(ask(*words).splitlines()) == 2 and len(ask(*words, "--pairs").splitlines()) == 1
+
+
+def test_larger_bert_is_fine_tuned_alike(tmp_path):
+    LargerBERT(tiny.MINI, seed=1).save_pretrained(tmp_path / "larger")
+    tiny.TOKENIZER.save(tmp_path / "larger")
+    (result,) = finetune_command("tag", **files(tmp_path, "tag"), model=str(tmp_path / "larger"), **QUICK)
+    assert result.outcome.scores["accuracy"] > 0.5
+
+
+def test_labels_come_from_all_of_the_file(mini, tmp_path):
+    """Though only the first two examples, of one label, are learnt from."""
+    train = "sentence\tlabel\n" + "good\tpos\n" * 3 + "bad\tneg\n"
+    (tmp_path / "train.tsv").write_text(train)
+    out = tmp_path / "out"
+    finetune_command(
+        "classify", str(tmp_path / "train.tsv"), str(tmp_path / "train.tsv"), out, str(mini), max_samples=2, **QUICK
+    )
+    assert load(out).task.labels == ["neg", "pos"]
+
+
+def test_predict_says_what_it_needs(mini, tmp_path):
+    classify, pairs, qa = finetuned.Classify(["a", "b"]), finetuned.Classify(["a", "b"], pairs=True), finetuned.Answer()
+    with pytest.raises(ValueError, match="give --question and --context"):
+        gather(qa, ["what?"], None, None, None)
+    with pytest.raises(ValueError, match="for classify, not for questions"):
+        gather(classify, [], None, "who?", "she")
+    with pytest.raises(ValueError, match="one of them, and not both"):
+        gather(classify, [], None, None, None)
+    with pytest.raises(ValueError, match="compares two texts, and 1 text was given"):
+        gather(pairs, ["one"], None, None, None)
+    with pytest.raises(ValueError, match="text 2 is empty"):
+        gather(classify, ["one", " "], None, None, None)
+    (tmp_path / "pairs.tsv").write_text("a\tb\nonly one\n")
+    with pytest.raises(ValueError, match=r"pairs\.tsv, text 2: expected two texts with a tab between"):
+        gather(pairs, [], str(tmp_path / "pairs.tsv"), None, None)
+    assert gather(pairs, ["a", "b"], None, None, None)[0][:2] == ("a", "b")
+    with pytest.raises(ValueError, match="not fine-tuned for a task; make one from it with `mini-bert finetune"):
+        load(mini)
+
+
+# ---------------------------------------------------------------------- what is wrong with the data
+
+
+def refused(kind, message, mini, tmp_path, train, dev=None, **more):
+    paths = {}
+    for name, text in (("train", train), ("dev", dev)):
+        if text is not None:
+            paths[name] = str(tmp_path / f"{name}.{ENDING[kind]}")
+            Path(paths[name]).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        finetune_command(kind, **paths, model=str(mini), **QUICK, **more)
+
+
+BAD = {
+    "unknown label": ("classify", r"dev\.tsv:3: the label 'pozitive' is not one of .*; is it 'positive'\?",
+                      "sentence\tlabel\na\tpositive\nb\tnegative\n", "sentence\tlabel\na\tpositive\nb\tpozitive\n"),
+    "no label column": ("classify", r"train\.tsv:1: no column for the label", "sentence\tkind\na\tb\n", None),
+    "empty sentence": ("classify", r"train\.tsv:3: sentence is empty", "sentence\tlabel\na\tx\n \ty\n", None),
+    "one label": ("classify", "only the label 'x'", "sentence\tlabel\n" + "a\tx\n" * 20, None),
+    "misaligned tags": ("tag", r"train\.conll:2: 1 field, expected 2", "cat\tO\ndog\n\n", None),
+    "unknown tag": ("tag", r"dev\.conll:1: the label of word 2, 'dog', 'I-X' is not one of",
+                    "a\tO\nb\tB-X\n", "cat\tO\ndog\tI-X\n"),
+    "no answer": ("qa", r"train\.jsonl:1: the question: the answer 'dog' is not at 4, where 'cat' stands",
+                  '{"question": "who?", "context": "the cat", "answers": [{"text": "dog", "answer_start": 4}]}',
+                  None),
+    "no score": ("similarity", r"train\.tsv:2: score is 'high', expected a number",
+                 "score\tsentence1\tsentence2\nhigh\ta\tb\n", None),
+    "all scores alike": ("similarity", "all 18 scores of the training data are 1: nothing to learn",
+                         "score\tsentence1\tsentence2\n" + "1\ta\tb\n" * 20, None),
+    "too few": ("classify", "1 example, too few to keep some aside", "sentence\tlabel\na\tx\n", None),
+    "pairs and not": ("classify", "single texts, the other pairs",
+                      "sentence\tlabel\na\tx\na\ty\n", "sentence1\tsentence2\tlabel\na\tb\tx\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_named_with_the_line(case, mini, tmp_path):
+    kind, message, train, dev = BAD[case]
+    refused(kind, message, mini, tmp_path, train, dev)
+
+
+def test_bad_options(mini, tmp_path):
+    with pytest.raises(ValueError, match="there is a dev file, x, but no training file"):
+        finetune_command("classify", dev="x", model=str(mini))
+    paths = files(tmp_path, "classify")
+    with pytest.raises(ValueError, match="max_length is 99, expected 8 to 24"):
+        finetune_command("classify", **paths, model=str(mini), length=99, **QUICK)
+    with pytest.raises(ValueError, match="is not empty, and the results want a folder of their own"):
+        finetune_command("classify", **paths, out=tmp_path, model=str(mini), **QUICK)
+
+
+def test_a_part_is_kept_aside_where_there_is_no_dev_file(mini, tmp_path, caplog):
+    train = files(tmp_path, "classify", 40)["train"]
+    with caplog.at_level(logging.WARNING):
+        finetune_command("classify", train, model=str(mini), **QUICK)
+    assert "every tenth example, 4, is kept aside" in caplog.text
+
+
+def test_sst2_needs_no_file(mini):
+    """`python finetune_sst2.py --epochs 1 --max_samples 50`, in the package folder: synthetic, and it says so."""
+    package = Path(finetuned.__file__).parent
+    words = ["--epochs", "1", "--max_samples", "50", "--model", str(mini)]
+    result = subprocess.run(
+        [sys.executable, "-X", "utf8", "finetune_sst2.py", *words], cwd=package, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert "training 50 examples of synthetic English" in result.stdout and "accuracy" in result.stdout
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_synthetic_data_is_there_for_every_task(kind, mini, capsys):
+    (result,) = finetune_command(kind, model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
+    assert "of synthetic English (mini_bert/synthetic.py), dev 50 of synthetic English" in capsys.readouterr().out
+    assert result.outcome.stopped == "done"
+
+
+def test_options_reach_the_command(monkeypatch):
+    """Every option of the four commands arrives under its name."""
+    calls = []
+
+    def command(*words, **named):
+        calls.append((words, named))
+        return [SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))]
+
+    monkeypatch.setattr("mini_bert.finetune.finetune_command", command)
+    settings = {"epochs": 4, "batch_size": 5, "learning_rate": 0.1, "layer_decay": 0.5, "dropout": 0.2, "patience": 7,
+                "seed": 2, "threads": 6}  # fmt: skip
+    others = {"train": "a", "dev": "b", "out": "c", "model": "m", "seeds": 3, "max_length": 30, "max_samples": 9}
+    common = ["--from-scratch", "--json", "--quiet"]
+    for name, value in (settings | others).items():
+        common += [f"--{name.replace('_', '-')}", str(value)]
+    more = {"classify": ["--text", "x"], "tag": ["--stride", "8", "--column", "1"], "qa": ["--stride", "8"],
+            "similarity": ["--vectors", "--loss", "contrastive", "--score", "y"]}  # fmt: skip
+    for kind, extra in more.items():
+        assert CliRunner().invoke(app, ["finetune", kind, *common, *extra]).exit_code == 130  # as Ctrl-C ends a program
+        words, named = calls[-1]
+        assert words[:9] == (kind, "a", "b", Path("c"), "m", 3, True, 9, 30)
+        assert words[9:] == ((8,) if kind in ("tag", "qa") else ())
+        assert named["as_json"] and named["quiet"] and {name: named[name] for name in settings} == settings
+    assert calls[0][1]["columns"]["text"] == "x" and calls[1][1]["columns"] == {"column": 1}
+    assert calls[3][1]["vectors"] and calls[3][1]["loss"] == "contrastive" and calls[3][1]["columns"]["score"] == "y"
+
+
+def test_defaults_follow_model_and_data():
+    assert default_learning_rate(MiniBERT(tiny.MINI)) == 1e-3
+    assert default_learning_rate(SimpleNamespace(config=SimpleNamespace(hidden_size=768))) == 6e-5
+    assert [default_epochs(count, 32) for count in (67_349, 20_000, 8_000, 500)] == [3, 3, 8, 10]
