@@ -110,7 +110,7 @@ def test_control_labels_hang_on_the_word():
 
 
 def test_baselines():
-    """The most frequent label; each word's own, or the most frequent for a word that was not seen; of equals the first."""
+    """The most frequent label; each word's own, or the most frequent for an unseen word; of equals the first."""
     train = Examples(np.zeros((6, 1), int), np.array([1, 1, 0, 1, 0, 2]), np.array([0, 0, 0, 1, 2, 2]), [6])
     dev = Examples(np.zeros((4, 1), int), np.array([1, 0, 1, 2]), np.array([0, 2, 9, 1]), [4])
     assert common_labels(train.types, train.targets) == (1, {0: 1, 1: 1, 2: 0})
