@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mini_bert.layers.base import Layer, Param, Pool, Run, add_product, add_rows, bind, layout, zeros
+from mini_bert.layers.base import Layer, Param, Pool, Run, add_product, add_rows, bind, zeros
 from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.layer_norm import LayerNorm
@@ -58,10 +58,10 @@ def test_weights_that_decay_come_first():
     assert flat.decayed == 15 + 10 + 21
 
 
-def test_the_layout_says_where_each_param_lies():
+def test_every_param_knows_where_it_lies():
     model = Small()
     flat = bind(model, seed=0)
-    places = layout(model)
+    places = {name: param.place for name, param in model.named_params().items()}
     assert set(places) == set(model.named_params()) and sum(p.stop - p.start for p in places.values()) == flat.data.size
     for name, param in model.named_params().items():
         flat.data[places[name]] = 5
