@@ -587,7 +587,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 GROUPS = {
     "tokenizer": "Text to ids: look at it, or learn a vocabulary.",
-    "data": "Text to train on: fetch it, look at it.",
+    "data": "Text to train on, labelled examples: fetch, look at them.",
     "finetune": "Teach a trained model a task: classes, tags, answers, similarity.",
     "probe": "What can be read from each layer: parts of speech, dependencies, entities.",
     "plot-model": "Pictures of what is inside a model (needs the extra `plots`); of runs: plot; of heads: attention.",

@@ -19,6 +19,7 @@ from mini_bert.labelled import Labelled, Parsed, Question, Scored, Tagged
 from mini_bert.synthetic import SYNTHETIC, labelled, parsed, questions, scored, sentences, tagged
 from mini_bert.synthetic_grammar import Grammar, held_out
 
+WORD = r"n't|[\w&]+(?=n't)|[\w&]+|[,.!]"
 MAKERS = (sentences, labelled, tagged, parsed, scored, questions)
 UPOS = {  # all but SYM and X
     *(
@@ -347,11 +348,30 @@ def test_counting_many_words_is_not_enough():
     assert 0.7 < words < 0.85 and pairs < 0.93
 
 
+@pytest.mark.peers
+def test_scikit_learn_counts_no_better():
+    """Another logistic regression, whichever regularisation suits it best, stays below the same bounds."""
+    pytest.importorskip("sklearn", reason="needs scikit-learn")
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    train, dev = labelled(8000, seed=1), labelled(2000, seed=2)
+    best = {}
+    for longest in (1, 2):
+        counts = CountVectorizer(token_pattern=WORD, ngram_range=(1, longest), min_df=2)
+        x, y = counts.fit_transform([one.text for one in train]), [one.label for one in train]
+        asked, right = counts.transform([one.text for one in dev]), [one.label for one in dev]
+        fits = (LogisticRegression(C=strength, max_iter=2000).fit(x, y) for strength in (0.1, 1, 10))
+        best[longest] = max(fit.score(asked, right) for fit in fits)
+    print(f"scikit-learn: words {best[1]:.1%}, words and pairs of neighbours {best[2]:.1%}")
+    assert 0.7 < best[1] < 0.85 and best[2] < 0.93
+
+
 def _regression(train, dev, pairs: bool = False) -> float:
     """Accuracy on dev of a linear classifier, trained by full gradient steps to the end"""
 
     def features(example):
-        words = re.findall(r"n't|[\w&]+(?=n't)|[\w&]+|[,.!]", example.text.lower())
+        words = re.findall(WORD, example.text.lower())
         return words + ([" ".join(pair) for pair in pairwise(words)] if pairs else [])
 
     known = {word for word, count in Counter(word for one in train for word in features(one)).items() if count > 1}
