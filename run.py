@@ -25,7 +25,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: writ
 HELP = """\
 Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by hand.
 
-  python run.py test              does everything work here? (two to four minutes on two cores)
+  python run.py test              does everything work here? (one to two minutes on two cores)
   python run.py train             train a Mini-BERT; `train --help` lists the settings
   python run.py plot runs/run-1   the curves of a run, or of several side by side
   python run.py doctor runs/run-1                    what is wrong with a run, and what to try
