@@ -25,7 +25,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: writ
 HELP = """\
 Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by hand.
 
-  python run.py test              does everything work here? (two to four minutes on two cores)
+  python run.py test              does everything work here? (one to two minutes on two cores)
   python run.py train             train a Mini-BERT; `train --help` lists the settings
   python run.py plot runs/run-1   the curves of a run, or of several side by side
   python run.py doctor runs/run-1                    what is wrong with a run, and what to try
@@ -139,7 +139,9 @@ def test(args: list[str]) -> int:
     if tiers in (["--peers"], ["--all"]):
         install("peers")
     selection = ["-m", TIERS[tiers[0]]] if tiers else []
-    code = call([program("python"), "-m", "pytest", *selection, *others], cwd=ROOT)
+    # The default tier, whole: on several cores, the tests of a file on one of them. Whoever says more decides alone.
+    shared = [] if args or cores() == 1 else ["-n", str(min(cores(), 4)), "--dist", "loadfile"]
+    code = call([program("python"), "-m", "pytest", *selection, *shared, *others], cwd=ROOT)
     if code == NO_TESTS:
         say(f"No test ran, and that counts as a failure: `{' '.join(['test', *args])}` selects none.")
     return code
@@ -292,6 +294,11 @@ def call(command: list[str], cwd: Path | None = None) -> int:
             process.wait()
     signal.signal(signal.SIGTERM, before)
     return exit_code(process.returncode)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def exit_code(returncode: int) -> int:

@@ -71,7 +71,7 @@ def training_bytes(config: MiniBertConfig, parameters: int, batch: int, threads:
 
 def main(config: MiniBertConfig, name: str, batch: int = TrainingConfig.micro_batch, threads: int = 2) -> None:
     """Print architecture, parameters and memory."""
-    model = MiniBERT(config)
+    model = MiniBERT(config, seed=None)  # its shapes are wanted, not its weights
     T, H, V, inner = config.max_seq_length, config.hidden_size, config.vocab_size, config.intermediate_size
     total = model.get_parameter_count()
     print(f"{name}: {total:,} parameters\n")

@@ -189,7 +189,8 @@ def test_a_picture_that_cannot_be_drawn_stops_nothing(tmp_path, capsys):
 
 def test_the_command(run, tmp_path, capsys, monkeypatch):
     """One run: two pictures in its folder. Several: one where we are. The paths are printed."""
-    pytest.importorskip("matplotlib")
+    figures = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(plots, "new_figure", lambda *_: figures.Figure((2, 2), dpi=20))  # tiny, without a layout
     monkeypatch.chdir(tmp_path)
     plot_command([run])
     assert capsys.readouterr().out.split() == [str(run / "loss.png"), str(run / "loss-gradients.png")]

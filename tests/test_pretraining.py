@@ -1,6 +1,7 @@
 """`mini-bert train`: from a command line to a model folder, and what it says on the way."""
 
 import errno
+import importlib.util
 import io
 import json
 import os
@@ -20,6 +21,7 @@ from mini_bert.evaluate import Evaluation
 from mini_bert.history import read_run
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
+from mini_bert.plots import loss_picture
 from mini_bert.pretrained import locate
 from mini_bert.pretraining import (
     _is_shown,
@@ -40,8 +42,9 @@ WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees"
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """An empty folder to work in, with a text, a vocabulary and a tiny model's config."""
+    """An empty folder to work in, with a text, a vocabulary and a tiny model's config; no pictures, which take long."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots, "loss_picture", lambda *_, **__: False)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
     rng = random.Random(0)
     pairs = list(zip(WORDS[:-1:2], WORDS[1::2], strict=True))
@@ -64,14 +67,17 @@ def run(*words):
     return 0
 
 
-def test_a_run_from_the_command_line(place, capsys):
+def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     """A model folder that loads, a picture if it can be drawn, masks filled, and what to try next."""
+    monkeypatch.setattr(plots, "loss_picture", loss_picture)
     assert run("--steps", "30", "--out", "out", "--held-out", "0.1", "--learning-rate", "0.01") == 0
     said = capsys.readouterr().err
     for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next"):
         assert expected in said
     assert "vocabulary has 16 pieces, and so has the model, instead of the 999 in its config" in said
     assert "fill-mask" in said and "doctor" in said
+    if importlib.util.find_spec("matplotlib"):
+        assert "the curve: out" in said and Path("out/loss.png").read_bytes().startswith(b"\x89PNG")
     model, tokenizer = load_model("out")
     assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
     card = Path("out/model/README.md").read_text(encoding="utf-8")

@@ -38,13 +38,14 @@ def front(monkeypatch):
 
     monkeypatch.setattr(run, "install", record.installed.append)
     monkeypatch.setattr(run, "call", call)
+    monkeypatch.setattr(run, "cores", lambda: 2)
     return record
 
 
 @pytest.mark.parametrize(
     "words, installed, called",
     [
-        ("test", ["dev"], "python -m pytest"),
+        ("test", ["dev"], "python -m pytest -n 2 --dist loadfile"),
         ("test --slow", ["dev"], "python -m pytest -m slow and not peers"),
         ("test --peers", ["dev", "peers"], "python -m pytest -m peers and not slow"),
         ("test --all", ["dev", "peers"], "python -m pytest -m "),
@@ -61,6 +62,14 @@ def front(monkeypatch):
 def test_each_word_installs_what_it_needs_and_runs_one_program(front, words, installed, called):
     assert run.main(words.split()) == 0
     assert (front.installed, front.called) == (installed, [called])
+
+
+@pytest.mark.parametrize(("cores", "shared"), [(1, ""), (3, " -n 3 --dist loadfile"), (64, " -n 4 --dist loadfile")])
+def test_the_default_tier_is_shared_among_cores(front, monkeypatch, cores, shared):
+    """Up to four; with one there is nothing to share."""
+    monkeypatch.setattr(run, "cores", lambda: cores)
+    run.main(["test"])
+    assert front.called == ["python -m pytest" + shared]
 
 
 def test_tests_run_in_the_project_and_commands_where_the_user_is(front):

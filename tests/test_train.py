@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -320,23 +321,27 @@ def test_a_learning_rate_far_too_high_ends_early(tmp_path, corpus, tokenizer):
     assert state.stopped in ("diverged", "nonfinite") and state.step < 400
 
 
-def test_minutes_end_a_run_and_the_learning_rate_with_it(tmp_path, corpus, tokenizer):
-    settings = replace(SETTINGS, steps=None, minutes=0.03, log_every=1)
-    start = time.perf_counter()
-    _, state = go(tmp_path / "run", corpus, tokenizer, settings)
-    assert state.stopped == "done" and 1.8 <= state.seconds <= time.perf_counter() - start + 0.1
-    rates = [record["lr"] for record in records(tmp_path / "run", "train")]
-    assert max(rates) > 0.5 * settings.learning_rate > rates[-1]
-
-
 class Clock:
-    """Hands that the test moves."""
+    """Hands that the test moves, and every look at them by a tick."""
 
-    def __init__(self):
-        self.now = 1000.0
+    def __init__(self, tick=0.0):
+        self.now, self.tick = 1000.0, tick
 
     def __call__(self):
+        self.now += self.tick
         return self.now
+
+
+def test_minutes_end_a_run_and_the_learning_rate_with_it(tmp_path, corpus, tokenizer, monkeypatch):
+    """With 50 ms from look to look, two a step, step 31 ends three seconds; the rate goes up, and down to 0."""
+    monkeypatch.setattr("mini_bert.train.Stopwatch", partial(Stopwatch, clock=Clock(tick=0.05)))
+    settings = replace(SETTINGS, steps=None, minutes=0.05, log_every=1, eval_every=99, save_every=99)
+    _, state = go(tmp_path / "run", corpus, tokenizer, settings)
+    assert (state.stopped, state.step) == ("done", 31) and 3 <= state.seconds <= 3.11
+    rates = [record["lr"] / settings.learning_rate for record in records(tmp_path / "run", "train")]
+    assert rates[0] == 0 and max(rates) == pytest.approx(1, abs=0.05) and rates[-1] == pytest.approx(0, abs=0.05)
+    peak = rates.index(max(rates))
+    assert rates[: peak + 1] == sorted(rates[: peak + 1]) and rates[peak:] == sorted(rates[peak:], reverse=True)
 
 
 def test_a_pause_is_no_work():
