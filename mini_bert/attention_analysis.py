@@ -420,7 +420,7 @@ def report_json(found: Analysis) -> str:
         scores = [{**score._asdict(), "gain": score.gain} for score in found.relations.best()]
         if found.untrained is not None:
             for score in scores:
-                score["untrained"] = float(found.untrained.accuracy(score["relation"]).max())
+                score["untrained"] = found.untrained.highest(score["relation"])
         content["treebank"] = found.treebank
         content["sentences"] = found.relations.sentences
         content["relations"] = scores

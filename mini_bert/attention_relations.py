@@ -26,6 +26,7 @@ import numpy as np
 from mini_bert.encoders import attention_weights, encode, padded
 from mini_bert.layers.base import Run
 from mini_bert.loading import max_length
+from mini_bert.progress import counted
 
 if TYPE_CHECKING:
     from mini_bert.labelled import Parsed
@@ -71,6 +72,10 @@ class Relations(NamedTuple):
         if relation not in self.counts:
             raise ValueError(f"there is no relation {relation!r} here; there are {', '.join(sorted(self.counts))}")
         return self.by_head[relation] / self.counts[relation]
+
+    def highest(self, relation: str) -> float:
+        """Of the best head, in the better direction"""
+        return float(self.accuracy(relation).max())
 
     def best(self, least: int = 1) -> list[RelationScore]:
         """For every relation that comes at least so often, the best head; the largest gain over the baseline first"""
@@ -156,7 +161,7 @@ def relation_scores(
             read.append((sentence, pieces))
     read.sort(key=lambda item: sum(map(len, item[1])))
     found = Relations({}, {}, {}, len(sentences) - left_out, left_out)
-    done = 0
+    done = len(sentences) - len(read)
     for batch in _batches(read):
         rows = [[tokenizer.cls_id, *(i for row in pieces for i in row), tokenizer.sep_id] for _, pieces in batch]
         ids, mask = padded(rows, tokenizer.pad_id)
@@ -191,26 +196,33 @@ def _batches(read: list[Any]) -> Iterator[list[Any]]:
 def report_rows(
     relations: Relations, source: str, least: int = 1, most: int | None = None, untrained: Relations | None = None
 ) -> tuple[str, list[str], list[list[str]], list[str]]:
-    """-> title, names of columns, rows, notes: relations that a head follows better than any fixed offset first"""
-    title = f"{relations.sentences:,} sentences, {source}"
+    """-> title, names of columns, rows, notes: relations that a head follows better than what needs no learning first
+
+    The gain is that over the better of the best fixed offset and, where it is given, the best untrained head.
+    """
+    title = f"{counted(relations.sentences, 'sentence')}, {source}"
     if relations.left_out:
         title += f"; {relations.left_out:,} longer than the model's positions left out"
-    columns = ["relation", "count", "head", "direction", "right", "offset", "right", "gain"]
-    columns += ["untrained"] if untrained else []
-    scores = relations.best(least)
+    columns = ["relation", "count", "head", "direction", "right", "offset", "right"]
+    columns += ["untrained", "gain"] if untrained else ["gain"]
+
+    def gain(score: RelationScore) -> float:
+        return score.accuracy - max(score.baseline, untrained.highest(score.relation) if untrained else 0)
+
+    scores = sorted(relations.best(least), key=gain, reverse=True)
     shown = [score for score in scores if score.relation == ALL]
     shown += [score for score in scores if score.relation != ALL][:most]
     rows = []
     for score in shown:
         row = [score.relation, f"{score.times:,}", f"{score.layer}.{score.head}", score.direction]
-        row += [f"{score.accuracy:.1%}", f"{score.offset:+}", f"{score.baseline:.1%}", f"{100 * score.gain:+.1f}"]
-        row += [f"{untrained.accuracy(score.relation).max():.1%}"] if untrained else []
-        rows.append(row)
+        row += [f"{score.accuracy:.1%}", f"{score.offset:+}", f"{score.baseline:.1%}"]
+        row += [f"{untrained.highest(score.relation):.1%}"] if untrained else []
+        rows.append([*row, f"{100 * gain(score):+.1f}"])
     notes = ["all: every relation but punctuation.", "offset: the best fixed guess, +1 is the next word."]
     if untrained:
-        notes.append("untrained: the best head of a model that has learnt nothing.")
+        notes.append("untrained: the best head of a model that has learnt nothing. gain: over the better of the two.")
     if len(scores) > len(shown):
-        notes.append(f"{len(scores) - len(shown)} more relations: --json has them all.")
+        notes.append(f"{counted(len(scores) - len(shown), 'more relation')}: --json has them all.")
     return title, columns, rows, notes
 
 
