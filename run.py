@@ -27,6 +27,12 @@ Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by h
 
   python run.py test              does everything work here? (two to four minutes on two cores)
   python run.py train             train a Mini-BERT; `train --help` lists the settings
+  python run.py plot runs/run-1   the curves of a run, or of several side by side
+  python run.py doctor runs/run-1                    what is wrong with a run, and what to try
+  python run.py eval MODEL --corpus my_text.txt      loss, perplexity, accuracy on any text
+  python run.py fill-mask "The cat sat on the [MASK]."     guess what stands in a gap
+  python run.py embed "A cat." "A dog."              sentences as vectors, compared
+  python run.py export runs/run-1 --out my_model     a model folder for others, 16 bits a weight
   python run.py simple-test       the tour: every part of the engine once
   python run.py info              the model: shapes, parameters, memory
   python run.py config            every number of the configuration, and why
@@ -42,8 +48,8 @@ For a list of all, once .venv exists: {mini_bert} --help
 
 Tests come in tiers. Whatever else follows goes to pytest; paths count from this folder.
 
-  python run.py test --peers      compare live with PyTorch, transformers, tokenizers, onnxruntime
-                                  (installs them first: a large download)
+  python run.py test --peers      compare live with PyTorch, transformers, tokenizers, onnxruntime,
+                                  scikit-learn, seqeval (installs them first: a large download)
   python run.py test --slow       real data, long runs, fault injection
   python run.py test --all        everything
   python run.py test -x -k norm   only tests with "norm" in their name, until one fails
@@ -77,6 +83,10 @@ SETS = {
                 "onnx>=1.23,<2",
                 "tensorboard>=2.18",
             ],
+        ),
+        (
+            "scikit-learn, SciPy, seqeval, torchmetrics",
+            ["scikit-learn>=1.7,<2", "scipy>=1.14,<2", "seqeval>=1.2.2,<2", "torchmetrics>=1.8,<2"],
         ),
         # Published BERTs whose weights lie inside the package. Only those are wanted, so no dependencies.
         (

@@ -55,61 +55,6 @@ def minilm_folder() -> Path:
 # ---------------------------------------------------------------------- the engines
 
 
-def torch_mini(model: MiniBERT):
-    """Mini-BERT in PyTorch, with the weights of `model`"""
-    import torch
-    from torch import nn
-    from torch.nn import functional as F
-
-    H, A = model.config.hidden_size, model.config.num_heads
-    weights = {name: torch.tensor(param.data) for name, param in model.named_params().items()}
-
-    def linear(name: str) -> nn.Linear:
-        w = weights[f"{name}.w"]
-        layer = nn.Linear(*w.shape, bias=f"{name}.b" in weights)
-        layer.weight = nn.Parameter(w.T.contiguous())
-        if f"{name}.b" in weights:
-            layer.bias = nn.Parameter(weights[f"{name}.b"])
-        return layer
-
-    def norm(name: str) -> nn.LayerNorm:
-        layer = nn.LayerNorm(H, model.config.layer_norm_eps)
-        layer.weight = nn.Parameter(weights[f"{name}.gamma"])
-        layer.bias = nn.Parameter(weights[f"{name}.beta"])
-        return layer
-
-    class Block(nn.Module):
-        def __init__(self, name: str):
-            super().__init__()
-            self.qkv, self.output = linear(f"{name}.attention.qkv"), linear(f"{name}.attention.output")
-            self.expand = linear(f"{name}.feed_forward.expand")
-            self.contract = linear(f"{name}.feed_forward.contract")
-            self.first, self.second = norm(f"{name}.attention_norm"), norm(f"{name}.output_norm")
-
-        def forward(self, x):
-            B, T, _ = x.shape
-            q, k, v = self.qkv(x).view(B, T, 3, A, H // A).permute(2, 0, 3, 1, 4)
-            context = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(B, T, H)
-            x = self.first(x + self.output(context))
-            return self.second(x + self.contract(F.relu(self.expand(x))))
-
-    class Mini(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens = nn.Embedding.from_pretrained(weights["tokens.table"])
-            self.positions = nn.Parameter(weights["positions.table"])
-            self.blocks = nn.ModuleList(Block(f"encoder.blocks.{i}") for i in range(model.config.num_layers))
-            self.norm, self.head = norm("final_norm"), linear("head")
-
-        def forward(self, ids, rows):
-            x = self.tokens(ids) + self.positions[: ids.shape[1]]
-            for block in self.blocks:
-                x = block(x)
-            return self.head(self.norm(x.reshape(-1, H)[rows]))
-
-    return Mini().eval()
-
-
 def torch_minilm(folder: Path):
     import torch
     from transformers import AutoModel
@@ -207,6 +152,7 @@ def show(title: str, times: dict[str, float]) -> None:
 
 def warm(rounds: int) -> None:
     import torch
+    from torch_mini_bert import TorchMiniBert
 
     torch.set_num_threads(2)
     keep_freed_memory()
@@ -224,7 +170,7 @@ def warm(rounds: int) -> None:
     pieces = np.array([WordPieceTokenizer.load(folder).encode(SENTENCE.replace("[MASK]", "rain"))])
     gap = np.flatnonzero(tokens[0] == 4)
     jobs = [
-        ("Mini-BERT, one gap", fill, torch_mini(mini), tokens, gap),
+        ("Mini-BERT, one gap", fill, TorchMiniBert(mini).eval(), tokens, gap),
         ("MiniLM, sentence vector", vector, torch_minilm(folder), pieces, None),
     ]
     with ThreadPoolExecutor(2) as threads:

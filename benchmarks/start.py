@@ -25,7 +25,7 @@ from mini_bert.layers.embedding import sinusoids
 from mini_bert.model import AMPLITUDE, MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
-from mini_bert.pretraining import frequencies
+from mini_bert.pretraining import word_shares
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import held_out_loss
 
@@ -45,7 +45,7 @@ def start(model: MiniBERT, how: str, batches: MLMDataGenerator) -> None:
         attention: MultiHeadAttention = model.encoder.blocks[0].attention  # type: ignore[attr-defined]
         attention.qkv.w.data[...] = rng.normal(0, 1 / math.sqrt(attention.width), attention.qkv.w.shape)
     if how == "frequencies":
-        model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
+        model.named_params()["head.b"].data[...] = np.log(word_shares(batches))
 
 
 def main() -> None:

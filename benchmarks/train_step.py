@@ -85,60 +85,9 @@ def ours(threads: int, dtype: type = np.float32) -> tuple[Step, MiniBERT, Team]:
 def peer(model: MiniBERT, compiled: bool, whole: bool) -> Step:
     """Mini-BERT in PyTorch, with the weights of `model`."""
     import torch
-    import torch.nn.functional as F
-    from torch import nn
+    from torch_mini_bert import Loss, TorchMiniBert
 
-    c = model.config
-    H, A, d = c.hidden_size, c.num_heads, c.head_size
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.qkv, self.output = nn.Linear(H, 3 * H, bias=False), nn.Linear(H, H, bias=False)
-            self.attention_norm, self.output_norm = nn.LayerNorm(H), nn.LayerNorm(H)
-            self.expand, self.contract = nn.Linear(H, c.intermediate_size), nn.Linear(c.intermediate_size, H)
-
-        def forward(self, x):
-            B, T, _ = x.shape
-            q, k, v = self.qkv(x).view(B, T, 3, A, d).permute(2, 0, 3, 1, 4).unbind(0)
-            context = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(B, T, H)
-            x = self.attention_norm(x + self.output(context))
-            return self.output_norm(x + self.contract(F.relu(self.expand(x))))
-
-    class Peer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.positions = nn.Embedding(c.vocab_size, H), nn.Embedding(c.max_seq_length, H)
-            self.blocks = nn.ModuleList([Block() for _ in range(c.num_layers)])
-            self.final_norm, self.head = nn.LayerNorm(H), nn.Linear(H, c.vocab_size)
-
-        def forward(self, ids, rows, targets):
-            x = self.tokens(ids) + self.positions.weight
-            for block in self.blocks:
-                x = block(x)
-            chosen = self.final_norm(x.reshape(-1, H)[rows])
-            return F.cross_entropy(self.head(chosen), targets, reduction="sum")
-
-    network = Peer().to(getattr(torch, str(model.dtype)))
-    ours = {name: torch.tensor(param.data) for name, param in model.named_params().items()}
-    with torch.no_grad():
-        network.tokens.weight.copy_(ours["tokens.table"])
-        network.positions.weight.copy_(ours["positions.table"])
-        for i, block in enumerate(network.blocks):
-            at = f"encoder.blocks.{i}."
-            for part in ("attention.qkv", "attention.output", "feed_forward.expand", "feed_forward.contract"):
-                linear = getattr(block, part.split(".")[1])
-                linear.weight.copy_(ours[f"{at}{part}.w"].T)
-                if linear.bias is not None:
-                    linear.bias.copy_(ours[f"{at}{part}.b"])
-            for norm in ("attention_norm", "output_norm"):
-                getattr(block, norm).weight.copy_(ours[f"{at}{norm}.gamma"])
-                getattr(block, norm).bias.copy_(ours[f"{at}{norm}.beta"])
-        network.final_norm.weight.copy_(ours["final_norm.gamma"])
-        network.final_norm.bias.copy_(ours["final_norm.beta"])
-        network.head.weight.copy_(ours["head.w"].T)
-        network.head.bias.copy_(ours["head.b"])
-
+    network = Loss(TorchMiniBert(model))
     decayed = [p for p in network.parameters() if p.ndim > 1]
     others = [p for p in network.parameters() if p.ndim == 1]
     groups = [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}]
@@ -157,7 +106,7 @@ def peer(model: MiniBERT, compiled: bool, whole: bool) -> Step:
             loss = forward(*(torch.from_numpy(array) for array in part[:3])) / count
             loss.backward()
             total += float(loss.detach())
-        nn.utils.clip_grad_norm_(network.parameters(), CLIP)
+        torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
         optimiser.step()
         return total
 

@@ -17,18 +17,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.pretrained import to_disk, write_tensors
+
 FOLDER, STATE, OPTIMIZER = "checkpoints", "state.json", "optimizer.safetensors"
 FORMAT = 1
+logger = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
@@ -57,39 +60,33 @@ def save(
         home.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=home, prefix=f".{final.name}."))
         write_model(temporary)
-        write_arrays(temporary / OPTIMIZER, moments)
+        write_tensors(temporary / OPTIMIZER, moments)
         sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
         content = {"format": FORMAT, "step": step, **state, "files": sums}
         content["checksum"] = _own_checksum(content)
         (temporary / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
         for path in temporary.iterdir():
-            _to_disk(path)
-        _to_disk(temporary)
+            to_disk(path)
+        to_disk(temporary)
         if final.exists():  # the same step again, after a resume: it is the same to the last bit
             shutil.rmtree(final)
         os.rename(temporary, final)
-        _to_disk(home)
+        to_disk(home)
     except OSError as error:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
-        kept = [path.name for path in folders(run)]
-        left = f"the last one, {kept[0]}, is whole" if kept else "there is none before it"
-        raise CheckpointError(
-            f"the checkpoint of step {step:,} could not be written to {home} ({error.strerror or error}); {left}. Make "
-            "it possible (is the disk full?), then go on with --resume"
-        ) from error
+        raise CheckpointError(cannot_write(run, f"the checkpoint of step {step:,} in {home}", error)) from error
     return final
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """A safetensors file, written straight from the arrays' memory."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    try:
-        save_file(dict(arrays), path, metadata={"format": "np"})
-    except SafetensorError as error:  # a full disk comes as one of these
-        raise OSError(f"{path.name}: {error}") from error
+def cannot_write(run: Path, what: str, error: OSError) -> str:
+    """What to say when a run cannot write a file: what is left, and what to do."""
+    kept = folders(run)
+    left = f"the last checkpoint, {kept[0].name}, is whole" if kept else "there is no checkpoint yet"
+    return (
+        f"{what} could not be written ({error.strerror or error}); {left}. Make it possible (is the disk full?), "
+        "then go on with --resume"
+    )
 
 
 def folders(run: Path) -> list[Path]:
@@ -124,7 +121,7 @@ def latest(run: Path) -> Checkpoint:
         try:
             return read(path)
         except ValueError as error:
-            warnings.warn(f"{error}; this checkpoint is damaged, or not ours; trying the one before", stacklevel=2)
+            logger.warning("%s; this checkpoint is damaged, or not ours; trying the one before", error)
     if found:
         raise ValueError(f"all {len(found)} checkpoints in {run / FOLDER} are damaged; nothing can be resumed")
     raise FileNotFoundError(f"{run} has no checkpoints, so there is nothing to resume; start it without --resume")
@@ -161,14 +158,3 @@ def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             yield block
-
-
-def _to_disk(path: Path) -> None:
-    """Make the system write what it still holds in memory; of folders only where it can (not on Windows)."""
-    if path.is_dir() and os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

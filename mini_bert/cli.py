@@ -202,7 +202,7 @@ def train(
     eval_every: Annotated[int | None, typer.Option(min=1, help="steps between measurements on held-out text")] = None,
     save_every: Annotated[int | None, typer.Option(min=1, help="steps between checkpoints")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="write its files, too (extra)")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs, only what must be said")] = False,
 ) -> None:
     """Train a Mini-BERT to fill gaps in text: live display, checkpoints, a model folder at the end.
 
@@ -274,7 +274,17 @@ def embed(
 
 def evaluate(
     model: Annotated[str, typer.Argument(help=MODELS)],
-    corpus: Annotated[list[str], typer.Option(help=SOURCES)],
+    corpus: Annotated[list[str] | None, typer.Option(help=SOURCES)] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="a sentence: how surprised is the model at each token?")
+    ] = None,
+    whole_words: Annotated[
+        bool, typer.Option("--whole-words", help="with --text: hide the pieces behind, too, as far as the word goes")
+    ] = False,
+    pairs: Annotated[
+        list[str] | None, typer.Option(help="a table of two sentences and a score: do their vectors agree with it?")
+    ] = None,
+    neighbours: Annotated[list[str] | None, typer.Option(help="a word: which tokens lie next to it?")] = None,
     held_out: Annotated[float, typer.Option(help="measure only the share that training with it keeps aside")] = 0.0,
     seed: Annotated[int, typer.Option(help="decides the masks")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="sequences at a time")] = 32,
@@ -283,13 +293,56 @@ def evaluate(
     length: Annotated[int | None, typer.Option(min=3, help="tokens a sequence; default: what the model knows")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
 ) -> None:
-    """Hide words of a text and count how well a model guesses them: loss, perplexity, top-1 and top-5 accuracy.
+    """Measure a model: on text with words hidden, on sentences token by token, on pairs of sentences, on words.
 
-    For example:  mini-bert eval mini-bert --corpus my_text.txt
+    Loss, perplexity, accuracy and calibration (--corpus); pseudo-perplexity (--text); agreement with what people call
+    alike, and isotropy (--pairs, --neighbours).
+
+    For example:  mini-bert eval mini-bert --corpus my_text.txt --text "The cat sat on the mat."
     """
     from mini_bert.evaluate import eval_command
 
-    eval_command(model, corpus, held_out, seed, batch, max_batches, threads, length, as_json)
+    eval_command(
+        model,
+        corpus,
+        held_out,
+        seed,
+        batch,
+        max_batches,
+        threads,
+        length,
+        as_json,
+        text,
+        whole_words,
+        pairs,
+        neighbours,
+    )
+
+
+def metrics(
+    test: Annotated[bool, typer.Option("--test", help="compute each on a small case whose answer is known")] = False,
+) -> None:
+    """List every metric with its formula; with --test, each on a small case beside the value it must have.
+
+    Exits with 1 if one differs.
+    """
+    from mini_bert.known_cases import metrics_command
+
+    raise typer.Exit(metrics_command(test))
+
+
+def export(
+    model: Annotated[str, typer.Argument(help=MODELS)],
+    out: Annotated[Path, typer.Option(help="the folder to write")],
+    full: Annotated[bool, typer.Option("--full", help="32 bits a weight")] = False,
+) -> None:
+    """Write a model as a folder for others: config, weights in 16 bits, tokenizer, card.
+
+    For example:  mini-bert export runs/first --out my-model
+    """
+    from mini_bert.export import export_command
+
+    export_command(model, out, full)
 
 
 def data_labelled(
@@ -307,20 +360,6 @@ def data_labelled(
     from mini_bert.synthetic import labelled_command
 
     labelled_command(kind, count, seed, split)
-
-
-def export(
-    model: Annotated[str, typer.Argument(help=MODELS)],
-    out: Annotated[Path, typer.Option(help="the folder to write")],
-    full: Annotated[bool, typer.Option("--full", help="32 bits a weight")] = False,
-) -> None:
-    """Write a model as a folder for others: config, weights in 16 bits, tokenizer, card.
-
-    For example:  mini-bert export runs/first --out my-model
-    """
-    from mini_bert.export import export_command
-
-    export_command(model, out, full)
 
 
 def _one_blas_thread():
@@ -361,14 +400,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "fill-mask": fill_mask,
     "embed": embed,
     "eval": evaluate,
+    "export": export,
+    "data labelled": data_labelled,
+    "metrics": metrics,
     "finetune classify": finetune_classify,
     "finetune tag": finetune_tag,
     "finetune qa": finetune_qa,
     "finetune similarity": finetune_similarity,
     "finetune sst2": finetune_sst2,
     "predict": predict,
-    "data labelled": data_labelled,
-    "export": export,
 }
 
 GROUPS = {

@@ -108,8 +108,9 @@ class TrainingConfig:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
                 raise ValueError(f"{name} is {value!r}, expected a positive number")
-        for name in ("warmup", "weight_decay", "beta1", "beta2"):
-            check_probability(name, getattr(self, name))
+        check_share("warmup", self.warmup, "a share of the run")
+        for name in ("weight_decay", "beta1", "beta2"):
+            check_share(name, getattr(self, name), "a number")
         if self.batch_size % self.micro_batch:
             raise ValueError(
                 f"batch_size {self.batch_size} is not a multiple of micro_batch {self.micro_batch}; "
@@ -145,8 +146,12 @@ def check_heads(width: int, heads: int) -> None:
 
 
 def check_probability(name: str, value: Any) -> None:
+    check_share(name, value, "a probability")
+
+
+def check_share(name: str, value: Any, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise ValueError(f"{name} is {value!r}, expected a probability from 0 (off) to below 1")
+        raise ValueError(f"{name} is {value!r}, expected {what} from 0 (none) to below 1")
 
 
 MINI_BERT_CONFIG = MiniBertConfig()

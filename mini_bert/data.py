@@ -164,10 +164,18 @@ class MLMDataGenerator:
         special = Special(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
         self.source: Packed | Sentences | Pairs
         word = self.masking.is_word
-        if mode == "pairs":
-            self.source = Pairs(self.documents, max_seq_length, special, word, task)
-        else:
-            self.source = (Packed if mode == "packed" else Sentences)(self.documents, max_seq_length, special, word)
+        try:
+            if mode == "pairs":
+                self.source = Pairs(self.documents, max_seq_length, special, word, task)
+            else:
+                self.source = (Packed if mode == "packed" else Sentences)(self.documents, max_seq_length, special, word)
+        except ValueError as error:
+            if not held_out:
+                raise
+            raise ValueError(
+                f"held_out is {held_out}, and of {len(self.shards.hashes):,} documents that leaves "
+                f"{self.documents.count:,} for split={split!r}: {error}; or choose another share"
+            ) from error
         self.sequences = self.source.count
         if self.sequences < batch_size and split == "train":
             logger.warning(
@@ -229,11 +237,12 @@ class MLMDataGenerator:
         self.next += 1
         return batch
 
-    def once(self, epoch: int = 0) -> Iterator[Batch]:
-        """Every sequence once, as in that epoch; the last batch may be smaller. For measuring."""
+    def once(self, epoch: int = 0, most: int | None = None) -> Iterator[Batch]:
+        """Every sequence once, as in that epoch, or the first `most`; the last batch may be smaller. For measuring."""
         first, size = epoch * self.sequences, self.pool * self.batch_size
-        for low in range(0, self.sequences, size):
-            for places in self._grouped(np.arange(first + low, first + min(low + size, self.sequences))):
+        end = self.sequences if most is None else min(most, self.sequences)
+        for low in range(0, end, size):
+            for places in self._grouped(np.arange(first + low, first + min(low + size, end))):
                 yield self._batch(places)
 
     def _batch(self, places) -> Batch:

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mini_bert.history import Record, finite, read_run
+from mini_bert.yardstick import against
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -43,7 +44,8 @@ class Display:
     def __init__(self, out: Path, total_steps: int | None, minutes: float | None, quiet: bool = False):
         self.out = out
         self.log: Path | None = out / "training.log"
-        self.quiet = quiet
+        self.quiet = quiet  # nothing while it runs; what must be said is said
+        self.unread = False  # whether whoever read along is gone
         self.board = Board(total_steps, minutes)
         self.live: Live | None = None
         self.told = -math.inf  # when the last plain line about training was written
@@ -70,12 +72,12 @@ class Display:
                 self.live.stop()  # the last board stays on the screen
             self.live = None
 
-    def note(self, text: str) -> None:
-        """A line for people: above the board on a terminal, and to training.log."""
+    def note(self, text: str, must: bool = False) -> None:
+        """A line for people: above the board on a terminal, and to training.log. One that must be said is, always."""
         if self.live is not None:
             with suppress(OSError, ValueError):
                 self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        else:
+        elif must or not self.quiet:
             self._print(text)
         self._write(text)
 
@@ -104,17 +106,17 @@ class Display:
 
     def _line(self, text: str) -> None:
         """A plain line about a record: only the log needs it while the board shows the same."""
-        if self.live is None:
+        if self.live is None and not self.quiet:
             self._print(text)
         self._write(text)
 
     def _print(self, text: str) -> None:
-        if self.quiet:
+        if self.unread:
             return
         try:
             print(text, file=sys.stderr, flush=True)
         except (OSError, ValueError):  # whoever read along is gone: `mini-bert train 2>&1 | head`
-            self.quiet = True
+            self.unread = True
 
     def _write(self, text: str) -> None:
         if self.log is None:
@@ -164,18 +166,14 @@ def eval_line(record: Record, entropy: float | None = None) -> str:
     'step 500, held-out text: loss 6.100 (0.41 below the unigram entropy), perplexity 446, top-1 12.0%, top-5 25.0%'
     """
     loss = finite(record.get("loss"))
-    parts = ["loss is not a finite number" if loss is None else f"loss {loss:.3f}{_against(loss, entropy)}"]
+    parts = ["loss is not a finite number" if loss is None else f"loss {loss:.3f}"]
+    if loss is not None and entropy is not None:
+        parts[0] += f" ({against(loss, entropy)})"
     for name, words in (("perplexity", "perplexity {:,.0f}"), ("top1", "top-1 {:.1%}"), ("top5", "top-5 {:.1%}")):
         value = finite(record.get(name))
         if value is not None:
             parts.append(words.format(value))
     return f"step {record['step']:,}, held-out text: {', '.join(parts)}"
-
-
-def _against(loss: float, entropy: float | None) -> str:
-    if entropy is None:
-        return ""
-    return f" ({abs(entropy - loss):.2f} {'below' if loss < entropy else 'above'} the unigram entropy)"
 
 
 def nonfinite_line(record: Record) -> str:

@@ -18,11 +18,10 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from mini_bert.display import clock
-from mini_bert.history import History, Record, finite, read_run
+from mini_bert.history import METRICS, History, Record, finite, read_run
+from mini_bert.typed import broken, command, unbroken
+from mini_bert.yardstick import ABOVE, against, knows_frequencies, uses_context, verdict
 
-# The plateau reaches from a little above the unigram entropy to 0.8 below it: one chosen token in ten stands there
-# unchanged, and a model that has learnt no more than to copy those is about a tenth below.
-ABOVE, BELOW = 0.3, 0.8
 PATIENCE = 1_000  # steps; whoever sits on the plateau for less is on time
 HIGH_LR = 5e-3  # Adam moves a weight by about the learning rate, and weights start near 0.07: this is a tenth of them
 LARGE_UPDATE = 1e-2  # of a matrix, in one step
@@ -56,6 +55,11 @@ def diagnose(run: str | os.PathLike[str]) -> list[Finding]:
     return sorted(findings, key=lambda finding: ("error", "warning", "good", "note").index(finding.level))
 
 
+def spoilt(findings: Sequence[Finding]) -> bool:
+    """Whether the last weights are of no use to anybody; better ones may have been saved before."""
+    return any(finding.level == "error" and finding.title in (NOT_FINITE, TOO_HIGH) for finding in findings)
+
+
 def report(findings: Sequence[Finding], width: int = 100) -> str:
     """The findings as text: what was seen, what it means, what to try."""
     marks = {"error": "WRONG", "warning": "DOUBTFUL", "note": "NOTE", "good": "HEALTHY"}
@@ -68,10 +72,10 @@ def report(findings: Sequence[Finding], width: int = 100) -> str:
                 width,
                 initial_indent=f"  {name:7}",
                 subsequent_indent=" " * 9,
-                break_long_words=False,  # a path stays whole, to be copied
+                break_long_words=False,  # a command stays whole, to be copied
                 break_on_hyphens=False,
             )
-    return "\n".join(lines)
+    return broken("\n".join(lines))
 
 
 def doctor_command(run: str | os.PathLike[str]) -> int:
@@ -132,7 +136,7 @@ def not_finite(history: History) -> Iterator[Finding]:
     what += f"; the learning rate was {lr:.2g}."
     if step <= 1:
         why = "It was so at the first step already: the weights that were loaded are the cause, or the text."
-        advice = "Start without the loaded weights, or look at them; `mini-bert gradcheck` checks the mathematics here."
+        advice = f"Start without the loaded weights, or look at them; {typed('gradcheck')} checks the mathematics here."
     else:
         why = (
             "A number has outgrown what 32 bits hold (3.4e38). Nearly always the steps were too long: each overshot, "
@@ -155,7 +159,7 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
     entropy, peak, signs = history.unigram_entropy, peak_learning_rate(history), signs_of_long_steps(history)
     late, best = mean(last_part(losses, 5)), min(smoothed(losses, max(3, len(losses) // 20)))
     rises = late > best + ABOVE
-    high = entropy is not None and late > entropy - BELOW
+    high = entropy is not None and not uses_context(late, entropy)
     falls = late < mean(last_part(losses, 2)) - 0.05
     grave = diverged or (peak > HIGH_LR and (rises or high))
     if not (grave or rises or (high and not falls and len(signs) >= 2)):
@@ -208,17 +212,17 @@ def plateau(history: History) -> Iterator[Finding]:
     recent = last_part(losses, 3)
     first_half, second_half = mean(recent[: len(recent) // 2]), mean(recent[len(recent) // 2 :])
     flat = first_half - second_half < 0.1
-    if not (flat and all(entropy - BELOW < value < entropy + ABOVE for value in smoothed(recent))):
+    resting = all(knows_frequencies(value, entropy) and not uses_context(value, entropy) for value in smoothed(recent))
+    if not (flat and resting):
         return
-    since = next(step for step, loss in zip(steps, losses, strict=True) if loss < entropy + ABOVE)
+    since = next(step for step, loss in zip(steps, losses, strict=True) if knows_frequencies(loss, entropy))
     rested = steps[-1] - since
     early = rested < PATIENCE
     yield Finding(
         "note" if early else "warning",
         PLATEAU,
-        f"The loss has been near {second_half:.2f} for {rested:,} steps, and the unigram entropy is {entropy:.2f}: "
-        f"{abs(entropy - second_half):.2f} {'below' if second_half < entropy else 'above'} it. In the last third "
-        f"of the run it changed by {second_half - first_half:+.2f}.",
+        f"The loss has been near {second_half:.2f} for {rested:,} steps, {against(second_half, entropy)} of "
+        f"{entropy:.2f}. In the last third of the run it changed by {second_half - first_half:+.2f}.",
         "The model knows how frequent words are, and that a word left standing may be copied. It does not use the "
         "context yet. Small BERTs rest here, often for 3,000 steps of 2,000 tokens, until attention has found the "
         "neighbours; then the loss falls quickly." + (" So far that is normal." if early else ""),
@@ -236,20 +240,20 @@ def not_learning(history: History) -> Iterator[Finding]:
         return
     recent, peak = last_part(losses, 4), peak_learning_rate(history)
     slow = recent[0] - recent[-1] < 0.2
-    if not (min(recent) > entropy + ABOVE and slow):
+    if not slow or knows_frequencies(min(recent), entropy):
         return
     low = peak < 1e-4
     yield Finding(
         "error",
         NOT_LEARNING,
-        f"After {steps[-1]:,} steps the loss is {recent[-1]:.2f}, {recent[-1] - entropy:.2f} above the unigram entropy "
-        f"{entropy:.2f}, and hardly falls. The highest learning rate was {peak:.2g}.",
+        f"After {steps[-1]:,} steps the loss is {recent[-1]:.2f}, {against(recent[-1], entropy)} of {entropy:.2f}, and "
+        f"hardly falls. The highest learning rate was {peak:.2g}.",
         "Knowing how frequent words are would be enough for the unigram entropy; a few hundred steps teach that."
         + (" These steps are too short." if low else " The steps are long enough, so something else is in the way."),
         "--learning-rate 0.001"
         if low
-        else "Look at the text (`mini-bert data show`) and the tokenizer (`mini-bert tokenizer show`), and run "
-        "`mini-bert simple-test`: it checks that one step lowers the loss.",
+        else f"Look at the text ({typed('data show')}) and the tokenizer ({typed('tokenizer show')}), and run "
+        f"{typed('simple-test')}: it checks that one step lowers the loss.",
     )
 
 
@@ -289,7 +293,7 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
                 "evens out lengths, but not below its epsilon (1e-8), and rounding drowns the rest: these layers stay "
                 "as they began. In post-norm BERTs it happens where the weights above have grown too large.",
                 "A lower --learning-rate with a longer --warmup, from a fresh start; fewer layers. "
-                "`mini-bert plot RUN` draws it tensor by tensor.",
+                f"{typed('plot', history.run)} draws it tensor by tensor.",
             )
 
 
@@ -346,7 +350,7 @@ def nothing_to_learn(history: History) -> Iterator[Finding]:
             f"The loss is {mean(last_part(losses, 5)):.3f}{right}.",
             "Language cannot be guessed so well. The hidden word can be seen (it is not masked), or the text is one "
             "passage over and over, or consists of a few words only.",
-            "Look at the text with `mini-bert data show`, at its pieces with `mini-bert tokenizer show`; more text.",
+            f"Look at the text with {typed('data show')}, at its pieces with {typed('tokenizer show')}; more text.",
         )
     entropy = history.unigram_entropy
     if entropy is not None and entropy < 3:
@@ -355,7 +359,7 @@ def nothing_to_learn(history: History) -> Iterator[Finding]:
             "The text has hardly any variety",
             f"The unigram entropy is {entropy:.2f}; ordinary text has 6 to 7.",
             "A few tokens make up nearly everything. Often that is [UNK]: the tokenizer does not know the alphabet.",
-            "`mini-bert tokenizer show` with a sentence of it; `mini-bert tokenizer train` learns a vocabulary for it.",
+            f"{typed('tokenizer show')} with a sentence of it; {typed('tokenizer train')} learns a vocabulary for it.",
         )
 
 
@@ -368,7 +372,7 @@ def unfinished(history: History) -> Iterator[Finding]:
             "The run has not ended",
             f"The last record is of step {history.steps:,}; none says that the run stopped.",
             "It is still going on, or it was killed.",
-            f"If it was killed: mini-bert train --out {history.run} --resume",
+            f"If it was killed: {typed('train', '--out', history.run, '--resume')}",
         )
     elif stop.get("reason") == "interrupted":
         yield Finding(
@@ -376,7 +380,7 @@ def unfinished(history: History) -> Iterator[Finding]:
             "The run was interrupted",
             f"Somebody stopped it at step {stop['step']:,}.",
             "Everything was saved: a resumed run ends as one that was never stopped.",
-            f"mini-bert train --out {history.run} --resume",
+            f"{typed('train', '--out', history.run, '--resume')}",
         )
 
 
@@ -396,7 +400,7 @@ def nothing_yet(history: History) -> Finding:
     return Finding(
         "note",
         "There is nothing to judge yet",
-        f"metrics.jsonl holds {len(history.records)} records, and none of a training step.",
+        f"{METRICS} holds {len(history.records)} records, and none of a training step.",
         "The run has just begun, or it ended before its first record.",
         f"Look again in a minute; training.log in {history.run} says what was going on.",
     )
@@ -412,17 +416,15 @@ def healthy(history: History) -> Finding:
         top1 = finite(history.last("eval").get("top1"))
         right = "" if top1 is None else f", and {top1:.0%} of the hidden words are guessed right"
         what += f" On held-out text it is {held[-1]:.2f} (perplexity {math.exp(min(held[-1], 50)):,.0f}){right}."
-    if entropy is not None and last > entropy - BELOW:
-        if last > entropy + ABOVE:
-            why = f"The unigram entropy, {entropy:.2f}, is not reached yet: it is too early to say more."
-            advice = "Look again after a few hundred steps; a learning rate near 0.001 gets there."
-        else:
-            why = f"That is near the unigram entropy {entropy:.2f}: it is known how frequent words are, no more yet."
-            advice = "Go on. The loss may rest here for some thousand steps, and then falls as the context is used."
-        return Finding("good", "Nothing is wrong so far", what, why, advice)
     why = "Nothing in the numbers is out of the ordinary."
     if entropy is not None:
-        why = f"That is {entropy - last:.2f} below the unigram entropy {entropy:.2f}: the model uses the context."
+        why = f"That is {against(last, entropy)} of {entropy:.2f}: {verdict(last, entropy)}."
+        if not knows_frequencies(last, entropy):
+            advice = "Too early to say more. Look again after a few hundred steps; a learning rate near 0.001 helps."
+            return Finding("good", "Nothing is wrong so far", what, why, advice)
+        if not uses_context(last, entropy):
+            advice = "Go on. The loss may rest here for some thousand steps, and then falls as the context is used."
+            return Finding("good", "Nothing is wrong so far", what, why, advice)
     falling = fall_at_the_end(evals, held) if len(held) >= 4 else fall_at_the_end(steps, losses)
     if falling > 0.02:
         advice = f"It still falls, by {falling:.2f} in 1,000 steps at the end: training longer will pay."
@@ -503,6 +505,11 @@ def place(tensor: str) -> str:
     """
     inside = re.search(r"\bblocks\.\d+\.(\w+)", tensor)
     return f"{layer_of(tensor)}, {inside[1]}".replace("_", " ") if inside else layer_of(tensor).replace("_", " ")
+
+
+def typed(name: str, *words: str | os.PathLike[str]) -> str:
+    """A command to be copied: on one line, however `report` breaks the text around it."""
+    return unbroken(f"`{command(name, *words)}`")
 
 
 def more_text(history: History) -> str:

@@ -3,10 +3,11 @@
     loss           the mean of −log p(true word) over the hidden words: nats of surprise
     perplexity     exp(loss): among how many equally likely words the model is undecided
     top-1, top-5   how often the true word is its first guess, or among the first five
+    calibration    by how much its certainty differs from how often it is right (metrics.calibration)
 
 The masks come from the seed alone, so two models are asked the same questions. What to compare with: the unigram
 entropy of the text is the loss of knowing how frequent each word is, and nothing of what stands around the gap.
-A model below it uses context.
+How far below it a model uses context, yardstick.py says.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ from mini_bert.config import check_positive
 from mini_bert.layers.base import Pool, Run
 from mini_bert.loading import load_model, max_length, word_head
 from mini_bert.memory import keep_freed_memory
+from mini_bert.metrics import Bin, Calibration, calibrated, reliability
 from mini_bert.model import MiniBERT
 from mini_bert.progress import counted, showing
+from mini_bert.recording import finite_values
+from mini_bert.yardstick import against, verdict
 
 if TYPE_CHECKING:
     from mini_bert.data import Batch, MLMDataGenerator
     from mini_bert.models.bert import Bert
+    from mini_bert.tokenizer import WordPieceTokenizer
 
 LENGTH = 128  # tokens a sequence, where the model knows more
 
@@ -45,28 +50,45 @@ class Evaluation(NamedTuple):
     targets: int  # how many words were hidden
 
 
+class Measured(NamedTuple):
+    result: Evaluation
+    calibration: Calibration  # of the first guesses
+    brier: float  # metrics.brier of the probabilities of all words
+
+
 def evaluate(
     model: MiniBERT | Bert,
     batches: Iterable[Batch],
     threads: int = 1,
     after_each: Callable[[int, float], None] | None = None,
 ) -> Evaluation:
-    """Loss and accuracy over all hidden words of the batches, without dropout.
+    """Loss and accuracy over all hidden words of the batches, without dropout: `measure` without calibration"""
+    return measure(model, batches, threads, after_each).result
+
+
+def measure(
+    model: MiniBERT | Bert,
+    batches: Iterable[Batch],
+    threads: int = 1,
+    after_each: Callable[[int, float], None] | None = None,
+) -> Measured:
+    """Loss, accuracy and calibration over all hidden words of the batches, without dropout.
 
     Batches are shared out among `threads`, each with one BLAS thread; the sums are made in the order of the batches, so
-    the result is the same for any number of threads. `after_each` is told how many are done, and the loss so far.
+    the result is the same for any number of threads. `after_each` is told how many are done, and the loss so far. An
+    error in one thread, or Ctrl-C, stops the others after the batch that they are at.
     """
     check_positive("threads", threads)
-    numbered, lock = enumerate(batches), threading.Lock()
+    numbered, lock, stop = enumerate(batches), threading.Lock(), threading.Event()
     found: dict[int, _Sums] = {}
-    so_far = _Sums(0.0, 0, 0, 0)
+    so_far = _NOTHING
 
     def work() -> None:
         nonlocal so_far
         run = Run(pool=Pool())  # what one thread needs; the weights are only read
         while True:
             with lock:
-                number, batch = next(numbered, (-1, None))
+                number, batch = (-1, None) if stop.is_set() else next(numbered, (-1, None))
             if batch is None:
                 return
             sums = _measure(model, batch, run)
@@ -76,19 +98,31 @@ def evaluate(
                 if after_each is not None:
                     after_each(len(found), so_far.mean_loss)
 
+    def until_one_fails() -> None:
+        try:
+            work()
+        except BaseException:
+            stop.set()
+            raise
+
     with threadpool_limits(1, "blas"):
         if threads == 1:
             work()
         else:
             with ThreadPoolExecutor(threads) as pool:
-                for job in [pool.submit(work) for _ in range(threads)]:
-                    job.result()
+                jobs = [pool.submit(until_one_fails) for _ in range(threads)]
+                try:
+                    for job in jobs:
+                        job.result()
+                finally:
+                    stop.set()  # also where it is the waiting that was interrupted
     sums = _add(found[number] for number in sorted(found))
     if not sums.targets:
         raise ValueError("there is nothing to measure: in these batches no word is hidden")
     loss = sums.mean_loss
     perplexity = math.exp(loss) if loss < 700 else math.inf if loss > 0 else math.nan
-    return Evaluation(loss, perplexity, sums.first / sums.targets, sums.among_five / sums.targets, sums.targets)
+    result = Evaluation(loss, perplexity, sums.first / sums.targets, sums.among_five / sums.targets, sums.targets)
+    return Measured(result, calibrated(sums.certainty), sums.squares / sums.targets)
 
 
 class _Sums(NamedTuple):
@@ -96,21 +130,28 @@ class _Sums(NamedTuple):
     first: int
     among_five: int
     targets: int
+    squares: float
+    certainty: np.ndarray  # (3,bins), see metrics.reliability
 
     @property
     def mean_loss(self) -> float:
         return self.surprise / max(self.targets, 1)
 
 
+_NOTHING = _Sums(0.0, 0, 0, 0, 0.0, reliability([], []))
+
+
 def _add(parts: Iterable[_Sums]) -> _Sums:
-    columns = list(zip(*parts, strict=True)) or [()] * 4
-    return _Sums(math.fsum(columns[0]), *(sum(column) for column in columns[1:]))
+    surprise, first, among_five, targets, squares, certainty = zip(_NOTHING, *parts, strict=True)
+    return _Sums(
+        math.fsum(surprise), sum(first), sum(among_five), sum(targets), math.fsum(squares), np.sum(certainty, axis=0)
+    )
 
 
 def _measure(model: MiniBERT | Bert, batch: Batch, run: Run) -> _Sums:
     N = batch.rows.size
     if not N:
-        return _Sums(0.0, 0, 0, 0)
+        return _NOTHING
     if isinstance(model, MiniBERT):
         loss, cache = model.loss(batch.input_ids, batch.rows, batch.targets, batch.attention_mask, run)
         entropy = cache.cross_entropy
@@ -121,7 +162,10 @@ def _measure(model: MiniBERT | Bert, batch: Batch, run: Run) -> _Sums:
     own = scores[np.arange(N), targets][:, None]
     behind = np.count_nonzero(scores < own, axis=1)  # the words that the model thinks less likely than the true one
     rank = scores.shape[1] - 1 - behind  # a tie counts against the model, and so does what is no number
-    return _Sums(float(loss) * N, int((rank < 1).sum()), int((rank < 5).sum()), N)
+    sums = entropy.sums[:, 0].astype(float)
+    squares = np.einsum("nv,nv->n", scores, scores) / sums**2 - 2 * own[:, 0] / sums + 1  # Σ_v (p_v − [v is true])²
+    certainty = reliability(1 / sums, rank < 1)  # the largest score of a row is exp 0 = 1
+    return _Sums(float(loss) * N, int((rank < 1).sum()), int((rank < 5).sum()), N, float(squares.sum()), certainty)
 
 
 def word_counts(generator: MLMDataGenerator) -> np.ndarray:
@@ -146,11 +190,14 @@ class Row(NamedTuple):
     corpus: str
     result: Evaluation
     entropy: float
+    calibration_error: float
+    brier: float
+    bins: list[Bin]
 
 
 def eval_command(
     model: str,
-    corpus: list[str],
+    corpus: list[str] | None = None,
     held_out: float = 0.0,
     seed: int = 0,
     batch: int = 32,
@@ -158,25 +205,92 @@ def eval_command(
     threads: int = 2,
     length: int | None = None,
     as_json: bool = False,
+    text: list[str] | None = None,
+    whole_words: bool = False,
+    pairs: list[str] | None = None,
+    neighbours: list[str] | None = None,
 ) -> None:
-    """Measure a model on each corpus and print a table; of several, their mean too.
+    """Measure a model on each corpus and print a table; of several, their mean too. Or on sentences, pairs, words.
 
     held_out: measure only this share of the documents, the one that training with the same share leaves out.
+    text: the pseudo-perplexity of each; pairs: files of sentence pairs with scores; neighbours: words.
     """
-    from mini_bert.data import MLMDataGenerator
+    from mini_bert import embedding_quality as quality
+    from mini_bert.labelled import read_scored
+    from mini_bert.pseudo_perplexity import content as surprise_content
+    from mini_bert.pseudo_perplexity import pseudo_perplexity
+    from mini_bert.pseudo_perplexity import report as surprise_report
 
+    if not (corpus or text or pairs or neighbours):
+        raise ValueError(
+            "there is nothing to measure; give --corpus FILE (loss and accuracy on hidden words), --text SENTENCE "
+            "(pseudo-perplexity), --pairs FILE (sentence similarity) or --neighbours WORD"
+        )
+    scored = [read_scored(path) for path in pairs or ()]  # what is wrong with them is told before the work begins
     keep_freed_memory()
     loaded, tokenizer = load_model(model)
-    word_head(loaded)
+    if corpus or text:
+        word_head(loaded)
+    found: dict[str, Any] = {"model": model}
+    reports = []
+    with threadpool_limits(1, "blas"):
+        if text:
+            judged = [pseudo_perplexity(loaded, tokenizer, sentence, whole_words, batch) for sentence in text]
+            found["texts"] = [surprise_content(one) for one in judged]
+            reports.append(surprise_report(judged))
+        if neighbours:
+            near = [quality.neighbours(loaded, tokenizer, word) for word in neighbours]
+            table = quality.isotropy(quality.word_table(loaded, tokenizer)[1])
+            found["neighbours"] = [
+                {**one._asdict(), "nearest": [{"token": token, "cosine": cosine} for token, cosine in one.nearest]}
+                for one in near
+            ]
+            found["token_table"] = table._asdict()
+            reports.append(quality.report_neighbours(near, table))
+    if pairs:
+        agreements = []
+        with showing() as show:
+            for path, examples in zip(pairs, scored, strict=True):
+
+                def embedded(done: int, total: int, path=path) -> None:
+                    show(f"embedding {path}", f"{done:,} of {counted(total, 'sentence')}", done, total)
+
+                agreements.append(quality.agreement(loaded, tokenizer, examples, "mean", batch, threads, embedded))
+        found["pairs"] = [
+            {"file": path, **one._asdict(), "isotropy": one.isotropy._asdict()}
+            for path, one in zip(pairs, agreements, strict=True)
+        ]
+        reports.append(quality.report_pairs([Path(path).name for path in pairs], agreements))
+    if corpus:
+        rows = _corpora(model, loaded, tokenizer, corpus, held_out, seed, batch, max_batches, threads, length)
+        found["results"] = _results(rows)
+        reports.append(report(model, rows))
+    print(report_json(found) if as_json else "\n\n".join(reports))
+
+
+def _corpora(
+    name: str,
+    model: MiniBERT | Bert,
+    tokenizer: WordPieceTokenizer,
+    corpus: list[str],
+    held_out: float,
+    seed: int,
+    batch: int,
+    max_batches: int | None,
+    threads: int,
+    length: int | None,
+) -> list[Row]:
+    from mini_bert.data import MLMDataGenerator
+
     options: dict[str, Any] = {
-        "max_seq_length": min(max_length(loaded), LENGTH) if length is None else length,
+        "max_seq_length": min(max_length(model), LENGTH) if length is None else length,
         "seed": seed,
         "held_out": held_out,
         "split": "validation" if held_out else "train",
         "fixed": True,
     }
-    if options["max_seq_length"] > max_length(loaded):
-        raise ValueError(f"length is {length}, but {model} knows {max_length(loaded)} positions; choose at most these")
+    if options["max_seq_length"] > max_length(model):
+        raise ValueError(f"length is {length}, but {name} knows {max_length(model)} positions; choose at most these")
     rows = []
     for source in corpus:
         # One sequence a batch asks least of a text; when it is known how many there are, as many as that allows.
@@ -188,17 +302,17 @@ def eval_command(
             def after_each(done: int, loss: float, source=source, total=total, show=show) -> None:
                 show(f"measuring {source}", f"loss {loss:.3f} after {counted(done, 'batch')}", done, total)
 
-            result = evaluate(loaded, islice(generator.once(), total), threads, after_each)
-        rows.append(Row(source, result, unigram_entropy(generator)))
-    print(report_json(model, rows) if as_json else report(model, rows))
+            result, calibration, brier = measure(model, islice(generator.once(), total), threads, after_each)
+        rows.append(Row(source, result, unigram_entropy(generator), calibration.error, brier, calibration.bins))
+    return rows
 
 
 def mean_row(rows: list[Row]) -> Row:
     """Every corpus counts alike, however long it is; the perplexity is that of the mean loss"""
     loss, _, top1, top5, _ = np.mean([row.result for row in rows], axis=0).tolist()
     targets = sum(row.result.targets for row in rows)
-    entropy = float(np.mean([row.entropy for row in rows]))
-    return Row("mean", Evaluation(loss, math.exp(min(loss, 700)), top1, top5, targets), entropy)
+    entropy, error, brier = np.mean([row[2:5] for row in rows], axis=0).tolist()
+    return Row("mean", Evaluation(loss, math.exp(min(loss, 700)), top1, top5, targets), entropy, error, brier, [])
 
 
 def report(model: str, rows: list[Row]) -> str:
@@ -210,33 +324,36 @@ def report(model: str, rows: list[Row]) -> str:
     width = max(len("corpus"), *(len(name) for name, _ in shown))
     lines = [
         f"{'corpus':{width}} {'words hidden':>13} {'loss':>7} {'perplexity':>11} {'top-1':>7} {'top-5':>7} "
-        f"{'unigram entropy':>16}"
+        f"{'calibration error':>18} {'unigram entropy':>16}"
     ]
     for name, row in shown:
         loss, perplexity, top1, top5, targets = row.result
         lines.append(
-            f"{name:{width}} {targets:13,} {loss:7.3f} {perplexity:11,.1f} {top1:7.1%} {top5:7.1%} {row.entropy:16.3f}"
+            f"{name:{width}} {targets:13,} {loss:7.3f} {perplexity:11,.1f} {top1:7.1%} {top5:7.1%} "
+            f"{row.calibration_error:18.1%} {row.entropy:16.3f}"
         )
     last = shown[-1][1]
-    gap = last.entropy - last.result.loss
-    if gap > 0:
-        lines.append(f"\n{model} is {gap:.2f} below the unigram entropy: it uses what stands around a gap.")
+    if math.isfinite(last.result.loss):
+        compared = f"is {against(last.result.loss, last.entropy)}: {verdict(last.result.loss, last.entropy)}."
     else:
-        lines.append(
-            f"\n{model} is {-gap:.2f} above the unigram entropy: it knows less than how frequent each word is."
-        )
-    return "\n".join(lines)
+        compared = "has no finite loss: are all of its weights numbers?"
+    return "\n".join([*lines, f"\n{model} {compared}"])
 
 
-def report_json(model: str, rows: list[Row]) -> str:
-    """The same for programs"""
-    every = [*rows, mean_row(rows)] if len(rows) > 1 else rows
-    return json.dumps(
+def report_json(found: dict[str, Any]) -> str:
+    """The same for programs; what is no number, or infinite, is null"""
+    return json.dumps(finite_values(found), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _results(rows: list[Row]) -> list[dict[str, Any]]:
+    return [
         {
-            "model": model,
-            "results": [
-                {"corpus": row.corpus, **row.result._asdict(), "unigram_entropy": row.entropy} for row in every
-            ],
-        },
-        indent=2,
-    )
+            "corpus": row.corpus,
+            **row.result._asdict(),
+            "unigram_entropy": row.entropy,
+            "calibration_error": row.calibration_error,
+            "brier": row.brier,
+            "bins": [one._asdict() for one in row.bins],
+        }
+        for row in ([*rows, mean_row(rows)] if len(rows) > 1 else rows)
+    ]

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.config import MiniBertConfig
-from mini_bert.layers.base import layout
 from mini_bert.loading import max_length, tokenizer_of
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig, canonical, linear_names
@@ -89,7 +88,7 @@ def shares(model: MiniBERT | Bert, decay: float) -> list[tuple[slice, float]]:
     below, …, decay^(L+1) for the embeddings. What is far down is general, and should change least."""
     blocks = len(model.encoder.blocks)
     found = []
-    for name, place in layout(model).items():
+    for name, param in model.named_params().items():
         part, _, rest = name.partition(".")
         if part == "task":
             height = blocks + 1
@@ -97,7 +96,7 @@ def shares(model: MiniBERT | Bert, decay: float) -> list[tuple[slice, float]]:
             height = int(rest.split(".")[1]) + 1
         else:
             height = blocks if part == "final_norm" else 0
-        found.append((place, decay ** (blocks + 1 - height)))
+        found.append((param.place, decay ** (blocks + 1 - height)))
     return found
 
 

@@ -16,6 +16,7 @@ the same weights to the last bit, for a given number of threads.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -93,6 +94,7 @@ def fine_tune(
     pad_id: int = 0,
     record: Callable[[Record], None] = lambda record: None,
     keep: Callable[[Outcome], None] = lambda outcome: None,
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Outcome:
     """The loop. `measure` is called with the model as it is; `keep` when it has never been better: to save it.
 
@@ -104,7 +106,7 @@ def fine_tune(
     steps, due = settings.epochs * in_epoch, measuring_steps(in_epoch, settings)
     best, weights = Outcome({}, 0, 0, 0.0, ""), model.flat.data.copy()
     waited, stopped, since = 0, "", []
-    with Team(model, settings.threads) as team, asked_to_stop() as asked:
+    with Team(model, settings.threads) as team, asked_to_stop(say) as asked:
         for step, batch in enumerate(batches(items, settings), 1):
             lr = settings.learning_rate * course(step / (steps + 1), settings.warmup)
             parts = [task.batch(part, pad_id) for part in split(batch, settings.threads)]  # batch

@@ -15,6 +15,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mini_bert.typed import command
+
+METRICS = "metrics.jsonl"
 Record = dict[str, Any]
 
 
@@ -62,24 +65,28 @@ def finite(value: Any) -> float | None:
 def read_run(run: str | os.PathLike[str]) -> History:
     """The history of a run folder; an error names what is missing."""
     run = Path(run)
-    path = run / "metrics.jsonl"
-    if not path.is_file():
-        what = "holds no metrics.jsonl" if run.is_dir() else "is not a folder"
-        raise ValueError(f"{run} {what}; expected a run folder, as `mini-bert train --out {run}` writes it")
+    if not (run / METRICS).is_file():
+        what = f"holds no {METRICS}" if run.is_dir() else "is not a folder"
+        raise ValueError(f"{run} {what}; expected a run folder, as `{command('train', '--out', run)}` writes it")
     records: list[Record] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        record = _parse(line)
+    for line in (run / METRICS).read_text(encoding="utf-8", errors="replace").splitlines():
+        record = parse(line)
         if record is None:
             continue
         if record["kind"] == "start":  # a new run in an old folder
             records = []
-        elif record["kind"] == "resume":  # what came after that step, and the stop, has been done again
-            records = [old for old in records if old["step"] <= record["step"] and old["kind"] != "stop"]
+        elif record["kind"] == "resume":
+            records = until(records, record["step"])
         records.append(record)
     return History(run, records)
 
 
-def _parse(line: str) -> Record | None:
+def until(records: list[Record], step: int) -> list[Record]:
+    """What counts of a run that goes on from that step: what came after it is done again, and its end was none."""
+    return [record for record in records if record["step"] <= step and record["kind"] != "stop"]
+
+
+def parse(line: str) -> Record | None:
     """One line -> its record; of a line that a kill cut short, the record that was written behind it, if any."""
     for text in (line, line[max(line.rfind('{"kind"'), 0) :]):
         try:

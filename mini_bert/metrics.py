@@ -4,6 +4,11 @@
     numbers        pearson, spearman
     entities       entities, entity_scores             from BIO tags
     answers        exact_match, answer_f1, answer_scores          from text, by SQuAD's rules
+    probabilities  calibration, brier                  is what is said with 80 % certainty right in 80 % of the cases?
+    vectors        mean_cosine, partition_ratio, nearest          do they use all directions? what lies next to what?
+
+Those that need a model: evaluate.py hides words (loss, perplexity, top-k), pseudo_perplexity.py asks for every word of
+a sentence, embedding_quality.py compares likeness with what people think of it.
 
 Scores are shares: 1 is all, 0 is nothing (and −1 the opposite, where there is one). What is undefined is a choice, and
 each function says which it made. They agree with scikit-learn, SciPy and seqeval (tests/test_metrics_peers.py).
@@ -336,3 +341,156 @@ def answer_scores(guesses: Mapping[str, str], answers: Mapping[str, Sequence[str
     exact = [exact_match(guesses[name], wanted) if name in guesses else 0.0 for name, wanted in answers.items()]
     f1 = [answer_f1(guesses[name], wanted) if name in guesses else 0.0 for name, wanted in answers.items()]
     return AnswerScores(sum(exact) / len(answers), sum(f1) / len(answers), len(answers))
+
+
+# ---------------------------------------------------------------------- probabilities
+
+BINS = 10
+
+
+class Bin(NamedTuple):
+    low: float  # certainty above this …
+    high: float  # … and up to this
+    cases: int
+    confidence: float  # the mean in this bin; nan in an empty one
+    accuracy: float
+
+
+class Calibration(NamedTuple):
+    error: float  # expected calibration error: by how much certainty and accuracy differ, on the average
+    worst: float  # and in the worst bin
+    bins: list[Bin]  # the reliability table
+
+
+def calibration(
+    confidence: Sequence[float] | np.ndarray, right: Sequence | np.ndarray, bins: int = BINS
+) -> Calibration:
+    """error = Σ_b n_b/N |accuracy_b − confidence_b|,   worst = max_b |accuracy_b − confidence_b|
+
+    confidence: the probability that the model gave to its own guess; right: was it? Guesses are sorted by confidence
+    into bins of equal width, each without its lower and with its upper end (0 is in the first). In a well calibrated
+    model both means of every bin agree. A model can be well calibrated and know nothing: it only has to say so.
+    """
+    sums = reliability(confidence, right, bins)
+    if not sums[0].sum():
+        raise ValueError("there are no cases, so there is nothing to score; is the file or the selection empty?")
+    return calibrated(sums)
+
+
+def reliability(confidence: Sequence[float] | np.ndarray, right: Sequence | np.ndarray, bins: int = BINS) -> np.ndarray:
+    """-> (3,bins): in each bin the number of cases, the sum of their confidence, how many are right. Parts add up"""
+    p, hit = np.asarray(confidence, float), np.asarray(right, float)
+    if p.ndim != 1 or p.shape != hit.shape:
+        raise ValueError(
+            f"confidence and right have shapes {p.shape} and {hit.shape}, expected two lists of one length"
+        )
+    if bins < 1:
+        raise ValueError(f"bins is {bins}, expected at least 1")
+    outside = p[(p < 0) | (p > 1)]
+    if outside.size:
+        raise ValueError(f"a confidence is {outside[0]:.6g}, expected probabilities from 0 to 1")
+    place = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], p)
+    parts = (np.bincount(place, weights, bins) for weights in (np.ones_like(p), p, hit))
+    return np.stack(list(parts)).astype(float)  # of nothing, bincount makes whole numbers
+
+
+def calibrated(sums: np.ndarray) -> Calibration:
+    """What `reliability` counted -> Calibration; of no cases at all, nan"""
+    counts, seen = sums[0], sums[0] > 0
+    confidence, accuracy = np.divide(sums[1:], counts, out=np.full_like(sums[1:], np.nan), where=seen)
+    gaps, weights = np.abs(accuracy - confidence)[seen], counts[seen] / max(counts.sum(), 1)
+    edges = np.linspace(0, 1, len(counts) + 1)
+    columns = (edges[:-1], edges[1:], counts.astype(int), confidence, accuracy)
+    table = [Bin(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    if not gaps.size:
+        return Calibration(float("nan"), float("nan"), table)
+    return Calibration(float(gaps @ weights), float(gaps.max()), table)
+
+
+def brier(probabilities: np.ndarray, truth: Sequence[int] | np.ndarray) -> float:
+    """1/N Σ_n Σ_k (p_nk − [k = truth_n])²        probabilities (N,K), truth (N,): from 0, certain and right, to 2
+
+    Brier's score for any number of classes. Being wrong costs, and so does being less certain than one could be.
+    """
+    p, target = np.asarray(probabilities, float), np.asarray(truth)
+    if p.ndim != 2 or target.shape != p.shape[:1] or not len(p):
+        raise ValueError(f"probabilities and truth have shapes {p.shape} and {target.shape}, expected (N,K) and (N,)")
+    if target.min() < 0 or target.max() >= p.shape[1]:
+        raise ValueError(f"truth lies in [{target.min()}, {target.max()}], expected classes 0 to {p.shape[1] - 1}")
+    off = p.copy()
+    off[np.arange(len(p)), target] -= 1
+    return float((off * off).sum(1).mean())
+
+
+# ---------------------------------------------------------------------- vectors
+
+
+def mean_cosine(vectors: np.ndarray) -> float:
+    """(|Σ_n u_n|² − N) / (N (N−1)),  u_n = v_n / |v_n|        the mean cosine of all pairs of different vectors
+
+    0: they point everywhere, as random directions do. Near 1: they lie in a narrow cone, and a cosine of 0.9 between
+    two of them says little. Papers draw pairs at random and average; this is what that estimates, of all pairs at
+    once, since Σ_n Σ_m u_n·u_m = |Σ_n u_n|².
+    """
+    v = _vectors(vectors, 2)
+    lengths = np.linalg.norm(v, axis=1, keepdims=True)
+    if not lengths.all():
+        raise ValueError(f"vector {int(np.flatnonzero(lengths == 0)[0])} is 0 and has no direction; leave it out")
+    N, total = len(v), (v / lengths).sum(0)
+    return float((total @ total - N) / (N * (N - 1)))
+
+
+def partition_ratio(vectors: np.ndarray, rescale: bool = False) -> float:
+    """min_a Z(a) / max_a Z(a),   Z(a) = Σ_n exp(a·v_n),   a: the eigenvectors of VᵀV, each in both directions
+
+    The isotropy of Mu & Viswanath (2018): 1 if no direction is preferred, near 0 if one is. Z sums over the points of a
+    cloud as seen from direction a; if the cloud is round and centred, it is the same from everywhere. Eigenvectors have
+    no sign, and solvers return either: with both, there is one answer.
+
+    Unlike a cosine it depends on the lengths: ten times longer vectors of the same directions give almost 0. rescale:
+    first make their mean square length 1, so that two models can be compared.
+    """
+    v = _vectors(vectors, 1)
+    if rescale:
+        size = np.sqrt((v * v).sum(1).mean())
+        if size == 0:
+            raise ValueError("all vectors are 0; they have no direction")
+        v = v / size
+    _, directions = np.linalg.eigh(v.T @ v)  # (H,H), a column each
+    along = v @ directions
+    z = np.concatenate([_log_sum_exp(along), _log_sum_exp(-along)])
+    return float(np.exp(z.min() - z.max()))
+
+
+def nearest(query: np.ndarray, vectors: np.ndarray, count: int = 10) -> list[tuple[int, float]]:
+    """The `count` vectors of (N,H) whose cosine with query (H,) is largest: (number, cosine), best first
+
+    A vector of length 0 has no direction: its cosine counts as 0.
+    """
+    v, q = _vectors(vectors, 1), np.asarray(query, float)
+    if q.shape != v.shape[1:]:
+        raise ValueError(f"query has shape {q.shape}, expected {v.shape[1:]}, as each of the vectors")
+    lengths = np.linalg.norm(v, axis=1) * np.linalg.norm(q)
+    cosines = v @ q / np.where(lengths > 0, lengths, 1)
+    return [(int(i), float(cosines[i])) for i in np.argsort(-cosines, kind="stable")[:count]]
+
+
+def _vectors(vectors: Any, least: int) -> np.ndarray:
+    v = np.asarray(vectors, float)
+    if v.ndim != 2 or len(v) < least:
+        raise ValueError(f"vectors have shape {v.shape}, expected (N,H) with N at least {least}")
+    if not np.isfinite(v).all():
+        raise ValueError(f"vector {int(np.flatnonzero(~np.isfinite(v).all(1))[0])} holds nan or infinity")
+    return v
+
+
+def _log_sum_exp(x: np.ndarray) -> np.ndarray:
+    """log Σ_n exp(x_nk), (N,K) -> (K,)"""
+    top = x.max(0)
+    return np.log(np.exp(x - top).sum(0)) + top
+
+
+if __name__ == "__main__":
+    from mini_bert.cli import script
+
+    script("metrics")

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from mini_bert.history import History, Record, finite, read_run
+from mini_bert.history import METRICS, History, Record, finite, read_run
 from mini_bert.text_decoding import MissingExtra, extra
 
 Figure = Any  # matplotlib.figure.Figure
@@ -41,7 +41,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         raise ValueError("no run to draw; expected at least one run folder")
     for history in histories:
         if not history.series("train", "loss")[0] and not history.series("eval", "loss")[0]:
-            raise ValueError(f"{history.run / 'metrics.jsonl'} has no loss to draw yet")
+            raise ValueError(f"{history.run / METRICS} has no loss to draw yet")
     names = labels([history.run for history in histories])
 
     columns = min(len(histories), ABREAST)
@@ -104,7 +104,7 @@ def gradient_flow(run: str | os.PathLike[str]) -> Figure:
     history = read_run(run)
     records = [record for record in history.of("tensors") if record.get("tensors")]
     if not records:
-        raise ValueError(f"{history.run / 'metrics.jsonl'} has no gradients by tensor yet (records of kind tensors)")
+        raise ValueError(f"{history.run / METRICS} has no gradients by tensor yet (records of kind tensors)")
     last = records[-1]["tensors"]
     names = in_model_order(last)
     rows = range(len(names))

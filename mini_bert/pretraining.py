@@ -5,10 +5,9 @@ The loop itself is in train.py. This is what stands before it and after it: `min
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +19,21 @@ from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
 from mini_bert.evaluate import unigram_entropy, word_counts
+from mini_bert.history import Record, finite, read_run
 from mini_bert.layers.base import Run
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.parallel import default_threads
+from mini_bert.pretrained import MODEL
+from mini_bert.progress import counted
 from mini_bert.recording import RunFolder, State, now
-from mini_bert.sequences import Documents
+from mini_bert.run_lock import RunLock
+from mini_bert.sequences import fair_share
 from mini_bert.shards import Shards, open_shards, prepare
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
+from mini_bert.typed import command
+from mini_bert.yardstick import against, uses_context, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,20 +80,27 @@ def train_command(
     config = load_config(model)
     vocabulary = _absolute(tokenizer) if tokenizer else TOKENIZERS.get(config.vocab_size, "8k")
     loaded = WordPieceTokenizer.load(vocabulary)
-    config = replace(config, vocab_size=loaded.vocab_size)
+    notes = []
+    if config.vocab_size != loaded.vocab_size:
+        notes.append(
+            f"the tokenizer {vocabulary} has {loaded.vocab_size:,} pieces, and so has the model, instead of the "
+            f"{config.vocab_size:,} in its config"
+        )
+        config = replace(config, vocab_size=loaded.vocab_size)
     shards = prepare(source, loaded, progress=not quiet)
-    share = _share(shards) if held_out is None else held_out
+    share = default_share(shards, config.max_seq_length) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": vocabulary, "held_out": share, "shards": str(shards.folder)}
     description = {"model": config.to_dict(), "training": training.to_dict(), "data": data}
-    return _run(path, description, loaded, quiet, tensorboard)
+    return _run(path, description, loaded, quiet, tensorboard, RunLock(path), notes=notes)
 
 
 def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
     path = out or _newest_folder()
     description = RunFolder.config(path)
-    found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first checkpoint
-    tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
-    return _run(path, description, tokenizer, quiet, tensorboard, found, new=False)
+    with RunLock(path) as alone:
+        found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first
+        tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
+        return _run(path, description, tokenizer, quiet, tensorboard, alone, found, new=False)
 
 
 def _run(
@@ -97,8 +109,10 @@ def _run(
     tokenizer: WordPieceTokenizer,
     quiet: bool,
     tensorboard: bool,
+    alone: RunLock,
     resume: Checkpoint | None = None,
     new: bool = True,
+    notes: Sequence[str] = (),
 ) -> State:
     share_memory_among_threads()
     settings = TrainingConfig.from_dict(description["training"])
@@ -110,27 +124,36 @@ def _run(
     )  # fmt: skip
     validation = batches.validation() if data["held_out"] else None  # a text of one document has nothing to spare
     model = MiniBERT(config, seed=settings.seed)
-    model.named_params()["head.b"].data[...] = np.log(frequencies(batches))
+    model.named_params()["head.b"].data[...] = np.log(word_shares(batches))
     if new:  # only now: whatever could be wrong with the settings has been said
         RunFolder.create(path, description)
-    with Display(path, settings.steps, settings.minutes, quiet) as display:
+    with alone, Display(path, settings.steps, settings.minutes, quiet) as display:
         hooks: list[Callable[[dict[str, Any]], None]] = [display.record]
         if tensorboard:
             from mini_bert.tensorboard_hook import tensorboard as writer
 
             hooks.append(writer(path))
         start = _start_record(model, batches, validation, settings)
-        run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start)
+        say = partial(display.note, must=True)
+        run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone, say)
+        for note in notes:
+            display.note(note)
         display.note(f"{model.get_parameter_count():,} parameters; {batches}")
         if validation is None:
             display.note("nothing is held out, so there is no telling how well it does on text it has not seen")
         display.note(f"text: {', '.join(data['corpus'])}; all of it is kept in {path}")
-        state = train(model, batches, validation, settings, run)
+        try:
+            state = train(model, batches, validation, settings, run)
+        except KeyboardInterrupt:  # the second
+            kept = checkpoint.folders(path)
+            since = f"what came after {kept[0].name} is not saved" if kept else "nothing is saved yet"
+            say(f"\nEnded at once; {since}. Go on with\n\n    {command('train', '--out', path, '--resume')}\n")
+            raise
         _finish(run, state, model, batches, validation, settings, display)
     return state
 
 
-def frequencies(batches: MLMDataGenerator) -> np.ndarray:
+def word_shares(batches: MLMDataGenerator) -> np.ndarray:
     """The share of every word in the text, (V,), at least half an occurrence each.
 
     A head whose bias starts at the logarithms of these knows from the first step on how frequent words are. Learning it
@@ -140,7 +163,9 @@ def frequencies(batches: MLMDataGenerator) -> np.ndarray:
     return counts / counts.sum()
 
 
-def _start_record(model: MiniBERT, batches: MLMDataGenerator, validation: Any, settings: TrainingConfig):
+def _start_record(
+    model: MiniBERT, batches: MLMDataGenerator, validation: MLMDataGenerator | None, settings: TrainingConfig
+) -> Record:
     return {
         "kind": "start", "step": 0, "parameters": model.get_parameter_count(), "steps": settings.steps,
         "minutes": settings.minutes, "threads": settings.threads or default_threads(),
@@ -164,42 +189,43 @@ def _finish(
     settings: TrainingConfig,
     display: Display,
 ) -> None:
-    from mini_bert.doctor import diagnose, report
+    from mini_bert.doctor import diagnose, report, spoilt
     from mini_bert.plots import loss_picture
 
-    drawn = loss_picture(run.path, run.path / "loss.png", say=display.note)
     findings = [finding for finding in diagnose(run.path) if finding.level != "good"]
+    entropy = read_run(run.path).unigram_entropy
+    learnt = state.best is not None and entropy is not None and uses_context(state.best, entropy)
+    if state.stopped == "done" and spoilt(findings) and not learnt:
+        state.stopped = "diverged"
+    target = run.path / MODEL
+    if state.stopped == "done":  # the model first: pictures can be drawn again
+        run.publish(state, model_card(run, state, model, batches, validation, settings))
+    drawn = loss_picture(run.path, run.path / "loss.png", say=display.note)
     if state.stopped in ("nonfinite", "diverged"):
-        display.note(report(findings))
+        display.note(report(findings), must=True)
+        display.note(f"\nso there is no {target}; what there was is in {run.path / checkpoint.FOLDER}", must=True)
         return
     if state.stopped == "interrupted":
-        again = f"{_command()} --out {_quoted(run.path)} --resume"
-        display.note(f"\nStopped at step {state.step:,}; all is saved. Go on with\n\n    {again}\n")
+        again = command("train", "--out", run.path, "--resume")
+        display.note(f"\nStopped at step {state.step:,}; all is saved. Go on with\n\n    {again}\n", must=True)
         return
-    target = run.publish(state, model_card(run, state, model, batches, validation, settings))
-    best = MiniBERT.from_pretrained(target)
     if findings:
-        display.note(report(findings))
-    if validation is not None and state.best is not None:
-        entropy = unigram_entropy(validation)
+        display.note(report(findings), must=any(finding.level != "note" for finding in findings))
+    if validation is not None and state.best is not None and entropy is not None:
         display.note(
-            f"\nheld-out loss {state.best:.3f}, unigram entropy {entropy:.3f}: "
-            + (
-                f"{entropy - state.best:.2f} below, so the model uses what stands around a gap"
-                if state.best < entropy
-                else "the model does not use context yet"
-            )
+            f"\nheld-out loss {state.best:.3f}, {against(state.best, entropy)} of {entropy:.3f}: "
+            f"{verdict(state.best, entropy)}"
         )
         display.note("\nGaps in text it has not seen, and its guesses (★ what stood there):\n")
-        for line in examples(best, validation):
+        for line in examples(MiniBERT.from_pretrained(target), validation):
             display.note(line)
     curve = f"    the curve: {run.path / 'loss.png'}" if drawn else ""
     display.note(
         f"\nthe model: {target}{curve}\n\nWhat to try next:\n"
-        f'    {_command("fill-mask")} "The answer is not [MASK]." --model {_quoted(target)}\n'
-        f"    {_command()} --corpus FILE_OR_FOLDER --minutes 120\n"
-        f"    {_command('plot')} {_quoted(run.path)}\n"
-        f"    {_command('doctor')} {_quoted(run.path)}"
+        f"    {command('fill-mask', 'The answer is not [MASK].', '--model', target)}\n"
+        f"    {command('train', '--corpus', 'FILE_OR_FOLDER', '--minutes', '120')}\n"
+        f"    {command('plot', run.path)}\n"
+        f"    {command('doctor', run.path)}"
     )
 
 
@@ -242,6 +268,21 @@ def _around(T: int) -> int:
     return min(AROUND, T // 4)
 
 
+def measured(run: Path, sequences: int, most: int) -> str:
+    """Rows of the model card: the best measurement on held-out text; where a number is not finite there is a dash."""
+    evals = [record for record in read_run(run).of("eval") if finite(record.get("loss")) is not None]
+    if not evals:
+        return "| held-out loss | not measured |\n"
+    text = f"the first {most:,} of {sequences:,} sequences" if most < sequences else counted(sequences, "sequence")
+    best = min(evals, key=lambda record: record["loss"])
+    rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
+            ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
+    return f"| held-out text | {text} |\n" + "".join(
+        f"| {label} | {'–' if (value := finite(best.get(name))) is None else format(value, form)} |\n"
+        for label, name, form in rows
+    )
+
+
 def model_card(
     run: RunFolder,
     state: State,
@@ -251,15 +292,7 @@ def model_card(
     settings: TrainingConfig,
 ) -> str:
     """README.md of the model folder: what it is, what it learnt from, how well."""
-    evals = [record for record in run.records() if record["kind"] == "eval"]
-    best = min(evals, key=lambda record: record["loss"], default=None)
     config = RunFolder.config(run.path)
-    measured = (
-        f"| held-out loss | {best['loss']:.3f} |\n| perplexity | {best['perplexity']:.1f} |\n"
-        f"| top-1 accuracy | {best['top1']:.1%} |\n| top-5 accuracy | {best['top5']:.1%} |\n"
-        if best
-        else "| held-out loss | not measured |\n"
-    )
     corpus = ", ".join(Path(name).name or name for name in config["data"]["corpus"])
     c, times = model.config, state.tokens / max(batches.tokens, 1)
     return f"""# A Mini-BERT, trained by mini-bert {config["versions"]["mini-bert"]}
@@ -273,7 +306,7 @@ sequences of {c.max_seq_length} tokens, {c.vocab_size:,} word pieces.
 | tokens | {batches.tokens:,}, each seen {times:.1f} times |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0 |
-{measured}
+{measured(run.path, validation.sequences if validation else 0, settings.eval_sequences)}
 Trained to fill gaps: 15 % of the words, of which 80 % are hidden, 10 % exchanged, 10 % left. It knows the text above
 and nothing else; what it says is a guess about words, not a fact.
 
@@ -308,11 +341,9 @@ def default_micro_batch(batch_size: int, threads: int) -> int:
     return max(size for size in range(1, most + 1) if batch_size % size == 0)
 
 
-def _share(shards: Shards) -> float:
-    """The share of the documents to hold out; 0 where there are so few that none would be, or all."""
-    share = min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1)))
-    held = Documents(shards, share, validation=True).count
-    return share if 0 < held < len(shards.hashes) else 0.0
+def default_share(shards: Shards, length: int) -> float:
+    """The share of the documents to hold out; 0 where so few tokens would make no sequence on one side."""
+    return fair_share(shards, min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1))), length - 2)
 
 
 def default_corpus() -> list[str]:
@@ -351,12 +382,3 @@ def _newest_folder(home: Path = Path("runs")) -> Path:
     if not found:
         raise FileNotFoundError(f"there is no run in {home.resolve()} to resume; name its folder with --out")
     return found[-1].parent
-
-
-def _command(name: str = "train") -> str:
-    """A command as the reader called this one, so that what we print can be typed."""
-    return f"{os.environ.get('MINI_BERT_CALLED_AS', 'mini-bert')} {name}"
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))

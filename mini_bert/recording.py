@@ -14,6 +14,7 @@ import math
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -26,17 +27,29 @@ import mini_bert
 from mini_bert import checkpoint
 from mini_bert.checkpoint import Checkpoint
 from mini_bert.data import MLMDataGenerator
+from mini_bert.history import METRICS, Record, read_run, until
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
-from mini_bert.pretrained import assign, read_tensors, write_atomic
+from mini_bert.pretrained import (
+    MODEL,
+    OLD_MODEL,
+    WEIGHTS,
+    assign,
+    read_tensors,
+    to_disk,
+    write_atomic,
+    write_tensors,
+)
+from mini_bert.run_lock import NAME as LOCK
+from mini_bert.run_lock import RunLock
 
 if TYPE_CHECKING:
     from mini_bert.evaluate import Evaluation
     from mini_bert.tokenizer import WordPieceTokenizer
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
-CONFIG, METRICS, MODEL = "config.json", "metrics.jsonl", "model"
-Hook = Callable[[dict[str, Any]], None]  # gets every record
+CONFIG = "config.json"
+Hook = Callable[[Record], None]  # gets every record
 
 
 @dataclass
@@ -69,10 +82,14 @@ class RunFolder:
         keep: int = 2,
         resume: Checkpoint | None = None,
         hooks: Sequence[Hook] = (),
-        start: dict[str, Any] | None = None,
+        start: Record | None = None,
+        alone: RunLock | None = None,
+        say: Callable[[str], None] | None = None,
     ):
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
         self.start = start  # the first record of a run that starts
+        self.alone = alone or RunLock(path)  # `train` holds it; whoever holds it already hands it in
+        self.say = say or (lambda text: print(text, file=sys.stderr, flush=True))  # to whoever is waiting
 
     @staticmethod
     def create(path: Path, config: dict[str, Any]) -> None:
@@ -80,7 +97,9 @@ class RunFolder:
         RunFolder.check_new(path)
         path.mkdir(parents=True, exist_ok=True)
         versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
-        write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
+        with RunLock(path):
+            RunFolder.check_new(path)  # two may have come this far together
+            write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
 
     @staticmethod
     def check_new(path: Path) -> None:
@@ -91,7 +110,7 @@ class RunFolder:
             raise ValueError(
                 f"{path} holds a run already; go on with it by --resume, or choose another folder with --out"
             )
-        if path.is_dir() and any(path.iterdir()):
+        if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
             raise ValueError(f"{path} is not empty, and a run wants a folder of its own; choose another with --out")
 
     @staticmethod
@@ -117,7 +136,7 @@ class RunFolder:
             if self.start:
                 self.record(self.start)
             return State()
-        assign(model.named_params(), read_tensors(found.path / "model.safetensors"), str(found.path))
+        assign(model.named_params(), read_tensors(found.path / WEIGHTS), str(found.path))
         moments = read_tensors(found.path / checkpoint.OPTIMIZER)
         adam.m[...], adam.v[...] = moments["m"], moments["v"]
         adam.t = found.state["adam_t"]
@@ -128,10 +147,13 @@ class RunFolder:
         self.record({"kind": "resume", "step": state.step, "time": now()})
         return state
 
-    def record(self, record: dict[str, Any]) -> None:
+    def record(self, record: Record) -> None:
         """Write a line, then tell whoever listens."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(_finite(record)) + "\n")
+        try:
+            with (self.path / METRICS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(finite_values(record)) + "\n")
+        except OSError as error:
+            raise OSError(checkpoint.cannot_write(self.path, str(self.path / METRICS), error)) from error
         for hook in self.hooks:
             hook(record)
 
@@ -156,52 +178,54 @@ class RunFolder:
         self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
 
     def write_model(self, model: MiniBERT, folder: Path) -> None:
-        checkpoint.write_arrays(
-            folder / "model.safetensors", {name: param.data for name, param in model.named_params().items()}
-        )
+        write_tensors(folder / WEIGHTS, {name: param.data for name, param in model.named_params().items()})
         (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
         self.tokenizer.save(folder)
 
     # ------------------------------------------------------------------ at the end
 
     def publish(self, state: State, card: str) -> Path:
-        """Put the best model (without held-out text: the last) under RUN/model -> that folder"""
-        name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
-        source, target, beside = self.path / checkpoint.FOLDER / name, self.path / MODEL, self.path / f".{MODEL}.new"
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir()
-        for path in source.iterdir():
-            if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
-                shutil.copy2(path, beside / path.name)
-        (beside / "README.md").write_text(card, encoding="utf-8")
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(beside, target)
-        return target
+        """Put the best model (without held-out text: the last) under RUN/model -> that folder
 
-    def records(self) -> list[dict[str, Any]]:
-        """metrics.jsonl; a last line that was cut off by a crash is left out."""
-        path, found = self.path / METRICS, []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict) and "step" in record and "kind" in record:
-                found.append(record)
-        return found
+        At every moment a whole one can be found: the old one is renamed, which `locate` knows, before the new one gets
+        its name.
+        """
+        name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
+        source, target = self.path / checkpoint.FOLDER / name, self.path / MODEL
+        beside, aside = self.path / f".{MODEL}.new", self.path / OLD_MODEL
+        try:
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir()
+            for path in source.iterdir():
+                if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
+                    shutil.copy2(path, beside / path.name)
+            (beside / "README.md").write_text(card, encoding="utf-8")
+            for path in beside.iterdir():
+                to_disk(path)
+            if target.exists():
+                shutil.rmtree(aside, ignore_errors=True)  # it stays until here: a crash may have left no other
+                os.rename(target, aside)
+            os.rename(beside, target)
+            shutil.rmtree(aside, ignore_errors=True)
+        except OSError as error:
+            raise OSError(
+                f"the model could not be written to {target} ({error.strerror or error}); it is whole in {source}. "
+                "Make it possible (is the disk full, or the old model in use?), then --resume writes it"
+            ) from error
+        return target
 
     def _forget_after(self, step: int) -> None:
         """Lines of steps that will be done again."""
-        kept = [record for record in self.records() if record["step"] <= step and record["kind"] != "stop"]
+        kept = until(read_run(self.path).records, step) if (self.path / METRICS).exists() else []
         write_atomic(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
 
-def _finite(record: Any) -> Any:
+def finite_values(record: Any) -> Any:
     """JSON has no NaN and no infinity: they become null."""
     if isinstance(record, dict):
-        return {name: _finite(value) for name, value in record.items()}
+        return {name: finite_values(value) for name, value in record.items()}
     if isinstance(record, list):
-        return [_finite(value) for value in record]
+        return [finite_values(value) for value in record]
     return None if isinstance(record, float) and not math.isfinite(record) else record
 
 

@@ -106,6 +106,27 @@ class Documents:
         return self.shards.documents[document - 1], self.shards.documents[document]
 
 
+def fair_share(shards: Shards, wanted: float, content: int) -> float:
+    """A share to hold out, `wanted` or as near to it as leaves both sides `content` tokens, and training at least half.
+
+    0 if there is none: then nothing can be held out.
+    """
+    order = np.argsort(shards.hashes)
+    hashes = shards.hashes[order]  # those that are held out come first
+    held = np.cumsum(np.diff(shards.sentences[shards.documents])[order])  # tokens, each document with a [SEP]
+    if not held.size:
+        return 0.0
+    asked = int(np.searchsorted(hashes, np.uint64(int(wanted * 2**64))))
+    least = int(np.searchsorted(held, content + 1)) + 1
+    for documents in (max(asked, least), least):
+        if documents <= len(hashes):
+            last = hashes[documents - 1]
+            size = held[np.searchsorted(hashes, last, side="right") - 1]  # equal documents go together
+            if size <= held[-1] / 2 and held[-1] - size > content:
+                return wanted if documents == asked else float(np.nextafter(float(last) / 2**64, 1.0))
+    return 0.0
+
+
 class Packed:
     """[CLS] T−2 tokens of the running text [SEP]"""
 

@@ -114,7 +114,7 @@ TRANSITIVE = {  # by what their object is; the subject is a person
     """),
     "things": _verbs("""
         repair carry sell/sold clean find/found lose/lost paint hide/hid/hidden break/broke/broken buy/bought move store
-        ship* design hand
+        ship* design
     """),
     "animals": _verbs("feed/fed wash follow watch train chase find/found sell/sold"),
     "buildings": _verbs("visit leave/left describe photograph paint open close own clean guard"),

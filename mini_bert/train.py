@@ -15,12 +15,13 @@ same weights to the last bit, however often they were stopped. With `minutes` th
 from __future__ import annotations
 
 import math
-import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from mini_bert.config import TrainingConfig
 from mini_bert.data import MLMDataGenerator
 from mini_bert.evaluate import Evaluation, evaluate
+from mini_bert.memory import memory_mb
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam, course
 from mini_bert.parallel import Outcome, Team
@@ -35,7 +37,8 @@ from mini_bert.recording import RunFolder, State
 
 PERCENTILES = (1, 25, 50, 75, 99)
 SAMPLE = 10_000  # numbers of a tensor that its percentiles are taken from
-LONGEST = 60.0  # seconds: no step, measurement or checkpoint of a model that fits here takes longer
+LONGEST = 60.0  # seconds: a pause that may be work, whatever the model
+USUAL = 20  # times a usual step: a measurement on held-out text is work for about ten, and this may be a slow machine
 HOPELESS = 2.0  # times the loss of knowing nothing: a run that gets there does not come back
 
 
@@ -48,9 +51,9 @@ def train(
 ) -> State:
     """The loop. `batches` gives micro-batches of settings.micro_batch sequences; `run` is the folder that remembers."""
     adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
-    state = run.begin(model, adam, batches)
-    clock = Stopwatch(state.seconds)
-    with Team(model, settings.threads) as team, asked_to_stop() as asked:
+    with run.alone, Team(model, settings.threads) as team, asked_to_stop(run.say) as asked:
+        state = run.begin(model, adam, batches)
+        clock = Stopwatch(state.seconds)
         state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end
         while not state.stopped:
             lr = settings.learning_rate * course(_progress(state, settings), settings.warmup)
@@ -67,7 +70,7 @@ def train(
             state.step += 1
             state.tokens += sum(part.input_ids.size for part in parts)
             state.since.append((outcome.loss, outcome.correct / outcome.targets, norm, float(norm > settings.clip)))
-            state.seconds = clock.seconds()
+            state.seconds = clock.step()
             state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)
             if state.step % settings.tensors_every == 0:
                 run.record(_tensors_record(model, adam, state.step, lr))
@@ -80,22 +83,33 @@ def train(
             state.seconds = clock.seconds()
             if state.step % settings.save_every == 0 or best or state.stopped:  # save
                 run.save(state, model, adam, batches)
-    run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
+        run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
     return state
 
 
 class Stopwatch:
-    """Seconds of work. While the machine sleeps, or the process is held, time stands still: longer than LONGEST between
-    two looks at the clock counts as LONGEST."""
+    """Seconds of work. While the machine sleeps, or the process is held, time stands still: what is longer than LONGEST
+    and than USUAL times the usual step, between two looks at the clock, counts as that."""
 
-    def __init__(self, before: float):
-        self.total, self.last = before, time.perf_counter()
+    def __init__(self, before: float, clock: Callable[[], float] = time.perf_counter):
+        self.total, self.clock, self.last = before, clock, clock()
+        self.steps: deque[float] = deque(maxlen=101)  # how long they took, pauses and all: the median knows no pauses
+
+    def step(self) -> float:
+        """-> the seconds so far, when a step has been done since the last look"""
+        self.steps.append(self._look())
+        return self.total
 
     def seconds(self) -> float:
-        now = time.perf_counter()
-        self.total += min(now - self.last, LONGEST)
-        self.last = now
+        self._look()
         return self.total
+
+    def _look(self) -> float:
+        now = self.clock()
+        passed, self.last = now - self.last, now
+        usual = median_low(self.steps) if self.steps else 0.0
+        self.total += min(passed, max(LONGEST, USUAL * usual))
+        return passed
 
 
 def _progress(state: State, settings: TrainingConfig) -> float:
@@ -122,9 +136,8 @@ def _why_stop(state: State, settings: TrainingConfig, vocab_size: int, asked: th
 
 
 def held_out_loss(team: Team, validation: MLMDataGenerator, sequences: int) -> Evaluation:
-    """The first `sequences` held-out sequences, always with the same masks."""
-    count = -(-min(sequences, validation.sequences) // validation.batch_size)
-    return evaluate(team.model, map(validation.batch, range(count)), threads=len(team.replicas))
+    """The first `sequences` held-out sequences, or all, each once and always with the same masks."""
+    return evaluate(team.model, validation.once(most=sequences), threads=len(team.replicas))
 
 
 # ---------------------------------------------------------------------- what is written down
@@ -151,10 +164,9 @@ def _train_record(state: State, settings: TrainingConfig, lr: float, batches: ML
 
 def _tensors_record(model: MiniBERT, adam: Adam, step: int, lr: float) -> dict[str, Any]:
     """Weights, gradients and updates of every tensor: their lengths, and how they are spread."""
-    found, start = {}, 0
-    for name, param in sorted(model.named_params().items(), key=lambda item: not item[1].decay):  # as bind lays them
-        update = adam.last_update(slice(start, start + param.size), lr)
-        start += param.size
+    found = {}
+    for name, param in model.named_params().items():
+        update = adam.last_update(param.place, lr)
         weight = float(np.linalg.norm(param.data))
         found[name] = {
             "weight": weight,
@@ -180,42 +192,40 @@ def _non_finite_record(model: MiniBERT, outcome: Outcome, step: int, lr: float) 
     return {"kind": "nonfinite", "step": step, "what": what, "tensors": weights or gradients, "lr": lr}
 
 
-def memory_mb() -> float:
-    """Memory of our own (Linux: RssAnon; mapped files are the system's), elsewhere the peak of all; in MB."""
-    with suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("RssAnon:"):
-                return round(int(line.split()[1]) / 1000, 1)
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1e6 if os.uname().sysname == "Darwin" else 1e3), 1)
-
-
 @contextmanager
-def asked_to_stop() -> Iterator[threading.Event]:
-    """Ctrl-C, or a polite kill, ends the run after the step at hand; a second Ctrl-C ends it at once."""
+def asked_to_stop(say: Callable[[str], None]) -> Iterator[threading.Event]:
+    """Ctrl-C, or a polite kill, ends the run after the step at hand; a second one ends it at once.
+
+    Whoever started us with these signals ignored (a shell in the background, nohup) meant that, and it stays so.
+    """
     asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may catch signals
-        yield asked
-        return
+    # Said by a thread of its own: the signal may have come while this one was writing, and held the pen.
+    teller = threading.Thread(
+        target=say, args=("finishing this step, then saving; once more ends at once",), daemon=True
+    )
     kept: dict[signal.Signals, Any] = {}
 
     def ask(number: int, frame: Any) -> None:
         if asked.is_set():
-            signal.signal(signal.SIGINT, kept[signal.SIGINT])
+            restore()
             raise KeyboardInterrupt
         asked.set()
+        teller.start()
 
-    for name in (signal.SIGINT, signal.SIGTERM):
-        kept[name] = signal.signal(name, ask)
+    def restore() -> None:
+        for name, handler in kept.items():
+            signal.signal(name, handler)
+
+    if threading.current_thread() is threading.main_thread():  # only the main thread may catch signals
+        for name in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(name) not in (signal.SIG_IGN, None):
+                kept[name] = signal.signal(name, ask)
     try:
         yield asked
     finally:
-        for name, handler in kept.items():
-            signal.signal(name, handler)
+        restore()
+        if asked.is_set():
+            teller.join(timeout=1)  # so that what is said next stands behind it
 
 
 if __name__ == "__main__":

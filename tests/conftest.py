@@ -1,5 +1,19 @@
-"""Small matrix products gain nothing from several BLAS threads, and lose much on a busy machine: one is enough."""
+"""What all tests share."""
 
+import signal
+
+import pytest
 from threadpoolctl import threadpool_limits
 
-threadpool_limits(1)
+threadpool_limits(1)  # small matrix products gain nothing from several BLAS threads, and lose much on a busy machine
+
+
+@pytest.fixture
+def signals():
+    """As in a terminal, however the tests were started; afterwards as before."""
+    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for name, handler in before.items():
+        signal.signal(name, handler)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +105,19 @@ def test_scripts_run_inside_the_package_folder():
     assert result.returncode == 0 and "hidden_size" in result.stdout
     result = run("-c", "from model import MiniBERT; print(MiniBERT().get_parameter_count())", cwd=PACKAGE)
     assert result.stdout.strip() == "4498880", result.stderr
+
+
+def test_train_is_a_script_inside_the_package_folder(tmp_path):
+    """`cd mini_bert; python train.py` is `mini-bert train`, from the first word to the model folder."""
+    config = {"model_type": "mini_bert", "hidden_size": 8, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"max_seq_length": 16}))
+    (tmp_path / "text.txt").write_text("\n\n".join(f"The cat sat on mat {number}. It purred." for number in range(40)))
+    words = ["--corpus", str(tmp_path / "text.txt"), "--model", str(tmp_path / "config.json"), "--steps", "2"]
+    environment = os.environ | {"MINI_BERT_HOME": str(tmp_path / "home"), "PYTHONUTF8": "1"}
+    command = [sys.executable, "train.py", *words, "--out", str(tmp_path / "out"), "--threads", "1"]
+    result = subprocess.run(command, cwd=PACKAGE, env=environment, capture_output=True, text=True, encoding="utf-8")
+    assert result.returncode == 0 and "the model: " in result.stderr, result.stderr
+    assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
 
 
 def test_simple_test_passes(capsys):

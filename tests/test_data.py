@@ -508,6 +508,12 @@ def test_parts_add_up_to_the_whole(make, options):
         ({"held_out": 1}, "held_out is 1, expected a share of the documents from 0 to below 1"),
         ({"held_out": 1e-9, "split": "validation"}, "of 53 documents that leaves none for split='validation'"),
         ({"held_out": 1 - 1e-9}, "of 53 documents that leaves none for split='train'"),
+        (
+            {"held_out": 0.1, "split": "validation", "length": 1000},
+            r"held_out is 0.1, and of 53 documents that leaves \d for split='validation': the text has .*too few "
+            "for one sequence of 998 .*; or choose another share",
+        ),
+        ({"held_out": 0.9, "length": 1000}, r"that leaves \d for split='train': the text has .* another share"),
         ({"seed": 1.5}, "seed is 1.5, expected a whole number"),
         ({"processes": 0}, "processes is 0, expected a whole number"),
         ({"mask_prob": 0}, "mask_prob is 0"),

@@ -168,6 +168,16 @@ def test_quiet_means_quiet(tmp_path, capsys):
     assert len((tmp_path / "training.log").read_text(encoding="utf-8").splitlines()) == 2
 
 
+def test_what_must_be_said_is_said_in_quiet_too(tmp_path, capsys, monkeypatch):
+    """On any standard error, once; also where there is a terminal, on which nothing is drawn then."""
+    for terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal, raising=False)
+        with Display(tmp_path, 4000, None, quiet=True) as display:
+            display.note("hello")
+            display.note("go on with --resume", must=True)
+        assert capsys.readouterr() == ("", "go on with --resume\n")
+
+
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, capsys):
     """A full disk, or a folder in the way: said once, and the training goes on."""
     (tmp_path / "training.log").mkdir()

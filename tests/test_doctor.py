@@ -4,6 +4,7 @@ import doctest
 import json
 import math
 import random
+import shlex
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_a_healthy_run(tmp_path, capsys):
     (finding,) = diagnose(run(tmp_path))
     assert finding.level == "good" and finding.title == "Nothing is wrong with this run"
     assert "On held-out text it is 4.1" in finding.what and "30% of the hidden words" in finding.what
-    assert "below the unigram entropy 6.50: the model uses the context" in finding.why
+    assert "below the unigram entropy of 6.50: it uses what stands around a gap" in finding.why
     assert "training longer will pay" in finding.try_
     assert doctor_command(tmp_path) == 0
     assert capsys.readouterr().out.startswith(f"{tmp_path}: 4,000 steps in 4:00, loss ")
@@ -117,14 +118,14 @@ def test_a_young_run(tmp_path):
     (finding,) = diagnose(run(tmp_path, steps=300))
     assert finding.title == "Nothing is wrong so far"
     (finding,) = diagnose(run(tmp_path, steps=100, every=10))
-    assert "is not reached yet" in finding.why
+    assert "of 6.50: it does not even know how frequent words are" in finding.why and "Too early" in finding.try_
 
 
 def test_the_plateau(tmp_path):
     """Flat just below the unigram entropy for thousands of steps: named, explained, with what shortens it."""
     finding = found(run(tmp_path, loss=resting))[PLATEAU]
     assert finding.level == "warning"
-    assert "the unigram entropy is 6.50: 0.2" in finding.what and "below it" in finding.what
+    assert ", 0.2" in finding.what and "below the unigram entropy of 6.50" in finding.what
     assert "context" in finding.why and "sinusoids" in finding.try_
 
 
@@ -263,7 +264,7 @@ def test_text_without_variety(tmp_path):
 def test_not_learning(tmp_path, lr, words):
     """A loss that stays near ln 8192: the steps are too short, or something else is in the way."""
     finding = found(run(tmp_path, loss=lambda step: 9.0, lr=lr))[NOT_LEARNING]
-    assert "above the unigram entropy 6.50" in finding.what and words in finding.try_
+    assert "above the unigram entropy of 6.50" in finding.what and words in finding.try_
 
 
 def test_nothing_recorded_yet(tmp_path, capsys):
@@ -282,7 +283,7 @@ def test_half_a_last_line(tmp_path):
         file.write('{"kind": "train", "step": 4050, "lo')
     findings = diagnose(folder)
     assert [finding.level for finding in findings] == ["good", "note"]
-    assert findings[1].try_.endswith(f"mini-bert train --out {folder} --resume")
+    assert report(findings).endswith(f"`mini-bert train --out {folder} --resume`")
 
 
 def test_an_interrupted_run(tmp_path):
@@ -308,6 +309,17 @@ def test_records_that_lack_most_fields(tmp_path):
     lines = [json.dumps({"kind": "train", "step": step, "loss": falling(step)}) for step in range(50, 4000, 50)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
     assert grave(tmp_path) == set()
+
+
+def test_commands_can_be_copied(tmp_path, monkeypatch):
+    """Called as the reader called us, paths quoted, each on one line, however long and full of spaces."""
+    monkeypatch.setenv("MINI_BERT_CALLED_AS", "python run.py")
+    folder = run(tmp_path / "a folder with spaces, and it's long", reason="interrupted", gradients=(1e-6, 0.05, 0.2))
+    lines = report(diagnose(folder), 60).splitlines()
+    words = next(line for line in lines if "--resume" in line).strip().removeprefix("try").strip().strip("`")
+    assert shlex.split(words) == ["python", "run.py", "train", "--out", str(folder), "--resume"]
+    assert any(f"`python run.py plot {shlex.quote(str(folder))}`" in line for line in lines)
+    assert "mini-bert" not in "\n".join(lines) and "\0" not in "\n".join(lines)
 
 
 def test_the_report_fits_its_width():

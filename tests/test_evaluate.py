@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import threading
+import time
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from mini_bert import metrics
 from mini_bert.config import MiniBertConfig
 from mini_bert.data import Batch, MLMDataGenerator
-from mini_bert.evaluate import Evaluation, eval_command, evaluate, unigram_entropy
+from mini_bert.evaluate import (
+    Evaluation,
+    Row,
+    eval_command,
+    evaluate,
+    mean_row,
+    measure,
+    report,
+    report_json,
+    unigram_entropy,
+)
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
@@ -109,6 +123,85 @@ def test_errors_reach_the_caller(generator):
         evaluate(model, [Batch(np.array([[2, 99, 3]]), np.array([1]), np.array([7]))] * 3, threads=2)
 
 
+@pytest.mark.parametrize("kind", ["mini", "published"])
+def test_calibration_is_that_of_the_first_guesses(kind, generator):
+    """Error, worst bin, the table and Brier's score, from full probabilities; threads change nothing."""
+    model = (
+        MiniBERT(SIZES, seed=1)
+        if kind == "mini"
+        else Bert(BertConfig(13, 10, 2, 2, 7, max_position_embeddings=11), seed=1)
+    )
+    model.flat.data[...] *= 4  # opinions, of which some are strong
+    found = measure(model, generator.once())
+    assert repr(measure(model, generator.once(), threads=3)) == repr(found)  # to the last bit, and nan is nan
+    probs, targets = [], []
+    for batch in generator.once():
+        logits = model.forward(batch.input_ids, batch.attention_mask)[0]
+        logits = logits.masked_words if isinstance(model, Bert) else logits
+        rows = np.exp(logits.reshape(-1, 13)[batch.rows].astype(float))
+        probs.append(rows / rows.sum(1, keepdims=True))
+        targets.append(batch.targets)
+    p, y = np.concatenate(probs), np.concatenate(targets)
+    wanted = metrics.calibration(p.max(1), p.argmax(1) == y)
+    assert sum(one.cases > 0 for one in wanted.bins) >= 3
+    assert found.calibration[:2] == pytest.approx(wanted[:2], rel=1e-5)
+    assert np.array(found.calibration.bins) == pytest.approx(np.array(wanted.bins), rel=1e-5, nan_ok=True)
+    assert found.brier == pytest.approx(metrics.brier(p, y), rel=1e-5)
+    assert found.result == evaluate(model, generator.once())
+
+
+def test_one_error_stops_all_threads():
+    """Ten thousand batches lie before the threads; after the first error none of them begins another."""
+    model = MiniBERT(SIZES)
+    good = Batch(np.array([[2, 7, 4, 3]]), np.array([2]), np.array([7]))
+    taken = []
+
+    def batches():
+        for number in range(10_000):
+            taken.append(number)
+            yield good._replace(input_ids=np.array([[2, 99, 4, 3]])) if number == 3 else good
+            time.sleep(0.001)
+
+    with pytest.raises(ValueError, match="expected 0 to 12"):
+        evaluate(model, batches(), threads=3)
+    assert 3 in taken and len(taken) < 100
+
+
+def test_an_interrupted_wait_stops_all_threads(monkeypatch):
+    """Ctrl-C reaches the thread that waits; those that work end with the batch that they are at."""
+    from concurrent.futures import Future
+
+    model, taken = MiniBERT(SIZES), []
+    begun = threading.Event()
+
+    def batches():
+        for number in range(10_000):
+            taken.append(number)
+            begun.set()
+            time.sleep(0.001)
+            yield Batch(np.array([[2, 7, 4, 3]]), np.array([2]), np.array([7]))
+
+    def interrupted(self, timeout=None):
+        begun.wait(10)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(model, batches(), threads=2)
+    assert 0 < len(taken) < 1000
+
+
+def test_what_is_no_number_is_null_in_json():
+    """A model that broke has no loss: JSON for programs says null, never NaN or Infinity; neither do means."""
+    broken = Evaluation(math.nan, math.inf, 0.0, 0.0, 3)
+    rows = [Row("a", broken, 1.0, math.nan, math.nan, []), Row("b", broken, 1.0, 0.5, 0.5, [])]
+    text = report_json({"rows": [row.result._asdict() for row in [*rows, mean_row(rows)]], "pair": [-math.inf]})
+    assert "NaN" not in text and "Infinity" not in text
+    assert json.loads(text)["rows"][0] == {"loss": None, "perplexity": None, "top1": 0, "top5": 0, "targets": 3}
+    assert json.loads(text)["pair"] == [None]
+    assert report("broken", rows).endswith("broken has no finite loss: are all of its weights numbers?")
+
+
 def test_unigram_entropy(generator, tokenizer):
     """Counted with a Counter over the words of the text; [UNK] and [SEP] are no words."""
     counts = Counter(i for i in tokenizer.encode(TEXT) if i not in tokenizer.special_ids)
@@ -137,6 +230,11 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
     first, second, mean = json.loads(results[0])["results"]
     assert mean["loss"] == pytest.approx((first["loss"] + second["loss"]) / 2)
     assert mean["perplexity"] == pytest.approx(math.exp(mean["loss"]))
+    for name in ("calibration_error", "brier", "unigram_entropy"):
+        assert mean[name] == pytest.approx((first[name] + second[name]) / 2) and first[name] != second[name]
+    assert sum(one["cases"] for one in first["bins"]) == first["targets"] and len(first["bins"]) == 10
+    assert mean["bins"] == [] and first["bins"][9]["confidence"] is None  # nobody is as certain as that
+    assert f"{first['calibration_error']:18.1%} {first['unigram_entropy']:16.3f}" in table
     eval_command(str(model), [str(corpus)], max_batches=1, batch=4, as_json=True)
     assert json.loads(capsys.readouterr().out)["results"][0]["targets"] < first["targets"] / 4
     eval_command(str(model), [str(corpus)], held_out=0.5, seed=1)
@@ -150,3 +248,105 @@ def test_a_model_without_a_head(tmp_path, tokenizer):
     tokenizer.save(tmp_path)
     with pytest.raises(ValueError, match="no head for masked words"):
         eval_command(str(tmp_path), ["nowhere.txt"])
+
+
+@pytest.fixture
+def folder(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "cache"))
+    model = MiniBERT(SIZES, seed=1)
+    model.flat.data[...] *= 3
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("sentence1\tsentence2\tscore\nthe cat sat\ta cat sat\t5\nthe dog\tthe mat\t1\ndogs\tcats\t3\n")
+    return str(path)
+
+
+def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
+    """One command, four questions: each has its part in the report and in the JSON, and agrees with the functions."""
+    from mini_bert.embedding_quality import agreement, isotropy, neighbours, word_table
+    from mini_bert.labelled import read_scored
+    from mini_bert.loading import load_model
+    from mini_bert.pseudo_perplexity import pseudo_perplexity
+
+    asked = {"text": ["The cat sat.", "Dogs sat."], "pairs": [pairs, pairs], "neighbours": ["cat", "dogs"]}
+    eval_command(folder, [str(corpus)], max_batches=1, **asked)
+    shown = capsys.readouterr().out
+    eval_command(folder, [str(corpus)], max_batches=1, as_json=True, whole_words=True, **asked)
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["model", "texts", "neighbours", "token_table", "pairs", "results"]
+    model, tokenizer = load_model(folder)
+    plain, whole = (pseudo_perplexity(model, tokenizer, "Dogs sat.", whole_words=whole) for whole in (False, True))
+    assert found["texts"][1]["pseudo_perplexity"] == pytest.approx(whole.perplexity)
+    assert found["texts"][1]["tokens"][0] == pytest.approx(whole.tokens[0]._asdict())
+    assert f"pseudo-perplexity {plain.perplexity:,.2f} over 4 tokens" in shown and plain.perplexity != whole.perplexity
+    near = neighbours(model, tokenizer, "dogs")
+    assert found["neighbours"][1]["pieces"] == near.pieces == ["dog", "##s"]
+    assert [(one["token"], one["cosine"]) for one in found["neighbours"][1]["nearest"]] == near.nearest
+    assert f"next to dogs (the mean of dog ##s): {near.nearest[0][0]} {near.nearest[0][1]:.2f}, " in shown
+    assert found["token_table"] == isotropy(word_table(model, tokenizer)[1])._asdict()
+    wanted = agreement(model, tokenizer, read_scored(pairs), batch_size=32, threads=2)
+    assert found["pairs"][0] == {"file": pairs, **wanted._asdict(), "isotropy": wanted.isotropy._asdict()}
+    assert shown.count(f"pairs.tsv                 3 {wanted.spearman:9.3f}") == 2
+    assert "unigram entropy" in shown and found["results"][0]["targets"] > 0
+
+
+def test_nothing_asked(folder):
+    """Without anything to measure, the four that can be asked for are named."""
+    with pytest.raises(
+        ValueError, match=r"nothing to measure; give --corpus FILE .* --text .* --pairs .* --neighbours"
+    ):
+        eval_command(folder)
+
+
+def test_bad_pairs_are_told_before_the_work(folder, corpus, tmp_path, capsys):
+    """A line that is no pair stops the command with its number, before any measuring."""
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("sentence1\tsentence2\tscore\na\tb\tmuch\n")
+    with pytest.raises(ValueError, match=r"bad\.tsv:2: score is 'much', expected a number"):
+        eval_command("nowhere", [str(corpus)], pairs=[str(bad)])
+    assert capsys.readouterr().out == ""
+
+
+def test_vectors_need_no_head(tmp_path, tokenizer, pairs, capsys):
+    """A sentence encoder without a head for words can be asked for pairs and neighbours, not for sentences."""
+    Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    eval_command(str(tmp_path), pairs=[pairs], neighbours=["cat"])
+    assert "next to cat: " in capsys.readouterr().out
+    with pytest.raises(ValueError, match="no head for masked words"):
+        eval_command(str(tmp_path), text=["The cat"])
+
+
+def test_the_command_line(monkeypatch):
+    """Every option of `mini-bert eval` reaches the function by its name; `mini-bert metrics` passes its verdict on."""
+    from typer.testing import CliRunner
+
+    from mini_bert.cli import app
+
+    asked = []
+    monkeypatch.setattr(
+        "mini_bert.evaluate.eval_command",
+        lambda *words: asked.append(inspect.signature(eval_command).bind(*words).arguments),
+    )
+    words = (
+        "eval MODEL --corpus a --corpus b --held-out 0.25 --seed 3 --batch 5 --max-batches 7 --threads 4 --length 9 "
+        "--json --text t --text u --whole-words --pairs p --neighbours n"
+    )
+    assert CliRunner().invoke(app, words.split()).exit_code == 0
+    assert asked == [
+        {
+            **{"model": "MODEL", "corpus": ["a", "b"], "held_out": 0.25, "seed": 3, "batch": 5, "max_batches": 7},
+            **{"threads": 4, "length": 9, "as_json": True, "text": ["t", "u"], "whole_words": True, "pairs": ["p"]},
+            "neighbours": ["n"],
+        }
+    ]
+    for verdict in (0, 1):
+        monkeypatch.setattr("mini_bert.known_cases.metrics_command", lambda test, verdict=verdict: verdict * test)
+        assert CliRunner().invoke(app, ["metrics", "--test"]).exit_code == verdict
+        assert CliRunner().invoke(app, ["metrics"]).exit_code == 0

@@ -16,7 +16,6 @@ import tiny_tasks as tiny
 
 from mini_bert.finetuned import from_scratch, shares, with_task
 from mini_bert.finetuning import FineTuning, fine_tune, measuring_steps, predict, split
-from mini_bert.layers.base import layout
 from mini_bert.tasks.answer import Answer, best_spans, token_span
 from mini_bert.tasks.base import epoch, owners, packed, windows
 from mini_bert.tasks.classify import Classify
@@ -122,7 +121,7 @@ def test_layer_decay_is_exact(kind):
     model = with_task(tiny.encoder(kind), Classify(["a", "b"]))
     wanted = {"task": 1.0, "encoder.blocks.1": 0.5, "final_norm": 0.5, "encoder.blocks.0": 0.25,
               "tokens": 0.125, "positions": 0.125, "types": 0.125, "norm": 0.125}  # fmt: skip
-    places = {(place.start, place.stop): name for name, place in layout(model).items()}
+    places = {(param.place.start, param.place.stop): name for name, param in model.named_params().items()}
     found = {places[place.start, place.stop]: share for place, share in shares(model, 0.5)}
     assert set(found) == set(model.named_params())
     for name, share in found.items():

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from mini_bert import history as module
-from mini_bert.history import read_run
+from mini_bert.history import read_run, until
 
 
 def lines(*records):
@@ -50,6 +50,12 @@ def test_a_resumed_run_is_one_story(tmp_path):
     history = read_run(tmp_path)
     assert history.series("train", "loss") == ([50, 100, 150], [9.0, 8.0, 7.0])
     assert history.unigram_entropy == 6.5 and not history.last("stop")
+
+
+def test_what_counts_when_a_run_goes_on():
+    """What was before that step and at it; no stop, wherever it stands."""
+    records = [train(5, 9.0), {"kind": "stop", "step": 5, "reason": "interrupted"}, train(10, 8.0), train(11, 7.0)]
+    assert until(records, 10) == [train(5, 9.0), train(10, 8.0)]
 
 
 def test_a_new_start_in_an_old_folder(tmp_path):

@@ -1,9 +1,17 @@
-"""Freed memory is kept where the system lets us say so."""
+"""Freed memory is kept where the system lets us say so, and what we have is known where it tells."""
 
+import io
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from rich.console import Console
+
+from mini_bert import memory
+from mini_bert.display import Board, train_line
+from mini_bert.memory import memory_mb
 
 CODE = """
 import resource, sys
@@ -37,9 +45,49 @@ def test_arrays_find_their_memory_again():
     assert faults["keep"] < 100 < faults["plain"]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RssAnon is of Linux")
+def test_memory_of_our_own_is_counted():
+    """40 MB more are 40 MB more, and less again when they are gone."""
+    before = memory_mb()
+    array = np.ones(5_000_000)
+    full = memory_mb()
+    del array
+    assert full - before == pytest.approx(40, abs=4) and memory_mb() < before + 4
+
+
+def test_a_system_that_does_not_say(monkeypatch):
+    """Windows: neither /proc nor `resource`. Then there is no number, and the display shows none."""
+
+    def missing(*arguments, **keywords):
+        raise FileNotFoundError
+
+    monkeypatch.setattr("builtins.open", missing)
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert memory_mb() is None
+    record = {"kind": "train", "step": 50, "loss": 7.31, "memory_mb": None}
+    assert train_line(record) == "step 50: loss 7.310"
+    board = Board(100)
+    board.take(record)
+    console = Console(record=True, width=100, file=io.StringIO())
+    console.print(board)
+    assert "memory           -" in console.export_text()
+
+
+@pytest.mark.parametrize(("system", "megabytes"), [("darwin", 0.2), ("freebsd", 204.8)])
+def test_the_peak_where_there_is_no_proc(monkeypatch, system, megabytes):
+    """macOS counts in bytes, others in kilobytes."""
+
+    def missing(*arguments, **keywords):
+        raise FileNotFoundError
+
+    fake = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda who: SimpleNamespace(ru_maxrss=204_800))
+    monkeypatch.setattr("builtins.open", missing)
+    monkeypatch.setitem(sys.modules, "resource", fake)
+    monkeypatch.setattr(memory.sys, "platform", system)
+    assert memory_mb() == megabytes
+
+
 def test_other_systems_are_left_alone(monkeypatch):
     """Where there is no glibc nothing happens, and the answer says so."""
-    from mini_bert import memory
-
     monkeypatch.setattr(memory.sys, "platform", "darwin")
     assert memory.keep_freed_memory() is False

@@ -1,27 +1,39 @@
 """`mini-bert train`: from a command line to a model folder, and what it says on the way."""
 
+import errno
 import io
 import json
+import os
 import random
+import re
+import shutil
 import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mini_bert import plots
 from mini_bert.cli import main
 from mini_bert.data import MLMDataGenerator
+from mini_bert.evaluate import Evaluation
+from mini_bert.history import read_run
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
+from mini_bert.pretrained import locate
 from mini_bert.pretraining import (
+    _is_shown,
     default_corpus,
     default_micro_batch,
     default_warmup,
-    frequencies,
+    measured,
     train_command,
+    word_shares,
 )
-from mini_bert.recording import RunFolder
+from mini_bert.recording import RunFolder, State
+from mini_bert.run_lock import RunInUse, RunLock
 from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.yardstick import verdict
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
 
@@ -56,57 +68,194 @@ def test_a_run_from_the_command_line(place, capsys):
     """A model folder that loads, a picture if it can be drawn, masks filled, and what to try next."""
     assert run("--steps", "30", "--out", "out", "--held-out", "0.1", "--learning-rate", "0.01") == 0
     said = capsys.readouterr().err
-    for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next", "--resume"):
-        assert expected in said or expected == "--resume"
+    for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next"):
+        assert expected in said
+    assert "vocabulary has 16 pieces, and so has the model, instead of the 999 in its config" in said
     assert "fill-mask" in said and "doctor" in said
     model, tokenizer = load_model("out")
     assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
     card = Path("out/model/README.md").read_text(encoding="utf-8")
     assert "held-out loss" in card and "text.txt" in card and "top-5 accuracy" in card
+    assert re.search(r"\| held-out text \| \d\d sequences \|\n", card)  # few: all of them
     config = json.loads(Path("out/config.json").read_text())
     assert config["training"]["steps"] == 30 and config["data"]["corpus"] == [str(place / "text.txt")]
     assert "step" in Path("out/training.log").read_text(encoding="utf-8")
     first = json.loads(Path("out/metrics.jsonl").read_text().splitlines()[0])
     assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
+    best = min(record["loss"] for record in read_run("out").of("eval"))
+    assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
 
 
-def test_a_run_is_resumed_with_its_own_settings(place):
+def test_a_run_is_resumed_with_its_own_settings(place, caplog):
     """--resume needs the folder and nothing else; without a folder it is the newest in runs/."""
     assert run("--steps", "12", "--save-every", "4") == 0
     assert Path("runs/run-1/model").is_dir()
     before = MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data.copy()
     for path in Path("runs/run-1/checkpoints").glob("step-00000012/*"):
         path.write_bytes(b"")
-    with pytest.warns(UserWarning, match="damaged"):
-        state = train_command(resume=True, quiet=True)
+    state = train_command(resume=True, quiet=True)
+    assert "damaged" in caplog.text
     assert state.step == 12 and state.stopped == "done"
     np.testing.assert_array_equal(MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data, before)
 
 
-def test_ctrl_c_says_how_to_go_on(place, monkeypatch, capsys):
+def interrupt(monkeypatch, at, times=1):
+    """Ctrl-C when that step is recorded."""
     real = RunFolder.record
 
     def record(self, entry):
         real(self, entry)
-        if entry["kind"] == "train" and entry["step"] == 20:
-            signal.raise_signal(signal.SIGINT)
+        if entry["kind"] == "train" and entry["step"] == at:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(RunFolder, "record", record)
-    assert run("--steps", "1000", "--out", "my run") == 130
-    assert "all is saved. Go on with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
+def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
+    """Also where nothing else is said."""
+    interrupt(monkeypatch, at=20)
+    assert run("--steps", "1000", "--out", "my run", *quiet) == 130
+    said = capsys.readouterr().err
+    assert "all is saved. Go on with\n\n    mini-bert train --out 'my run' --resume\n" in said
+    assert ("parameters;" in said) != bool(quiet)
+    assert said.index("finishing this step, then saving") < said.index("all is saved")
     assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys):
-    """Not with silent NaNs: the doctor speaks, whether the run broke or only learnt nothing."""
-    code = run("--steps", "120", "--out", "out", "--learning-rate", "0.2")
+@pytest.mark.parametrize(("every", "left"), [("8", "what came after step-00000016"), ("50", "nothing is saved yet")])
+def test_a_second_ctrl_c_says_what_is_lost(signals, place, monkeypatch, capsys, every, left):
+    interrupt(monkeypatch, at=20, times=2)
+    assert run("--steps", "1000", "--out", "out", "--save-every", every) != 0
     said = capsys.readouterr().err
-    assert "learning rate" in said and "too high" in said
-    assert code in (0, 1)
+    assert f"Ended at once; {left}" in said and "\n    mini-bert train --out out --resume\n" in said
+    assert not Path("out/model").exists()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
+def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, quiet):
+    """Not with silent NaNs, nor with a model: the doctor speaks, whether the run broke or only learnt nothing."""
+    assert run("--steps", "120", "--out", "out", "--learning-rate", "0.1", *quiet) == 1
+    said = capsys.readouterr().err
+    assert "WRONG: The learning rate is too high" in said and "so there is no" in said
+    assert not Path("out/model").exists()
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
     assert stop.value.code == 1 and "too high" in capsys.readouterr().out
+
+
+def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
+    """Measured in the middle of the run, its checkpoint outlives newer ones, and the card has its numbers."""
+    losses = iter([3.0, 1.5, 2.0, 2.5, 2.25])
+    monkeypatch.setattr("mini_bert.train.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
+    assert run("--steps", "20", "--out", "out", "--eval-every", "4", "--save-every", "2") == 0
+    names = sorted(path.name for path in Path("out/checkpoints").iterdir())
+    assert names == ["step-00000008", "step-00000018", "step-00000020"]
+    published, best, newest = (
+        Path(f"out/{folder}/model.safetensors").read_bytes()
+        for folder in ("model", "checkpoints/step-00000008", "checkpoints/step-00000020")
+    )
+    assert published == best != newest
+    assert "| held-out loss | 1.500 |" in Path("out/model/README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, capsys):
+    """It ends with code 1 and the doctor's words; the checkpoints of the steps before are whole."""
+    real = RunFolder.begin
+
+    def begin(self, model, adam, batches):
+        self.hooks.append(lambda record: record["step"] == 20 and model.flat.data.fill(np.inf))
+        return real(self, model, adam, batches)
+
+    monkeypatch.setattr(RunFolder, "begin", begin)
+    assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
+    said = capsys.readouterr().err
+    assert "WRONG: The numbers are not finite any more" in said and "so there is no out" in said
+    assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
+
+
+def test_the_first_loss_is_that_of_knowing_frequencies(place):
+    """The head's bias knows them before the first step: the loss begins at the unigram entropy, not at ln V."""
+    assert run("--steps", "20", "--out", "out", "--learning-rate", "1e-9", "--held-out", "0.1") == 0
+    history = read_run("out")
+    (loss,) = history.series("train", "loss")[1]
+    assert loss == pytest.approx(history.unigram_entropy, abs=0.15) and loss < np.log(16) - 0.4
+
+
+def test_a_gap_that_is_shown_is_a_whole_word():
+    """Hidden, of letters, with text on both sides, no other gap near, and neither it nor the next is a piece."""
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "12", "dog"])
+    cat, s, number, dog = range(5, 9)
+    ids = np.full((2, 17), dog)
+    ids[1, 8] = tokenizer.mask_id
+    row = 17 + 8
+
+    def shown(truth, **changes):
+        changed = ids.copy()
+        for place, token in changes.items():
+            changed[1, int(place[1:])] = token
+        return _is_shown(tokenizer, changed, row, truth)
+
+    assert shown(cat) and shown(cat, _7=s)
+    assert not shown(s) and not shown(number) and not shown(cat, _9=s)
+    assert not shown(cat, _8=cat) and not shown(cat, _5=tokenizer.mask_id) and not shown(cat, _12=tokenizer.sep_id)
+    assert shown(cat, _3=tokenizer.mask_id) and shown(cat, _13=tokenizer.mask_id)  # far enough
+    for place in (0, 4, 12, 16):  # too near to an end
+        changed = ids.copy()
+        changed[1, 8], changed[1, place] = dog, tokenizer.mask_id
+        assert not _is_shown(tokenizer, changed, 17 + place, cat)
+
+
+def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
+    """Whatever happens while drawing, the model is there."""
+
+    def crash(*arguments, **keywords):
+        raise MemoryError
+
+    monkeypatch.setattr(plots, "loss_picture", crash)
+    with pytest.raises(MemoryError):
+        run("--steps", "2", "--out", "out")
+    assert isinstance(load_model("out")[0], MiniBERT) and Path("out/model/README.md").is_file()
+
+
+@pytest.mark.parametrize("crash_at", [1, 2])
+def test_a_crash_while_publishing_leaves_a_model(place, caplog, crash_at):
+    """Before the old one is renamed, and between that and the new one's getting its name: the old one is found."""
+    assert run("--steps", "2", "--out", "out") == 0
+    old, rename, calls = Path("out/model/model.safetensors").read_bytes(), os.rename, []
+
+    def crash(source, target):
+        calls.append(Path(source).name)
+        if len(calls) == crash_at:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    folder = RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "rename", crash)
+        folder.publish(State(), "card")
+    assert calls == ["model", ".model.new"][:crash_at]
+    assert (locate("out") / "model.safetensors").read_bytes() == old and not caplog.records
+    load_model("out")
+    folder.publish(State(), "a new card")
+    assert Path("out/model/README.md").read_text() == "a new card"
+    assert not list(Path("out").glob(".model*"))
+
+
+def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place, monkeypatch):
+    assert run("--steps", "2", "--out", "out") == 0
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    message = r"could not be written to .*model \(No space left on device\); it is whole in .*step-00000002.*--resume"
+    with pytest.raises(OSError, match=message):
+        RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary")).publish(State(), "card")
+    assert isinstance(load_model("out")[0], MiniBERT)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +279,32 @@ def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
     assert "not measured" in Path("out/model/README.md").read_text()
 
 
+@pytest.mark.parametrize("documents", [2, 3, 5])
+def test_a_few_documents_are_shared_out(place, capsys, documents):
+    """However their hashes fall, there is text to train on and text to measure with; the settings say the share."""
+    texts = [f"{WORDS[number]} purr . dogs bark . " * 30 for number in range(documents)]
+    Path("text.txt").write_text("\n\n".join(texts))
+    assert run("--steps", "4", "--out", "out") == 0
+    start = read_run("out").last("start")
+    assert start["sequences"] >= 1 and start["validation_tokens"] >= 16 and start["train_tokens"] >= 16
+    assert "held-out loss" in Path("out/model/README.md").read_text(encoding="utf-8")
+
+
+def test_the_card_has_the_best_measurement_and_finite_numbers(tmp_path):
+    """A record that is half written, glued to the next, or not finite does no harm."""
+    good = {"kind": "eval", "step": 5, "loss": 6.25, "perplexity": None, "top1": 0.125, "top5": 0.25}
+    others = [good | {"step": 3, "loss": 7.0}, good | {"step": 4, "loss": None}, good | {"step": 9, "loss": 6.5}]
+    lines = [json.dumps(record) for record in others]
+    text = '{"kind": "eval", "step": 2, "lo' + json.dumps(good) + "\n" + "\n".join(lines) + "\n"
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert measured(tmp_path, 1500, 1024) == (
+        "| held-out text | the first 1,024 of 1,500 sequences |\n"
+        "| held-out loss | 6.250 |\n| perplexity | – |\n| top-1 accuracy | 12.5% |\n| top-5 accuracy | 25.0% |\n"
+    )
+    (tmp_path / "metrics.jsonl").write_text(lines[1] + "\n")
+    assert measured(tmp_path, 0, 1024) == "| held-out loss | not measured |\n"
+
+
 def test_a_mistake_leaves_no_folder_behind(place):
     """The corrected command works."""
     assert "held_out is 1.5" in run("--steps", "2", "--held-out", "1.5", "--out", "out")
@@ -149,6 +324,19 @@ def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     assert train_command(out=Path("../out"), resume=True, quiet=True).step == 2
+
+
+def test_two_processes_do_not_train_in_one_folder(place):
+    """Neither goes on with a run that is going on, nor starts one in the folder of another that just begins."""
+    assert run("--steps", "2", "--out", "out") == 0
+    with RunLock(Path("out")):
+        with pytest.raises(RunInUse, match="out is in use: process"):
+            train_command(resume=True, out=Path("out"), quiet=True)
+        assert "holds a run already" in run("--steps", "2", "--out", "out")
+    Path("new").mkdir()
+    with RunLock(Path("new")):
+        assert "new is in use: process" in run("--steps", "2", "--out", "new")
+    assert run("--steps", "2", "--out", "new") == 0
 
 
 def test_text_from_a_pipe(place, monkeypatch):
@@ -195,6 +383,6 @@ def test_text_in_data_comes_before_the_built_in_corpus(place):
 def test_the_first_bias_is_what_is_frequent(place):
     """Shares of the words in the text that is trained on; what does not occur counts half."""
     tokenizer = WordPieceTokenizer.load("vocabulary")
-    share = frequencies(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
+    share = word_shares(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
     assert share.sum() == pytest.approx(1) and share.argmax() == tokenizer.tokens.index(".")
     assert share[tokenizer.tokens.index(".")] == pytest.approx(1 / 3, abs=0.01) and 0 < share[0] < 1e-3

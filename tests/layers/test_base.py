@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mini_bert.layers.base import Layer, Param, Pool, Run, add_product, add_rows, bind, layout, zeros
+from mini_bert.layers.base import Layer, Param, Pool, Run, add_product, add_rows, bind, zeros
 from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.layer_norm import LayerNorm
@@ -31,6 +31,22 @@ def test_params_are_views_of_two_flat_arrays():
     assert (flat.data == 1).all()
 
 
+def test_every_param_knows_its_place():
+    """The slice of the flat arrays that is its own; a part of it has none, and before bind there is none."""
+    model = Small()
+    with pytest.raises(AttributeError, match="has no memory yet"):
+        _ = model.norm.gamma.place
+    flat = bind(model, seed=0)
+    flat.grad[...] = np.arange(flat.grad.size)
+    places = []
+    for param in model.named_params().values():
+        np.testing.assert_array_equal(flat.data[param.place], param.data.ravel())
+        np.testing.assert_array_equal(flat.grad[param.place], param.grad.ravel())
+        places += range(param.place.start, param.place.stop)
+    assert sorted(places) == list(range(flat.data.size))
+    assert "place" not in vars(model.parts[0].w.part((slice(None), slice(2))).part(0))
+
+
 def test_weights_that_decay_come_first():
     """Weight decay is a slice: matrices and tables before biases and norms."""
     model = Small()
@@ -40,17 +56,6 @@ def test_weights_that_decay_come_first():
     for param in model.named_params().values():
         assert (param.data == (1 if param.decay else 0)).all()
     assert flat.decayed == 15 + 10 + 21
-
-
-def test_the_layout_says_where_each_param_lies():
-    model = Small()
-    flat = bind(model, seed=0)
-    places = layout(model)
-    assert set(places) == set(model.named_params()) and sum(p.stop - p.start for p in places.values()) == flat.data.size
-    for name, param in model.named_params().items():
-        flat.data[places[name]] = 5
-        assert (param.data == 5).all()
-        assert (places[name].stop <= flat.decayed) == param.decay
 
 
 def test_a_shared_param_is_laid_out_once():

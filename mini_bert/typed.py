@@ -1,0 +1,30 @@
+"""Commands that we print to be typed: called as the reader called us, with paths that any shell takes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+
+CALLED_AS = "MINI_BERT_CALLED_AS"  # run.py sets it
+NO_BREAK = "\0"  # no path and no sentence has one
+
+
+def command(name: str, *words: str | os.PathLike[str]) -> str:
+    """A command as the reader would call it: `mini-bert train --out 'my runs/first' --resume`"""
+    return " ".join([os.environ.get(CALLED_AS, "mini-bert"), name, *map(quoted, words)])
+
+
+def quoted(word: str | os.PathLike[str]) -> str:
+    """A path, or any word, as one word of the shell; Windows knows double quotes only."""
+    text = os.fspath(word)
+    return subprocess.list2cmdline([text]) if os.name == "nt" else shlex.quote(text)
+
+
+def unbroken(text: str) -> str:
+    """Text that `textwrap` leaves on one line; `broken` undoes it when the lines are made."""
+    return text.replace(" ", NO_BREAK)
+
+
+def broken(text: str) -> str:
+    return text.replace(NO_BREAK, " ")
