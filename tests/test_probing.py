@@ -172,7 +172,7 @@ def test_the_same_numbers_every_time(task, model, tokenizer, monkeypatch):
     for one in found:
         assert list(one.trained) == list(one.random) == [0, 2]
         assert len(one.trained[0].control) == 2 and len(set(one.trained[0].accuracy)) == 1
-        assert any(len(set(scores.accuracy)) == 2 for scores in one.random.values())
+        assert task == "ner" or any(len(set(scores.accuracy)) == 2 for scores in one.random.values())
         assert bool(one.trained[0].f1) == (task == "ner")
     alone = probe(model, tokenizer, task, train, dev, known, seeds=(1,), layers=[2])
     assert alone[0].trained[2].control == found[0].trained[2].control[1:]
