@@ -191,6 +191,10 @@ def test_what_cannot_be_probed(model, tokenizer):
         probe(model, tokenizer, "dep", [Parsed(["Hm"], ["INTJ"], [0], ["root"], 1)], [DOG], ["root", "det"])
     with pytest.raises(ValueError, match="the sentences to learn from hold nothing"):
         probe(model, tokenizer, "pos", [], [one], ["X"])
+    lost = untrained(model, 0)
+    lost.tokens.table.data[:] = np.nan
+    with pytest.raises(ValueError, match="the model gives vectors that are not finite, embeddings: it has diverged"):
+        probe(lost, tokenizer, "pos", [one], [one])
     with pytest.raises(ValueError, match="no seed is given"):
         probe(model, tokenizer, "pos", [one], [one], seeds=())
 
@@ -408,6 +412,8 @@ def test_wrong_arguments(folder):
         probe_command("pos", model=folder, layers="1-3", max_sentences=5)
     with pytest.raises(ValueError, match="pooling is 'max'"):
         probe_command("pos", model=folder, pooling="max", max_sentences=5)
+    with pytest.raises(ValueError, match=r"config.json is a file, expected a folder for the table"):
+        probe_command("pos", model="nowhere", out=f"{folder}/config.json")
     with pytest.raises(ValueError, match="l2 is 0"):
         probe_command("pos", model=folder, l2=0, max_sentences=5)
 
