@@ -34,6 +34,7 @@ Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by h
   python run.py metrics           every metric with its formula; `metrics --test` checks each
   python run.py fill-mask "The cat sat on the [MASK]."     guess what stands in a gap
   python run.py embed "A cat." "A dog."              sentences as vectors, compared
+  python run.py probe pos         what each layer knows of parts of speech; also `probe dep`, `probe ner`
   python run.py export runs/run-1 --out my_model     a model folder for others, 16 bits a weight
   python run.py simple-test       the tour: every part of the engine once
   python run.py info              the model: shapes, parameters, memory
@@ -100,7 +101,7 @@ SETS = {
 
 # The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow.
 TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--all": ""}
-PICTURES = ("train", "plot")  # commands that draw
+PICTURES = ("train", "plot", "probe")  # commands that draw
 NO_TESTS = 5  # pytest's exit code when it ran none
 
 

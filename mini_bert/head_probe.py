@@ -9,6 +9,10 @@ rows of X:
 
     dz = (softmax(z) − onehot(head)) / N        dA = Xᵀ dz X + λ/N A
 
+The second derivatives are products of the moments M = x̃ᵀx̃/N of both words, about c M ⊗ M + λ/N. In the directions in
+which M is diagonal that is a number for each pair of directions, and inverted by a division: the first guess of L-BFGS.
+(With it, 12 steps instead of 39 on 600 sentences.)
+
 The root of a sentence has no head among its words, and is not asked for.
 
 **The control task** (Hewitt & Liang 2019): by its spelling alone, each word is told to belong to itself, to the first
@@ -29,7 +33,7 @@ from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.softmax_regression import TOLERANCE, minimise, second_moments, standardise
 
 L2 = 1e4  # the best of 0.0001 … 0.3 on 2,000 sentences: (H+1)² weights learn a small treebank by heart if they may
-DAMPING = 0.1  # added to the moments in the first guess of H⁻¹; numbers are standardised, so their spread is 1
+SPREAD = 0.1  # of p (1 − p), in the first guess of H⁻¹
 ROOT = -1  # the target of a word that is not asked for
 
 
@@ -103,18 +107,22 @@ class HeadProbe:
         """Vectors of all words, (M,H) -> standardised, with a 1 beside, and what the fits have in common"""
         train, dev = train.copy(), dev.copy()
         standardise(train, dev)
-        moments = second_moments(train)
+        directions = np.linalg.eigh(second_moments(train))
         x, dev_x = (np.hstack([part, np.ones((len(part), 1), part.dtype)]) for part in (train, dev))
-        return x, dev_x, np.linalg.inv(moments + DAMPING * np.eye(len(moments)))
+        return x, dev_x, directions
 
     def guesses(self, prepared, targets: np.ndarray) -> np.ndarray:
         """Fit to the targets in training -> the head's place for every word of dev, (M,)"""
-        x, dev_x, inverse = prepared
+        x, dev_x, (lengths, v) = prepared
+        curvature = SPREAD * np.outer(lengths, lengths).clip(0) + self.l2 / (targets != ROOT).sum()  # (D,D)
         by_length = groups(self.train.lengths)
-        start = np.zeros((x.shape[1], x.shape[1]))
-        a = minimise(
-            lambda a: objective(a, x, targets, by_length, self.l2), start, lambda g: inverse @ g @ inverse, TOLERANCE
-        ).x.astype(x.dtype)
+        found = minimise(
+            lambda a: objective(a, x, targets, by_length, self.l2),
+            np.zeros_like(v),
+            lambda g: v @ (v.T @ g @ v / curvature) @ v.T,
+            TOLERANCE,
+        )
+        a = found.x.astype(x.dtype)
         said = np.empty(len(dev_x), int)
         for words in groups(self.dev.lengths):
             said[words] = scores(a, dev_x[words]).argmax(-1)

@@ -27,7 +27,7 @@ import numpy as np
 
 from mini_bert.draws import address, draws, uniform
 from mini_bert.metrics import entity_scores
-from mini_bert.softmax_regression import fit, second_moments, standardise
+from mini_bert.softmax_regression import check_l2, fit, second_moments, standardise
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.word_vectors import word_pieces
 
@@ -67,6 +67,9 @@ class LabelProbe:
     dev: Examples
     l2: float = L2
     entities: bool = False  # labels are BIO tags, of which whole entities can be scored
+
+    def __post_init__(self) -> None:
+        check_l2(self.l2)
 
     def targets(self, control: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The right answers in training and in dev; with a seed, those of the control task"""

@@ -22,7 +22,7 @@ def probe_results(setting: Setting, results: Sequence[Results]) -> Figure:
     """Left: accuracy of the model and of random weights, their control tasks faint. Right: selectivity, F1."""
     if not results:
         raise ValueError("no probe to draw; expected at least one")
-    columns = 3 if any(scores.f1 for one in results for scores in one.trained.values()) else 2
+    columns = 3 if all(scores.f1 for one in results for scores in one.trained.values()) else 2
     figure = new_figure(5.0 * columns, 4.2 * len(results) + 0.4)
     source = setting.train if setting.synthetic else f"{Path(setting.dev).name}"
     figure.suptitle(plain(f"{setting.model}, probed on {source}"), fontsize=11, fontweight="bold")
@@ -31,9 +31,9 @@ def probe_results(setting: Setting, results: Sequence[Results]) -> Figure:
         _accuracy(row[0], one)
         _curves(row[1], one, "selectivity")
         _dress(row[1], one, f"{one.title}: selectivity", "accuracy − control, %")
-        for panel in row[2:]:
-            _curves(panel, one, "f1")
-            _dress(panel, one, f"{one.title}: whole entities", "F1, %")
+        if columns == 3:
+            _curves(row[2], one, "f1")
+            _dress(row[2], one, f"{one.title}: whole entities", "F1, %")
     return figure
 
 

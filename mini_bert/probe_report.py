@@ -117,7 +117,7 @@ def _table(setting: Setting, one: Results) -> list[str]:
         "",
     ]
     names = ["F1"] * bool(next(iter(one.trained.values())).f1) + ["accuracy", "control", "selectivity"]
-    width = 12 if setting.seeds > 1 else 11
+    width = 13
     block = width * len(names)
     lines.append(f"{'':11}{' the model ':-^{block}}  {' random weights ':-^{block}}".rstrip())
     lines.append(f"{'layer':11}" + "  ".join(["".join(f"{name:>{width}}" for name in names)] * 2))

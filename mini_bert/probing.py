@@ -181,6 +181,8 @@ class Bench(NamedTuple):
             vectors = [self.vectors(model, part, some, name) for part in self.words]
             for layer in some:
                 train, dev = (part.pop(layer) for part in vectors)
+                if not (np.isfinite(train).all() and np.isfinite(dev).all()):
+                    raise ValueError(f"{name} gives vectors that are not finite, {layer_name(layer)}: it has diverged")
                 for number, probe in enumerate(self.probes):
                     self.show(f"{name}: fitting", f"{probe.title}, {layer_name(layer)}", len(found[0]), len(layers))
                     found[number][layer] = self.scores(probe, train, dev, seeds)
@@ -250,6 +252,10 @@ def probe_command(
     train, dev: CoNLL-U, for pos and ner also a word and its tag a line; without them, synthetic sentences.
     """
     chosen = layers_named(layers)
+    if out is not None:  # what cannot be written is told now, not after the work is done
+        if Path(out).exists() and not Path(out).is_dir():
+            raise ValueError(f"{out} is a file, expected a folder for the table and the picture")
+        Path(out).mkdir(parents=True, exist_ok=True)
     data = read(task, train, dev, column)
     keep_freed_memory()
     loaded, tokenizer = load_model(model)
@@ -275,7 +281,6 @@ def write(folder: Path, setting: Setting, results: list[Results]) -> None:
     from mini_bert.plots import save
     from mini_bert.plots_probes import probe_results
 
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"probe_{setting.task}.json"
     write_atomic(path, f"{report_json(setting, results)}\n".encode())
     print(path, file=sys.stderr)

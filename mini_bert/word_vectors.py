@@ -156,7 +156,7 @@ def word_vectors(
             vectors[layer][words] = pooled(states[layer].reshape(-1, shape[1]), starts, sizes, pooling)
         return words.size
 
-    batches = list(_batches(rows, threads))
+    batches = list(_batches(rows))
     done = 0
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
         for words in map(work, batches) if threads == 1 else pool.map(work, batches):
@@ -166,12 +166,11 @@ def word_vectors(
     return vectors
 
 
-def _batches(rows: list[_Row], threads: int) -> Iterator[list[_Row]]:
-    """From short to long, so many at a time that the longest of them, the last, fits often enough"""
-    most = -(-len(rows) // threads) or 1  # something to do for every thread
+def _batches(rows: list[_Row]) -> Iterator[list[_Row]]:
+    """From short to long, so many that with padding they are TOKENS; the same ones for any number of threads"""
     batch: list[_Row] = []
     for row in rows:
-        if batch and (len(batch) == most or (len(batch) + 1) * len(row.ids) > TOKENS):
+        if batch and (len(batch) + 1) * len(row.ids) > TOKENS:
             yield batch
             batch = []
         batch.append(row)

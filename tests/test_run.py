@@ -54,6 +54,7 @@ def front(monkeypatch):
         ("train", ["base", "plots"], "mini-bert train"),
         ("train --steps 10", ["base", "plots"], "mini-bert train --steps 10"),
         ("plot runs/run-1", ["base", "plots"], "mini-bert plot runs/run-1"),
+        ("probe pos --out probes", ["base", "plots"], "mini-bert probe pos --out probes"),
         ("train --help", ["base"], "mini-bert train --help"),
         ("gradcheck --help", ["base"], "mini-bert gradcheck --help"),
         ("--version", ["base"], "mini-bert --version"),

@@ -44,7 +44,7 @@ def test_the_optimum_has_no_slope_and_is_one(data):
         assert other.value == pytest.approx(found.loss, rel=1e-12)
 
 
-def test_minimise_on_a_valley():
+def test_minimise_on_a_valley(caplog):
     """A quadratic whose slopes differ by 10⁴: the exact minimum; out of steps, it says so."""
     slopes, middle = np.array([1e4, 1.0, 30.0]), np.array([3.0, -2.0, 5.0])
 
@@ -57,6 +57,7 @@ def test_minimise_on_a_valley():
     perfect = minimise(function, np.zeros(3), lambda g: g / slopes, tolerance=1e-14)
     assert perfect.steps <= 3
     assert not minimise(function, np.zeros(3), tolerance=1e-14, steps=2).converged
+    assert "the minimum was not reached in 2 steps" in caplog.text
 
 
 def test_what_can_be_told_apart_is_told_apart():

@@ -1,7 +1,7 @@
 """Vectors of words: every word has its own pieces, is taken once, and gets what the model says of it."""
 
 import doctest
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_every_word_has_pieces(word, pieces, tokenizer):
 def test_the_pieces_are_those_of_the_sentence(tokenizer):
     """Of ordinary words, one by one or as a text, the pieces are the same."""
     words = ["The", "cats", ".", "unaffables", "café", "zebra"]
-    assert [piece for row in word_pieces(tokenizer, words) for piece in row] == tokenizer.ids([" ".join(words)])[0]
+    assert list(chain.from_iterable(word_pieces(tokenizer, words))) == tokenizer.ids([" ".join(words)])[0]
 
 
 @settings(max_examples=200, deadline=None)
@@ -89,7 +89,7 @@ def one_by_one(model, tokenizer, sentences, pooling):
     found = [[] for _ in range(3)]
     for words in sentences:
         pieces = word_pieces(tokenizer, words)
-        ids = [[tokenizer.cls_id, *(piece for row in pieces for piece in row), tokenizer.sep_id]]
+        ids = [[tokenizer.cls_id, *chain.from_iterable(pieces), tokenizer.sep_id]]
         start = 1
         for row in pieces:
             for layer, state in enumerate(hidden_states(*encode(model, ids))):
