@@ -267,7 +267,7 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
     "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
     "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
-    "tiny Mini-BERT, dropout, lean, recomputed": _mini(replace(_TINY, dropout=0.1), 400, lean=True),
+    "tiny Mini-BERT, dropout, lean, recomputed": _mini(replace(_TINY, dropout=0.1), 60, lean=True),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, head of its own": _bert(100, tied=False),
     "tiny Mini-BERT, fine-tuned: classify": lambda: _fine_tuned(

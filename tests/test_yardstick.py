@@ -21,7 +21,7 @@ def test_the_doctor_and_eval_agree(tmp_path, loss):
     records.append({"kind": "stop", "step": 40, "reason": "done"})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     (finding,) = diagnose(tmp_path)
-    said = report("model", [Row("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), ENTROPY)])
+    said = report("model", [Row("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), ENTROPY, 0.1, 0.5, ())])
     assert verdict(loss, ENTROPY) in finding.why and verdict(loss, ENTROPY) in said
 
 
