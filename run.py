@@ -35,10 +35,6 @@ Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by h
   python run.py fill-mask "The cat sat on the [MASK]."     guess what stands in a gap
   python run.py embed "A cat." "A dog."              sentences as vectors, compared
   python run.py probe pos         what each layer knows of parts of speech; also `probe dep`, `probe ner`
-  python run.py attention "The cat sat." --out cat.html     where the heads look: a page, or a picture
-  python run.py plot-model embeddings                pictures of what is inside a model; also `activations`
-  python run.py finetune classify --train a.tsv --dev b.tsv --out mine     also tag, qa, similarity
-  python run.py predict mine "An instant classic."   ask a fine-tuned model
   python run.py export runs/run-1 --out my_model     a model folder for others, 16 bits a weight
   python run.py simple-test       the tour: every part of the engine once
   python run.py info              the model: shapes, parameters, memory
