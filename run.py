@@ -34,8 +34,12 @@ Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by h
   python run.py metrics           every metric with its formula; `metrics --test` checks each
   python run.py fill-mask "The cat sat on the [MASK]."     guess what stands in a gap
   python run.py embed "A cat." "A dog."              sentences as vectors, compared
-  python run.py probe pos         what each layer knows of parts of speech; also `probe dep`, `probe ner`
+  python run.py probe pos         what each layer knows of parts of speech; also dep, ner
   python run.py export runs/run-1 --out my_model     a model folder for others, 16 bits a weight
+  python run.py finetune classify --help             teach a model a task; also tag, qa, similarity
+  python run.py predict my_model "Great fun."        ask a model that was taught one
+  python run.py attention "The cat sat." --out cat.html    where the heads look
+  python run.py plot-model --help                    pictures of what is inside a model
   python run.py simple-test       the tour: every part of the engine once
   python run.py info              the model: shapes, parameters, memory
   python run.py config            every number of the configuration, and why
