@@ -35,11 +35,12 @@ from mini_bert.attention_relations import Relations, relation_scores
 from mini_bert.encoders import attention_weights, encode
 from mini_bert.layers.base import Run
 from mini_bert.loading import DEFAULT_MODEL, load_model, max_length, word_head
-from mini_bert.pretrained import write_atomic
+from mini_bert.pretrained import locate, read_config, write_atomic
 from mini_bert.progress import counted, showing
-from mini_bert.saliency import Saliency, default_position, word_saliency
+from mini_bert.saliency import Saliency, class_saliency, default_position, word_saliency
 
 if TYPE_CHECKING:
+    from mini_bert.finetuned import FineTuned
     from mini_bert.model import MiniBERT
     from mini_bert.models.bert import Bert
     from mini_bert.tokenizer import WordPieceTokenizer
@@ -71,14 +72,20 @@ class Look(NamedTuple):
     weights: np.ndarray  # (L,A,T,T): row i says how much token i takes from each; it sums to 1
 
 
-def look(model: MiniBERT | Bert, tokenizer: WordPieceTokenizer, text: str, second: str | None = None) -> Look:
+def look(
+    model: MiniBERT | Bert,
+    tokenizer: WordPieceTokenizer,
+    text: str,
+    second: str | None = None,
+    length: int | None = None,
+) -> Look:
     """Read a text, or a pair, and keep all attention. What is longer than the model knows is cut, with a warning"""
-    limit = max_length(model)
+    limit = max_length(model) if length is None else length
     whole = len(tokenizer.encode(text, second))
     if whole < (3 if second is None else 5):
         raise ValueError(f"there is no word in the text {text!r:.60}; give a text with at least one")
     if whole > limit:
-        logger.warning("the text makes %d tokens, and this model knows %d positions: cut there", whole, limit)
+        logger.warning("the text makes %d tokens, and this model reads %d: cut there", whole, limit)
     batch = tokenizer(text, second, truncation=True, max_length=limit)
     ids, types = np.array(batch["input_ids"]), np.array(batch["token_type_ids"])
     _, cache = encode(model, ids[None], types=types[None], run=Run())
@@ -182,13 +189,24 @@ def analyse(
     treebank: str | None = None,
     relations: bool = True,
     name: str = "model",
+    tuned: FineTuned | None = None,
+    label: str | None = None,
 ) -> Analysis:
-    """All of it: heads on a text (all, or of one layer, or one), saliency of a word (or of every), relations"""
+    """All of it: heads on a text (all, or of one layer, or one), saliency of a word (or of every), relations
+
+    tuned: the same model, if it is fine-tuned to classify; saliency is then that of a label, by default its answer.
+    """
     L, A = _shape(model)
     heads = [(i, j) for i in _numbers("layer", layer, L) for j in _numbers("head", head, A)]
-    seen = None if text is None else look(model, tokenizer, text, second)
-    statistics = [] if seen is None else head_statistics(seen)
-    saliency = [] if seen is None else _saliency(model, tokenizer, seen, word, every_word)
+    if text is None:
+        seen, statistics, saliency = None, [], []
+    else:
+        seen = look(model, tokenizer, text, second, tuned.length if tuned else None)
+        statistics = head_statistics(seen)
+        if tuned and word is None:
+            saliency = class_saliency(tuned, text, second, label)
+        else:
+            saliency = _saliency(model, tokenizer, seen, word, every_word)
     found = Analysis(name, seen, statistics, heads, saliency, None, None, "")
     if relations or treebank is not None:
         scored, untrained, source = _relations(model, tokenizer, treebank)
@@ -207,6 +225,7 @@ def attention_command(
     treebank: str | None = None,
     relations: bool = True,
     as_json: bool = False,
+    label: str | None = None,
 ) -> None:
     """Print what the heads of a model do with a text; draw it into `out`, a picture or a page."""
     if text is None and treebank is None:
@@ -216,15 +235,31 @@ def attention_command(
     if text is None and out is not None:
         raise ValueError(f"there is no text to draw into {out}; give one")
     path = _checked_out(out)
-    loaded, tokenizer = load_model(model)
+    tuned = _classifier(model)
+    if label is not None and tuned is None:
+        raise ValueError(f"--label is for a model that is fine-tuned to classify, and {model} is not; leave it out")
+    loaded, tokenizer = (tuned.model, tuned.tokenizer) if tuned else load_model(model)
     page = path is not None and path.suffix.lower() in PAGES
     with threadpool_limits(1, "blas"):  # a second thread gains nothing in one sentence, and loses on a busy machine
-        found = analyse(loaded, tokenizer, text, second, layer, head, word, page, treebank, relations, model)
+        found = analyse(
+            loaded, tokenizer, text, second, layer, head, word, page, treebank, relations, model, tuned, label
+        )
     if path is not None:
         draw(found, path)
     print(report_json(found) if as_json else report(found))
     if path is not None:
         print(path, file=sys.stderr if as_json else sys.stdout)
+
+
+def _classifier(model: str) -> FineTuned | None:
+    """The model with its layer for classes, if its folder has one"""
+    values = read_config(locate(model))
+    tuned = values.get("fine_tuning") or {}
+    if tuned.get("task") != "classify" and values.get("architectures") != ["BertForSequenceClassification"]:
+        return None
+    from mini_bert.finetuned import load
+
+    return load(model)
 
 
 def _checked_out(out: str | None) -> Path | None:

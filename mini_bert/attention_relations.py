@@ -27,6 +27,7 @@ from mini_bert.encoders import attention_weights, encode, padded
 from mini_bert.layers.base import Run
 from mini_bert.loading import max_length
 from mini_bert.progress import counted
+from mini_bert.word_vectors import word_pieces
 
 if TYPE_CHECKING:
     from mini_bert.labelled import Parsed
@@ -154,7 +155,7 @@ def relation_scores(
     limit = max_length(model)
     read, left_out = [], 0
     for sentence in sentences:
-        pieces = [row or [tokenizer.unk_id] for row in tokenizer.ids(sentence.words, special=False)]
+        pieces = word_pieces(tokenizer, sentence.words)
         if sum(map(len, pieces)) + 2 > limit:
             left_out += 1
         elif len(pieces) > 1:  # the only word of a sentence is its root

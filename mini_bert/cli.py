@@ -468,13 +468,16 @@ def attention(
     ] = None,
     relations: Annotated[bool, typer.Option("--relations/--no-relations", help="score heads on a treebank")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="for programs; with all weights")] = False,
+    label: Annotated[
+        str | None, typer.Option(help="of a model fine-tuned to classify: the label to explain; default: its answer")
+    ] = None,
 ) -> None:
     """Show where the heads of a model look in a text, what each does, and which words a guess depends on.
 
     Prints a table of heads (entropy, mean distance, shares on [CLS], [SEP], neighbours), gradient × input saliency of
-    one hidden word, and the heads that follow a dependency relation better than a fixed offset. With --out it draws:
-    all heads, or with --layer and --head one map large enough to read every token; or one HTML file that opens from
-    disk.
+    one hidden word (or of a label, if the model is fine-tuned to classify), and the heads that follow a dependency
+    relation better than a fixed offset. With --out it draws: all heads, or with --layer and --head one map large enough
+    to read every token; or one HTML file that opens from disk.
 
     For example:  mini-bert attention "The cat sat on the mat because it was tired." --out cat.html
 
@@ -482,7 +485,7 @@ def attention(
     """
     from mini_bert.attention_analysis import attention_command
 
-    attention_command(text, model, second, layer, head, word, out, treebank, relations, as_json)
+    attention_command(text, model, second, layer, head, word, out, treebank, relations, as_json, label)
 
 
 def plot_activations(

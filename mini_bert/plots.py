@@ -4,7 +4,8 @@
     gradient_flow(Path("runs/a")).savefig("gradients.png")
 
 How pictures look is said in plots_style.py. The others can be had from here, too: what happens inside a model
-(plots_model.py), and where it looks (plots_attention.py). Each function returns a matplotlib Figure.
+(plots_model.py), where it looks (plots_attention.py), what probes find in it (plots_probes.py). Each function returns a
+matplotlib Figure.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from mini_bert.history import METRICS, History, Record, finite, read_run
 from mini_bert.plots_attention import attention_grid, attention_map, saliency_bars
 from mini_bert.plots_model import activation_statistics, embedding_pca
+from mini_bert.plots_probes import probe_results
 from mini_bert.plots_style import (
     COLOURS,
     DASHES,
@@ -58,6 +60,7 @@ __all__ = [
     "new_figure",
     "plain",
     "plot_command",
+    "probe_results",
     "saliency_bars",
     "save",
     "training_curves",

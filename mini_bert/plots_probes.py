@@ -2,8 +2,7 @@
 
     probe_results(setting, results).savefig("probes.png")
 
-One row for each probe. As in plots.py: matplotlib is an extra, figures are objects, colours are those of Okabe and Ito,
-and what differs in colour differs in mark and dash, too.
+One row for each probe. What differs in colour differs in mark and dash, too (plots_style.py).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from mini_bert.plots import COLOURS, DASHES, GREY, Axes, Figure, new_figure, plain
+from mini_bert.plots_style import COLOURS, DASHES, GREY, Axes, Figure, dress, new_figure, plain
 from mini_bert.probe_report import Results, Scores, Setting, spread
 
 MODEL, RANDOM = COLOURS[0], COLOURS[1]
@@ -73,14 +72,7 @@ def _line(panel: Axes, networks: dict[int, Scores], what: str, label: str, **sty
 
 def _dress(panel: Axes, one: Results, title: str, label: str) -> None:
     layers = list(one.trained)
-    panel.set_title(title, fontsize=10)
-    panel.set_ylabel(label)
-    panel.set_xlabel("layer (0: embeddings)")
+    dress(panel, title, "layer (0: embeddings)", label)
     every = -(-len(layers) // 13)  # so many labels have room
     panel.set_xticks(layers[::every])
-    panel.tick_params(labelsize=8)
-    panel.grid(True, color="#DDDDDD", linewidth=0.6)
-    panel.set_axisbelow(True)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
     panel.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2)  # below the panel

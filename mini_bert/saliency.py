@@ -29,6 +29,7 @@ from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.loading import word_head
 
 if TYPE_CHECKING:
+    from mini_bert.finetuned import FineTuned
     from mini_bert.model import MiniBERT
     from mini_bert.models.bert import Bert
     from mini_bert.tokenizer import WordPieceTokenizer
@@ -71,19 +72,24 @@ def word_log_probability(targets: Sequence[int] | np.ndarray) -> Scalar:
     return scalar
 
 
-def class_log_probability(head: Layer, labels: Sequence[int] | np.ndarray) -> Scalar:
-    """s_b = log p(labels[b]), for a head that makes (B,C) scores of y (B,T,H); its gradients are added to"""
-    labels = np.asarray(labels)
+def class_log_probability(labels: Sequence[int] | np.ndarray, head: Layer | None = None, **inputs: Any) -> Scalar:
+    """s_b = log p(labels[b]) by a head that makes (B,C) scores of y (B,T,H), and of more inputs if it takes some
+
+    Without a head it is that of a fine-tuned model, `model.task`. The gradients of a head of your own are added to.
+    """
+    labels = np.asarray(list(labels))
 
     def scalar(model: Any, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:
-        return _log_probability(head, y, labels, run)
+        return _log_probability(head or model.task, y, labels, run, **inputs)
 
     return scalar
 
 
-def _log_probability(head: Layer, y: np.ndarray, targets: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:
+def _log_probability(
+    head: Layer, y: np.ndarray, targets: np.ndarray, run: Run, **inputs: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """-> log softmax(head(y))[target] of every row (N,), and the gradient of their sum at y"""
-    logits, cache = head.forward(y, run)  # (N,V)
+    logits, cache = head.forward(y, run, **inputs)  # (N,V)
     own = logits[np.arange(len(targets)), targets] - logits.max(-1)
     _, entropy = cross_entropy(logits, targets, count=1)  # Σ −log p
     dy = head.backward(cross_entropy_backward(-1.0, entropy), cache, run)
@@ -130,6 +136,37 @@ def word_saliency(
         if after_each is not None:
             after_each(len(found))
     return found
+
+
+def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label: str | None = None) -> list[Saliency]:
+    """Of a model fine-tuned to classify: which tokens its answer depends on, or that `label`; then the other classes"""
+    from mini_bert.labelled import Labelled
+
+    model, task, tokenizer, length = tuned
+    if task.name != "classify":
+        raise ValueError(f"this model is fine-tuned for {task.name!r}; classes are asked of one fine-tuned to classify")
+    if label is not None and label not in task.labels:
+        raise ValueError(f"there is no label {label!r}; this model knows {', '.join(task.labels)}")
+    item = task.items([Labelled(text, second, "", 1)], tokenizer, length, training=False)[0]
+    C, T = len(task.labels), len(item.ids)
+    ids, asked, types = np.tile(item.ids, (C, 1)), np.zeros((C, T), bool), np.zeros((C, T), int)
+    asked[:, item.asked] = True
+    if item.second is not None:
+        types[:, item.second :] = 1
+    values, scores = gradient_times_input(model, ids, class_log_probability(range(C), asked=asked), types=types)
+    answer = int(values.argmax())
+    first = answer if label is None else task.labels.index(label)
+    tokens = [tokenizer.tokens[i] for i in item.ids]
+    return [
+        Saliency(
+            f"log p({task.labels[number]})" + (", its answer" if number == answer else ""),
+            None,
+            float(values[number]),
+            tokens,
+            scores[number],
+        )
+        for number in (first, *(number for number in range(C) if number != first))
+    ]
 
 
 def _first_guess(model: Any, tokenizer: Any, ids: np.ndarray, types: Any, chosen: np.ndarray) -> np.ndarray:

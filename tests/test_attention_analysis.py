@@ -37,13 +37,23 @@ from mini_bert.attention_relations import (
 from mini_bert.config import MiniBertConfig
 from mini_bert.encoders import attention_weights, encode
 from mini_bert.fill_mask import fill_mask
-from mini_bert.labelled import Parsed
+from mini_bert.finetuned import FineTuned, with_task
+from mini_bert.finetuned import save as save_tuned
+from mini_bert.labelled import Labelled, Parsed
 from mini_bert.layers.base import Layer, bind
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.linear import Linear
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig
-from mini_bert.saliency import class_log_probability, gradient_times_input, word_log_probability, word_saliency
+from mini_bert.predict import predictions
+from mini_bert.saliency import (
+    class_log_probability,
+    class_saliency,
+    gradient_times_input,
+    word_log_probability,
+    word_saliency,
+)
+from mini_bert.tasks.classify import Classify
 from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
 
 WORDS = ["the", "old", "cat", "##s", "sat", "on", "mat", ".", "it", "slept", "<", ">", "script", "/", "(", ")", "1"]
@@ -233,7 +243,7 @@ def test_saliency_of_a_class_is_the_slope(model):
     head = MeanHead()
     bind(head, dtype=np.float64, seed=1)
     ids = np.array([TOKENIZER.encode("the cat sat")])
-    scalar = class_log_probability(head, [2])
+    scalar = class_log_probability([2], head)
     values, scores = gradient_times_input(model, ids, scalar)
 
     def value():
@@ -243,6 +253,30 @@ def test_saliency_of_a_class_is_the_slope(model):
 
     assert values[0] == pytest.approx(value())
     np.testing.assert_allclose(scores[0], slopes(model, ids[0], value), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("pooling", [("mean",), ("cls",)])
+def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling):
+    """The model's own layer for a task: probabilities as `predict` has them, slopes as finite differences."""
+    task = Classify(["bad", "fair", "good"], pooling, dense=True)
+    tuned = FineTuned(with_task(model, task, seed=3), task, TOKENIZER, 9)
+    tuned.model.flat.grad[...] = 7.0
+    found = class_saliency(tuned, "the old", "cat sat", "fair")
+    assert (tuned.model.flat.grad == 7.0).all() and tuned.model.task.linear.w.grad.shape == (14, 3)
+    said = predictions(tuned, [Labelled("the old", "cat sat", "", 1)])[0]
+    by_label = {re.search(r"\((.*)\)", one.of).group(1): math.exp(one.value) for one in found}
+    assert by_label == pytest.approx(said["probabilities"]) and found[0].of.startswith("log p(fair)")
+    assert [one.of for one in found if one.of.endswith(", its answer")] == [f"log p({said['label']}), its answer"]
+    assert found[0].tokens == ["[CLS]", "the", "old", "[SEP]", "cat", "sat", "[SEP]"] and found[0].position is None
+
+    def value():
+        said = predictions(tuned, [Labelled("the old", "cat sat", "", 1)])[0]
+        return math.log(said["probabilities"]["fair"])
+
+    slope = slopes(tuned.model, [TOKENIZER.vocab[word] for word in ("[CLS]", "the", "old", "cat", "sat")], value)
+    np.testing.assert_allclose(found[0].scores[[0, 1, 2, 4, 5]], slope, rtol=1e-5, atol=1e-9)
+    with pytest.raises(ValueError, match="there is no label 'poor'; this model knows bad, fair, good"):
+        class_saliency(tuned, "the old", label="poor")
 
 
 def test_a_very_unlikely_word_has_a_finite_number():
@@ -432,11 +466,29 @@ def test_the_default_treebank_is_named_as_synthetic(folder, capsys, monkeypatch)
     assert found["relations"][0]["direction"] in DIRECTIONS
 
 
+def test_a_fine_tuned_model_explains_its_label(tmp_path, capsys):
+    """A folder that `finetune classify` wrote: saliency of its answer, or of --label; on a page, of every label."""
+    task = Classify(["bad", "good"])
+    save_tuned(tmp_path / "tuned", with_task(MiniBERT(MINI, seed=5), task), task, TOKENIZER, 7)
+    folder, page = str(tmp_path / "tuned"), tmp_path / "page.html"
+    attention_command("the old cat sat on the mat", folder, relations=False, label="bad", out=str(page))
+    out = capsys.readouterr().out
+    assert "[CLS] the old cat sat on [SEP]\n" in out  # as long as it was trained for
+    assert "Gradient × input of log p(bad)" in out
+    data = json.loads(re.search('id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.S).group(1))
+    assert {one["of"].removesuffix(", its answer") for one in data["saliency"]} == {"log p(bad)", "log p(good)"}
+    attention_command("the cat", folder, relations=False, as_json=True)
+    assert json.loads(capsys.readouterr().out)["saliency"][0]["of"].endswith(", its answer")
+    with pytest.raises(ValueError, match="no head for masked words"):
+        attention_command("the cat", folder, relations=False, word="cat")
+
+
 def test_wrong_wishes_are_told_before_the_work(folder, tmp_path):
     """Each error names what was given and what there is."""
     for options, message in (
         ({"text": None}, "there is no text; give one"),
         ({"text": None, "treebank": "x", "out": "a.png"}, "no text to draw into a.png"),
+        ({"label": "good"}, "--label is for a model that is fine-tuned to classify, and .*tiny is not"),
         ({"layer": 3}, "there is no layer 3; this model has 3, counted from 0 to 2"),
         ({"head": 2}, "there is no head 2; this model has 2"),
         ({"word": "dog"}, "'dog' is no token of the text; give the number of a word: 0:.CLS. 1:the"),

@@ -391,7 +391,14 @@ def test_every_picture_as_png_and_svg_touches_nothing_global():
 
 def test_all_pictures_can_be_had_from_plots():
     """One place to import from; each name is listed."""
-    for name in ("training_curves", "gradient_flow", "activation_statistics", "embedding_pca", "attention_grid"):
+    for name in (
+        "training_curves",
+        "gradient_flow",
+        "activation_statistics",
+        "embedding_pca",
+        "attention_grid",
+        "probe_results",
+    ):
         assert name in plots.__all__ and callable(getattr(plots, name))
     assert all(hasattr(plots, name) for name in plots.__all__)
 
