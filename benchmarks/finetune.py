@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ from mini_bert.finetune import (
     make_task,
     mean_spread,
     read_data,
+    settings_for,
     shown,
 )
 from mini_bert.finetuning import FineTuning, predict
@@ -88,7 +88,7 @@ def main() -> None:
         runs: Runs | None = None
         for start in (PRETRAINED, SCRATCH):
             for seed in range(options.seeds):
-                own = replace(settings, seed=seed)
+                own = settings_for(start, settings, seed)
                 path = options.results / f"{name}-{start.split()[-1]}-{seed}.json"
                 key = {"weights": weights, "settings": own.to_dict(), "task": task.settings()}
                 if _found(path, key) is not None:

@@ -25,13 +25,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.config import check_positive, check_probability
+from mini_bert.draws import address, draws, uniform
 from mini_bert.finetuned import shares
 from mini_bert.layers.base import Run
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert
 from mini_bert.optim import Adam, course, one_by_one
 from mini_bert.parallel import Team
-from mini_bert.tasks.base import Item, Task, epoch
+from mini_bert.tasks.base import Batch, Item, Task, epoch
 from mini_bert.train import asked_to_stop
 
 PART = 32  # sequences that go through the model at once, at most
@@ -54,6 +55,7 @@ class FineTuning:
     weight_decay: float = 0.01
     clip: float = 1.0  # longest gradient
     dropout: float = 0.1  # in the encoder and before the head
+    word_dropout: float = 0.0  # share of the words that are hidden behind [MASK] while it learns
     patience: int = 6  # measurements without a better one, after which it stops
     measurements: int = 2  # in an epoch
     threads: int = 1
@@ -62,7 +64,7 @@ class FineTuning:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "measurements", "threads"):
             check_positive(name, getattr(self, name))
-        for name in ("warmup", "weight_decay", "dropout"):
+        for name in ("warmup", "weight_decay", "dropout", "word_dropout"):
             check_probability(name, getattr(self, name))
         for name in ("learning_rate", "clip"):
             value = getattr(self, name)
@@ -92,6 +94,7 @@ def fine_tune(
     measure: Callable[[Each], dict[str, float]],
     settings: FineTuning,
     pad_id: int = 0,
+    mask_id: int = 4,
     record: Callable[[Record], None] = lambda record: None,
     keep: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
@@ -109,6 +112,10 @@ def fine_tune(
         for step, batch in enumerate(batches(items, settings), 1):
             lr = settings.learning_rate * course(step / (steps + 1), settings.warmup)
             parts = [task.batch(part, pad_id) for part in split(batch, settings.threads)]  # batch
+            if settings.word_dropout:
+                parts = [
+                    hide(part, settings.word_dropout, mask_id, (settings.seed, step, i)) for i, part in enumerate(parts)
+                ]
             found = team.gradient(parts, (settings.seed, step), task.loss)  # forward, backward
             if not (math.isfinite(found.loss) and math.isfinite(found.norm)):
                 stopped = "nonfinite"
@@ -152,6 +159,14 @@ def measuring_steps(in_epoch: int, settings: FineTuning) -> set[int]:
     """After which steps to measure: evenly in every epoch, at its end too"""
     parts = settings.epochs * settings.measurements
     return {max(1, in_epoch * part // settings.measurements) for part in range(1, parts + 1)}
+
+
+def hide(batch: Batch, share: float, mask_id: int, key: tuple[int, ...]) -> Batch:
+    """Some of the asked tokens become [MASK]: no word can be relied on alone. The key says which."""
+    chosen = batch.asked & (uniform(draws(address(*key), 0, np.arange(batch.ids.size))) < share).reshape(
+        batch.ids.shape
+    )
+    return batch._replace(ids=np.where(chosen, mask_id, batch.ids))
 
 
 def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:
