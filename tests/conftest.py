@@ -17,3 +17,9 @@ def signals():
     yield
     for name, handler in before.items():
         signal.signal(name, handler)
+
+
+@pytest.fixture(autouse=True)
+def called_as_the_command(monkeypatch):
+    """Advice names the command as the user called it; tests of run.py must not decide that for those that follow."""
+    monkeypatch.delenv("MINI_BERT_CALLED_AS", raising=False)
