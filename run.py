@@ -105,11 +105,17 @@ SETS = {
 
 # The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow.
 TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--all": ""}
-PICTURES = ("train", "plot", "probe")  # commands that draw
+PICTURES = ("train", "plot", "plot-model", "probe")  # commands that draw; attention does if asked for a picture
 NO_TESTS = 5  # pytest's exit code when it ran none
 
 
 # --- the words ---------------------------------------------------------------------------------------------
+
+
+def _picture(args: list[str]) -> bool:
+    """Whether the result is to be drawn, and not written as a page."""
+    words = [word.lower() for word in args]
+    return any(word.startswith("--out") for word in words) and not any(w.endswith((".html", ".htm")) for w in words)
 
 
 def main(args: list[str]) -> int:
@@ -125,7 +131,7 @@ def main(args: list[str]) -> int:
         if word == "lint":
             return lint(rest)
         install("base")
-        if word in PICTURES and not help_wanted:
+        if (word in PICTURES or (word == "attention" and _picture(rest))) and not help_wanted:
             install("plots")
         os.environ["MINI_BERT_CALLED_AS"] = "python run.py"  # so that what it advises can be typed
         return call([program("mini-bert"), *args])

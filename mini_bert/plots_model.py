@@ -144,6 +144,8 @@ def embedding_pca(
     figure = new_figure(8.5, 7.0)
     panel = figure.subplots()
     names = list(dict.fromkeys(groups)) if groups is not None else [""]
+    if groups is not None and len(names) > len(COLOURS):  # large groups get a colour of their own
+        names.sort(key=groups.count, reverse=True)
     shown, font = lettering(names, LABEL)
     for index, (name, label) in enumerate(zip(names, shown, strict=True)):
         own = points if groups is None else points[[group == name for group in groups]]

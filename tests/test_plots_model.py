@@ -312,6 +312,16 @@ def test_the_picture_of_embeddings():
         embedding_pca(vectors, ["a", "b"])
 
 
+def test_of_many_groups_the_large_have_colours_of_their_own():
+    """Nine groups, seven colours: the first and the last are small, and share theirs with large ones."""
+    groups = [name for name, size in zip("abcdefghi", (1, *[3] * 7, 1), strict=True) for _ in range(size)]
+    (panel,) = embedding_pca(np.random.default_rng(0).normal(size=(len(groups), 3)), groups=groups).get_axes()
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == list("bcdefghai")
+    marks = panel.collections
+    assert len({tuple(mark.get_facecolor()[0]) for mark in marks[:7]}) == 7
+    assert len({str(mark.get_paths()[0].vertices.tolist()) for mark in marks}) == 9
+
+
 def test_points_in_one_place():
     """Twenty equal vectors: a picture all the same, and a word on the labels that found no room."""
     figure = embedding_pca(np.ones((20, 3)), ["same"] * 20)
