@@ -73,7 +73,8 @@ def texts_of(figure):
 
 
 def heads(T, L=2, A=3):
-    return np.random.default_rng(T).dirichlet(np.full(T, 0.3), size=(L, A, T))
+    """Weights, mostly on one token each: what is not 0 is written into small maps, and letters take time"""
+    return np.random.default_rng(T).dirichlet(np.full(T, 0.02), size=(L, A, T))
 
 
 def of(tokens):
@@ -119,14 +120,14 @@ def test_small_maps_have_their_weights_in_figures():
 
 def test_a_grid_of_all_heads():
     """A panel for each head, all on one scale; names at the left and below, once; the title may hold anything."""
-    figure = attention_grid(ODD, heads(len(ODD)), title="$5_模型", saliency=of(ODD))
+    figure = attention_grid(ODD, heads(len(ODD), 2, 2), title="$5_模型", saliency=of(ODD))
     texts = texts_of(figure)
     for layer in range(2):
-        for head in range(3):
+        for head in range(2):
             assert f"layer {layer}, head {head}" in texts
-    panels = figure.get_axes()[:6]
-    assert [bool(panel.get_yticks().size) for panel in panels] == [True, False, False] * 2
-    assert [bool(panel.get_xticks().size) for panel in panels] == [False] * 3 + [True] * 3
+    panels = figure.get_axes()[:4]
+    assert [bool(panel.get_yticks().size) for panel in panels] == [True, False] * 2
+    assert [bool(panel.get_xticks().size) for panel in panels] == [False] * 2 + [True] * 2
     assert {(panel.images[0].norm.vmin, panel.images[0].norm.vmax) for panel in panels} == {(0, 1)}
 
 
