@@ -566,7 +566,9 @@ def test_a_link_that_leads_back_up_ends(tree):
     assert documents(tree) == ["B.md", "a.txt", "1.txt", "2.txt", "x.jsonl", "wiki_00"]
 
 
-@pytest.mark.parametrize("body", [b"one\n\ntwo", b'{"text": "one"}\n{"text": "two"}\n', gzip.compress(b"one\n\ntwo", mtime=0)])
+@pytest.mark.parametrize(
+    "body", [b"one\n\ntwo", b'{"text": "one"}\n{"text": "two"}\n', gzip.compress(b"one\n\ntwo", mtime=0)]
+)
 def test_standard_input(monkeypatch, body):
     """`-` is standard input: plain text, JSON lines or compressed, told apart by content."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(body)))
