@@ -259,7 +259,8 @@ def _classifier(model: str) -> FineTuned | None:
         return None
     from mini_bert.finetuned import load
 
-    return load(model)
+    loaded = load(model)
+    return loaded if loaded.task.name == "classify" else None  # a model of similarity has such a layer, too
 
 
 def _checked_out(out: str | None) -> Path | None:

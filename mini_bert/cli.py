@@ -617,6 +617,10 @@ def main(words: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")
     try:
         app(words)
+    except FileNotFoundError as error:
+        if error.filename is None:  # one of ours, which says all
+            raise SystemExit(f"mini-bert: {error}") from None
+        raise SystemExit(f"mini-bert: there is no file {error.filename}; is the path right, seen from here?") from None
     except (ValueError, OSError, HelperError) as error:
         raise SystemExit(f"mini-bert: {error}") from None
 

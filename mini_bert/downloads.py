@@ -30,6 +30,7 @@ from mini_bert.cache import cache_folder, make_folder
 from mini_bert.fetching import DiskFull, DownloadError, fetch, hash_file, locked
 from mini_bert.pretrained import write_atomic
 from mini_bert.progress import counted
+from mini_bert.typed import command
 from mini_bert.unpacking import is_archive, unpack
 
 
@@ -312,7 +313,11 @@ def corpus_files(source: str) -> list[Path]:
     name, _, part = source.partition(":")
     if name not in DATASETS:
         close = difflib.get_close_matches(name, DATASETS, 1)
-        hint = f" Did you mean the download {close[0]}?" if close else " (`mini-bert data list` shows what can be had)"
+        hint = (
+            f" Did you mean the download {close[0]}?"
+            if close
+            else f" (`{command('data', 'list')}` shows what can be had)"
+        )
         raise FileNotFoundError(f"there is no file, folder or download {source!r}.{hint}")
     dataset, folder = DATASETS[name], data_folder() / name
     if not installed(name):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mini_bert.models.bert import Bert
     from mini_bert.tokenizer import WordPieceTokenizer
 
+ENOUGH = 50  # hidden words, to speak about a model
 LENGTH = 128  # tokens a sequence, where the model knows more
 
 
@@ -333,10 +334,13 @@ def report(model: str, rows: list[Row]) -> str:
             f"{row.calibration_error:18.1%} {row.entropy:16.3f}"
         )
     last = shown[-1][1]
-    if math.isfinite(last.result.loss):
-        compared = f"is {against(last.result.loss, last.entropy)}: {verdict(last.result.loss, last.entropy)}."
-    else:
+    if not math.isfinite(last.result.loss):
         compared = "has no finite loss: are all of its weights numbers?"
+    elif last.result.targets < ENOUGH:
+        words = counted(last.result.targets, "word")
+        compared = f"was asked for {words}: too few to say how good it is; give it more text."
+    else:
+        compared = f"is {against(last.result.loss, last.entropy)}: {verdict(last.result.loss, last.entropy)}."
     return "\n".join([*lines, f"\n{model} {compared}"])
 
 

@@ -39,6 +39,7 @@ from mini_bert.tasks.classify import Classify
 from mini_bert.tasks.similarity import Similarity
 from mini_bert.tasks.tag import Tag
 from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.typed import command
 
 LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, where the model knows more
 SYNTHETIC = {"classify": 2000, "tag": 2000, "qa": 1000, "similarity": 2000}  # examples to train on, where no file is
@@ -347,7 +348,7 @@ def report(task: Task, about: str, results: Sequence[Result], out: Path | None) 
     elif last == "interrupted":
         lines.append("\nStopped by hand" + ("; the best model so far is kept." if out else "."))
     if out is not None and (out / "model").is_dir():
-        lines.append(f"\nthe best model: {out / 'model'}\n\n    mini-bert predict {out} {EXAMPLE[task.name]}")
+        lines.append(f"\nthe best model: {out / 'model'}\n\n    {command('predict', out)} {EXAMPLE[task.name]}")
     elif out is None:
         lines.append("\nNothing is saved; with --out FOLDER the best model is.")
     return "\n".join(lines)

@@ -121,7 +121,7 @@ def read_scored(
         value = record.get(score)
         try:
             number = math.nan if isinstance(value, bool) or value is None else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise LabelError(path, line, f"{score} is {value!r:.40}, expected a number")
@@ -327,6 +327,8 @@ def _answers(path: Path, line: int, where: str, context: str, given: Any) -> tup
         if not isinstance(texts, list) or not isinstance(places, list) or len(texts) != len(places):
             raise LabelError(path, line, f"{where}: expected answers as two lists alike, text and answer_start")
         given = [{"text": text, "answer_start": place} for text, place in zip(texts, places, strict=True)]
+    if not isinstance(given, list | None):
+        raise LabelError(path, line, f"{where}: expected a list of answers, got {given!r:.60}")
     answers, starts = [], []
     for answer in given or []:
         text, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)

@@ -145,6 +145,7 @@ class RunFolder:
         checkpoint.forget_after(self.path, found.path)
         self._forget_after(state.step)
         self.record({"kind": "resume", "step": state.step, "time": now()})
+        self.say(f"going on from step {state.step:,}, {found.path.name}")
         return state
 
     def record(self, record: Record) -> None:

@@ -99,7 +99,7 @@ def test_the_model_that_is_kept_is_the_best_of_all_seeds(mini, tmp_path, capsys)
     assert not [path for path in out.iterdir() if path.name.startswith(".")]  # nothing lies about
 
 
-def test_ctrl_c_keeps_what_was_saved(mini, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_keeps_what_was_saved(signals, mini, tmp_path, monkeypatch, capsys):
     """Interrupted when the first model has been saved: the table says so, the folder is whole and predicts."""
     saved = finetuned.save
 

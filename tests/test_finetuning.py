@@ -175,7 +175,7 @@ def test_measurements_are_spread_over_the_epochs():
     assert measuring_steps(1, replace(SETTINGS, epochs=2, measurements=3)) == {1, 2}
 
 
-def test_ctrl_c_leaves_the_best_model():
+def test_ctrl_c_leaves_the_best_model(signals):
     """Asked to stop in step 5 of 20: the step is finished, the best measured weights are back."""
 
     def interrupt(record):
@@ -187,7 +187,7 @@ def test_ctrl_c_leaves_the_best_model():
     np.testing.assert_array_equal(model.flat.data, seen[0])
 
 
-def test_ctrl_c_before_the_first_measurement_measures():
+def test_ctrl_c_before_the_first_measurement_measures(signals):
     def interrupt(record):
         if record["kind"] == "train":
             os.kill(os.getpid(), signal.SIGINT)

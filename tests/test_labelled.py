@@ -647,3 +647,13 @@ def test_published_files(caplog):
         asked = read_squad(SHARED / f"qa/{name}.json.gz")
         assert len(asked) == count and len({one.context for one in asked}) == texts
     assert not caplog.records
+
+
+def test_answers_that_are_no_list_and_scores_beyond_all_numbers_are_named(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"question": "Who?", "context": "The cat.", "answers": 5}\n')
+    with pytest.raises(LabelError, match=r"a\.jsonl:1: .*expected a list of answers, got 5"):
+        read_squad(path)
+    path.write_text('{"sentence1": "a", "sentence2": "b", "score": ' + "9" * 401 + "}\n")
+    with pytest.raises(LabelError, match=r"a\.jsonl:1: "):
+        read_scored(path)
