@@ -603,7 +603,7 @@ import test_train as t
 from mini_bert.checkpoint import folders
 folder = Path(sys.argv[1])
 resume = bool(folders(folder))
-settings = t.replace(t.SETTINGS, steps=120, save_every=2, log_every=4, eval_every=40, tensors_every=50)
+settings = t.replace(t.SETTINGS, steps=240, save_every=2, log_every=4, eval_every=40, tensors_every=50)
 tokenizer = t.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *t.WORDS])
 t.go(folder, Path(sys.argv[2]), tokenizer, settings, resume)
 """
@@ -667,7 +667,7 @@ def test_killed_at_every_moment_of_writing_a_checkpoint(whole, tmp_path, corpus,
     moment = 1
     while killed_while_saving(tmp_path / f"{moment}", corpus, moment):
         folder = tmp_path / f"{moment}"
-        assert checkpoint.latest(folder).state["step"] in (3, 5, 6)
+        assert checkpoint.latest(folder).state["step"] >= 3  # whole, whichever it is
         model, _ = go(folder, corpus, tokenizer, resume=True)
         np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
         moment += 1
