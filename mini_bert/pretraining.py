@@ -15,7 +15,7 @@ import numpy as np
 
 from mini_bert import checkpoint
 from mini_bert.checkpoint import Checkpoint
-from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
+from mini_bert.config import MiniBertConfig, TrainingConfig, display_name, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
 from mini_bert.evaluate import unigram_entropy, word_counts
@@ -30,6 +30,7 @@ from mini_bert.recording import RunFolder, State, now
 from mini_bert.run_lock import RunLock
 from mini_bert.sequences import fair_share
 from mini_bert.shards import Shards, open_shards, prepare
+from mini_bert.switches import checkpointed_layers
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
 from mini_bert.typed import command
@@ -56,6 +57,7 @@ def train_command(
     resume: bool = False,
     tensorboard: bool = False,
     quiet: bool = False,
+    tie_head: bool = False,
     **settings: Any,
 ) -> State:
     """Start a run, or go on with one; `settings` are other fields of a TrainingConfig (None: its default)."""
@@ -63,21 +65,26 @@ def train_command(
     if resume:
         others = {"corpus": corpus, "tokenizer": tokenizer, "steps": steps, "minutes": minutes, "held_out": held_out}
         named = [name for name, value in (others | given).items() if value is not None]
-        if named or model != "mini":
-            options = ", ".join(f"--{name.replace('_', '-')}" for name in named or ["model"])
+        named += ["model"] if model != "mini" else []
+        named += ["tie_head"] if tie_head else []
+        if named:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in named)
             raise ValueError(f"--resume goes on with the settings that the run has; leave out {options}")
         return _resume(out, quiet, tensorboard)
     if steps is None and minutes is None:
         minutes = MINUTES
     path = out or _new_folder()
     RunFolder.check_new(path)
-    given.setdefault("threads", default_threads())
-    given.setdefault("warmup", default_warmup(steps, minutes))
     batch_size = given.get("batch_size", TrainingConfig.batch_size)
+    given.setdefault("threads", min(default_threads(), batch_size))
+    given.setdefault("warmup", default_warmup(steps, minutes))
     given.setdefault("micro_batch", default_micro_batch(batch_size, given["threads"]))
     training = TrainingConfig(steps=steps, minutes=minutes, **given)
     source = [_absolute(name) for name in corpus] if corpus else default_corpus()
     config = load_config(model)
+    if tie_head:
+        config = replace(config, tie_head=True)
+    checkpointed_layers(training.checkpointing, config.num_layers)  # a layer that does not exist is named now
     vocabulary = _absolute(tokenizer) if tokenizer else TOKENIZERS.get(config.vocab_size, "8k")
     loaded = WordPieceTokenizer.load(vocabulary)
     notes = []
@@ -295,7 +302,7 @@ def model_card(
     config = RunFolder.config(run.path)
     corpus = ", ".join(Path(name).name or name for name in config["data"]["corpus"])
     c, times = model.config, state.tokens / max(batches.tokens, 1)
-    return f"""# A Mini-BERT, trained by mini-bert {config["versions"]["mini-bert"]}
+    return f"""# A {display_name(c)}, trained by mini-bert {config["versions"]["mini-bert"]}
 
 {model.get_parameter_count():,} parameters: {c.num_layers} layers, width {c.hidden_size}, {c.num_heads} heads,
 sequences of {c.max_seq_length} tokens, {c.vocab_size:,} word pieces.

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert import switches
 from mini_bert.config import TrainingConfig
 from mini_bert.data import MLMDataGenerator
 from mini_bert.evaluate import Evaluation, evaluate
@@ -51,7 +52,8 @@ def train(
 ) -> State:
     """The loop. `batches` gives micro-batches of settings.micro_batch sequences; `run` is the folder that remembers."""
     adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
-    with run.alone, Team(model, settings.threads) as team, asked_to_stop(run.say) as asked:
+    switched = switches.applied(model, settings)
+    with run.alone, switched, Team(model, settings.threads) as team, asked_to_stop(run.say) as asked:
         state = run.begin(model, adam, batches)
         clock = Stopwatch(state.seconds)
         state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end

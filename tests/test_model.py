@@ -404,11 +404,12 @@ def test_dropout_is_everywhere_it_should_be():
     config = MiniBertConfig(101, 48, 2, 4, 64, 32, dropout=0.3)
     model = MiniBERT(config)
     _, cache = model.forward(random_ids(config, (8, 32)), run=Run(1, train=True))
-    masks = [cache.encoded.dropped]
+    masks = [cache.encoded.dropped.keep]
     for block in cache.encoded.blocks:
-        masks += [block.attention.attended.dropped, block.attention_dropped, block.output_dropped]
+        drops = (block.attention.attended.dropped, block.attention_dropped, block.output_dropped)
+        masks += [dropped.keep for dropped in drops]
     for mask in masks:
-        assert abs((mask == 0).mean() - 0.3) < 0.03
+        assert abs((~mask).mean() - 0.3) < 0.03
     same_shape = [mask for mask in masks if mask.shape == masks[0].shape]
     assert len(same_shape) == 5
     for i, one in enumerate(same_shape):
