@@ -15,7 +15,18 @@ ROOT = Path(__file__).parent.parent
 def peak_of_training(*options: str, steps: int = 4) -> float:
     """Bytes: the highest RssAnon while `mini-bert train` takes some steps, measures, saves and publishes."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--corpus", "builtin", "--steps", str(steps), "--out", str(Path(folder) / "run"), "--quiet", *options]
+        words = [
+            "--corpus",
+            "builtin",
+            "--steps",
+            str(steps),
+            "--out",
+            str(Path(folder) / "run"),
+            "--quiet",
+            "--held-out",
+            "0",
+            *options,
+        ]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "mini_bert", "train", *words]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)

@@ -545,6 +545,22 @@ def plot_embeddings(
     embeddings_command(texts, model, file, of, out)
 
 
+def plan(
+    model: Annotated[str, typer.Option(help="mini, larger, or the path of a Mini-BERT config.json")] = "mini",
+    batch: Annotated[int, typer.Option(min=1, help="sequences for one change of the weights")] = 32,
+    memory: Annotated[str, typer.Option(help="what there is, such as 1GB, 900MB, 1.5GiB")] = "1GB",
+    threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,
+    tie_head: Annotated[bool, typer.Option("--tie-head", help="the head uses the token table")] = False,
+) -> None:
+    """Say before training what fits: memory by purpose, and the switches to train with. Exits with 1 if nothing does.
+
+    For example:  mini-bert plan --model larger --batch 8 --memory 1GB
+    """
+    from mini_bert.plan import plan_command
+
+    raise typer.Exit(plan_command(model, batch, memory, threads, tie_head))
+
+
 def _one_blas_thread():
     """Small products gain nothing from a second BLAS thread, and lose much on a busy machine."""
     from threadpoolctl import threadpool_limits
@@ -598,6 +614,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "attention": attention,
     "plot-model activations": plot_activations,
     "plot-model embeddings": plot_embeddings,
+    "plan": plan,
 }
 
 GROUPS = {

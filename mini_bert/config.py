@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
-
-
 INITS = ("plain", "depth_scaled")  # how W_o and W2 start: as all projections, or 1/√(2L) of that
 
 

@@ -24,7 +24,7 @@ from mini_bert.layers.base import Run
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.parallel import default_threads
-from mini_bert.pretrained import MODEL
+from mini_bert.pretrained import MODEL, WEIGHTS
 from mini_bert.progress import counted
 from mini_bert.recording import RunFolder, State, now
 from mini_bert.run_lock import RunLock
@@ -73,7 +73,7 @@ def train_command(
         return _resume(out, quiet, tensorboard)
     if steps is None and minutes is None:
         minutes = MINUTES
-    path = out or _new_folder()
+    path = out or new_folder()
     RunFolder.check_new(path)
     batch_size = given.get("batch_size", TrainingConfig.batch_size)
     given.setdefault("threads", min(default_threads(), batch_size))
@@ -140,7 +140,7 @@ def _run(
             from mini_bert.tensorboard_hook import tensorboard as writer
 
             hooks.append(writer(path))
-        start = _start_record(model, batches, validation, settings)
+        start = start_record(model, batches, validation, settings)
         say = partial(display.note, must=True)
         run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone, say)
         for note in notes:
@@ -170,9 +170,10 @@ def word_shares(batches: MLMDataGenerator) -> np.ndarray:
     return counts / counts.sum()
 
 
-def _start_record(
+def start_record(
     model: MiniBERT, batches: MLMDataGenerator, validation: MLMDataGenerator | None, settings: TrainingConfig
 ) -> Record:
+    """The first line of metrics.jsonl: what is trained, on what"""
     return {
         "kind": "start", "step": 0, "parameters": model.get_parameter_count(), "steps": settings.steps,
         "minutes": settings.minutes, "threads": settings.threads or default_threads(),
@@ -224,7 +225,8 @@ def _finish(
             f"{verdict(state.best, entropy)}"
         )
         display.note("\nGaps in text it has not seen, and its guesses (★ what stood there):\n")
-        for line in examples(MiniBERT.from_pretrained(target), validation):
+        best = model.load_checkpoint(target / WEIGHTS)  # in its place: a second model may not fit beside it
+        for line in examples(best, validation):
             display.note(line)
     curve = f"    the curve: {run.path / 'loss.png'}" if drawn else ""
     display.note(
@@ -300,7 +302,8 @@ def model_card(
 ) -> str:
     """README.md of the model folder: what it is, what it learnt from, how well."""
     config = RunFolder.config(run.path)
-    corpus = ", ".join(Path(name).name or name for name in config["data"]["corpus"])
+    names = {"-": "from a pipe, or handed over by a program"}
+    corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
     c, times = model.config, state.tokens / max(batches.tokens, 1)
     return f"""# A {display_name(c)}, trained by mini-bert {config["versions"]["mini-bert"]}
 
@@ -377,7 +380,8 @@ def default_warmup(steps: int | None, minutes: float | None) -> float:
     return min(0.25, max(0.05, least))
 
 
-def _new_folder(home: Path = Path("runs")) -> Path:
+def new_folder(home: Path = Path("runs")) -> Path:
+    """The first of runs/run-1, runs/run-2, … that does not exist yet"""
     number = 1
     while (home / f"run-{number}").exists():
         number += 1

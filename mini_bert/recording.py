@@ -137,8 +137,8 @@ class RunFolder:
                 self.record(self.start)
             return State()
         assign(model.named_params(), read_tensors(found.path / WEIGHTS), str(found.path))
-        moments = read_tensors(found.path / checkpoint.OPTIMIZER)
-        adam.m[...], adam.v[...] = moments["m"], moments["v"]
+        for name, moment in (("m", adam.m), ("v", adam.v)):  # one after the other: of a large model, each is large
+            moment[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, name)
         adam.t = found.state["adam_t"]
         batches.restore(found.state["data"])
         state = State.from_dict(found.state["run"])

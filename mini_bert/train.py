@@ -32,7 +32,7 @@ from mini_bert.data import MLMDataGenerator
 from mini_bert.evaluate import Evaluation, evaluate
 from mini_bert.memory import memory_mb
 from mini_bert.model import MiniBERT
-from mini_bert.optim import Adam, course
+from mini_bert.optim import CHUNK, Adam, course
 from mini_bert.parallel import Outcome, Team
 from mini_bert.recording import RunFolder, State
 
@@ -168,17 +168,28 @@ def _tensors_record(model: MiniBERT, adam: Adam, step: int, lr: float) -> dict[s
     """Weights, gradients and updates of every tensor: their lengths, and how they are spread."""
     found = {}
     for name, param in model.named_params().items():
-        update = adam.last_update(param.place, lr)
+        length, drawn = _update(adam, param.place, lr)
         weight = float(np.linalg.norm(param.data))
         found[name] = {
             "weight": weight,
             "gradient": float(np.linalg.norm(param.grad)),
-            "update": float(np.linalg.norm(update)),
-            "ratio": float(np.linalg.norm(update)) / weight if weight else 0.0,
+            "update": length,
+            "ratio": length / weight if weight else 0.0,
             "gradient_percentiles": _percentiles(param.grad.ravel()),
-            "update_percentiles": _percentiles(update),
+            "update_percentiles": _percentiles(drawn),
         }
     return {"kind": "tensors", "step": step, "tensors": found}
+
+
+def _update(adam: Adam, place: slice, lr: float) -> tuple[float, np.ndarray]:
+    """The length of the last update of a tensor, and some of its numbers; a chunk at a time, for tensors are large."""
+    size = place.stop - place.start
+    squares, some, step = [], [], max(1, size // SAMPLE)
+    for low in range(0, size, CHUNK):
+        update = adam.last_update(slice(place.start + low, place.start + min(low + CHUNK, size)), lr)
+        squares.append(float(np.dot(update, update)))
+        some.append(update[-low % step :: step].copy())
+    return math.sqrt(math.fsum(squares)), np.concatenate(some)
 
 
 def _percentiles(numbers: np.ndarray) -> list[float]:

@@ -68,6 +68,7 @@ def attend_backward(dcontext, cache):
     probs, dropped, v = cache
     weights = dropout_backward(probs, dropped)  # in the forward pass: what dropout left of probs
     dv = weights.swapaxes(-1, -2) @ dcontext
+    del weights  # as large as the scores
     dprobs = dropout_backward(dcontext @ v.swapaxes(-1, -2), dropped)
     return softmax_backward(dprobs, probs), dv
 
