@@ -198,6 +198,9 @@ def train(
         int | None, typer.Option(min=1, help="sequences at once in a thread; default: up to 16, so that all have work")
     ] = None,
     checkpointing: Annotated[str | None, typer.Option(help=CHECKPOINTING, show_default="none")] = None,
+    moments: Annotated[str | None, typer.Option(help="Adam's: float32, bfloat16 or float16")] = None,
+    activations: Annotated[str | None, typer.Option(help="what is held for backward: likewise")] = None,
+    weights: Annotated[str | None, typer.Option(help="the weights: likewise")] = None,
     tie_head: Annotated[
         bool, typer.Option("--tie-head", help="the head uses the token table: V·H fewer weights")
     ] = False,
@@ -215,7 +218,7 @@ def train(
     """Train a Mini-BERT to fill gaps in text: live display, checkpoints, a model folder at the end.
 
     Without options: four minutes on the built-in corpus. Ctrl-C saves and says how to go on. What a larger model needs
-    of memory, and which of --micro-batch, --checkpointing and --tie-head help, says `mini-bert plan`.
+    of memory, and which of --micro-batch, --checkpointing, --moments, --activations help, says `mini-bert plan`.
 
     For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
     """
@@ -225,7 +228,8 @@ def train(
     layers = None if checkpointing is None else parse_checkpointing(checkpointing)
     state = train_command(
         corpus, model, tokenizer, out, steps, minutes, held_out, resume, tensorboard, quiet, tie_head, threads=threads,
-        seed=seed, batch_size=batch_size, micro_batch=micro_batch, checkpointing=layers, learning_rate=learning_rate,
+        seed=seed, batch_size=batch_size, micro_batch=micro_batch, checkpointing=layers, moments=moments,
+        activations=activations, weights=weights, learning_rate=learning_rate,
         warmup=warmup, eval_every=eval_every, save_every=save_every,
     )  # fmt: skip
     if state.stopped != "done":

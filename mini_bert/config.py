@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from mini_bert.sixteen import check_kind
+
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
 INITS = ("plain", "depth_scaled")  # how W_o and W2 start: as all projections, or 1/√(2L) of that
 
@@ -98,6 +100,9 @@ class TrainingConfig:
     tensors_every: int = 250  # norms and distributions by tensor
     keep: int = 2  # checkpoints, besides the best
     checkpointing: bool | tuple[int, ...] = False  # layers that keep only their input, and run again in backward
+    activations: str = "float32"  # how what backward needs is kept: or in 16 bits, "bfloat16" or "float16"
+    moments: str = "float32"  # the same of Adam's m and v
+    weights: str = "float32"  # and of the weights themselves
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.minutes is None):
@@ -116,6 +121,8 @@ class TrainingConfig:
         check_share("warmup", self.warmup, "a share of the run")
         for name in ("weight_decay", "beta1", "beta2"):
             check_share(name, getattr(self, name), "a number")
+        for name in ("activations", "moments", "weights"):
+            check_kind(name, getattr(self, name))
         object.__setattr__(self, "checkpointing", check_checkpointing(self.checkpointing))
         if self.batch_size % self.micro_batch:
             raise ValueError(

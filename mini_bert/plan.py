@@ -148,11 +148,13 @@ def activation_bytes(config: MiniBertConfig, shape: Shape, choice: Choice) -> tu
     again = checkpointed_layers(choice.checkpointing, config.num_layers)
     embeddings, *blocks = (held for _, held in lower)
     counted = shape.N * config.vocab_size  # evaluation asks which words are less likely than the true one
-    moments = [(sum(held.size(kept) for held in (embeddings, *blocks)) + head.size() + counted, "at the head")]
+    sizes = [held.size("float32" if index in again else kept) for index, held in enumerate(blocks)]
+    moments = [(embeddings.size() + sum(sizes) + head.size() + counted, "at the head")]
     for index in range(config.num_layers):
         last = index == config.num_layers - 1
-        below = sum(held.size(kept) for held in (embeddings, *blocks[: index + 1]))
-        made = block_held(config, shape, last, lean).size(kept) if index in again else 0
+        below = embeddings.size() + sum(sizes[: index + 1])
+        whole = block_held(config, shape, last, lean)  # made anew by checkpointed blocks, widened by those in 16 bits
+        made = whole.size() if index in again else 4 * whole.numbers if kept != "float32" else 0
         works = 4 * block_works(config, shape, last, lean)
         moments.append((below + made + works, f"in the backward pass of block {index}"))
     return max(moments)
@@ -172,6 +174,8 @@ def memory_by_purpose(config: MiniBertConfig, choice: Choice) -> dict[str, int]:
     """Bytes of a training run, by what they are for"""
     P, j = parameter_count(config), choice.threads
     activations, _ = activation_bytes(config, shape_of(config, choice.micro_batch), choice)
+    if choice.weights != "float32":  # to be saved they are widened, when no activations are there
+        activations = max(activations, round(4 * P / HOLES / j))
     scratch = 4 * (PRODUCT + CHUNK)  # add_product's and Adam's, a part of the weights at a time
     return {
         "parameters": BYTES[choice.weights] * P,
@@ -190,8 +194,9 @@ def predicted_peak(config: MiniBertConfig, choice: Choice) -> int:
 def relative_time(config: MiniBertConfig, batch: int, choice: Choice) -> float:
     """Of one step of `batch` sequences; only the order of two choices is meant seriously.
 
-    Products at 40 billion operations a second and thread, memory at 6 billion bytes a second. To that come shares that
-    16 bits cost for packing and unpacking.
+    Products at 40 billion operations a second and thread, memory at 6 billion bytes a second. To that come shares for
+    16 bits. Weights in 16 bits are the last resort: they are widened in every product, and rounded at every step, so
+    their share is set above that of checkpointing, which changes nothing.
     """
     H, T, L, P = config.hidden_size, config.max_seq_length, config.num_layers, parameter_count(config)
     block = 2 * T * (4 * H * H + 2 * H * config.intermediate_size + 2 * T * H)  # forward, a sequence
@@ -200,7 +205,7 @@ def relative_time(config: MiniBertConfig, batch: int, choice: Choice) -> float:
     products = batch * (3 * (L * block + head) + again) / 40e9 / choice.threads
     additions = max(0, batch // choice.micro_batch - choice.threads) * 12 * P / 6e9 / choice.threads
     step = 28 * P / 6e9
-    cost = {"activations": 0.06, "moments": 0.03, "weights": 0.06}
+    cost = {"activations": 0.06, "moments": 0.03, "weights": 0.4}
     packing = sum(share for name, share in cost.items() if getattr(choice, name) != "float32")
     return (products + additions + step) * (1 + packing) * (1.1 if choice.attention == "lean" else 1.0)
 
@@ -217,7 +222,7 @@ def choices(config: MiniBertConfig, batch: int, threads: int) -> Iterator[Choice
     for j in range(min(threads, batch), 0, -1):
         most = max(1, min(TrainingConfig.micro_batch, batch // j))
         sizes = [size for size in range(most, 0, -1) if batch % size == 0]
-        for micro, checkpointing, *kept in product(sizes, layers, *kinds):
+        for micro, checkpointing, kept in product(sizes, layers, product(*kinds)):
             yield Choice(micro, j, checkpointing, "plain", *kept)
 
 
@@ -318,6 +323,12 @@ def plan_command(
     return 0
 
 
+def _packed(choice: Choice, config: MiniBertConfig, name: str) -> bool:
+    """Whether what a part holds may be in 16 bits: that of blocks, unless they are checkpointed"""
+    again = checkpointed_layers(choice.checkpointing, config.num_layers)
+    return name.startswith("block") and int(name.split()[1]) not in again
+
+
 def _table(config: MiniBertConfig, shown: dict[str, Choice]) -> None:
     needs = [memory_by_purpose(config, choice) for choice in shown.values()]
     print(f"{'MB':44}" + "".join(f"{title:>14}" for title in shown))
@@ -327,7 +338,10 @@ def _table(config: MiniBertConfig, shown: dict[str, Choice]) -> None:
     print("\nactivations of one thread, when the loss is known")
     columns = [activations_held(config, shape_of(config, choice.micro_batch), choice) for choice in shown.values()]
     for row in zip(*columns, strict=True):
-        sizes = (held.size(choice.activations) for (_, held), choice in zip(row, shown.values(), strict=True))
+        sizes = (
+            held.size(choice.activations if _packed(choice, config, row[0][0]) else "float32")
+            for (_, held), choice in zip(row, shown.values(), strict=True)
+        )
         print(f"  {row[0][0]:42}" + "".join(f"{size / 1e6:14,.1f}" for size in sizes))
     for title, choice in shown.items():
         most, when = activation_bytes(config, shape_of(config, choice.micro_batch), choice)

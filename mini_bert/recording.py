@@ -178,7 +178,7 @@ class RunFolder:
         self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
 
     def write_model(self, model: MiniBERT, folder: Path) -> None:
-        write_tensors(folder / WEIGHTS, {name: param.data for name, param in model.named_params().items()})
+        write_tensors(folder / WEIGHTS, {name: np.asarray(param.data) for name, param in model.named_params().items()})
         (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
         self.tokenizer.save(folder)
 

@@ -2,6 +2,10 @@
 
     checkpointing      a block keeps only its input and runs forward again in backward (layers/encoder.Recompute):
                        of every layer (True), of some (0, 2, 4), of none (False). Same results, to the last bit
+    activations        what the other blocks hold for backward is kept in 16 bits (layers/packed.py)
+    weights            are kept in 16 bits, and rounded stochastically at every step (sixteen.py)
+
+Adam's moments in 16 bits are the optimiser's own affair: Adam(moments="bfloat16").
 
 `apply` sets a model to what a TrainingConfig says, whatever it was before. `applied` does so for a `with` block, and
 leaves the model as it was found: whoever looks at it afterwards finds the caches of every layer again.
@@ -18,6 +22,7 @@ from typing import TYPE_CHECKING
 from mini_bert.config import TrainingConfig
 from mini_bert.layers.base import Layer
 from mini_bert.layers.encoder import Recompute
+from mini_bert.layers.packed import Packed
 
 if TYPE_CHECKING:
     from mini_bert.model import MiniBERT
@@ -26,24 +31,32 @@ if TYPE_CHECKING:
 def apply(model: MiniBERT, settings: TrainingConfig) -> None:
     """Set the model's switches; call before replicas are made of it, which then have them, too."""
     blocks = [bare(block) for block in model.encoder.blocks]
-    chosen = checkpointed_layers(settings.checkpointing, len(blocks))
-    model.encoder.blocks = [Recompute(block) if index in chosen else block for index, block in enumerate(blocks)]
+    again = checkpointed_layers(settings.checkpointing, len(blocks))
+    if settings.activations != "float32":
+        blocks = [
+            block if index in again else Packed(block, settings.activations) for index, block in enumerate(blocks)
+        ]
+    model.encoder.blocks = [Recompute(block) if index in again else block for index, block in enumerate(blocks)]
+    if settings.weights != "float32" or model.flat.data.itemsize == 2:
+        model.keep_weights(settings.weights)
 
 
 @contextmanager
 def applied(model: MiniBERT, settings: TrainingConfig) -> Iterator[None]:
-    """The switches are on inside the `with` block, and as before behind it."""
+    """The switches are on inside the `with` block, and as before behind it; weights are then float32 again."""
     before = model.encoder.blocks
     apply(model, settings)
     try:
         yield
     finally:
         model.encoder.blocks = before
+        if model.flat.data.itemsize == 2:
+            model.keep_weights("float32")
 
 
 def bare(block: Layer) -> Layer:
     """The block itself, wrapped or not"""
-    return block.layer if isinstance(block, Recompute) else block
+    return block.layer if isinstance(block, Recompute | Packed) else block
 
 
 def checkpointed_layers(checkpointing: bool | tuple[int, ...], layers: int) -> frozenset[int]:

@@ -51,9 +51,12 @@ def train(
     run: RunFolder,
 ) -> State:
     """The loop. `batches` gives micro-batches of settings.micro_batch sequences; `run` is the folder that remembers."""
-    adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
     switched = switches.applied(model, settings)
     with run.alone, switched, Team(model, settings.threads) as team, asked_to_stop(run.say) as asked:
+        adam = Adam(
+            model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay,
+            settings.moments,
+        )  # fmt: skip
         state = run.begin(model, adam, batches)
         clock = Stopwatch(state.seconds)
         state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end
