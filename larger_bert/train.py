@@ -34,7 +34,7 @@ from mini_bert.evaluate import Evaluation
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.parallel import Team, default_threads
-from mini_bert.pretraining import TOKENIZERS, default_warmup, frequencies, model_card, new_folder, start_record
+from mini_bert.pretraining import TOKENIZERS, default_warmup, model_card, new_folder, start_record, word_shares
 from mini_bert.recording import RunFolder, State
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import held_out_loss, train
@@ -100,7 +100,7 @@ class LargerBERTTrainer:
         path = self.out or new_folder()
         description = self._description(data_generator, settings)
         RunFolder.create(path, description)
-        bias, known = self.model.named_params()["head.b"].data, frequencies(data_generator)
+        bias, known = self.model.named_params()["head.b"].data, word_shares(data_generator)
         if not bias.any():
             bias[...] = np.log(known.min())  # ids that the tokenizer never gives
             bias[: known.size] = np.log(known)

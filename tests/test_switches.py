@@ -111,6 +111,25 @@ def test_what_makes_no_sense_is_said(make, message):
         make()
 
 
+def test_sixteen_bits_are_put_on_and_taken_off():
+    """Caches of blocks that are not checkpointed are packed; weights are narrow inside, and float32 again behind."""
+    model = MiniBERT(CONFIG, seed=2)
+    exact = model.flat.data.copy()
+    with applied(model, settings(checkpointing=(0,), activations="bfloat16", weights="bfloat16")):
+        kinds = [type(block).__name__ for block in model.encoder.blocks]
+        assert kinds == ["Recompute", "Packed", "Packed"] and model.flat.data.itemsize == 2
+        with Team(model, 2) as team:
+            rounded = team.gradient(parts(), seed=(7, 3)).loss
+    assert [type(block).__name__ for block in model.encoder.blocks] == ["MiniTransformerLayer"] * 3
+    assert model.flat.data.dtype == np.float32
+    np.testing.assert_allclose(model.flat.data, exact, rtol=2**-8)
+    whole = MiniBERT(CONFIG, seed=2)
+    with Team(whole, 2) as team:
+        assert rounded == pytest.approx(team.gradient(parts(), seed=(7, 3)).loss, rel=1e-2)
+    with pytest.raises(ValueError, match="moments is 'int8', expected one of float32, bfloat16, float16"):
+        settings(moments="int8")
+
+
 # ---------------------------------------------------------------------- dropout, whoever computes
 
 
