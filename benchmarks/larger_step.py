@@ -7,8 +7,8 @@
 
 A step is 4 × 8 × 128 tokens with 15 % of them chosen, dropout 0.1 in both: forward, backward, clipping, Adam with
 decoupled decay. PyTorch is the model of train_step.py at Larger-BERT's sizes: fused AdamW, scaled dot-product
-attention, the head on the chosen rows only. Before anything is timed, the losses of one step are compared with dropout off, from
-the same weights; with it on, each draws its own masks, and the losses only resemble each other.
+attention, the head on the chosen rows only. Before anything is timed, the losses of two steps are compared with dropout
+off, from the same weights; with it on, each draws its own masks, and the losses only resemble each other.
 
 Activations are what one micro-batch of 8 sequences allocates beyond weights, gradients and moments, at its peak.
 """
