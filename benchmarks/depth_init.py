@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mini_bert.config import MiniBertConfig, load_config
+from mini_bert.config import INITS, MiniBertConfig, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.layers.base import Run
 from mini_bert.model import MiniBERT
@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8, help="sequences a thread")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--inits", nargs="+", default=list(INITS), choices=INITS)
     parser.add_argument("--corpus", nargs="+", default=["builtin"])
     options = parser.parse_args()
     small = MiniBertConfig(
@@ -82,7 +83,7 @@ def main() -> None:
     print(f"{config.num_layers} layers of width {config.hidden_size}, learning rate {options.lr:g}, held-out loss")
     print(f"{'init':14}{'seed':>5}{'left':>8}" + "".join(f"{step:8}" for step in steps) + f"{'clipped':>8}")
     for seed in options.seeds:
-        for init in ("plain", "depth_scaled"):
+        for init in options.inits:
             train(replace(config, init=init), batches, options, seed)
 
 
