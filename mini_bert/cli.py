@@ -198,6 +198,7 @@ def train(
         int | None, typer.Option(min=1, help="sequences at once in a thread; default: up to 16, so that all have work")
     ] = None,
     checkpointing: Annotated[str | None, typer.Option(help=CHECKPOINTING, show_default="none")] = None,
+    attention: Annotated[str | None, typer.Option(help="plain, lean (tile by tile), auto: lean if long")] = None,
     moments: Annotated[str | None, typer.Option(help="Adam's: float32, bfloat16 or float16")] = None,
     activations: Annotated[str | None, typer.Option(help="what is held for backward: likewise")] = None,
     weights: Annotated[str | None, typer.Option(help="the weights: likewise")] = None,
@@ -229,7 +230,7 @@ def train(
     state = train_command(
         corpus, model, tokenizer, out, steps, minutes, held_out, resume, tensorboard, quiet, tie_head, threads=threads,
         seed=seed, batch_size=batch_size, micro_batch=micro_batch, checkpointing=layers, moments=moments,
-        activations=activations, weights=weights, learning_rate=learning_rate,
+        attention=attention,        activations=activations, weights=weights, learning_rate=learning_rate,
         warmup=warmup, eval_every=eval_every, save_every=save_every,
     )  # fmt: skip
     if state.stopped != "done":

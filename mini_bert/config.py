@@ -13,6 +13,7 @@ from typing import Any
 from mini_bert.sixteen import check_kind
 
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
+ATTENTION = ("auto", "plain", "lean")
 INITS = ("plain", "depth_scaled")  # how W_o and W2 start: as all projections, or 1/√(2L) of that
 
 
@@ -100,6 +101,7 @@ class TrainingConfig:
     tensors_every: int = 250  # norms and distributions by tensor
     keep: int = 2  # checkpoints, besides the best
     checkpointing: bool | tuple[int, ...] = False  # layers that keep only their input, and run again in backward
+    attention: str = "auto"  # "plain", "lean" (tile by tile), or "auto": lean where sequences are long
     activations: str = "float32"  # how what backward needs is kept: or in 16 bits, "bfloat16" or "float16"
     moments: str = "float32"  # the same of Adam's m and v
     weights: str = "float32"  # and of the weights themselves
@@ -121,6 +123,8 @@ class TrainingConfig:
         check_share("warmup", self.warmup, "a share of the run")
         for name in ("weight_decay", "beta1", "beta2"):
             check_share(name, getattr(self, name), "a number")
+        if self.attention not in ATTENTION:
+            raise ValueError(f"attention is {self.attention!r}, expected one of {', '.join(ATTENTION)}")
         for name in ("activations", "moments", "weights"):
             check_kind(name, getattr(self, name))
         object.__setattr__(self, "checkpointing", check_checkpointing(self.checkpointing))

@@ -205,7 +205,7 @@ def _mini(config: MiniBertConfig, entries: int, lean: bool = False, **switched: 
         if lean:
             for block in model.encoder.blocks:
                 _lean(block.attention)  # type: ignore[attr-defined]
-        apply(model, TrainingConfig(steps=1, **switched))
+        apply(model, TrainingConfig(steps=1, attention="lean" if lean else "auto", **switched))
         rng = np.random.default_rng(0)
         ids = rng.permutation(config.vocab_size)[: B * T].reshape(B, T)
         chosen, targets = np.array([1, 3, 4, 7]), rng.integers(0, config.vocab_size, 4)

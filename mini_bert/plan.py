@@ -27,9 +27,12 @@ from itertools import product
 from typing import NamedTuple
 
 from mini_bert.config import MiniBertConfig, TrainingConfig, check_positive, display_name, load_config
+from mini_bert.layers.attention import LONG, is_lean
 from mini_bert.layers.base import PRODUCT
+from mini_bert.layers.lean_attention import TILE
 from mini_bert.optim import CHUNK
 from mini_bert.parallel import default_threads
+from mini_bert.sixteen import check_kind
 from mini_bert.switches import checkpointed_layers
 
 CHOSEN = 0.15  # the share of tokens that masked language modelling asks for
@@ -52,7 +55,7 @@ class Choice:
     micro_batch: int
     threads: int = 1
     checkpointing: bool | tuple[int, ...] = False
-    attention: str = "plain"
+    attention: str = "auto"
     activations: str = "float32"
     moments: str = "float32"
     weights: str = "float32"
@@ -61,8 +64,8 @@ class Choice:
         check_positive("micro_batch", self.micro_batch)
         check_positive("threads", self.threads)
         for name in SIXTEEN:
-            if getattr(self, name) not in BYTES:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(BYTES)}")
+            check_kind(name, getattr(self, name))
+        is_lean(self.attention, 1)  # or says which methods there are
 
 
 # ---------------------------------------------------------------------- what caches hold
@@ -103,6 +106,7 @@ def block_held(config: MiniBertConfig, shape: Shape, last: bool, lean: bool = Fa
     looks = asking_looks = seats * config.num_heads * T  # who looks at whom
     if lean:
         asking_looks = seats * config.num_heads  # of every row its logarithm of Σ exp, instead of all weights
+        asking_looks += seats * H if last else 0  # and the contexts where they sit
     projected = 3 * BT * H + 2 * asking * H if not last else 3 * BT * H + N * H + seats * H + N * H
     numbers = (
         (projected + asking_looks)  # attention: x, q, k, v, joined contexts (last: of the chosen x, q, …); weights
@@ -125,7 +129,7 @@ def activations_held(config: MiniBertConfig, shape: Shape, choice: Choice) -> li
     found = [("embeddings", Held(0, x if config.dropout else 0))]
     for index in range(config.num_layers):
         last = index == config.num_layers - 1
-        whole = block_held(config, shape, last, choice.attention == "lean")
+        whole = block_held(config, shape, last, is_lean(choice.attention, shape.T))
         found.append((f"block {index}", Held(x) if index in again else whole))
     return [*found, ("head", head_held(config, shape))]
 
@@ -135,7 +139,7 @@ def block_works(config: MiniBertConfig, shape: Shape, last: bool, lean: bool = F
     B, T, N, M = shape
     H, BT = config.hidden_size, B * T
     asking, seats = (N, B * M) if last else (BT, BT)
-    looks = 0 if lean else seats * config.num_heads * T
+    looks = min(T, TILE) ** 2 if lean else seats * config.num_heads * T
     attention = 3 * asking * H + 4 * BT * H + 2 * looks
     feed_forward = 4 * asking * H + 5 * asking * config.intermediate_size // 4
     return max(attention, feed_forward)
@@ -144,7 +148,7 @@ def block_works(config: MiniBertConfig, shape: Shape, last: bool, lean: bool = F
 def activation_bytes(config: MiniBertConfig, shape: Shape, choice: Choice) -> tuple[int, str]:
     """The most that one thread holds and works on at any moment of a step -> bytes, and when that is"""
     *lower, (_, head) = activations_held(config, shape, choice)
-    kept, lean = choice.activations, choice.attention == "lean"
+    kept, lean = choice.activations, is_lean(choice.attention, shape.T)
     again = checkpointed_layers(choice.checkpointing, config.num_layers)
     embeddings, *blocks = (held for _, held in lower)
     counted = shape.N * config.vocab_size  # evaluation asks which words are less likely than the true one
@@ -207,23 +211,23 @@ def relative_time(config: MiniBertConfig, batch: int, choice: Choice) -> float:
     step = 28 * P / 6e9
     cost = {"activations": 0.06, "moments": 0.03, "weights": 0.4}
     packing = sum(share for name, share in cost.items() if getattr(choice, name) != "float32")
-    return (products + additions + step) * (1 + packing) * (1.1 if choice.attention == "lean" else 1.0)
+    lean = 1.15 if choice.attention == "lean" and T <= LONG else 1.0  # small tiles, all of them twice
+    return (products + additions + step) * (1 + packing) * lean
 
 
 # ---------------------------------------------------------------------- choosing
 
 
 def choices(config: MiniBertConfig, batch: int, threads: int) -> Iterator[Choice]:
-    """Every way to run it with what this version can do; the switches of 16 bits appear when training has them."""
-    known = {field.name for field in fields(TrainingConfig)}
-    kinds = [("float32", "bfloat16") if name in known else ("float32",) for name in SIXTEEN]
-    L = config.num_layers
+    """Every way to run it"""
+    kinds = [("float32", "bfloat16") for _ in SIXTEEN]
+    L, methods = config.num_layers, ("auto", "lean") if config.max_seq_length <= LONG else ("auto",)
     layers: list[bool | tuple[int, ...]] = [False, *(tuple(range(n)) for n in range(1, L)), True]
     for j in range(min(threads, batch), 0, -1):
         most = max(1, min(TrainingConfig.micro_batch, batch // j))
         sizes = [size for size in range(most, 0, -1) if batch % size == 0]
-        for micro, checkpointing, kept in product(sizes, layers, product(*kinds)):
-            yield Choice(micro, j, checkpointing, "plain", *kept)
+        for micro, checkpointing, method, kept in product(sizes, layers, methods, product(*kinds)):
+            yield Choice(micro, j, checkpointing, method, *kept)
 
 
 def best_choice(config: MiniBertConfig, batch: int, threads: int, memory: float) -> Choice | None:
@@ -260,6 +264,7 @@ def reasons(config: MiniBertConfig, batch: int, plain: Choice, best: Choice) -> 
         ("moments", "Adam's two moments in 16 bits"),
         ("activations", "what is held for the backward pass in 16 bits"),
         ("weights", "weights in 16 bits"),
+        ("attention", "attention tile by tile, which keeps no weights"),
         ("checkpointing", "these layers hold their input only, and run again in the backward pass"),
         ("threads", "every thread has gradients of its own"),
     ):  # fmt: skip

@@ -2,6 +2,7 @@
 
     checkpointing      a block keeps only its input and runs forward again in backward (layers/encoder.Recompute):
                        of every layer (True), of some (0, 2, 4), of none (False). Same results, to the last bit
+    attention          "plain", "lean" or "auto": whether who looks at whom is written down (layers/lean_attention.py)
     activations        what the other blocks hold for backward is kept in 16 bits (layers/packed.py)
     weights            are kept in 16 bits, and rounded stochastically at every step (sixteen.py)
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 def apply(model: MiniBERT, settings: TrainingConfig) -> None:
     """Set the model's switches; call before replicas are made of it, which then have them, too."""
     blocks = [bare(block) for block in model.encoder.blocks]
+    for block in blocks:
+        block.attention.method = settings.attention  # type: ignore[attr-defined]
     again = checkpointed_layers(settings.checkpointing, len(blocks))
     if settings.activations != "float32":
         blocks = [
@@ -45,11 +48,14 @@ def apply(model: MiniBERT, settings: TrainingConfig) -> None:
 def applied(model: MiniBERT, settings: TrainingConfig) -> Iterator[None]:
     """The switches are on inside the `with` block, and as before behind it; weights are then float32 again."""
     before = model.encoder.blocks
+    methods = [bare(block).attention.method for block in before]  # type: ignore[attr-defined]
     apply(model, settings)
     try:
         yield
     finally:
         model.encoder.blocks = before
+        for block, method in zip(before, methods, strict=True):
+            bare(block).attention.method = method  # type: ignore[attr-defined]
         if model.flat.data.itemsize == 2:
             model.keep_weights("float32")
 

@@ -63,14 +63,15 @@ def distinct(item, seen):
 
 
 @pytest.mark.parametrize("checkpointing", [False, (1,), (0, 2), True])
+@pytest.mark.parametrize("attention", ["auto", "lean"])
 @pytest.mark.parametrize("config", [TINY, DROPPING], ids=["plain", "dropout"])
-def test_activations_are_those_of_a_real_cache(config, checkpointing):
+def test_activations_are_those_of_a_real_cache(config, attention, checkpointing):
     """Numbers and mask bytes, layer by layer."""
     model, ids, rows = MiniBERT(config), np.arange(21).reshape(3, 7), np.array([1, 4, 9, 20])
     assert model.get_parameter_count() == parameter_count(config)
-    apply(model, TrainingConfig(steps=1, checkpointing=checkpointing))
+    apply(model, TrainingConfig(steps=1, checkpointing=checkpointing, attention=attention))
     _, cache = model.loss(ids, rows, ids.ravel()[rows], run=Run(train=True))
-    predicted = activations_held(config, Shape(3, 7, 4, 2), Choice(3, checkpointing=checkpointing))
+    predicted = activations_held(config, Shape(3, 7, 4, 2), Choice(3, 1, checkpointing, attention))
     seen: dict = {}
     encoded = cache.encoded
     masks = distinct(encoded.dropped, seen)
@@ -192,6 +193,8 @@ def test_amounts_that_are_none(text):
 def test_choices_are_checked():
     with pytest.raises(ValueError, match="moments is 'float8', expected one of float32"):
         Choice(8, moments="float8")
+    with pytest.raises(ValueError, match="method 'dense', expected one of auto, plain, lean"):
+        Choice(8, attention="dense")
     with pytest.raises(ValueError, match="threads is 0"):
         Choice(8, 0)
     assert {field.name for field in fields(Choice)} >= {"micro_batch", "threads", "checkpointing"} and CHOSEN == 0.15

@@ -15,7 +15,7 @@ from mini_bert.layers.encoder import Recompute, RecomputeCache
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
-from mini_bert.switches import applied, apply, checkpointed_layers, parse_checkpointing
+from mini_bert.switches import applied, apply, bare, checkpointed_layers, parse_checkpointing
 
 CONFIG = MiniBertConfig(101, 24, 3, 3, 40, 16, dropout=0.3)
 ROWS = [np.array([0, 5, 9, 20, 32]), np.array([3, 4, 12]), np.array([1, 31]), np.array([7, 8, 9, 10]), np.array([16])]
@@ -109,6 +109,22 @@ def test_the_option_alone_means_all():
 def test_what_makes_no_sense_is_said(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_attention_is_set_and_set_back():
+    """The method reaches every block, wrapped or not; the gradient is that of plain attention, up to rounding."""
+    found = {}
+    for method in ("plain", "lean"):
+        model = MiniBERT(replace(CONFIG, dropout=0.0), seed=2, dtype=np.float64)
+        with applied(model, settings(attention=method, checkpointing=(1,))), Team(model, 2) as team:
+            methods = [bare(block).attention.method for replica in team.replicas for block in replica.encoder.blocks]
+            assert methods == [method] * 6
+            found[method] = team.gradient(parts()).loss, model.flat.grad.copy()
+        assert [block.attention.method for block in model.encoder.blocks] == ["auto"] * 3
+    assert found["lean"][0] == pytest.approx(found["plain"][0], abs=1e-12)
+    np.testing.assert_allclose(found["lean"][1], found["plain"][1], atol=1e-12)
+    with pytest.raises(ValueError, match="attention is 'dense', expected one of auto, plain, lean"):
+        settings(attention="dense")
 
 
 def test_sixteen_bits_are_put_on_and_taken_off():

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.config import ATTENTION
 from mini_bert.layers.base import Initialiser, Layer, Run, bind
 from mini_bert.layers.chosen import Seats, choose_rows, choose_rows_backward, seats
 from mini_bert.layers.dropout import Dropped, dropout, dropout_backward
@@ -42,7 +43,6 @@ from mini_bert.layers.lean_attention import TILE, LeanCache, lean_attend, lean_a
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.softmax import softmax, softmax_backward
 
-METHODS = ("auto", "plain", "lean")
 LONG = 512  # tokens, above which lean attention needs 1/2 to 1/25 of the memory and no more time: at most 1.05 times
 
 
@@ -75,8 +75,8 @@ def attend_backward(dcontext, cache):
 
 def is_lean(method: str, tokens: int) -> bool:
     """Whether attention by that method goes tile by tile over so many tokens."""
-    if method not in METHODS:
-        raise ValueError(f"attention by method {method!r}, expected one of {', '.join(METHODS)}")
+    if method not in ATTENTION:
+        raise ValueError(f"attention by method {method!r}, expected one of {', '.join(ATTENTION)}")
     return method == "lean" or (method == "auto" and tokens > LONG)
 
 
