@@ -16,6 +16,10 @@ PARTS = ("attention.qkv", "attention.output", "feed_forward.expand", "feed_forwa
 NORMS = ("attention_norm", "output_norm")
 
 
+def dropout(c: MiniBertConfig) -> nn.Module:
+    return nn.Dropout(c.dropout) if c.dropout else nn.Identity()
+
+
 class Block(nn.Module):
     def __init__(self, c: MiniBertConfig):
         super().__init__()
@@ -25,13 +29,14 @@ class Block(nn.Module):
         # In this order: clipping adds the lengths up in it, and twenty steps of float32 make the last bit show.
         self.attention_norm, self.output_norm = (nn.LayerNorm(H, c.layer_norm_eps) for _ in NORMS)
         self.expand, self.contract = nn.Linear(H, I), nn.Linear(I, H)
+        self.p, self.drop = c.dropout, dropout(c)
 
     def forward(self, x: Tensor) -> Tensor:
         B, T, H = x.shape
         q, k, v = self.qkv(x).view(B, T, *self.shape).permute(2, 0, 3, 1, 4).unbind(0)
-        context = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(B, T, H)
-        x = self.attention_norm(x + self.output(context))
-        return self.output_norm(x + self.contract(F.relu(self.expand(x))))
+        attended = F.scaled_dot_product_attention(q, k, v, dropout_p=self.p if self.training else 0.0)
+        x = self.attention_norm(x + self.drop(self.output(attended.transpose(1, 2).reshape(B, T, H))))
+        return self.output_norm(x + self.drop(self.contract(F.relu(self.expand(x)))))
 
 
 class TorchMiniBert(nn.Module):
@@ -44,12 +49,12 @@ class TorchMiniBert(nn.Module):
         self.positions = nn.Embedding(c.max_seq_length, c.hidden_size)
         self.blocks = nn.ModuleList(Block(c) for _ in range(c.num_layers))
         self.final_norm = nn.LayerNorm(c.hidden_size, c.layer_norm_eps)
-        self.head = nn.Linear(c.hidden_size, c.vocab_size)
+        self.head, self.drop = nn.Linear(c.hidden_size, c.vocab_size), dropout(c)
         self.to(getattr(torch, str(model.dtype)))
         self.load_state_dict(weights(model))
 
     def forward(self, ids: Tensor, rows: Tensor) -> Tensor:
-        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
+        x = self.drop(self.tokens(ids) + self.positions.weight[: ids.shape[1]])
         for block in self.blocks:
             x = block(x)
         return self.head(self.final_norm(x.flatten(0, 1)[rows]))

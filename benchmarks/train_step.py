@@ -20,17 +20,14 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
+from peak_memory import peak_of_training
 
-from mini_bert.config import MINI_BERT_CONFIG
+from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.data import Batch
 from mini_bert.mlm import mask_tokens
 from mini_bert.model import MiniBERT
@@ -41,9 +38,10 @@ PARTS, SEQUENCES, LR, CLIP = 4, 8, 1e-3, 1.0
 Step = Callable[..., float]
 
 
-def batches(count: int, parts: int = PARTS, sequences: int = SEQUENCES) -> list[list[Batch]]:
+def batches(
+    count: int, parts: int = PARTS, sequences: int = SEQUENCES, c: MiniBertConfig = MINI_BERT_CONFIG
+) -> list[list[Batch]]:
     """Random words, as frequent as words are; masked as in training."""
-    c = MINI_BERT_CONFIG
     rng = np.random.default_rng(0)
     share = 1 / np.arange(1, c.vocab_size - 4)
     found = []
@@ -55,9 +53,8 @@ def batches(count: int, parts: int = PARTS, sequences: int = SEQUENCES) -> list[
     return [found[i * parts : (i + 1) * parts] for i in range(count)]
 
 
-def numbers_of_a_step(parts: list[Batch]) -> float:
+def numbers_of_a_step(parts: list[Batch], c: MiniBertConfig = MINI_BERT_CONFIG) -> float:
     """Multiplications and additions in the matrix products of a step, the shortcut on chosen rows counted as such."""
-    c = MINI_BERT_CONFIG
     H, inner, V, T = c.hidden_size, c.intermediate_size, c.vocab_size, c.max_seq_length
     total = 0.0
     for part in parts:
@@ -83,7 +80,7 @@ def ours(threads: int, dtype: type = np.float32) -> tuple[Step, MiniBERT, Team]:
 
 
 def peer(model: MiniBERT, compiled: bool, whole: bool) -> Step:
-    """Mini-BERT in PyTorch, with the weights of `model`."""
+    """Mini-BERT in PyTorch, with the weights of `model`, and its dropout if it has any."""
     import torch
     from torch_mini_bert import Loss, TorchMiniBert
 
@@ -173,21 +170,9 @@ def peak(threads: int) -> float:
 
 def memory(threads: int) -> None:
     """The peak of RssAnon while the `train` command trains Mini-BERT, evaluates and saves, in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        settings = f"--corpus builtin --steps 120 --threads {threads} --eval-every 50 --save-every 50".split()
-        command = [sys.executable, "-m", "mini_bert", "train", *settings, "--out", str(Path(folder) / "run")]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        most = 0
-        while process.poll() is None:
-            try:
-                status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
-            except OSError:
-                break
-            most = max([most, *(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))])
-            time.sleep(0.02)
-        if process.wait():
-            raise SystemExit(f"the training run failed with {process.returncode}")
-    print(f"peak anonymous memory of a Mini-BERT training run on {threads} threads: {most / 1000:.0f} MB")
+    options = f"--threads {threads} --held-out 0.01 --eval-every 50 --save-every 50".split()
+    most = peak_of_training(*options, steps=120)
+    print(f"peak anonymous memory of a Mini-BERT training run on {threads} threads: {most / 1e6:.0f} MB")
 
 
 def main() -> None:

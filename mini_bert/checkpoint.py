@@ -89,6 +89,14 @@ def cannot_write(run: Path, what: str, error: OSError) -> str:
     )
 
 
+def read_array(path: Path, name: str) -> np.ndarray:
+    """One array of a safetensors file that was found whole, without reading the others."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        return file.get_tensor(name)
+
+
 def folders(run: Path) -> list[Path]:
     """The checkpoints of a run, newest first, whole or not."""
     pattern = "step-" + 8 * "[0-9]"

@@ -25,6 +25,7 @@ from mini_bert.processes import HelperError
 
 SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
 MODELS = "mini-bert (the bundled one), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
+CHECKPOINTING = "keep only the input of these layers, and run them again in backward: all, or numbers such as 0,2,4"
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 
 
@@ -193,6 +194,17 @@ def train(
         int | None, typer.Option(min=0, help="decides first weights, order of the text, masks; default: 0")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="sequences for one change of the weights")] = None,
+    micro_batch: Annotated[
+        int | None, typer.Option(min=1, help="sequences at once in a thread; default: up to 16, so that all have work")
+    ] = None,
+    checkpointing: Annotated[str | None, typer.Option(help=CHECKPOINTING, show_default="none")] = None,
+    attention: Annotated[str | None, typer.Option(help="plain, lean (tile by tile), auto: lean if long")] = None,
+    moments: Annotated[str | None, typer.Option(help="Adam's: float32, bfloat16 or float16")] = None,
+    activations: Annotated[str | None, typer.Option(help="what is held for backward: likewise")] = None,
+    weights: Annotated[str | None, typer.Option(help="the weights: likewise")] = None,
+    tie_head: Annotated[
+        bool, typer.Option("--tie-head", help="the head uses the token table: V·H fewer weights")
+    ] = False,
     learning_rate: Annotated[float | None, typer.Option(help="at its peak")] = None,
     warmup: Annotated[
         float | None, typer.Option(help="share of the run in which it rises; default: a minute's worth")
@@ -206,15 +218,20 @@ def train(
 ) -> None:
     """Train a Mini-BERT to fill gaps in text: live display, checkpoints, a model folder at the end.
 
-    Without options: four minutes on the built-in corpus. Ctrl-C saves and says how to go on.
+    Without options: four minutes on the built-in corpus. Ctrl-C saves and says how to go on. What a larger model needs
+    of memory, and which of --micro-batch, --checkpointing, --moments, --activations help, says `mini-bert plan`.
 
     For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
     """
     from mini_bert.pretraining import train_command
+    from mini_bert.switches import parse_checkpointing
 
+    layers = None if checkpointing is None else parse_checkpointing(checkpointing)
     state = train_command(
-        corpus, model, tokenizer, out, steps, minutes, held_out, resume, tensorboard, quiet, threads=threads, seed=seed,
-        batch_size=batch_size, learning_rate=learning_rate, warmup=warmup, eval_every=eval_every, save_every=save_every,
+        corpus, model, tokenizer, out, steps, minutes, held_out, resume, tensorboard, quiet, tie_head, threads=threads,
+        seed=seed, batch_size=batch_size, micro_batch=micro_batch, checkpointing=layers, moments=moments,
+        attention=attention,        activations=activations, weights=weights, learning_rate=learning_rate,
+        warmup=warmup, eval_every=eval_every, save_every=save_every,
     )  # fmt: skip
     if state.stopped != "done":
         raise typer.Exit(130 if state.stopped == "interrupted" else 1)
@@ -533,6 +550,22 @@ def plot_embeddings(
     embeddings_command(texts, model, file, of, out)
 
 
+def plan(
+    model: Annotated[str, typer.Option(help="mini, larger, or the path of a Mini-BERT config.json")] = "mini",
+    batch: Annotated[int, typer.Option(min=1, help="sequences for one change of the weights")] = 32,
+    memory: Annotated[str, typer.Option(help="what there is, such as 1GB, 900MB, 1.5GiB")] = "1GB",
+    threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,
+    tie_head: Annotated[bool, typer.Option("--tie-head", help="the head uses the token table")] = False,
+) -> None:
+    """Say before training what fits: memory by purpose, and the switches to train with. Exits with 1 if nothing does.
+
+    For example:  mini-bert plan --model larger --batch 8 --memory 1GB
+    """
+    from mini_bert.plan import plan_command
+
+    raise typer.Exit(plan_command(model, batch, memory, threads, tie_head))
+
+
 def _one_blas_thread():
     """Small products gain nothing from a second BLAS thread, and lose much on a busy machine."""
     from threadpoolctl import threadpool_limits
@@ -586,6 +619,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "attention": attention,
     "plot-model activations": plot_activations,
     "plot-model embeddings": plot_embeddings,
+    "plan": plan,
 }
 
 GROUPS = {
@@ -616,13 +650,26 @@ def main(words: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):  # a pipe on Windows may not know Greek: then a ?, not a crash
             stream.reconfigure(errors="replace")
     try:
-        app(words)
+        app(_spelled_out(sys.argv[1:] if words is None else words))
     except FileNotFoundError as error:
         if error.filename is None:  # one of ours, which says all
             raise SystemExit(f"mini-bert: {error}") from None
         raise SystemExit(f"mini-bert: there is no file {error.filename}; is the path right, seen from here?") from None
     except (ValueError, OSError, HelperError) as error:
         raise SystemExit(f"mini-bert: {error}") from None
+
+
+def _spelled_out(words: list[str]) -> list[str]:
+    """`--checkpointing` alone means all layers; the parser wants to read that."""
+    behind = [*words[1:], "--"]
+    return (
+        [
+            "--checkpointing=all" if word == "--checkpointing" and following.startswith("-") else word
+            for word, following in zip(words, behind, strict=True)
+        ]
+        if words
+        else []
+    )
 
 
 def script(name: str) -> None:

@@ -10,7 +10,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from mini_bert.sixteen import check_kind
+
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
+ATTENTION = ("auto", "plain", "lean")
+INITS = ("plain", "depth_scaled")  # how W_o and W2 start: as all projections, or 1/√(2L) of that
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class MiniBertConfig:
     dropout: float = 0.0
     tie_head: bool = False
     layer_norm_eps: float = 1e-5
+    init: str = "plain"
 
     def __post_init__(self) -> None:
         for name in (
@@ -45,6 +50,8 @@ class MiniBertConfig:
             raise ValueError(
                 f"layer_norm_eps is {self.layer_norm_eps!r}, expected a small positive number such as 1e-5"
             )
+        if self.init not in INITS:
+            raise ValueError(f"init is {self.init!r}, expected one of {', '.join(map(repr, INITS))}")
 
     @property
     def head_size(self) -> int:  # d
@@ -93,6 +100,11 @@ class TrainingConfig:
     save_every: int = 250
     tensors_every: int = 250  # norms and distributions by tensor
     keep: int = 2  # checkpoints, besides the best
+    checkpointing: bool | tuple[int, ...] = False  # layers that keep only their input, and run again in backward
+    attention: str = "auto"  # "plain", "lean" (tile by tile), or "auto": lean where sequences are long
+    activations: str = "float32"  # how what backward needs is kept: or in 16 bits, "bfloat16" or "float16"
+    moments: str = "float32"  # the same of Adam's m and v
+    weights: str = "float32"  # and of the weights themselves
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.minutes is None):
@@ -111,6 +123,11 @@ class TrainingConfig:
         check_share("warmup", self.warmup, "a share of the run")
         for name in ("weight_decay", "beta1", "beta2"):
             check_share(name, getattr(self, name), "a number")
+        if self.attention not in ATTENTION:
+            raise ValueError(f"attention is {self.attention!r}, expected one of {', '.join(ATTENTION)}")
+        for name in ("activations", "moments", "weights"):
+            check_kind(name, getattr(self, name))
+        object.__setattr__(self, "checkpointing", check_checkpointing(self.checkpointing))
         if self.batch_size % self.micro_batch:
             raise ValueError(
                 f"batch_size {self.batch_size} is not a multiple of micro_batch {self.micro_batch}; "
@@ -134,6 +151,17 @@ class TrainingConfig:
 def check_positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is {value!r}, expected a whole number (a Python int) of at least 1")
+
+
+def check_checkpointing(value: Any) -> bool | tuple[int, ...]:
+    """-> True, False or the numbers of layers, ascending; JSON has lists where Python has tuples"""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list | tuple) or not all(type(layer) is int and layer >= 0 for layer in value):
+        raise ValueError(
+            f"checkpointing is {value!r}, expected True (all layers), False (none), or numbers of layers such as (0, 2)"
+        )
+    return tuple(sorted(set(value)))
 
 
 def check_heads(width: int, heads: int) -> None:
@@ -164,9 +192,17 @@ LARGER_BERT_CONFIG = MiniBertConfig(
     intermediate_size=1536,
     max_seq_length=128,
     dropout=0.1,
+    init="depth_scaled",
 )
 
 PRESETS = {"mini": MINI_BERT_CONFIG, "larger": LARGER_BERT_CONFIG}
+
+
+def display_name(config: MiniBertConfig) -> str:
+    """ "Mini-BERT", or "Larger-BERT" for a model with its layers, width and heads, whatever its vocabulary"""
+    sizes = (config.num_layers, config.hidden_size, config.num_heads)
+    larger = LARGER_BERT_CONFIG
+    return "Larger-BERT" if sizes == (larger.num_layers, larger.hidden_size, larger.num_heads) else "Mini-BERT"
 
 
 def load_config(name: str) -> MiniBertConfig:
@@ -194,16 +230,17 @@ _REASONS = {
     "dropout": "share of activations dropped in training; a small model on much text needs none",
     "tie_head": "true: the head shares the token table (V·H fewer parameters)",
     "layer_norm_eps": "keeps the division in layer norm away from zero",
+    "init": "depth_scaled: what a block adds starts small, the smaller the more blocks there are (docs/larger.md)",
 }
 
 
 def main() -> None:
     """Print Mini-BERT's configuration with the reason for every number, and Larger-BERT's beside it."""
     print("Mini-BERT's configuration (Larger-BERT's beside it)\n")
-    print(f"{'field':18} {'mini':>8} {'larger':>8}  why")
+    print(f"{'field':18} {'mini':>8} {'larger':>14}  why")
     for field in fields(MiniBertConfig):
         mini, larger = (json.dumps(getattr(config, field.name)) for config in (MINI_BERT_CONFIG, LARGER_BERT_CONFIG))
-        print(f"{field.name:18} {mini:>8} {larger:>8}  {_REASONS[field.name]}")
+        print(f"{field.name:18} {mini:>8} {larger:>14}  {_REASONS[field.name]}")
     print("\n`mini-bert info` shows the architecture and the parameters that follow from these numbers.")
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig, TrainingConfig
 from mini_bert.finetuned import with_task
 from mini_bert.gradients import TOLERANCE, Checked, gradient_check
 from mini_bert.heads import SentenceHead, SpanHead, TokenHead, VectorHead, span_loss, span_loss_backward
@@ -41,6 +41,7 @@ from mini_bert.layers.similarity import (
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
+from mini_bert.switches import apply
 from mini_bert.tasks.answer import Answer
 from mini_bert.tasks.base import Batch, Task
 from mini_bert.tasks.classify import Classify
@@ -198,13 +199,13 @@ def check_model(
     return gradient_check(lambda: loss()[0], arrays, claims, entries, seed)
 
 
-def _mini(config: MiniBertConfig, entries: int, lean: bool = False) -> Callable[[], list[Checked]]:
+def _mini(config: MiniBertConfig, entries: int, lean: bool = False, **switched: Any) -> Callable[[], list[Checked]]:
     def check() -> list[Checked]:
         model = MiniBERT(config, dtype=np.float64)
         if lean:
             for block in model.encoder.blocks:
                 _lean(block.attention)  # type: ignore[attr-defined]
-            model.encoder.blocks = [Recompute(block) for block in model.encoder.blocks]
+        apply(model, TrainingConfig(steps=1, attention="lean" if lean else "auto", **switched))
         rng = np.random.default_rng(0)
         ids = rng.permutation(config.vocab_size)[: B * T].reshape(B, T)
         chosen, targets = np.array([1, 3, 4, 7]), rng.integers(0, config.vocab_size, 4)
@@ -257,7 +258,9 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
     "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
     "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
-    "tiny Mini-BERT, dropout, lean, recomputed": _mini(replace(_TINY, dropout=0.1), 60, lean=True),
+    "tiny Larger-BERT, dropout, lean, checkpointing": _mini(
+        replace(_TINY, dropout=0.1, init="depth_scaled"), 60, lean=True, checkpointing=True
+    ),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, head of its own": _bert(100, tied=False),
     "tiny Mini-BERT, fine-tuned: classify": lambda: _fine_tuned(

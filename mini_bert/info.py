@@ -2,71 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from mini_bert.config import MiniBertConfig, TrainingConfig
-from mini_bert.layers.attention import is_lean
-from mini_bert.layers.base import PRODUCT
-from mini_bert.layers.lean_attention import TILE
 from mini_bert.model import MiniBERT
-
-CHOSEN = 0.15  # the share of tokens that masked language modelling asks for
-
-
-def activation_numbers(
-    config: MiniBertConfig, batch: int, tokens: int, chosen: int, most: int, attention: str = "auto"
-) -> int:
-    """How many numbers the caches of one training `loss` call hold until backward uses them.
-
-    `chosen` of the tokens enter the loss, `most` of them in one sequence; `attention` is its method. Follows the
-    caches from layer to layer; a test compares it with the arrays of a real cache.
-    """
-    BT, H, inner = batch * tokens, config.hidden_size, config.intermediate_size
-    lean = is_lean(attention, tokens)
-    looks = batch * config.num_heads * tokens * (1 if lean else tokens)  # who looks at whom, or log-sum-exps
-    seats = batch * most  # places for the chosen that ask in the last block
-    block = (
-        (5 * BT * H + looks)  # attention: x, q, k, v, joined contexts; weights
-        + 2 * (BT * H + BT)  # two norms: x̂ and σ
-        + (BT * H + BT * inner)  # feed-forward: x' and f(x' W1 + b1)
-    )
-    last = (
-        (3 * BT * H + chosen * H + seats * H + looks * most // tokens + chosen * H)  # x, k, v; of the chosen: x, q, …
-        + 2 * (chosen * H + chosen)
-        + (chosen * H + chosen * inner)
-    )
-    if lean:
-        last += seats * H  # the contexts where they sit
-    embedded = 0
-    if config.dropout:  # masks; lean attention draws its own again
-        masked = 0 if lean else looks
-        block += masked + 2 * BT * H
-        last += masked * most // tokens + 2 * chosen * H
-        embedded = BT * H
-    final = chosen * (2 * H + 1)  # the norm's x̂ and σ, and what the head reads
-    head = chosen * (config.vocab_size + 1)  # the probabilities of every word for each, and what to divide them by
-    return embedded + (config.num_layers - 1) * block + last + final + head
-
-
-def working_numbers(config: MiniBertConfig, batch: int, tokens: int, chosen: int, attention: str = "auto") -> int:
-    """How many more are alive at the worst moment of backward: in a block, when the head's have gone already."""
-    BT, H = batch * tokens, config.hidden_size
-    looks = min(tokens, TILE) ** 2 if is_lean(attention, tokens) else batch * config.num_heads * tokens**2
-    block = max(7 * BT * H + 2 * looks, 4 * BT * H + 5 * BT * config.intermediate_size // 4)
-    return max(0, block - chosen * config.vocab_size) + PRODUCT
-
-
-def training_bytes(config: MiniBertConfig, parameters: int, batch: int, threads: int) -> dict[str, int]:
-    """Memory by purpose; every thread has gradients, activations and working memory of its own."""
-    T = config.max_seq_length
-    sizes = (config, batch, T, round(CHOSEN * batch * T))
-    return {
-        "parameters": 4 * parameters,
-        "gradients": 4 * parameters * threads,
-        "Adam's two moments": 8 * parameters,
-        "activations": 4 * activation_numbers(*sizes, most=math.ceil(CHOSEN * T)) * threads,
-        "working memory of backward": 4 * working_numbers(*sizes) * threads,
-    }
+from mini_bert.plan import Choice, memory_by_purpose
 
 
 def main(config: MiniBertConfig, name: str, batch: int = TrainingConfig.micro_batch, threads: int = 2) -> None:
@@ -104,7 +42,8 @@ def main(config: MiniBertConfig, name: str, batch: int = TrainingConfig.micro_ba
     print(f"  {'together':40} {total:12,}")
 
     print(f"\nmemory for training, batches of {batch} × {T} tokens on {threads} threads")
-    needs = training_bytes(config, total, batch, threads)
+    needs = memory_by_purpose(config, Choice(batch, threads))
     for purpose, size in needs.items():
         print(f"  {purpose:40} {size / 1e6:9.1f} MB")
-    print(f"  {'together (Python and NumPy add about 40)':40} {sum(needs.values()) / 1e6:9.1f} MB")
+    print(f"  {'together, at its peak':40} {sum(needs.values()) / 1e6:9.1f} MB")
+    print("\n`mini-bert plan` says how to make do with less.")

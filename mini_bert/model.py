@@ -14,6 +14,7 @@ chosen rows, because no other row enters the loss (layers/chosen.py). Both retur
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding, sinusoids
-from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.encoder import Encoder, RecomputeCache
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.lean_attention import LeanCache
 from mini_bert.layers.linear import Linear, TiedLinear
@@ -54,6 +55,9 @@ class MiniTransformerLayer(TransformerBlock):
         )
         if first:
             self.attention.qkv.w.init = neighbours(config.num_heads, AMPLITUDE)
+        if config.init == "depth_scaled":  # what a block adds to the residual stream (docs/decisions/0004)
+            for projection in (self.attention.output.w, self.feed_forward.contract.w):
+                projection.init = normal(1 / math.sqrt(2 * config.num_layers * projection.shape[0]))
 
 
 class EncodeCache(NamedTuple):
@@ -78,6 +82,9 @@ class ForwardCache(Mapping[str, np.ndarray]):
     def arrays(self) -> dict[str, np.ndarray]:
         named = {"embeddings": self.encoded.embedded}
         for index, block in enumerate(self.encoded.blocks):
+            if isinstance(block, RecomputeCache):  # kept its input, and nothing else
+                named[f"block_input_{index}"] = block.x
+                continue
             named |= {f"{name}_{index}": array for name, array in attention_arrays(block.attention).items()}
             named[f"attention_norm_{index}"] = block.attention_norm.x_hat
             named[f"feed_forward_inner_{index}"] = block.feed_forward.contract
@@ -92,6 +99,8 @@ class ForwardCache(Mapping[str, np.ndarray]):
             used = "" if self.encoded.blocks else " (backward has used the blocks' caches up)"
             if name.startswith("attention_weights_") and name.replace("attention_weights", "query") in arrays:
                 used = " (lean attention keeps none; encoders.attention_weights(cache.encoded) computes them)"
+            if f"block_input_{name.rpartition('_')[2]}" in arrays:
+                used = " (gradient checkpointing keeps no more than a block's input)"
             raise KeyError(f"no array {name!r} in this cache{used}; it has {', '.join(arrays)}")
         return arrays[name]
 
@@ -130,8 +139,8 @@ class MiniBERT(Model):
 
     How the weights start (docs/decisions/0003): positions as waves, and the heads of the first block looking at the
     tokens next to them; tokens as N(0, 0.1²), but 0 in the first d coordinates, which positions have to themselves at
-    first; projections as N(0, 1/fan_in); the head as N(0, 0.02²), so that the first loss is that of knowing nothing,
-    ln V.
+    first; projections as N(0, 1/fan_in), or those that write to the residual stream smaller (config.init); the head as
+    N(0, 0.02²), so that the first loss is that of knowing nothing, ln V.
     """
 
     head: Any  # None in a model that was fine-tuned for something else than masked words

@@ -15,7 +15,7 @@ import numpy as np
 
 from mini_bert import checkpoint
 from mini_bert.checkpoint import Checkpoint
-from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
+from mini_bert.config import MiniBertConfig, TrainingConfig, display_name, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
 from mini_bert.evaluate import unigram_entropy, word_counts
@@ -24,12 +24,13 @@ from mini_bert.layers.base import Run
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.parallel import default_threads
-from mini_bert.pretrained import MODEL
+from mini_bert.pretrained import MODEL, WEIGHTS
 from mini_bert.progress import counted
 from mini_bert.recording import RunFolder, State, now
 from mini_bert.run_lock import RunLock
 from mini_bert.sequences import fair_share
 from mini_bert.shards import Shards, open_shards, prepare
+from mini_bert.switches import checkpointed_layers
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import train
 from mini_bert.typed import command
@@ -56,6 +57,7 @@ def train_command(
     resume: bool = False,
     tensorboard: bool = False,
     quiet: bool = False,
+    tie_head: bool = False,
     **settings: Any,
 ) -> State:
     """Start a run, or go on with one; `settings` are other fields of a TrainingConfig (None: its default)."""
@@ -63,21 +65,26 @@ def train_command(
     if resume:
         others = {"corpus": corpus, "tokenizer": tokenizer, "steps": steps, "minutes": minutes, "held_out": held_out}
         named = [name for name, value in (others | given).items() if value is not None]
-        if named or model != "mini":
-            options = ", ".join(f"--{name.replace('_', '-')}" for name in named or ["model"])
+        named += ["model"] if model != "mini" else []
+        named += ["tie_head"] if tie_head else []
+        if named:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in named)
             raise ValueError(f"--resume goes on with the settings that the run has; leave out {options}")
         return _resume(out, quiet, tensorboard)
     if steps is None and minutes is None:
         minutes = MINUTES
-    path = out or _new_folder()
+    path = out or new_folder()
     RunFolder.check_new(path)
-    given.setdefault("threads", default_threads())
-    given.setdefault("warmup", default_warmup(steps, minutes))
     batch_size = given.get("batch_size", TrainingConfig.batch_size)
+    given.setdefault("threads", min(default_threads(), batch_size))
+    given.setdefault("warmup", default_warmup(steps, minutes))
     given.setdefault("micro_batch", default_micro_batch(batch_size, given["threads"]))
     training = TrainingConfig(steps=steps, minutes=minutes, **given)
     source = [_absolute(name) for name in corpus] if corpus else default_corpus()
     config = load_config(model)
+    if tie_head:
+        config = replace(config, tie_head=True)
+    checkpointed_layers(training.checkpointing, config.num_layers)  # a layer that does not exist is named now
     vocabulary = _absolute(tokenizer) if tokenizer else TOKENIZERS.get(config.vocab_size, "8k")
     loaded = WordPieceTokenizer.load(vocabulary)
     notes = []
@@ -133,7 +140,7 @@ def _run(
             from mini_bert.tensorboard_hook import tensorboard as writer
 
             hooks.append(writer(path))
-        start = _start_record(model, batches, validation, settings)
+        start = start_record(model, batches, validation, settings)
         say = partial(display.note, must=True)
         run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone, say)
         for note in notes:
@@ -163,9 +170,10 @@ def word_shares(batches: MLMDataGenerator) -> np.ndarray:
     return counts / counts.sum()
 
 
-def _start_record(
+def start_record(
     model: MiniBERT, batches: MLMDataGenerator, validation: MLMDataGenerator | None, settings: TrainingConfig
 ) -> Record:
+    """The first line of metrics.jsonl: what is trained, on what"""
     return {
         "kind": "start", "step": 0, "parameters": model.get_parameter_count(), "steps": settings.steps,
         "minutes": settings.minutes, "threads": settings.threads or default_threads(),
@@ -217,7 +225,8 @@ def _finish(
             f"{verdict(state.best, entropy)}"
         )
         display.note("\nGaps in text it has not seen, and its guesses (★ what stood there):\n")
-        for line in examples(MiniBERT.from_pretrained(target), validation):
+        best = model.load_checkpoint(target / WEIGHTS)  # in its place: a second model may not fit beside it
+        for line in examples(best, validation):
             display.note(line)
     curve = f"    the curve: {run.path / 'loss.png'}" if drawn else ""
     display.note(
@@ -293,9 +302,10 @@ def model_card(
 ) -> str:
     """README.md of the model folder: what it is, what it learnt from, how well."""
     config = RunFolder.config(run.path)
-    corpus = ", ".join(Path(name).name or name for name in config["data"]["corpus"])
+    names = {"-": "from a pipe, or handed over by a program"}
+    corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
     c, times = model.config, state.tokens / max(batches.tokens, 1)
-    return f"""# A Mini-BERT, trained by mini-bert {config["versions"]["mini-bert"]}
+    return f"""# A {display_name(c)}, trained by mini-bert {config["versions"]["mini-bert"]}
 
 {model.get_parameter_count():,} parameters: {c.num_layers} layers, width {c.hidden_size}, {c.num_heads} heads,
 sequences of {c.max_seq_length} tokens, {c.vocab_size:,} word pieces.
@@ -370,7 +380,8 @@ def default_warmup(steps: int | None, minutes: float | None) -> float:
     return min(0.25, max(0.05, least))
 
 
-def _new_folder(home: Path = Path("runs")) -> Path:
+def new_folder(home: Path = Path("runs")) -> Path:
+    """The first of runs/run-1, runs/run-2, … that does not exist yet"""
     number = 1
     while (home / f"run-{number}").exists():
         number += 1

@@ -12,9 +12,9 @@ import numpy as np
 from mini_bert.config import TrainingConfig
 from mini_bert.gradcheck import check_model
 from mini_bert.gradients import TOLERANCE
-from mini_bert.info import training_bytes
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
+from mini_bert.plan import Choice, predicted_peak
 
 
 def main() -> int:
@@ -63,7 +63,7 @@ def main() -> int:
     after, _ = model.loss(ids, rows, targets)
     report("Optimizer", after < loss, f"param change = {change:.3f}, loss {loss:.2f} -> {after:.2f}")
 
-    megabytes = sum(training_bytes(config, count, batch=TrainingConfig.micro_batch, threads=2).values()) / 1e6
+    megabytes = predicted_peak(config, Choice(TrainingConfig.micro_batch, threads=2)) / 1e6
     report("Memory", megabytes < 200, f"{megabytes:.1f} MB to train on two threads")
 
     exact = MiniBERT(dtype=np.float64)

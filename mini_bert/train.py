@@ -26,12 +26,13 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert import switches
 from mini_bert.config import TrainingConfig
 from mini_bert.data import MLMDataGenerator
 from mini_bert.evaluate import Evaluation, evaluate
 from mini_bert.memory import memory_mb
 from mini_bert.model import MiniBERT
-from mini_bert.optim import Adam, course
+from mini_bert.optim import CHUNK, Adam, course
 from mini_bert.parallel import Outcome, Team
 from mini_bert.recording import RunFolder, State
 
@@ -50,8 +51,12 @@ def train(
     run: RunFolder,
 ) -> State:
     """The loop. `batches` gives micro-batches of settings.micro_batch sequences; `run` is the folder that remembers."""
-    adam = Adam(model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay)
-    with run.alone, Team(model, settings.threads) as team, asked_to_stop(run.say) as asked:
+    switched = switches.applied(model, settings)
+    with run.alone, switched, Team(model, settings.threads) as team, asked_to_stop(run.say) as asked:
+        adam = Adam(
+            model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay,
+            settings.moments,
+        )  # fmt: skip
         state = run.begin(model, adam, batches)
         clock = Stopwatch(state.seconds)
         state.stopped = _why_stop(state, settings, model.config.vocab_size, asked)  # a run may be resumed at its end
@@ -166,17 +171,28 @@ def _tensors_record(model: MiniBERT, adam: Adam, step: int, lr: float) -> dict[s
     """Weights, gradients and updates of every tensor: their lengths, and how they are spread."""
     found = {}
     for name, param in model.named_params().items():
-        update = adam.last_update(param.place, lr)
+        length, drawn = _update(adam, param.place, lr)
         weight = float(np.linalg.norm(param.data))
         found[name] = {
             "weight": weight,
             "gradient": float(np.linalg.norm(param.grad)),
-            "update": float(np.linalg.norm(update)),
-            "ratio": float(np.linalg.norm(update)) / weight if weight else 0.0,
+            "update": length,
+            "ratio": length / weight if weight else 0.0,
             "gradient_percentiles": _percentiles(param.grad.ravel()),
-            "update_percentiles": _percentiles(update),
+            "update_percentiles": _percentiles(drawn),
         }
     return {"kind": "tensors", "step": step, "tensors": found}
+
+
+def _update(adam: Adam, place: slice, lr: float) -> tuple[float, np.ndarray]:
+    """The length of the last update of a tensor, and some of its numbers; a chunk at a time, for tensors are large."""
+    size = place.stop - place.start
+    squares, some, step = [], [], max(1, size // SAMPLE)
+    for low in range(0, size, CHUNK):
+        update = adam.last_update(slice(place.start + low, place.start + min(low + CHUNK, size)), lr)
+        squares.append(float(np.dot(update, update)))
+        some.append(update[-low % step :: step].copy())
+    return math.sqrt(math.fsum(squares)), np.concatenate(some)
 
 
 def _percentiles(numbers: np.ndarray) -> list[float]:

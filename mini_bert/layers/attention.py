@@ -34,21 +34,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.config import ATTENTION
 from mini_bert.layers.base import Initialiser, Layer, Run, bind
 from mini_bert.layers.chosen import Seats, choose_rows, choose_rows_backward, seats
-from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.dropout import Dropped, dropout, dropout_backward
 from mini_bert.layers.embedding import frequencies
 from mini_bert.layers.lean_attention import TILE, LeanCache, lean_attend, lean_attend_backward
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.softmax import softmax, softmax_backward
 
-METHODS = ("auto", "plain", "lean")
 LONG = 512  # tokens, above which lean attention needs 1/2 to 1/25 of the memory and no more time: at most 1.05 times
 
 
 class AttendCache(NamedTuple):
     probs: np.ndarray  # (B,A,T,T) who looks at whom, before dropout
-    dropped: Any  # dropout's mask, or None
+    dropped: Dropped | None
     v: np.ndarray  # (B,A,T,d)
 
 
@@ -66,16 +66,17 @@ def attend(scores, v, run, mask=None, p: float = 0.0):
 def attend_backward(dcontext, cache):
     """-> dscores, dv        (a masked score has weight 0, so its gradient is 0 without asking for the mask)"""
     probs, dropped, v = cache
-    weights = probs if dropped is None else probs * dropped  # in the forward pass: what dropout left of probs
+    weights = dropout_backward(probs, dropped)  # in the forward pass: what dropout left of probs
     dv = weights.swapaxes(-1, -2) @ dcontext
+    del weights  # as large as the scores
     dprobs = dropout_backward(dcontext @ v.swapaxes(-1, -2), dropped)
     return softmax_backward(dprobs, probs), dv
 
 
 def is_lean(method: str, tokens: int) -> bool:
     """Whether attention by that method goes tile by tile over so many tokens."""
-    if method not in METHODS:
-        raise ValueError(f"attention by method {method!r}, expected one of {', '.join(METHODS)}")
+    if method not in ATTENTION:
+        raise ValueError(f"attention by method {method!r}, expected one of {', '.join(ATTENTION)}")
     return method == "lean" or (method == "auto" and tokens > LONG)
 
 

@@ -304,7 +304,8 @@ def times(x: np.ndarray, w: np.ndarray | Stored) -> np.ndarray:
 def add_product(param: Param, a: np.ndarray, b: np.ndarray, run: Run) -> None:
     """param.grad += a @ b. NumPy cannot add into a product, so the product passes through a scratch buffer.
 
-    Some columns at a time: what was just computed is then still in the processor's cache, and scratch stays small.
+    A part at a time: what was just computed is then still in the processor's cache, and scratch stays small. Of a wide
+    gradient some columns, of a tall one some rows (a tied head's has 50,000: five columns at a time would be slow).
     """
     total = param.grad
     if param.fresh:
@@ -312,13 +313,22 @@ def add_product(param: Param, a: np.ndarray, b: np.ndarray, run: Run) -> None:
         param.fresh = False
         return
     height, width = total.shape
-    columns = min(width, max(1, PRODUCT // max(height, 1)))
-    product = run.take((height, columns), total.dtype)
-    for start in range(0, width, columns):
-        part = slice(start, start + columns)
-        piece = product[:, : total[:, part].shape[1]]
-        np.matmul(a, b[:, part], out=piece)
-        total[:, part] += piece
+    if height > width:
+        count = min(height, max(1, PRODUCT // width))
+        product = run.take((count, width), total.dtype)
+        for start in range(0, height, count):
+            rows_of_total = total[start : start + count]
+            piece = product[: len(rows_of_total)]
+            np.matmul(a[start : start + count], b, out=piece)
+            rows_of_total += piece
+    else:
+        count = min(width, max(1, PRODUCT // max(height, 1)))
+        product = run.take((height, count), total.dtype)
+        for start in range(0, width, count):
+            columns_of_total = total[:, start : start + count]
+            piece = product[:, : columns_of_total.shape[1]]
+            np.matmul(a, b[:, start : start + count], out=piece)
+            columns_of_total += piece
     run.give(product)
 
 

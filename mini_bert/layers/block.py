@@ -63,10 +63,12 @@ class TransformerBlock(Layer):
         if chosen is not None:
             x, chose = choose_rows(x, chosen)
         a, attention_dropped = dropout(a, self.p, run)
-        x, attention_norm = self.attention_norm.forward(x + a, run)
+        a += x  # nobody needs a alone any more
+        x, attention_norm = self.attention_norm.forward(a, run)
         f, feed_forward = self.feed_forward.forward(x, run)
         f, output_dropped = dropout(f, self.p, run)
-        y, output_norm = self.output_norm.forward(x + f, run)
+        f += x
+        y, output_norm = self.output_norm.forward(f, run)
         return y, BlockCache(
             attention, chose, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm
         )
@@ -74,12 +76,13 @@ class TransformerBlock(Layer):
     def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)
         dx = self.output_norm.backward(dy, cache.output_norm, run)  # of x' + f: the same for both
         df = dropout_backward(dx, cache.output_dropped)
-        dx = dx + self.feed_forward.backward(df, cache.feed_forward, run)
+        dx += self.feed_forward.backward(df, cache.feed_forward, run)
         dx = self.attention_norm.backward(dx, cache.attention_norm, run)  # of x + a
         da = dropout_backward(dx, cache.attention_dropped)
         if cache.chosen is not None:
             dx = choose_rows_backward(dx, cache.chosen)
-        return dx + self.attention.backward(da, cache.attention, run)
+        dx += self.attention.backward(da, cache.attention, run)
+        return dx
 
 
 if __name__ == "__main__":

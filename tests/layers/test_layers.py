@@ -79,7 +79,7 @@ def test_dropouts_of_a_block_are_set_apart():
     x = rng.normal(size=(8, 16, 48))
     _, cache = block.forward(x, Run(1, train=True))
     shares = [
-        (m == 0).mean() for m in (cache.attention_dropped, cache.output_dropped, cache.attention.attended.dropped)
+        1 - m.keep.mean() for m in (cache.attention_dropped, cache.output_dropped, cache.attention.attended.dropped)
     ]
     np.testing.assert_allclose(shares, [0.5, 0.5, 0.1], atol=0.02)
     np.testing.assert_allclose(block.forward(x, Run())[0].mean(-1), 0, atol=1e-12)
@@ -89,7 +89,7 @@ def test_blocks_draw_different_masks():
     """Each block of an encoder has random numbers of its own."""
     encoder = bound(Encoder([TransformerBlock(6, 2, 11, p=0.5) for _ in range(2)]))
     _, caches = encoder.forward(rng.normal(size=(4, 5, 6)), Run(1, train=True))
-    assert not np.array_equal(caches[0].output_dropped, caches[1].output_dropped)
+    assert not np.array_equal(caches[0].output_dropped.keep, caches[1].output_dropped.keep)
 
 
 def test_feed_forward_starts_with_the_asked_spread():

@@ -59,7 +59,7 @@ def drawn(cache: LeanCache, p: float) -> np.ndarray:
         for rows in _tiles(cache.q, cache.tile):
             for keys in _tiles(cache.k, cache.tile):
                 run = Run((cache.seed, b, a, rows.start, keys.start), train=True)
-                whole[b, a, rows, keys] = dropout(whole[b, a, rows, keys], p, run)[1]
+                whole[b, a, rows, keys] = dropout(np.ones_like(whole[b, a, rows, keys]), p, run)[0]
     return whole
 
 

@@ -252,7 +252,7 @@ def test_settings_reach_every_part():
     for name, param in model.named_params().items():
         if param.decay and param.size > 1000:
             assert abs(param.data.std() / 0.05 - 1) < 0.1, name
-    masks = {mask.shape: (mask == 0).mean() for mask in dropout_masks(model)}
+    masks = {dropped.keep.shape: 1 - dropped.keep.mean() for dropped in dropout_masks(model)}
     assert abs(masks[8, 64, 48] - 0.3) < 0.03 and abs(masks[8, 2, 64, 64] - 0.2) < 0.03
 
 

@@ -1,0 +1,91 @@
+"""How deep models start: plain, or with what every block adds scaled by 1/√(2L). The same short training with both.
+
+    python benchmarks/depth_init.py                              12 layers of width 96, 150 steps: a few minutes
+    python benchmarks/depth_init.py --layers 24 --lr 2e-3
+    python benchmarks/depth_init.py --model larger --steps 150   Larger-BERT itself: an hour on two cores
+
+Same text, masks, seed and learning rate; loss on held-out text along the way. Before the first step it prints how much
+of what a token was reaches the top (the correlation of the final vector with the embedding).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from mini_bert.config import INITS, MiniBertConfig, load_config
+from mini_bert.data import MLMDataGenerator
+from mini_bert.layers.base import Run
+from mini_bert.model import MiniBERT
+from mini_bert.optim import Adam, course
+from mini_bert.parallel import Team
+from mini_bert.pretraining import TOKENIZERS, word_shares
+from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.train import held_out_loss
+
+
+def left_of_a_token(model: MiniBERT, ids: np.ndarray) -> float:
+    y, cache = model.encode(ids, run=Run())
+    x, _ = model.final_norm.forward(cache.embedded, Run())
+    return float((x * y).mean())
+
+
+def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.Namespace, seed: int) -> list[float]:
+    """-> held-out losses, every `--every` steps"""
+    model = MiniBERT(config, seed=seed)
+    model.named_params()["head.b"].data[...] = np.log(word_shares(batches))
+    adam, validation, losses = Adam(model.flat), batches.validation(batch_size=16), []
+    left, start, clipped = left_of_a_token(model, batches.batch(0).input_ids), time.perf_counter(), 0
+    with Team(model, options.threads) as team:
+        for step in range(options.steps):
+            parts = [batches.batch(2 * step), batches.batch(2 * step + 1)]
+            outcome = team.gradient(parts, seed=(seed, step))
+            clipped += outcome.norm > 1
+            lr = options.lr * course((step + 1) / (options.steps + 1), options.warmup)
+            adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
+            if (step + 1) % options.every == 0:
+                losses.append(held_out_loss(team, validation, options.measured).loss)
+    seconds = time.perf_counter() - start
+    shown = "".join(f"{loss:8.3f}" for loss in losses)
+    print(f"{config.init:14}{seed:5}{left:8.2f}{shown}{clipped / options.steps:8.0%}{seconds:7.0f} s", flush=True)
+    return losses
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", default="", help="mini, larger; default: a small one, deep")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=96)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--measured", type=int, default=256, help="held-out sequences")
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--warmup", type=float, default=0.1)
+    parser.add_argument("--batch", type=int, default=8, help="sequences a thread")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--inits", nargs="+", default=list(INITS), choices=INITS)
+    parser.add_argument("--corpus", nargs="+", default=["builtin"])
+    options = parser.parse_args()
+    small = MiniBertConfig(
+        hidden_size=options.width, num_layers=options.layers, num_heads=max(1, options.width // 48),
+        intermediate_size=4 * options.width, dropout=0.1,
+    )  # fmt: skip
+    config = load_config(options.model) if options.model else small
+    tokenizer = WordPieceTokenizer.load(TOKENIZERS[config.vocab_size])
+    batches = MLMDataGenerator(
+        options.corpus, tokenizer, config.max_seq_length, options.batch, held_out=0.05, progress=False
+    )
+    steps = range(options.every, options.steps + 1, options.every)
+    print(f"{config.num_layers} layers of width {config.hidden_size}, learning rate {options.lr:g}, held-out loss")
+    print(f"{'init':14}{'seed':>5}{'left':>8}" + "".join(f"{step:8}" for step in steps) + f"{'clipped':>8}")
+    for seed in options.seeds:
+        for init in options.inits:
+            train(replace(config, init=init), batches, options, seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""What `mini-bert plan` predicts, and what real training runs take: the peak of RssAnon, several settings (Linux).
+
+    python benchmarks/plan.py                    all settings; about half a minute each on two quiet cores
+    python benchmarks/plan.py --only mini        those whose line contains the word
+
+Every run is a process of its own: `mini-bert train` on the built-in corpus for a few steps, with a checkpoint and a
+model at the end. Nothing is held out: measuring on held-out text takes less memory than training, and longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from peak_memory import peak_of_training
+
+from mini_bert.config import load_config
+from mini_bert.plan import Choice, option, predicted_peak
+
+SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, choice
+    ("mini", False, 32, Choice(16, 2)),
+    ("mini", False, 32, Choice(8, 2, checkpointing=True)),
+    ("larger", False, 1, Choice(1, 1)),
+    ("larger", False, 4, Choice(4, 1)),
+    ("larger", False, 8, Choice(8, 1)),
+    ("larger", False, 8, Choice(8, 1, checkpointing=True)),
+    ("larger", False, 8, Choice(4, 2, checkpointing=(0, 1, 2))),
+    ("larger", True, 8, Choice(4, 2)),
+]
+
+
+def words(setting: tuple[str, bool, int, Choice]) -> list[str]:
+    model, tied, batch, choice = setting
+    found = ["--model", model, "--batch-size", str(batch), *(["--tie-head"] if tied else [])]
+    for name in ("micro_batch", "threads", "checkpointing"):
+        found += option(name, choice).split()
+    return found
+
+
+def compare(setting: tuple[str, bool, int, Choice]) -> tuple[float, float]:
+    """-> predicted, measured bytes"""
+    model, tied, _, choice = setting
+    config = replace(load_config(model), tie_head=tied)
+    return predicted_peak(config, choice), peak_of_training(*words(setting), steps=3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="settings whose options contain this")
+    only = parser.parse_args().only
+    print(f"{'options of `mini-bert train`':92}{'predicted':>10}{'measured':>10}")
+    for setting in SETTINGS:
+        shown = " ".join(words(setting))
+        if only in shown:
+            predicted, measured = compare(setting)
+            off = f"{predicted / measured - 1:+.1%}"
+            print(f"{shown:92}{predicted / 1e6:7.0f} MB{measured / 1e6:7.0f} MB  {off}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
