@@ -90,7 +90,8 @@ def main() -> None:
             for seed in range(options.seeds):
                 own = settings_for(start, settings, seed)
                 path = options.results / f"{name}-{start.split()[-1]}-{seed}.json"
-                key = {"weights": weights, "settings": own.to_dict(), "task": task.settings()}
+                recipe_of_run = {name: value for name, value in own.to_dict().items() if name != "threads"}
+                key = {"weights": weights, "settings": recipe_of_run, "task": task.settings()}
                 if _found(path, key) is not None:
                     continue
                 with showing() as show:
