@@ -86,8 +86,9 @@ def main() -> None:
             threads=options.threads,
         )
         runs: Runs | None = None
+        length = min(128, max_length(model))
         for start in (PRETRAINED, SCRATCH):
-            for seed in range(options.seeds):
+            for seed in range(options.seeds if start == PRETRAINED else options.control_seeds or options.seeds):
                 own = settings_for(start, settings, seed)
                 path = options.results / f"{name}-{start.split()[-1]}-{seed}.json"
                 recipe_of_run = {name: value for name, value in own.to_dict().items() if name != "threads"}
@@ -95,7 +96,6 @@ def main() -> None:
                 if _found(path, key) is not None:
                     continue
                 with showing() as show:
-                    length = min(128, max_length(model))
                     runs = runs or Runs(model, task, data, tokenizer, length)
                     runs.show = show
                     result = runs.run(start, own)
@@ -162,6 +162,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=Path("runs/finetune-table"))
     parser.add_argument("--tasks", nargs="+", default=list(RECIPES), choices=list(RECIPES))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--control-seeds", type=int, help="of the network from random weights; default: as --seeds")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--threads", type=int, default=default_threads())
