@@ -16,7 +16,7 @@ import numpy as np
 from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig, TrainingConfig
 from mini_bert.finetuned import with_task
 from mini_bert.gradients import TOLERANCE, Checked, gradient_check
-from mini_bert.heads import SentenceHead, SpanHead, TokenHead, VectorHead, span_loss, span_loss_backward
+from mini_bert.heads import PairHead, SentenceHead, SpanHead, TokenHead, VectorHead, span_loss, span_loss_backward
 from mini_bert.layers.activations import ACTIVATIONS
 from mini_bert.layers.attention import MultiHeadAttention, attend, attend_backward
 from mini_bert.layers.base import Layer, Run, bind
@@ -31,6 +31,8 @@ from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.pooling import POOLING
 from mini_bert.layers.similarity import (
+    beside,
+    beside_backward,
     contrastive,
     contrastive_backward,
     cosine,
@@ -90,6 +92,7 @@ _PADDED = {"mask": _MASK[:, None, None, :]}
 _CAUSAL = {"mask": np.tri(T, dtype=bool)}
 _NOTHING = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
 _ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
+_TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
 _CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # in no order, one twice
 _X = ((B, T, H),)
 _LEAN = ((B, T, 2 * D),)
@@ -147,10 +150,12 @@ CASES = [
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
     *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
     Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),
+    Case("beside", lambda: Function(lambda u, v, run: beside(u, v), beside_backward), ((3, 7), (3, 7))),
     Case("squared error", _plain(squared_error, squared_error_backward, np.array([1.0, -2.0, 0.5]), 5), ((3,),)),
     Case("contrastive", _plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
     Case("sentence head", lambda: SentenceHead(H, 3, ("cls", "mean", "max")), _X, keywords=_ASKED),
     Case("sentence head, dense", lambda: SentenceHead(H, 3, ("cls",), dense=True), _X),
+    Case("pair head", lambda: PairHead(H, 3, ("mean", "max")), _X, keywords=_TWO),
     Case("vector head", lambda: VectorHead(("mean", "max")), _X, keywords=_ASKED),
     Case("token head", lambda: TokenHead(H, 11), ((13, H),)),
     Case("span head", lambda: SpanHead(H), _X),

@@ -1,6 +1,7 @@
 """The layer on top: from the vectors of the tokens to an answer, for each kind of question.
 
-    SentenceHead    which class is this text, or pair?     pool -> [dense, tanh] -> dropout -> one score a class
+    SentenceHead    which class is this text?              pool -> [dense, tanh] -> dropout -> one score a class
+    PairHead        how do these two texts relate?         pool each -> side by side -> dropout -> one score a class
     TokenHead       which tag has this word?               its first piece -> dropout -> one score a tag
     SpanHead        where is the answer?                   two scores a token: does it start here, does it end here?
     VectorHead      which direction has this text?         pool: no weights; two texts are compared by their cosine
@@ -25,6 +26,7 @@ from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cro
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.pooling import POOLING
+from mini_bert.layers.similarity import beside, beside_backward
 
 STD = 0.02  # of the weights of a new head: its first answer is "all alike"
 
@@ -96,6 +98,33 @@ class SentenceHead(Layer):
             dh = tanh_backward(dh, cache.tanned)
             dh = self.dense.backward(dh, cache.dense, run)
         return self.pool.backward(dh, cache.pooled, run)
+
+
+class PairHead(Layer):
+    """y = dropout([u, v, |u − v|, u ∘ v]) W + b,   u = pool(x of the first text), v = pool(x of the second)
+
+    x (B,T,H), asked (2,B,T): the words of the first texts, and those of the second -> y (B,C). Both texts have gone
+    through the encoder together. One that has met pairs in pretraining says in [CLS] how they relate; ours has not, and
+    learns it much sooner from their words side by side.
+    """
+
+    def __init__(self, width: int, classes: int, pooling: Sequence[str] = ("mean",), p: float = 0.1, std: float = STD):
+        self.p = p
+        self.pool = VectorHead(pooling)
+        self.linear = Linear(4 * width * len(pooling), classes, std=std)
+
+    def forward(self, x, run, asked):
+        (u, pooled_u), (v, pooled_v) = (self.pool.forward(x, run, words) for words in asked)
+        h, compared = beside(u, v)
+        h, dropped = dropout(h, self.p, run)
+        y, linear = self.linear.forward(h, run)
+        return y, (pooled_u, pooled_v, compared, dropped, linear)
+
+    def backward(self, dy, cache, run):
+        pooled_u, pooled_v, compared, dropped, linear = cache
+        dh = dropout_backward(self.linear.backward(dy, linear, run), dropped)
+        du, dv = beside_backward(dh, compared)
+        return self.pool.backward(du, pooled_u, run) + self.pool.backward(dv, pooled_v, run)
 
 
 class TokenHead(Layer):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mini_bert.gradcheck import CASES
-from mini_bert.heads import SentenceHead, SpanHead, TokenHead, VectorHead, span_loss, span_loss_backward
+from mini_bert.heads import PairHead, SentenceHead, SpanHead, TokenHead, VectorHead, span_loss, span_loss_backward
 from mini_bert.layers.base import Run, bind
 from mini_bert.layers.pooling import POOLING
 from mini_bert.layers.similarity import contrastive, cosine, cosine_backward, squared_error
@@ -25,8 +25,17 @@ def bound(head, seed=1):
 
 def test_every_head_is_in_the_table_of_gradient_checks():
     names = {case.name for case in CASES}
-    wanted = {"sentence head", "sentence head, dense", "vector head", "token head", "span head", "span loss", "cosine"}
-    assert wanted | {f"pooling, {name}" for name in POOLING} | {"contrastive", "squared error"} <= names
+    wanted = {
+        "sentence head",
+        "sentence head, dense",
+        "pair head",
+        "vector head",
+        "token head",
+        "span head",
+        "span loss",
+        "cosine",
+    }
+    assert wanted | {f"pooling, {name}" for name in POOLING} | {"contrastive", "squared error", "beside"} <= names
 
 
 def test_pooling_looks_at_what_is_asked_and_at_nothing_else():
@@ -48,6 +57,16 @@ def test_a_sentence_head_is_its_formula():
         pooled = np.r_[X[b, 0], X[b][ASKED[b]].mean(0)]
         hidden = np.tanh(pooled @ params["dense.w"] + params["dense.b"])
         np.testing.assert_allclose(y[b], hidden @ params["linear.w"] + params["linear.b"], rtol=1e-10)
+
+
+def test_a_pair_head_is_its_formula():
+    first, second = np.array([[0, 1, 1, 0, 0]] * B, bool), np.array([[0, 0, 0, 1, 0]] * B, bool)
+    head = bound(PairHead(H, C, ("mean",), p=0.0))
+    y, _ = head.forward(X, Run(), asked=np.stack((first, second)))
+    w, b = head.linear.w.data, head.linear.b.data
+    for row, x in enumerate(X):
+        u, v = (x[1] + x[2]) / 2, x[3]
+        np.testing.assert_allclose(y[row], np.r_[u, v, abs(u - v), u * v] @ w + b, rtol=1e-10)
 
 
 def test_vectors_stand_side_by_side():

@@ -1,6 +1,7 @@
 """How alike two vectors are, and what to learn from being told how alike they should be.
 
     cosine              c = u·v / (|u| |v|)                        1: the same direction, 0: a right angle
+    beside each other   y = [u, v, |u − v|, u ∘ v]                 what a linear layer needs to compare coordinates
     squared error       loss = 1/N Σ (y − target)²                 scores, or cosines, to be hit
     contrastive         loss = 1/N Σ ½ s d² + ½ (1−s) max(0, m−d)²     d = 1 − c
 
@@ -12,6 +13,7 @@ that is not along û:
 
     du = dc (v̂ − c û) / |u|            dv = dc (û − c v̂) / |v|
 
+    beside              du = dy₁ + sign(u − v) dy₃ + v ∘ dy₄,   dv = dy₂ − sign(u − v) dy₃ + u ∘ dy₄
     squared error       dy = 2 (y − target) / N
     contrastive         dc = −dd,   dd = (s d − (1−s) max(0, m−d)) / N
 """
@@ -42,6 +44,23 @@ def cosine_backward(dc, cache):
     du = np.divide(dc * (v - c * u), n_u, out=np.zeros_like(u), where=n_u > 0)
     dv = np.divide(dc * (u - c * v), n_v, out=np.zeros_like(v), where=n_v > 0)
     return du, dv
+
+
+def beside(u, v):
+    """y = [u, v, |u − v|, u ∘ v] -> (y, cache)        u, v (B,H), y (B,4H)
+
+    A score that is linear in u and v cannot say whether they are alike; one that is linear in these can (Conneau et al.
+    2017, InferSent).
+    """
+    difference = u - v
+    return np.concatenate((u, v, np.abs(difference), u * v), -1), (u, v, np.sign(difference))
+
+
+def beside_backward(dy, cache):
+    """-> du, dv        du = dy₁ + sign(u − v) dy₃ + v ∘ dy₄"""
+    u, v, sign = cache
+    du, dv, d_apart, d_product = np.split(dy, 4, -1)
+    return du + sign * d_apart + v * d_product, dv - sign * d_apart + u * d_product
 
 
 def squared_error(y, targets, count: float | None = None):

@@ -1,6 +1,6 @@
 """Which class does a text, or a pair of texts, belong to? Sentiment, topic, does one follow from the other.
 
-logits = SentenceHead(encoder([CLS] text [SEP]))        or [CLS] text [SEP] second [SEP]
+logits = SentenceHead(encoder([CLS] text [SEP]))        or PairHead(encoder([CLS] text [SEP] second [SEP]))
 loss   = cross-entropy with the true class
 """
 
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from mini_bert.encoders import encode, encode_backward
-from mini_bert.heads import SentenceHead
+from mini_bert.heads import PairHead, SentenceHead
 from mini_bert.labelled import Labelled
+from mini_bert.layers.base import Layer
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.softmax import softmax
 from mini_bert.metrics import accuracy, precision_recall_f1
@@ -43,7 +44,7 @@ class Classify(Task):
         return {"pooling": list(self.pooling), "dense": self.dense, "pairs": self.pairs}
 
     def layer(self, model, dropout):
-        return SentenceHead(model.config.hidden_size, len(self.labels), self.pooling, self.dense, dropout)
+        return sentence_layer(model, len(self.labels), self.pooling, self.dense, self.pairs, dropout)
 
     def items(self, examples: Sequence[Labelled], tokenizer, length, training):
         place = {label: number for number, label in enumerate(self.labels)}
@@ -73,6 +74,14 @@ class Classify(Task):
         return {"accuracy": accuracy(truth, guesses), "macro_f1": macro.f1}
 
 
+def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool, pairs: bool, p: float) -> Layer:
+    """The head for a text, or for two. [CLS] speaks for both where an encoder has been taught to."""
+    width = model.config.hidden_size
+    if pairs and "cls" not in pooling:
+        return PairHead(width, classes, pooling, p)
+    return SentenceHead(width, classes, pooling, dense, p)
+
+
 def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
     """ids -> encoder -> model.task -> (B,C), caches. Where only [CLS] is asked, the last block runs on it alone."""
     if tuple(pooling) != ("cls",):
@@ -81,7 +90,10 @@ def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
         B, T = batch.ids.shape
         x, encoded = encode(model, batch.ids, batch.mask, batch.types, run, np.arange(B) * T)  # (B,H)
         x = x[:, None]
-    y, head = model.task.forward(x, run.fork(HEAD), asked=batch.asked)
+    asked = batch.asked
+    if isinstance(model.task, PairHead):
+        asked = np.stack((asked & (batch.types == 0), asked & (batch.types == 1)))
+    y, head = model.task.forward(x, run.fork(HEAD), asked=asked)
     return y, (encoded, head, tuple(pooling) == ("cls",))
 
 

@@ -1,6 +1,6 @@
 """How alike are two texts? A score, learnt from scored pairs such as those of the STS Benchmark. Two ways:
 
-pair       [CLS] first [SEP] second [SEP] through the encoder together -> SentenceHead -> one number, the score
+pair       [CLS] first [SEP] second [SEP] through the encoder together -> PairHead -> one number, the score
            loss = (y − score)².  The texts look at each other, which is more exact.
 
 vectors    each text alone -> mean of its tokens' vectors; how alike they are is the cosine of the two
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.encoders import encode, encode_backward
-from mini_bert.heads import SentenceHead, VectorHead
+from mini_bert.heads import VectorHead
 from mini_bert.labelled import Scored
 from mini_bert.layers.base import Initialiser
 from mini_bert.layers.similarity import (
@@ -30,7 +30,7 @@ from mini_bert.layers.similarity import (
 )
 from mini_bert.metrics import pearson, spearman
 from mini_bert.tasks.base import HEAD, Item, Task, packed
-from mini_bert.tasks.classify import sentence_scores, sentence_scores_backward
+from mini_bert.tasks.classify import sentence_layer, sentence_scores, sentence_scores_backward
 
 CLOSE = 0.05  # times the range of scores: a guess so near counts as right in the display
 
@@ -77,7 +77,7 @@ class Similarity(Task):
     def layer(self, model, dropout):
         if self.vectors:
             return VectorHead(self.pooling)
-        head = SentenceHead(model.config.hidden_size, 1, self.pooling, self.dense, dropout)
+        head: Any = sentence_layer(model, 1, self.pooling, self.dense, True, dropout)
         assert head.linear.b is not None
         head.linear.b.init = _constant((self.low + self.high) / 2)  # the first answer is the middle
         return head

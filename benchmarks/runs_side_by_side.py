@@ -1,0 +1,105 @@
+"""Two training runs side by side, by steps and by hours: a table of held-out numbers, and a picture.
+
+    python benchmarks/runs_side_by_side.py runs/mini runs/larger --out docs/pictures/larger.svg
+
+The losses of two vocabularies cannot be compared as they stand: one of 50,000 words is harder to guess than one of
+8,192 pieces. So beside each stands how far it lies below what a model pays that knows nothing but the frequencies of
+its own vocabulary: the entropy of single tokens. Hours are those of training, pauses left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+from mini_bert.config import MiniBertConfig, display_name
+from mini_bert.history import History, read_run
+from mini_bert.plots_style import colour, dash, dress, marker, new_figure, save
+from mini_bert.recording import RunFolder
+
+HOURS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+
+
+class Point(NamedTuple):
+    step: int
+    hours: float
+    loss: float
+    top1: float
+
+
+def measured(history: History) -> list[Point]:
+    """Every measurement on held-out text, with the time that training had taken"""
+    times = {0: 0.0} | {record["step"]: record["seconds"] / 3600 for record in history.of("train")}
+    return [
+        Point(found["step"], times[max(step for step in times if step <= found["step"])], found["loss"], found["top1"])
+        for found in history.of("eval")
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, help="the picture (.svg, .png)")
+    options = parser.parse_args()
+    runs: dict[str, tuple[History, list[Point]]] = {}
+    for run in options.runs:
+        config = RunFolder.config(run)
+        name = display_name(MiniBertConfig.from_dict(config["model"]))
+        history = read_run(run)
+        runs[name] = history, measured(history)
+        start, last = history.last("start"), history.last("train")
+        print(f"{name}: {start['parameters']:,} parameters, {start['tokens_per_step']:,} tokens a step, learning rate "
+              f"{config['training']['learning_rate']:g}, {history.steps:,} steps, {last['tokens'] / 1e6:.1f} million "
+              f"tokens in {last['seconds'] / 3600:.2f} hours; resumed {len(history.of('resume'))} times")  # fmt: skip
+    table("after so many hours", HOURS, runs, lambda point: point.hours)
+    most = min(history.steps for history, _ in runs.values())
+    table("after so many steps", (most // 8, most // 4, most // 2, most), runs, lambda point: point.step)
+    if options.out:
+        picture(options.out, runs)
+
+
+def table(title: str, places: tuple[float, ...], runs, place) -> None:
+    """The last measurement up to each place"""
+    print(f"\n| {title} | " + " | ".join(f"{name}: step | loss | below single tokens | top-1" for name in runs) + " |")
+    print("|---:|" + "---:|---:|---:|---:|" * len(runs))
+    for limit in places:
+        cells = []
+        for history, points in runs.values():
+            until = [point for point in points if place(point) <= 1.02 * limit]
+            if not until or limit > 1.1 * place(points[-1]):
+                cells.append(" | | | ")
+                continue
+            step, _, loss, top1 = until[-1]
+            cells.append(f"{step:,} | {loss:.3f} | {history.unigram_entropy - loss:.3f} | {top1:.1%}")
+        if any(cell.strip(" |") for cell in cells):
+            print(f"| {limit:,} | " + " | ".join(cells) + " |")
+
+
+def picture(path: Path, runs: dict[str, tuple[History, list[Point]]]) -> None:
+    figure = new_figure(9.0, 6.4)
+    (by_step, by_hour), (gain_step, gain_hour) = figure.subplots(2, 2, sharex="col", sharey="row")
+    for index, (name, (history, points)) in enumerate(runs.items()):
+        style = {"color": colour(index), "linestyle": dash(index), "marker": marker(index), "markersize": 3.5}
+        losses = [point.loss for point in points]
+        gains = [history.unigram_entropy - loss for loss in losses]
+        by = {(by_step, gain_step): [point.step for point in points],
+              (by_hour, gain_hour): [point.hours for point in points]}  # fmt: skip
+        for panels, x in by.items():
+            panels[0].plot(x, losses, label=name, **style)
+            panels[1].plot(x, gains, label=name, **style)
+            panels[0].axhline(history.unigram_entropy, color=colour(index), linewidth=0.9, linestyle=(0, (1, 2)))
+    dress(by_step, "by steps", "", "loss on held-out text")
+    dress(by_hour, "by hours of two cores", "")
+    dress(gain_step, "", "step", "nats below the entropy of single tokens")
+    dress(gain_hour, "", "hours")
+    by_step.set_xscale("log")
+    by_hour.annotate("dotted: the entropy of single tokens", (0.98, 0.97), xycoords="axes fraction",
+                     ha="right", va="top", fontsize=8)  # fmt: skip
+    gain_hour.legend(fontsize=9, frameon=False, loc="lower right")
+    save(figure, path)
+    print(f"\n{path}")
+
+
+if __name__ == "__main__":
+    main()
