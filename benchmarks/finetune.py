@@ -47,6 +47,7 @@ class Recipe(NamedTuple):
     scores: tuple[str, ...]  # those to show
     vectors: bool = False
     measured: int | None = None  # dev examples that choose the best weights; None: all
+    epochs: int | None = None  # None: as `mini-bert finetune` has it
 
 
 RECIPES = {
@@ -57,7 +58,7 @@ RECIPES = {
     "wnut17": Recipe("WNUT17, rare names", "tag", "ner/wnut17_train.conll.gz", "ner/wnut17_dev.conll.gz", ("f1",)),
     "squad": Recipe(
         "SQuAD 1.1, subset of 8,149", "qa", "qa/squad_train_subset.json.gz", "qa/squad_dev-v1.1.json.gz",
-        ("exact", "f1"), measured=1000,
+        ("exact", "f1"), measured=1000, epochs=2,
     ),
     "stsb": Recipe("STS-B, pairs", "similarity", "stsb/train.tsv.gz", "stsb/dev.tsv.gz", ("spearman", "pearson")),
     "stsb-vectors": Recipe(
@@ -81,7 +82,7 @@ def main() -> None:
             data = data._replace(dev=whole[:: max(1, len(whole) // recipe.measured)])
         task = make_task(recipe.kind, model, data, vectors=recipe.vectors)
         settings = FineTuning(
-            epochs=options.epochs or default_epochs(len(data.train), FineTuning.batch_size),
+            epochs=options.epochs or recipe.epochs or default_epochs(len(data.train), FineTuning.batch_size),
             learning_rate=options.learning_rate or default_learning_rate(model),
             threads=options.threads,
         )
