@@ -15,7 +15,7 @@ from dataclasses import replace
 from peak_memory import peak_of_training
 
 from mini_bert.config import load_config
-from mini_bert.plan import Choice, option, predicted_peak
+from mini_bert.plan import Choice, command, predicted_peak
 
 SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, choice
     ("mini", False, 32, Choice(16, 2)),
@@ -26,15 +26,17 @@ SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, ch
     ("larger", False, 8, Choice(8, 1, checkpointing=True)),
     ("larger", False, 8, Choice(4, 2, checkpointing=(0, 1, 2))),
     ("larger", True, 8, Choice(4, 2)),
+    ("larger", False, 8, Choice(8, 1, checkpointing=True, moments="bfloat16")),
+    ("larger", False, 8, Choice(8, 1, activations="bfloat16", moments="bfloat16")),
+    ("larger", False, 8, Choice(8, 1, True, activations="bfloat16", moments="bfloat16", weights="bfloat16")),
+    ("larger", False, 8, Choice(8, 2, attention="lean", activations="bfloat16")),
 ]
 
 
 def words(setting: tuple[str, bool, int, Choice]) -> list[str]:
+    """The options of `mini-bert train`, as `mini-bert plan` prints them"""
     model, tied, batch, choice = setting
-    found = ["--model", model, "--batch-size", str(batch), *(["--tie-head"] if tied else [])]
-    for name in ("micro_batch", "threads", "checkpointing"):
-        found += option(name, choice).split()
-    return found
+    return command(model, replace(load_config(model), tie_head=tied), batch, choice).split()[2:]
 
 
 def compare(setting: tuple[str, bool, int, Choice]) -> tuple[float, float]:
@@ -48,13 +50,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="settings whose options contain this")
     only = parser.parse_args().only
-    print(f"{'options of `mini-bert train`':92}{'predicted':>10}{'measured':>10}")
+    print(f"{'options of `mini-bert train`':125}{'predicted':>10}{'measured':>10}")
     for setting in SETTINGS:
         shown = " ".join(words(setting))
         if only in shown:
             predicted, measured = compare(setting)
             off = f"{predicted / measured - 1:+.1%}"
-            print(f"{shown:92}{predicted / 1e6:7.0f} MB{measured / 1e6:7.0f} MB  {off}", flush=True)
+            print(f"{shown:125}{predicted / 1e6:7.0f} MB{measured / 1e6:7.0f} MB  {off}", flush=True)
 
 
 if __name__ == "__main__":
