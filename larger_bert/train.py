@@ -34,7 +34,15 @@ from mini_bert.evaluate import Evaluation
 from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.parallel import Team, default_threads
-from mini_bert.pretraining import TOKENIZERS, default_warmup, model_card, new_folder, start_record, word_shares
+from mini_bert.pretraining import (
+    TOKENIZERS,
+    default_learning_rate,
+    default_warmup,
+    model_card,
+    new_folder,
+    start_record,
+    word_shares,
+)
 from mini_bert.recording import RunFolder, State
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import held_out_loss, train
@@ -145,6 +153,7 @@ class LargerBERTTrainer:
         given |= {"micro_batch": micro, "steps": steps, "minutes": minutes}
         given.setdefault("threads", min(default_threads(), max(1, given["batch_size"] // micro)))
         given.setdefault("warmup", default_warmup(steps, minutes))
+        given.setdefault("learning_rate", default_learning_rate(self.model.config))
         return TrainingConfig(**given)
 
     def _description(self, batches: MLMDataGenerator, settings: TrainingConfig) -> dict[str, Any]:

@@ -205,7 +205,9 @@ def train(
     tie_head: Annotated[
         bool, typer.Option("--tie-head", help="the head uses the token table: V·H fewer weights")
     ] = False,
-    learning_rate: Annotated[float | None, typer.Option(help="at its peak")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="at its peak; default: 1e-3, for wider models less")
+    ] = None,
     warmup: Annotated[
         float | None, typer.Option(help="share of the run in which it rises; default: a minute's worth")
     ] = None,

@@ -15,7 +15,7 @@ import numpy as np
 
 from mini_bert import checkpoint
 from mini_bert.checkpoint import Checkpoint
-from mini_bert.config import MiniBertConfig, TrainingConfig, display_name, load_config
+from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig, TrainingConfig, display_name, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display
 from mini_bert.evaluate import unigram_entropy, word_counts
@@ -79,11 +79,12 @@ def train_command(
     given.setdefault("threads", min(default_threads(), batch_size))
     given.setdefault("warmup", default_warmup(steps, minutes))
     given.setdefault("micro_batch", default_micro_batch(batch_size, given["threads"]))
-    training = TrainingConfig(steps=steps, minutes=minutes, **given)
-    source = [_absolute(name) for name in corpus] if corpus else default_corpus()
     config = load_config(model)
     if tie_head:
         config = replace(config, tie_head=True)
+    given.setdefault("learning_rate", default_learning_rate(config))
+    training = TrainingConfig(steps=steps, minutes=minutes, **given)
+    source = [_absolute(name) for name in corpus] if corpus else default_corpus()
     checkpointed_layers(training.checkpointing, config.num_layers)  # a layer that does not exist is named now
     vocabulary = _absolute(tokenizer) if tokenizer else TOKENIZERS.get(config.vocab_size, "8k")
     loaded = WordPieceTokenizer.load(vocabulary)
@@ -368,6 +369,15 @@ def default_corpus() -> list[str]:
         except (ValueError, OSError):
             pass
     return ["builtin"]
+
+
+def default_learning_rate(config: MiniBertConfig) -> float:
+    """1e-3 up to Mini-BERT's width, and for wider models as much less as they are wider.
+
+    A weight's step of Adam is about the learning rate, whatever the gradient. What a row of H such steps changes in the
+    sum that it takes part in grows with H, so the wider the model, the smaller each of them.
+    """
+    return TrainingConfig.learning_rate * min(1.0, MINI_BERT_CONFIG.hidden_size / config.hidden_size)
 
 
 def default_warmup(steps: int | None, minutes: float | None) -> float:

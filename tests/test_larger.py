@@ -19,6 +19,7 @@ from mini_bert.layers.base import Run
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
 from mini_bert.plan import parameter_count
+from mini_bert.pretraining import default_learning_rate, train_command
 from mini_bert.recording import RunFolder
 from mini_bert.switches import apply, bare
 from mini_bert.tokenizer import WordPieceTokenizer
@@ -40,6 +41,7 @@ def place(tmp_path, monkeypatch):
     """An empty folder with a text, a vocabulary and the config of a Larger-BERT made small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("mini_bert.plots.loss_picture", lambda *args, **kwargs: None)
     rng = random.Random(0)
     pairs = list(zip(WORDS[:-1:2], WORDS[1::2], strict=True))
     text = "\n\n".join(" ".join(f"{a} {b} ." for a, b in rng.choices(pairs, k=40)) for _ in range(60))
@@ -235,3 +237,17 @@ def test_switches_from_the_command_line(place):
     with pytest.raises(SystemExit, match="names layer 3, but the model has layers 0 to 2"):
         main([*words, "--steps", "2", "--checkpointing", "3", "--out", "other"])
     assert not Path("other").exists()
+
+
+def test_wider_models_learn_more_slowly(place):
+    """Mini-BERT's rate is 1e-3, that of a model twice as wide half of it; and what is said is done."""
+    assert default_learning_rate(MINI_BERT_CONFIG) == 1e-3
+    assert default_learning_rate(LARGER_BERT_CONFIG) == pytest.approx(5e-4)
+    assert default_learning_rate(replace(MINI_BERT_CONFIG, hidden_size=96)) == 1e-3
+    wide = replace(SMALL, hidden_size=384, num_heads=2, num_layers=1)
+    LargerBERTTrainer(LargerBERT(wide), "first", quiet=True).train(generator(), num_steps=1)
+    Path("config.json").write_text(json.dumps(wide.to_dict()))
+    train_command(["text.txt"], "config.json", "vocabulary", Path("second"), steps=1, quiet=True)
+    train_command(["text.txt"], "config.json", "vocabulary", Path("third"), steps=1, quiet=True, learning_rate=1e-4)
+    rates = [RunFolder.config(Path(run))["training"]["learning_rate"] for run in ("first", "second", "third")]
+    assert rates == pytest.approx([5e-4, 5e-4, 1e-4])
