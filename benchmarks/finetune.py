@@ -60,9 +60,12 @@ RECIPES = {
         "SQuAD 1.1, subset of 8,149", "qa", "qa/squad_train_subset.json.gz", "qa/squad_dev-v1.1.json.gz",
         ("exact", "f1"), measured=1000, epochs=2,
     ),
-    "stsb": Recipe("STS-B, pairs", "similarity", "stsb/train.tsv.gz", "stsb/dev.tsv.gz", ("spearman", "pearson")),
+    "stsb": Recipe(
+        "STS-B, pairs", "similarity", "stsb/train.tsv.gz", "stsb/dev.tsv.gz", ("spearman", "pearson"), epochs=5
+    ),
     "stsb-vectors": Recipe(
-        "STS-B, vectors", "similarity", "stsb/train.tsv.gz", "stsb/dev.tsv.gz", ("spearman", "pearson"), vectors=True
+        "STS-B, vectors", "similarity", "stsb/train.tsv.gz", "stsb/dev.tsv.gz", ("spearman", "pearson"), vectors=True,
+        epochs=5,
     ),
 }  # fmt: skip
 
