@@ -12,6 +12,8 @@ from mini_bert.layers.base import Flat, Layer, Pool, Run, bind
 from mini_bert.pretrained import assign, read_tensors
 from mini_bert.sixteen import check_kind, narrow, stored, widen
 
+PART = 1 << 20  # weights that are rounded at a time
+
 
 class Model(Layer):
     """A layer that owns its memory: `flat.data` is all weights, `flat.grad` all gradients, as one vector each.
@@ -55,8 +57,10 @@ class Model(Layer):
         if self.dtype != np.float32:
             raise ValueError(f"this model computes in {self.dtype}; weights in 16 bits go with float32")
         exact = self.flat.data if self.flat.data.itemsize == 4 else widen(self.flat.data)
-        data = stored(exact.size, kind)
-        narrow(exact, data)
+        data = exact if kind == "float32" else stored(exact.size, kind)
+        if data is not exact:
+            for start in range(0, exact.size, PART):  # rounding has a copy in passing: of a part, not of all
+                narrow(exact[start : start + PART], data[start : start + PART])
         self.flat = bind(self, data, self.flat.grad)
         return self
 
