@@ -19,18 +19,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mini_bert.finetune import (
-    PRETRAINED,
-    SCRATCH,
-    Runs,
-    default_epochs,
-    default_learning_rate,
-    make_task,
-    mean_spread,
-    read_data,
-    settings_for,
-    shown,
-)
+from mini_bert.finetune import Runs, default_epochs, default_learning_rate, make_task, settings_for
+from mini_bert.finetune_data import read_data
+from mini_bert.finetune_report import PRETRAINED, SCRATCH, mean_spread, shown
 from mini_bert.finetuning import FineTuning, predict
 from mini_bert.loading import load_model, max_length
 from mini_bert.memory import keep_freed_memory, share_memory_among_threads

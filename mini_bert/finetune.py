@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-import statistics
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import mini_bert
-from mini_bert import labelled
+from mini_bert.finetune_data import TaskData, read_data
+from mini_bert.finetune_report import PRETRAINED, SCRATCH, Result, baseline, describe, model_card, report, summarize
 from mini_bert.finetuned import from_scratch, save, with_task
-from mini_bert.finetuning import Each, FineTuning, Outcome, fine_tune, predict
+from mini_bert.finetuning import Each, FineTuning, Measurement, TuningRun, fine_tune, predict
 from mini_bert.loading import DEFAULT_MODEL, load_model, max_length
 from mini_bert.memory import keep_freed_memory, share_memory_among_threads
 from mini_bert.model import MiniBERT
@@ -39,89 +37,19 @@ from mini_bert.tasks.classify import Classify
 from mini_bert.tasks.similarity import Similarity
 from mini_bert.tasks.tag import Tag
 from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.typed import command
 
 LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, where the model knows more
-SYNTHETIC = {"classify": 2000, "tag": 2000, "qa": 1000, "similarity": 2000}  # examples to train on, where no file is
 STEPS = 2000  # changes of the weights that small data should make, if ten epochs of it do
-KEPT = 10  # of a training file without a dev file, every KEPT-th example is kept aside
-PRETRAINED, SCRATCH = "pretrained", "from random weights"
 logger = logging.getLogger(__name__)
 
 
-class Data(NamedTuple):
-    """Examples, and the names under which results speak of them"""
-
-    train: list[Any]
-    dev: list[Any]
-    train_name: str
-    dev_name: str
-    labels: list[str] = []  # all of the training data  # noqa: RUF012
-
-
-class Result(NamedTuple):
-    start: str  # PRETRAINED or SCRATCH
-    seed: int
-    outcome: Outcome
-
-
-# ---------------------------------------------------------------------- the data
-
-READERS: dict[str, Callable[..., list[Any]]] = {
-    "classify": labelled.read_labelled,
-    "tag": labelled.read_tagged,
-    "qa": labelled.read_squad,
-    "similarity": labelled.read_scored,
-}
-
-
-def read_data(kind: str, train: str | None, dev: str | None, max_samples: int | None = None, **columns: Any) -> Data:
-    """Both files, or one of which a part is kept aside, or synthetic examples; every label of dev must be in train"""
-    if train is None:
-        if dev is not None:
-            raise ValueError(f"there is a dev file, {dev}, but no training file; give it with --train")
-        return _synthetic(kind, max_samples)
-    read = READERS[kind]
-    given = {name: value for name, value in columns.items() if value is not None}
-    examples = read(train, **given)
-    if dev is not None:
-        data = Data(examples, read(dev, **given), Path(train).name, Path(dev).name)
-    else:
-        kept = examples[KEPT - 1 :: KEPT]
-        if not kept:
-            raise ValueError(f"{train} has {counted(len(examples), 'example')}, too few to keep some aside; give --dev")
-        logger.warning("%s: every tenth example, %s, is kept aside as dev data", train, f"{len(kept):,}")
-        rest = [example for number, example in enumerate(examples, 1) if number % KEPT]
-        data = Data(rest, kept, Path(train).name, f"a tenth of {Path(train).name}")
-    if kind in ("classify", "tag"):
-        data = data._replace(labels=labelled.label_names(data.train))
-        labelled.check_labels(data.dev, data.labels, dev or train)
-    if max_samples is not None:
-        data = data._replace(train=data.train[:max_samples])
-    if kind == "classify" and len({example.second is None for example in [*data.train, *data.dev]}) > 1:
-        raise ValueError(f"one of {train} and {dev} has single texts, the other pairs; expected the same in both")
-    return data
-
-
-def _synthetic(kind: str, max_samples: int | None) -> Data:
-    from mini_bert import synthetic
-
-    makers: dict[str, Callable[..., list[Any]]] = {
-        "classify": synthetic.labelled,
-        "tag": synthetic.tagged,
-        "qa": synthetic.questions,
-        "similarity": synthetic.scored,
-    }
-    count = SYNTHETIC[kind] if max_samples is None else max_samples
-    train, dev = makers[kind](count, split="train"), makers[kind](max(count // 5, 50), split="dev")
-    labels = labelled.label_names([*train, *dev]) if kind in ("classify", "tag") else []
-    return Data(train, dev, synthetic.SYNTHETIC, synthetic.SYNTHETIC, labels)
+# ---------------------------------------------------------------------- the task and its settings
 
 
 def make_task(
     kind: str,
     model: MiniBERT | Bert,
-    data: Data,
+    data: TaskData,
     stride: int | None = None,
     vectors: bool = False,
     loss: str = "regression",
@@ -168,7 +96,7 @@ class Runs:
         self,
         model: MiniBERT | Bert,
         task: Task,
-        data: Data,
+        data: TaskData,
         tokenizer: WordPieceTokenizer,
         length: int,
         record: Callable[[dict[str, Any]], None] = lambda found: None,
@@ -189,18 +117,24 @@ class Runs:
         tuned = with_task(from_scratch(self.model, seed) if random else self.model, task, settings.dropout, seed)
         self.tuned = tuned
 
-        def measure(each: Each) -> dict[str, float]:
+        measured = ""
+
+        def measure(each: Each) -> Measurement:
             answers = predict(tuned, task, self.dev_items, self.tokenizer.pad_id, each)
-            return task.scores(self.data.dev, task.join(self.data.dev, self.dev_items, answers))
+            found = task.join(self.data.dev, self.dev_items, answers)
+            return Measurement(task.scores(self.data.dev, found), task.dev_loss(self.data.dev, found))
 
         def record(found: dict[str, Any]) -> None:
+            nonlocal measured
             self.record({**found, "start": start, "seed": seed})
             if found["kind"] == "train":
-                self.show(f"{start}, seed {seed}", _progress(found, settings.epochs), found["step"], found["steps"])
+                note = progress(found, settings.epochs, task.counts) + measured
+                self.show(f"{start}, seed {seed}", note, found["step"], found["steps"])
+            else:
+                measured = f"; dev {task.metric} {found[task.metric]:.1%}"
 
-        def keep(outcome: Outcome) -> None:
-            best = self.best.outcome.scores[task.metric] if self.best is not None else -math.inf
-            if not random and outcome.scores[task.metric] > best:
+        def keep(outcome: TuningRun) -> None:
+            if not random and (self.best is None or outcome.rank(task.metric) > self.best.outcome.rank(task.metric)):
                 self.best = Result(start, seed, outcome)
                 self.keep(tuned, self.best)
 
@@ -211,8 +145,10 @@ class Runs:
         return Result(start, seed, outcome)
 
 
-def _progress(found: dict[str, Any], epochs: int) -> str:
-    return f"epoch {found['epoch']:.1f} of {epochs}, loss {found['loss']:.3f}, right {found['right']:.1%}"
+def progress(found: dict[str, Any], epochs: int, counts: str) -> str:
+    """What training says of itself: on the examples it learns from, with dropout"""
+    right = f", {counts} {found['right']:.1%}" if "right" in found else ""
+    return f"epoch {found['epoch']:.1f} of {epochs}, training loss {found['loss']:.3f}{right}"
 
 
 def _say_what_is_cut(task: Task, items: Sequence[Item], length: int) -> None:
@@ -249,7 +185,7 @@ def finetune_command(
     given.setdefault("threads", default_threads())
     FineTuning(**given)  # what is wrong with the settings is said before anything is read
     check_out(out)
-    data = read_data(kind, train, dev, max_samples, **(columns or {}))
+    data = read_data(kind, train, dev, max_samples, given.get("seed", FineTuning.seed), **(columns or {}))
     share_memory_among_threads()
     keep_freed_memory()
     loaded, tokenizer = load_model(model)
@@ -261,9 +197,10 @@ def finetune_command(
     given.setdefault("epochs", default_epochs(len(data.train), given.get("batch_size", FineTuning.batch_size)))
     tuning = FineTuning(**given)
     task = make_task(kind, loaded, data, stride, vectors, loss)
+    guess = baseline(task, data.train, data.dev)
     about = describe(kind, model, data)
-    if not quiet:
-        print(about, file=sys.stderr)
+    if not quiet and not as_json:
+        print(about, flush=True)
 
     def record(found: dict[str, Any]) -> None:
         if out is not None:
@@ -286,11 +223,15 @@ def finetune_command(
                 if not results or results[-1].outcome.stopped not in ("interrupted", "nonfinite"):
                     results.append(runs.run(start, settings_for(start, tuning, seed)))
     summary = summarize(task, results) | {"task": kind, "model": model, "train": data.train_name, "dev": data.dev_name,
-                                          "examples": [len(data.train), len(data.dev)], "settings": tuning.to_dict(),
+                                          "examples": [len(data.train), len(data.dev)], "notes": data.notes,
+                                          "baseline": guess._asdict(), "settings": tuning.to_dict(),
                                           "max_length": length, "version": mini_bert.__version__}  # fmt: skip
     if out is not None:
         write_atomic(out / "results.json", (json.dumps(summary, indent=2) + "\n").encode())
-    print(json.dumps(summary) if as_json else report(task, about, results, out))
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        print(report(task, [about] if quiet else [], guess, results, out, len(data.dev)))
     return results
 
 
@@ -300,91 +241,3 @@ def check_out(out: Path | None) -> None:
         raise ValueError(f"{out} is a file, expected a folder for the results; choose another with --out")
     if out is not None and out.is_dir() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty, and the results want a folder of their own; choose another with --out")
-
-
-def describe(kind: str, model: str, data: Data) -> str:
-    return (
-        f"{kind}: {model}; training {counted(len(data.train), 'example')} of {data.train_name}, "
-        f"dev {len(data.dev):,} of {data.dev_name}"
-    )
-
-
-def summarize(task: Task, results: Sequence[Result]) -> dict[str, Any]:
-    """Every seed's scores, and for each start their means and spreads"""
-    found: dict[str, Any] = {"metric": task.metric, "runs": [
-        {"start": start, "seed": seed, "scores": outcome.scores, "best_step": outcome.step, "steps": outcome.steps,
-         "seconds": round(outcome.seconds, 1), "stopped": outcome.stopped} for start, seed, outcome in results
-    ]}  # fmt: skip
-    for start in dict.fromkeys(result.start for result in results):
-        runs = [result.outcome for result in results if result.start == start and result.outcome.scores]
-        if runs:
-            found[start] = {name: mean_spread([run.scores[name] for run in runs]) for name in runs[0].scores}
-            found[start]["seconds"] = mean_spread([run.seconds for run in runs])
-    return found
-
-
-def mean_spread(values: Sequence[float]) -> dict[str, float]:
-    """Mean and standard deviation (of the sample; 0 for one value)"""
-    return {"mean": statistics.fmean(values), "spread": statistics.stdev(values) if len(values) > 1 else 0.0}
-
-
-def report(task: Task, about: str, results: Sequence[Result], out: Path | None) -> str:
-    """The table that people read"""
-    summary = summarize(task, results)
-    rows = [start for start in (PRETRAINED, SCRATCH) if start in summary]
-    lines = [about]
-    if rows:
-        names = [name for name in summary[rows[0]] if name != "seconds"]
-        lines += ["", f"{'dev, %':22}" + "".join(f"{name:>16}" for name in names) + f"{'seconds':>10}"]
-        for start in rows:
-            cells = "".join(f"{shown(summary[start][name]):>16}" for name in names)
-            lines.append(f"{start:22}{cells}{summary[start]['seconds']['mean']:10.0f}")
-        counts = {len([result for result in results if result.start == start]) for start in rows}
-        if max(counts) > 1:
-            lines.append(f"mean ± standard deviation of {max(counts)} seeds; each the best measurement of its run")
-    last = results[-1].outcome.stopped if results else ""
-    if last == "nonfinite":
-        lines.append("\nStopped: the loss was no longer a number. Try a smaller --learning-rate.")
-    elif last == "interrupted":
-        lines.append("\nStopped by hand" + ("; the best model so far is kept." if out else "."))
-    if out is not None and (out / "model").is_dir():
-        lines.append(f"\nthe best model: {out / 'model'}\n\n    {command('predict', out)} {EXAMPLE[task.name]}")
-    elif out is None:
-        lines.append("\nNothing is saved; with --out FOLDER the best model is.")
-    return "\n".join(lines)
-
-
-EXAMPLE = {
-    "classify": '"A text to be judged."',
-    "tag": '"Ada Lovelace lived in London."',
-    "qa": '--question "Who sat?" --context "The cat sat on the mat."',
-    "similarity": '"A cat sat down." "A cat was sitting."',
-}
-
-
-def shown(value: dict[str, float]) -> str:
-    spread = f" ± {100 * value['spread']:.1f}" if value["spread"] else ""
-    return f"{100 * value['mean']:.1f}{spread}"
-
-
-def model_card(task: Task, model: str, data: Data, settings: FineTuning, result: Result) -> str:
-    """README.md of the model folder"""
-    scores = "\n".join(f"| dev {name} | {100 * value:.1f} % |" for name, value in result.outcome.scores.items())
-    labels = f"\n| labels | {', '.join(task.labels)} |" if task.labels else ""
-    return f"""# A BERT fine-tuned for {task.name}, by mini-bert {mini_bert.__version__}
-
-| | |
-|---|---|
-| made from | {Path(model).name if Path(model).exists() else model}, {result.start} |
-| training data | {data.train_name}, {counted(len(data.train), "example")} |
-| dev data | {data.dev_name}, {counted(len(data.dev), "example")} |{labels}
-{scores}
-| settings | {settings.epochs} epochs of batches of {settings.batch_size}, learning rate {settings.learning_rate:g}, \
-layer decay {settings.layer_decay:g}, dropout {settings.dropout:g}, seed {result.seed} |
-
-The weights are those that did best on the dev data, so that score is a little too good; on other data expect less.
-
-```console
-mini-bert predict . {EXAMPLE[task.name]}
-```
-"""

@@ -77,7 +77,14 @@ class FineTuning:
         return asdict(self)
 
 
-class Outcome(NamedTuple):
+class Measurement(NamedTuple):
+    """What the dev examples said"""
+
+    scores: dict[str, float]
+    loss: float | None = None  # decides between equal scores; None: the task has none
+
+
+class TuningRun(NamedTuple):
     """What came of a run. The model has the weights that did best."""
 
     scores: dict[str, float]  # the best measurement
@@ -85,28 +92,37 @@ class Outcome(NamedTuple):
     steps: int  # done in all
     seconds: float
     stopped: str  # "done", "early", "interrupted" or "nonfinite"; "" while it runs
+    loss: float | None = None  # of the dev examples at the best measurement
+
+    def rank(self, metric: str) -> tuple[float, float]:
+        """To compare runs and measurements by: the higher score, of equal ones the lower loss"""
+        if not self.scores:
+            return -math.inf, -math.inf
+        return self.scores[metric], -math.inf if self.loss is None else -self.loss
 
 
 def fine_tune(
     model: MiniBERT | Bert,
     task: Task,
     items: Sequence[Item],
-    measure: Callable[[Each], dict[str, float]],
+    measure: Callable[[Each], Measurement],
     settings: FineTuning,
     pad_id: int = 0,
     mask_id: int = 4,
     record: Callable[[Record], None] = lambda record: None,
-    keep: Callable[[Outcome], None] = lambda outcome: None,
-) -> Outcome:
+    keep: Callable[[TuningRun], None] = lambda outcome: None,
+) -> TuningRun:
     """The loop. `measure` is called with the model as it is; `keep` when it has never been better: to save it.
 
+    Of measurements with the same score the one with the lower loss is the better; only a higher score counts for
+    patience, though: a loss that falls by a hair should not keep a run alive.
     Ctrl-C ends it after the step at hand; the best model so far stays.
     """
     began = time.perf_counter()
     adam = Adam(model.flat, weight_decay=settings.weight_decay, shares=shares(model, settings.layer_decay))
     in_epoch = -(-len(items) // settings.batch_size)
     steps, due = settings.epochs * in_epoch, measuring_steps(in_epoch, settings)
-    best, weights = Outcome({}, 0, 0, 0.0, ""), model.flat.data.copy()
+    best, weights = TuningRun({}, 0, 0, 0.0, ""), model.flat.data.copy()
     waited, stopped, since = 0, "", []
     with Team(model, settings.threads) as team, asked_to_stop(_say) as asked:
         for step, batch in enumerate(batches(items, settings), 1):
@@ -127,17 +143,20 @@ def fine_tune(
             if step % EVERY == 0 or step in due:  # log
                 loss, right, norm = np.mean(since, axis=0).tolist()
                 since.clear()
-                record({"kind": "train", **progress, "loss": loss, "right": right, "grad_norm": norm, "lr": lr})
+                met = {"right": right} if task.counts else {}
+                record({"kind": "train", **progress, "loss": loss, **met, "grad_norm": norm, "lr": lr})
             stopped = "interrupted" if asked.is_set() else ""
             if step in due or (stopped and not best.scores):  # measure
-                scores, seconds = measure(team.each), time.perf_counter() - began
-                record({"kind": "dev", **progress, **scores, "seconds": round(seconds, 2)})
-                waited += 1
-                if not best.scores or scores[task.metric] > best.scores[task.metric]:
-                    best, waited = Outcome(scores, step, step, seconds, ""), 0
+                (scores, dev_loss), seconds = measure(team.each), time.perf_counter() - began
+                known = {} if dev_loss is None else {"loss": dev_loss}
+                record({"kind": "dev", **progress, **scores, **known, "seconds": round(seconds, 2)})
+                now, before = TuningRun(scores, step, step, seconds, "", dev_loss), best.rank(task.metric)
+                waited = 0 if now.rank(task.metric)[0] > before[0] else waited + 1
+                if now.rank(task.metric) > before:
+                    best = now
                     weights[...] = model.flat.data
                     keep(best)
-                elif waited >= settings.patience:
+                if waited >= settings.patience:
                     stopped = stopped or "early"
             best = best._replace(steps=step)
             if stopped:

@@ -23,7 +23,9 @@ import tiny_tasks as tiny
 from mini_bert import finetuned
 from mini_bert.cli import app
 from mini_bert.embed import embed
-from mini_bert.finetune import default_epochs, default_learning_rate, finetune_command
+from mini_bert.finetune import default_epochs, default_learning_rate, finetune_command, progress
+from mini_bert.finetune_data import cut, held_out, read_data
+from mini_bert.finetune_report import baseline, verdict
 from mini_bert.finetuned import load
 from mini_bert.finetuning import predict
 from mini_bert.loading import load_model, word_head
@@ -258,14 +260,10 @@ def test_larger_bert_is_fine_tuned_alike(tmp_path):
 
 
 def test_labels_come_from_all_of_the_file(mini, tmp_path):
-    """Though only the first two examples, of one label, are learnt from."""
-    train = "sentence\tlabel\n" + "good\tpos\n" * 3 + "bad\tneg\n"
-    (tmp_path / "train.tsv").write_text(train)
-    out = tmp_path / "out"
-    finetune_command(
-        "classify", str(tmp_path / "train.tsv"), str(tmp_path / "train.tsv"), out, str(mini), max_samples=2, **QUICK
-    )
-    assert load(out).task.labels == ["neg", "pos"]
+    """Though only one example is learnt from."""
+    paths = files(tmp_path, "classify")
+    finetune_command("classify", **paths, out=tmp_path / "out", model=str(mini), max_samples=1, **QUICK)
+    assert load(tmp_path / "out").task.labels == ["neg", "pos"]
 
 
 def test_predict_says_what_it_needs(mini, tmp_path):
@@ -306,7 +304,7 @@ BAD = {
                       "sentence\tlabel\na\tpositive\nb\tnegative\n", "sentence\tlabel\na\tpositive\nb\tpozitive\n"),
     "no label column": ("classify", r"train\.tsv:1: no column for the label", "sentence\tkind\na\tb\n", None),
     "empty sentence": ("classify", r"train\.tsv:3: sentence is empty", "sentence\tlabel\na\tx\n \ty\n", None),
-    "one label": ("classify", "only the label 'x'", "sentence\tlabel\n" + "a\tx\n" * 20, None),
+    "one label": ("classify", "only the label 'x'", "sentence\tlabel\n" + "a\tx\nb\tx\n" * 20, None),
     "misaligned tags": ("tag", r"train\.conll:2: 1 field, expected 2", "cat\tO\ndog\n\n", None),
     "unknown tag": ("tag", r"dev\.conll:1: the label of word 2, 'dog', 'I-X' is not one of",
                     "a\tO\nb\tB-X\n", "cat\tO\ndog\tI-X\n"),
@@ -316,8 +314,9 @@ BAD = {
     "no score": ("similarity", r"train\.tsv:2: score is 'high', expected a number",
                  "score\tsentence1\tsentence2\nhigh\ta\tb\n", None),
     "all scores alike": ("similarity", "all 18 scores of the training data are 1: nothing to learn",
-                         "score\tsentence1\tsentence2\n" + "1\ta\tb\n" * 20, None),
-    "too few": ("classify", "1 example, too few to keep some aside", "sentence\tlabel\na\tx\n", None),
+                         "score\tsentence1\tsentence2\n" + "".join(f"1\ta\t{n}\n" for n in range(20)), None),
+    "too few": ("classify", "1 example, too few to hold some out", "sentence\tlabel\na\tx\n", None),
+    "one text": ("classify", "3 examples, all the same text, too few", "sentence\tlabel\n" + "a\tx\n" * 3, None),
     "pairs and not": ("classify", "single texts, the other pairs",
                       "sentence\tlabel\na\tx\na\ty\n", "sentence1\tsentence2\tlabel\na\tb\tx\n"),
 }  # fmt: skip
@@ -339,11 +338,146 @@ def test_bad_options(mini, tmp_path):
         finetune_command("classify", **paths, out=tmp_path, model=str(mini), **QUICK)
 
 
-def test_a_part_is_kept_aside_where_there_is_no_dev_file(mini, tmp_path, caplog):
-    train = files(tmp_path, "classify", 40)["train"]
-    with caplog.at_level(logging.WARNING):
-        finetune_command("classify", train, model=str(mini), **QUICK)
-    assert "every tenth example, 4, is kept aside" in caplog.text
+# ---------------------------------------------------------------------- what is held out, and what is drawn
+
+
+def test_a_part_is_held_out_where_there_is_no_dev_file(mini, tmp_path, capsys):
+    """In blocks, not every tenth line; the screen, results.json and the card say that it is no independent dev set."""
+    rows = "".join(f"a film {n}\t{'pos' if n < 20 else 'neg'}\n" for n in range(40))
+    (tmp_path / "sorted.tsv").write_text("sentence\tlabel\n" + rows)
+    train = str(tmp_path / "sorted.tsv")
+    data = read_data("classify", train, None)
+    assert [example.line for example in data.dev] == [20, 21, 40, 41]  # of both labels, though the file is sorted
+    assert sorted(example.line for example in [*data.train, *data.dev]) == list(range(2, 42))
+    finetune_command("classify", train, model=str(mini), out=tmp_path / "out", **QUICK)
+    (note,) = json.loads((tmp_path / "out/results.json").read_text())["notes"]
+    assert note.startswith(
+        "held out: 4 of the 40 examples of sorted.tsv, 2 blocks spread over it. No independent dev set"
+    )
+    assert note in capsys.readouterr().out and note[1:] in (tmp_path / "out/model/README.md").read_text()
+
+
+@pytest.mark.parametrize("count", [2, 3, 9, 10, 57, 100, 999, 12_345])
+def test_a_tenth_is_held_out_in_blocks_that_are_spread(count):
+    chosen = sorted(held_out(count))
+    assert len(chosen) == max(1, count // 10) and chosen[-1] == count - 1 and chosen[0] >= 1
+    starts = [place for place in chosen if place - 1 not in chosen]
+    assert len(starts) == min(10, int(len(chosen) ** 0.5))
+    if len(starts) > 1:
+        assert max(np.diff(starts)) - min(np.diff(starts)) <= 3
+
+
+def test_what_belongs_together_is_held_out_together(tmp_path):
+    """All questions on a text, and all examples with the same text, however they are written."""
+    asked = [
+        tiny.Question(f"{text}.{n}", f"{n}?", f"text {text}", ["text"], [0], 1) for n in range(4) for text in range(7)
+    ]
+    rest, kept, note = cut(asked, "q.json")
+    assert {one.context for one in kept}.isdisjoint({one.context for one in rest})
+    assert len(kept) == 4 and "no text has questions on both sides" in note
+    with pytest.raises(ValueError, match="has 4 examples, all the same questions on 1 text, too few"):
+        cut(asked[::7], "q.json")
+    same = [tiny.Labelled(f"Film {n % 20}" if n < 50 else f"film {n % 20}", None, "x", n) for n in range(100)]
+    rest, kept, _ = cut(same, "f.tsv")
+    assert len(kept) == 10 and {one.text.lower() for one in kept}.isdisjoint({one.text.lower() for one in rest})
+
+
+def test_labels_that_are_only_held_out_are_no_error(tmp_path):
+    tags = ["B-PER"] * 39 + ["B-LOC"]  # the last is held out
+    (tmp_path / "t.conll").write_text("\n".join(f"w{n}\t{tag}\nis\tO\n" for n, tag in enumerate(tags)))
+    data = read_data("tag", str(tmp_path / "t.conll"), None)
+    assert data.labels == ["B-LOC", "B-PER", "O"]
+    assert "B-LOC" in data.dev[-1].tags and not any("B-LOC" in example.tags for example in data.train)
+
+
+def test_max_samples_draws_from_all_of_the_file(tmp_path):
+    """Not the first of a sorted file; the same with the same seed, others with another; dev stays whole."""
+    rows = "".join(f"a film {n}\t{'pos' if n < 100 else 'neg'}\n" for n in range(200))
+    (tmp_path / "sorted.tsv").write_text("sentence\tlabel\n" + rows)
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\na cat\tpos\n")
+    paths = str(tmp_path / "sorted.tsv"), str(tmp_path / "dev.tsv")
+    data = read_data("classify", *paths, 40)
+    assert len(data.train) == 40 == len(set(data.train)) and 10 < sum(one.label == "pos" for one in data.train) < 30
+    assert [one.line for one in data.train] == sorted(one.line for one in data.train)
+    assert read_data("classify", *paths, 40) == data != read_data("classify", *paths, 40, seed=1)
+    assert data.notes == ["learns from 40 examples, drawn at random from 200"] and len(data.dev) == 1
+    whole = read_data("classify", *paths, 200)
+    assert whole == read_data("classify", *paths) and len(whole.train) == 200 and not whole.notes
+
+
+def test_training_data_as_dev_data_is_said(mini, tmp_path, capsys):
+    paths = files(tmp_path, "similarity")
+    train = paths["train"]
+    finetune_command("similarity", train, train, model=str(mini), **QUICK)
+    assert "is given both to learn from and to measure on: the scores say how well" in capsys.readouterr().out
+    for kind in EXAMPLES:
+        (tmp_path / kind).mkdir()
+        paths = files(tmp_path / kind, kind)
+        copy = Path(paths["dev"])
+        copy.write_text(Path(paths["train"]).read_text())
+        (note,) = read_data(kind, **paths).notes
+        assert note.startswith("48 of the 48 dev examples are in the training data, too")
+
+
+# ---------------------------------------------------------------------- guessing
+
+
+def test_guessing_is_known_by_hand():
+    """The most frequent class or tag of the training data, the whole text, no correlation."""
+    texts = [tiny.Labelled("x", None, label, 1) for label in ("pos", "neg", "pos", "pos")]
+    found = baseline(finetuned.Classify(["neg", "pos"]), texts, texts[:2])
+    assert found.name == "always pos" and found.scores == {"accuracy": 0.5, "macro_f1": pytest.approx(1 / 3)}
+    assert found.luck == pytest.approx(2 * (0.25 / 2) ** 0.5)
+    words = [tiny.Tagged(["ada", "is", "in", "rome"], ["B-PER", "O", "O", "B-LOC"], 1)]
+    found = baseline(finetuned.Tag(["B-LOC", "B-PER", "O"]), words, words)
+    assert found[:2] == ("always O", {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 0.5}) and found.luck == 0
+    asked = [tiny.Question("1", "who?", "cat sat down here", ["cat"], [0], 1)]
+    found = baseline(finetuned.Answer(), asked, asked)
+    assert found[:2] == ("the whole text", {"f1": 0.4, "exact": 0.0})
+    pairs = tiny.scored(17)
+    found = baseline(finetuned.Similarity(0, 5), pairs, pairs)
+    assert found == ("always the mean", {"spearman": 0.0, "pearson": 0.0}, 0.5)
+
+
+def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
+    """Labels at random: the table shows the baseline, and a sentence says it."""
+    task = finetuned.Classify(["neg", "pos"])
+    guess = baseline(task, tiny.labelled(50), tiny.labelled(50))
+    at = guess.scores["accuracy"]
+    assert verdict(task, at, guess, 50).startswith("Not above guessing: “always")
+    assert verdict(task, at + 0.02, guess, 50).startswith(
+        "Hardly above guessing: 2.0 points more accuracy than “always"
+    )
+    assert "With 50 dev examples up to 14" in verdict(task, at + 0.02, guess, 50)
+    assert verdict(task, at + 0.2, guess, 50) is None
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + "the cat\tpos\n" * 6 + "the cat\tneg\n" * 5)
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + "a film\tpos\na film\tneg\n" * 5)
+    finetune_command("classify", str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv"), model=str(mini), **QUICK)
+    out = capsys.readouterr().out
+    assert "guessing: always pos              50.0            33.3\n" in out and "Not above guessing" in out
+    finetune_command("tag", **files(tmp_path, "tag"), model=str(mini), **QUICK | {"epochs": 6})
+    out = capsys.readouterr().out
+    assert "guessing: always O                 0.0" in out and "above guessing" not in out
+
+
+def test_the_data_is_described_once(mini, tmp_path, capsys):
+    for quiet in (False, True):
+        finetune_command("classify", **files(tmp_path, "classify"), model=str(mini), **QUICK | {"quiet": quiet})
+        shown = capsys.readouterr()
+        assert shown.out.count("training 48 examples of train.tsv") == 1 and "48 examples" not in shown.err
+
+
+def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
+    """And of similarity, where a guess is near or far but not right or wrong, no share of right ones is shown."""
+    found = {"epoch": 1.5, "loss": 0.25, "right": 0.696}
+    assert progress(found, 3, "accuracy") == "epoch 1.5 of 3, training loss 0.250, accuracy 69.6%"
+    for kind in ("classify", "similarity"):
+        out = tmp_path / kind
+        finetune_command(kind, **files(tmp_path, kind), model=str(mini), out=out, **QUICK | {"quiet": False})
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert "training loss" in last and ("accuracy" in last) == (kind == "classify") and "right" not in last
+        records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        assert all(("right" in one) == (kind == "classify") for one in records if one["kind"] == "train")
 
 
 def test_sst2_needs_no_file(mini):

@@ -69,6 +69,7 @@ class Task:
     architecture = "BertModel"  # as transformers calls it, and there
     head_name = ""  # the name of the last linear layer
     published: Mapping[str, Any] = {}  # and the settings that its models of that kind have
+    counts = "accuracy"  # what the second number of `loss` says of training, as a share; "": nothing
 
     @staticmethod
     def fits(labels: int) -> bool:
@@ -102,6 +103,14 @@ class Task:
         return list(answers)
 
     def scores(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+        raise NotImplementedError
+
+    def dev_loss(self, examples: Sequence[Any], predictions: Sequence[Any]) -> float | None:
+        """Of the same predictions, lower is better: it decides between equal scores. None where none is at hand"""
+        return None
+
+    def guessing(self, train: Sequence[Any], examples: Sequence[Any]) -> tuple[str, list[Any]]:
+        """What one can say without reading: in words, and as a prediction for each example"""
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ loss   = cross-entropy with the true class
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,6 +73,21 @@ class Classify(Task):
         guesses = [self.labels[int(probabilities.argmax())] for probabilities in predictions]
         macro = precision_recall_f1(truth, guesses, "macro")
         return {"accuracy": accuracy(truth, guesses), "macro_f1": macro.f1}
+
+    def dev_loss(self, examples: Sequence[Labelled], predictions: Sequence[np.ndarray]) -> float:
+        """The mean of −log p(the true class)"""
+        return mean_surprise(predictions, [self.labels.index(example.label) for example in examples])
+
+    def guessing(self, train: Sequence[Labelled], examples: Sequence[Labelled]) -> tuple[str, list[np.ndarray]]:
+        """Always the class that is most frequent in training"""
+        most = Counter(example.label for example in train).most_common(1)[0][0]
+        return f"always {most}", [np.eye(len(self.labels))[self.labels.index(most)]] * len(examples)
+
+
+def mean_surprise(probabilities: Sequence[np.ndarray] | np.ndarray, targets: Sequence[int]) -> float:
+    """1/N Σ −log p_n[target_n]        probabilities (N,C)"""
+    chosen = np.asarray(probabilities)[np.arange(len(targets)), targets].astype(float)
+    return float(-np.log(np.maximum(chosen, 1e-30)).mean())
 
 
 def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool, pairs: bool, p: float) -> Layer:

@@ -32,8 +32,6 @@ from mini_bert.metrics import pearson, spearman
 from mini_bert.tasks.base import HEAD, Item, Task, packed
 from mini_bert.tasks.classify import sentence_layer, sentence_scores, sentence_scores_backward
 
-CLOSE = 0.05  # times the range of scores: a guess so near counts as right in the display
-
 
 class Similarity(Task):
     name = "similarity"
@@ -42,6 +40,7 @@ class Similarity(Task):
     architecture = "BertForSequenceClassification"
     head_name = "classifier"
     published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
+    counts = ""  # a score is near or far, not right or wrong
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class Similarity(Task):
             y, caches = sentence_scores(model, batch, run, self.pooling)  # (B,1)
             loss, cache = squared_error(y[:, 0], batch.targets, targets)
             sentence_scores_backward(model, squared_error_backward(1.0, cache)[:, None], caches, run)
-            return float(loss), self._close(y[:, 0], batch.targets)
+            return float(loss), 0
         x, encoded = encode(model, batch.ids, batch.mask, batch.types, run)  # (2B,T,H)
         vectors, pooled = model.task.forward(x, run.fork(HEAD), asked=batch.asked)  # (2B,H)
         cosines, angle = cosine(*np.split(vectors, 2))
@@ -108,7 +107,7 @@ class Similarity(Task):
         loss, cache = forward(cosines, (batch.targets - self.low) / (self.high - self.low), targets)
         dvectors = np.concatenate(cosine_backward(backward(1.0, cache), angle))
         encode_backward(model, model.task.backward(dvectors, pooled, run), encoded, run)
-        return float(loss), self._close(self._score(cosines), batch.targets)
+        return float(loss), 0
 
     def answers(self, model, batch, run):
         """The score of each pair"""
@@ -121,13 +120,18 @@ class Similarity(Task):
     def _score(self, cosines):
         return self.low + cosines * (self.high - self.low)
 
-    def _close(self, y, targets) -> int:
-        return int((np.abs(y - targets) <= CLOSE * (self.high - self.low)).sum())
-
     def scores(self, examples: Sequence[Scored], predictions: Sequence[float]) -> dict[str, float]:
         truth = [example.score for example in examples]
         found = {"spearman": spearman(truth, predictions), "pearson": pearson(truth, predictions)}
         return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}  # all alike: nothing known
+
+    def dev_loss(self, examples: Sequence[Scored], predictions: Sequence[float]) -> float:
+        """The mean squared difference from the true scores"""
+        return float(np.mean((np.array([example.score for example in examples]) - np.array(predictions)) ** 2))
+
+    def guessing(self, train: Sequence[Scored], examples: Sequence[Scored]) -> tuple[str, list[float]]:
+        """The mean score of the training data, which correlates with nothing"""
+        return "always the mean", [float(np.mean([example.score for example in train]))] * len(examples)
 
 
 LOSSES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

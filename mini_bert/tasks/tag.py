@@ -10,6 +10,7 @@ word is asked just once, in the window that shows most of what stands around it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.softmax import softmax
 from mini_bert.metrics import accuracy, entity_scores
 from mini_bert.tasks.base import HEAD, Item, Task, owners, windows
+from mini_bert.tasks.classify import mean_surprise
 
 
 class Tag(Task):
@@ -96,6 +98,17 @@ class Tag(Task):
             return {"accuracy": words}
         micro = entity_scores(truth, guesses).micro
         return {"f1": micro.f1, "precision": micro.precision, "recall": micro.recall, "accuracy": words}
+
+    def dev_loss(self, examples: Sequence[Tagged], predictions: Sequence[np.ndarray]) -> float:
+        """The mean of −log p(the true tag) over all words"""
+        targets = [self.labels.index(tag) for example in examples for tag in example.tags]
+        return mean_surprise(np.concatenate(predictions), targets)
+
+    def guessing(self, train: Sequence[Tagged], examples: Sequence[Tagged]) -> tuple[str, list[np.ndarray]]:
+        """Always the tag that is most frequent in training; of names that is O, nowhere a name"""
+        most = Counter(tag for example in train for tag in example.tags).most_common(1)[0][0]
+        one = np.eye(len(self.labels))[[self.labels.index(most)]]
+        return f"always {most}", [np.repeat(one, len(example.words), 0) for example in examples]
 
 
 def spell_entities(labels: Sequence[str]) -> bool:
