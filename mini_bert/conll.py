@@ -65,13 +65,14 @@ def read_tagged(path: Path, column: int = -1) -> list[Tagged]:
 def _sentences(path: Path, content: str, tabs: bool, width: int, column: int) -> Iterator[tuple[int, list[Row]]]:
     """The line a sentence starts on, and its words"""
     rows: list[Row] = []
+    known = _known_tags(content, tabs, width, column)
     for line, text in (*lines_of(content), (0, "")):
         fields = _fields(text, tabs)
-        if not any(fields):
+        if not text.strip(" \t"):
             if rows:
                 yield rows[0][0], rows
             rows = []
-        elif fields[0] == DOCUMENT or (not rows and _comment(text, fields, tabs, width)):
+        elif fields[0] == DOCUMENT or (not rows and _comment(text, fields, tabs, width, column, known)):
             continue
         elif len(fields) != width:
             has = f"{counted(len(fields), 'field')}, expected {width} as on the lines before"
@@ -87,9 +88,22 @@ def _fields(text: str, tabs: bool) -> list[str]:
     return text.split("\t") if tabs else re.split(r"[ \t]+", text.strip(" \t"))
 
 
-def _comment(text: str, fields: list[str], tabs: bool, width: int) -> bool:
-    """A remark before a sentence, and not a word that begins with # (a hashtag), which has its tag"""
-    return text.startswith("#") and ("\t" not in text if tabs else len(fields) != width or text.startswith("# id "))
+def _comment(text: str, fields: list[str], tabs: bool, width: int, column: int, known: set[str]) -> bool:
+    """A remark before a sentence, and not a word that begins with # (a hashtag), which has its tag
+
+    `# two words` may be the word # with a tag: if so, another line has that tag, too.
+    """
+    if not text.startswith("#"):
+        return False
+    if tabs:
+        return "\t" not in text
+    return len(fields) != width or (fields[0] == "#" and fields[column] not in known)
+
+
+def _known_tags(content: str, tabs: bool, width: int, column: int) -> set[str]:
+    """Tags of lines that are no comments for sure; and #, which the Penn Treebank gives to the word #"""
+    lines = (_fields(text, tabs) for _, text in lines_of(content) if not text.startswith("#"))
+    return {"#", *(fields[column] for fields in lines if len(fields) == width)}
 
 
 def _aside(text: str) -> bool:

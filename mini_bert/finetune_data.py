@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from mini_bert import labelled
 from mini_bert.draws import address, shuffled
 from mini_bert.labelled import Labelled, Question, Tagged
+from mini_bert.metrics import ENTITY_TAGS, is_entity_tag
 from mini_bert.progress import counted
 
 SYNTHETIC = {"classify": 2000, "tag": 2000, "qa": 1000, "similarity": 2000}  # examples to train on, where no file is
@@ -62,14 +63,16 @@ def read_data(
     given = {name: value for name, value in columns.items() if value is not None}
     examples, name = read(train, **given), Path(train).name
     labels = labelled.label_names(examples) if kind in ("classify", "tag") else []
+    notes = _no_entities(examples, labels, train) if kind == "tag" else []
     if dev is None:
         rest, kept, note = cut(examples, train)
-        data = TaskData(rest, kept, name, f"a part of {name}", labels, [note])
+        data = TaskData(rest, kept, name, f"a part of {name}", labels, [*notes, note])
     else:
         measured = read(dev, **given)
         if labels:
             labelled.check_labels(measured, labels, dev)
-        data = TaskData(examples, measured, name, Path(dev).name, labels, _seen(examples, measured, train, dev))
+        notes += _seen(examples, measured, train, dev)
+        data = TaskData(examples, measured, name, Path(dev).name, labels, notes)
     if kind == "classify" and len({example.second is None for example in [*data.train, *data.dev]}) > 1:
         raise ValueError(f"one of {train} and {dev} has single texts, the other pairs; expected the same in both")
     if max_samples is not None and max_samples < len(data.train):
@@ -149,6 +152,22 @@ def _seen(train: Sequence[Any], dev: Sequence[Any], train_path: str, dev_path: s
     if count < COMMON * len(dev):
         return []
     return [f"{count:,} of the {counted(len(dev), 'dev example')} are in the training data, too: the scores flatter"]
+
+
+def _no_entities(sentences: Sequence[Tagged], labels: Sequence[str], path: str) -> list[str]:
+    """What to say where tags look like those of entities, and one does not, so that no entities can be scored"""
+    if not any(label != "O" and is_entity_tag(label) for label in labels) or all(map(is_entity_tag, labels)):
+        return []
+    line, word, tag = next(
+        (sentence.line, word, tag)
+        for sentence in sentences
+        for word, tag in zip(sentence.words, sentence.tags, strict=True)
+        if not is_entity_tag(tag)
+    )
+    return [
+        f"{path}:{line}: scored word by word, without entity F1, since the tag of {word!r} is {tag!r}; "
+        f"expected {ENTITY_TAGS}"
+    ]
 
 
 def _whole(example: Any) -> Hashable:

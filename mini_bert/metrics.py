@@ -2,7 +2,7 @@
 
     classes        accuracy, confusion_matrix, per_class, precision_recall_f1, matthews
     numbers        pearson, spearman
-    entities       entities, entity_scores             from BIO tags
+    entities       entities, entity_scores             from BIO, BIOES or BILOU tags
     answers        exact_match, answer_f1, answer_scores          from text, by SQuAD's rules
     probabilities  calibration, brier                  is what is said with 80 % certainty right in 80 % of the cases?
     vectors        mean_cosine, partition_ratio, nearest          do they use all directions? what lies next to what?
@@ -223,7 +223,8 @@ def entities(tags: Sequence[str]) -> set[Entity]:
     """The entities that tags of one sentence spell: {(type, first word, last word)}
 
     B-PER begins a person, I-PER goes on with it, O is outside. The rules are those of seqeval and of conlleval, which
-    forgive: an I- after O, or after another type, begins an entity, too. E- (end) and S- (single) are understood.
+    forgive: an I- after O, or after another type, begins an entity, too. Also understood: E- (end) and S- (single) of
+    BIOES, and L- (last) and U- (unit), which BILOU writes for them.
 
     >>> sorted(entities(["B-PER", "I-PER", "O", "I-LOC"]))
     [('LOC', 3, 3), ('PER', 0, 1)]
@@ -240,14 +241,26 @@ def entities(tags: Sequence[str]) -> set[Entity]:
     return found
 
 
+ENTITY_TAGS = "O, or B-, I-, E- or L-, S- or U- with a type, such as B-PER (BIO, BIOES, BILOU)"
+_LETTERS = {"B": "B", "I": "I", "E": "E", "S": "S", "O": "O", "L": "E", "U": "S"}
+
+
+def is_entity_tag(tag: str) -> bool:
+    """O, or a letter and a type: B-PER
+
+    >>> [is_entity_tag(tag) for tag in ("O", "U-PER", "NOUN", "B_PER", "B-")]
+    [True, True, False, False, False]
+    """
+    letter, dash, kind = tag.partition("-")
+    return tag == "O" or (letter in _LETTERS and letter != "O" and bool(dash and kind))
+
+
 def _split(tag: str, place: int) -> tuple[str, str]:
     """B-PER -> B, PER;   tags without a type are of type _"""
     letter, dash, kind = tag.partition("-")
-    if letter not in ("B", "I", "E", "S", "O") or (letter == "O" and dash):
-        raise ValueError(
-            f"tag {place + 1} of the sentence is {tag!r}, expected O, or B- or I- with a type, such as B-PER"
-        )
-    return letter, kind or "_"
+    if letter not in _LETTERS or (letter == "O" and dash):
+        raise ValueError(f"tag {place + 1} of the sentence is {tag!r}, expected {ENTITY_TAGS}")
+    return _LETTERS[letter], kind or "_"
 
 
 class EntityScores(NamedTuple):
@@ -379,16 +392,21 @@ def calibration(
 
 def reliability(confidence: Sequence[float] | np.ndarray, right: Sequence | np.ndarray, bins: int = BINS) -> np.ndarray:
     """-> (3,bins): in each bin the number of cases, the sum of their confidence, how many are right. Parts add up"""
-    p, hit = np.asarray(confidence, float), np.asarray(right, float)
+    p, hit = np.asarray(confidence, float), np.asarray(right, float)  # whether right, not which class
     if p.ndim != 1 or p.shape != hit.shape:
         raise ValueError(
             f"confidence and right have shapes {p.shape} and {hit.shape}, expected two lists of one length"
         )
     if bins < 1:
         raise ValueError(f"bins is {bins}, expected at least 1")
-    outside = p[(p < 0) | (p > 1)]
+    outside = p[~((p >= 0) & (p <= 1))]  # nan, too
     if outside.size:
         raise ValueError(f"a confidence is {outside[0]:.6g}, expected probabilities from 0 to 1")
+    strange = hit[(hit != 0) & (hit != 1)]
+    if strange.size:
+        raise ValueError(
+            f"one of `right` is {strange[0]:.6g}, expected True or False (1 or 0) for each guess: guesses == truth"
+        )
     place = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], p)
     parts = (np.bincount(place, weights, bins) for weights in (np.ones_like(p), p, hit))
     return np.stack(list(parts)).astype(float)  # of nothing, bincount makes whole numbers
@@ -415,8 +433,14 @@ def brier(probabilities: np.ndarray, truth: Sequence[int] | np.ndarray) -> float
     p, target = np.asarray(probabilities, float), np.asarray(truth)
     if p.ndim != 2 or target.shape != p.shape[:1] or not len(p):
         raise ValueError(f"probabilities and truth have shapes {p.shape} and {target.shape}, expected (N,K) and (N,)")
-    if target.min() < 0 or target.max() >= p.shape[1]:
-        raise ValueError(f"truth lies in [{target.min()}, {target.max()}], expected classes 0 to {p.shape[1] - 1}")
+    outside = p[~((p >= 0) & (p <= 1))]  # nan, too
+    if outside.size:
+        raise ValueError(f"a probability is {outside[0]:.6g}, expected 0 to 1; scores become such by softmax")
+    classes = np.arange(p.shape[1])
+    strange = target[~np.isin(target, classes)]
+    if strange.size:
+        raise ValueError(f"one of truth is {strange[0]!r}, expected numbers of classes, 0 to {p.shape[1] - 1}")
+    target = target.astype(int)  # 1.0 is class 1
     off = p.copy()
     off[np.arange(len(p)), target] -= 1
     return float((off * off).sum(1).mean())

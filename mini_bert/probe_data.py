@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from mini_bert.draws import address, shuffled
 from mini_bert.labelled import LabelError, Parsed, Tagged, check_labels, label_names, read_conllu, read_tagged
+from mini_bert.metrics import ENTITY_TAGS, is_entity_tag
 from mini_bert.synthetic import parsed, tagged
 
 TASKS = {"pos": "part of speech", "dep": "relation to the head", "ner": "entity tag"}
@@ -59,11 +60,11 @@ def check_bio(sentences: Sequence[Tagged], path: str) -> None:
     """LabelError at the first tag that says nothing about entities"""
     for sentence in sentences:
         for word, tag in zip(sentence.words, sentence.tags, strict=True):
-            if tag != "O" and tag[:2] not in ("B-", "I-", "E-", "S-"):
+            if not is_entity_tag(tag):
                 raise LabelError(
                     path,
                     sentence.line,
-                    f"the tag of {word!r} is {tag!r}, expected O, or B- or I- with a type, such as B-PER; "
+                    f"the tag of {word!r} is {tag!r}, expected {ENTITY_TAGS}; "
                     "if the tags stand in another column, give its number with --column",
                 )
 

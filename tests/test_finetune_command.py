@@ -419,6 +419,23 @@ def test_training_data_as_dev_data_is_said(mini, tmp_path, capsys):
         assert note.startswith("48 of the 48 dev examples are in the training data, too")
 
 
+def test_tags_of_other_schemes(mini, tmp_path, capsys):
+    """BILOU gets its entity F1; a tag that is of no scheme costs it, and the line of that tag is named."""
+    text = "".join("ada\tB-PER\nben\tL-PER\nis\tO\n\nrome\tU-LOC\n\n" for _ in range(8))
+    (tmp_path / "good.conll").write_text(text)
+    (tmp_path / "bad.conll").write_text(text + "cleo\tM-PER\n")
+    (result,) = finetune_command(
+        "tag", str(tmp_path / "good.conll"), str(tmp_path / "good.conll"), model=str(mini), **QUICK
+    )
+    assert "f1" in result.outcome.scores
+    data = read_data("tag", str(tmp_path / "bad.conll"), str(tmp_path / "good.conll"))
+    assert (
+        f"{tmp_path / 'bad.conll'}:49: scored word by word, without entity F1, since the tag of 'cleo'" in data.notes[0]
+    )
+    (tmp_path / "pos.conll").write_text("dogs\tNOUN\nbark\tVERB\n\nit\tPRON\n")
+    assert not any("word by word" in note for note in read_data("tag", str(tmp_path / "pos.conll"), None).notes)
+
+
 # ---------------------------------------------------------------------- guessing
 
 

@@ -316,6 +316,7 @@ def test_a_word_that_is_none_is_unknown():
 
 def test_entities_are_told_from_other_tags():
     assert spell_entities(["O", "B-PER", "I-PER"]) and Tag(["O", "B-X"]).metric == "f1"
+    assert spell_entities(["O", "B-X", "I-X", "L-X", "U-X"]) and not spell_entities(["O", "B-X", "M-X"])
     assert not spell_entities(["NOUN", "VERB"]) and not spell_entities(["O"]) and Tag(["A", "B"]).metric == "accuracy"
 
 

@@ -284,6 +284,24 @@ def test_comments(file):
     ]
 
 
+def test_a_comment_of_as_many_words_as_there_are_columns(file):
+    """`# mine` is a remark; `# O` is the word #, since other words have the tag O. A hashtag is a word in any case."""
+    text = "# mine\nEU B\nit O\n\n# newdoc\n# O\n\n#rain B\n\n#sun X\n"
+    assert read_tagged(file("a.conll", text)) == [
+        Tagged(["EU", "it"], ["B", "O"], 2),
+        Tagged(["#"], ["O"], 6),
+        Tagged(["#rain"], ["B"], 8),
+        Tagged(["#sun"], ["X"], 10),
+    ]
+
+
+@pytest.mark.parametrize("between", ["", " ", "   ", "\t", " \t "])
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_a_line_of_blanks_ends_a_sentence(file, between, separator):
+    path = file("a.conll", f"EU{separator}B\n{between}\nit{separator}O\n{between}\n")
+    assert read_tagged(path) == [Tagged(["EU"], ["B"], 1), Tagged(["it"], ["O"], 3)]
+
+
 def test_tagged_json_lines(file):
     """Two lists, under the names that people use."""
     path = file("a.jsonl", '{"tokens": ["EU", "it"], "ner_tags": [3, 0]}\n{"words": ["a"], "tags": ["DET"]}\n')

@@ -63,7 +63,7 @@ def test_the_list_of_formulas(capsys):
     out = capsys.readouterr().out
     assert "brier                1/N Σ_n Σ_k (p_nk − [k = truth_n])²" in out
     own = {name for name, value in vars(metrics).items() if getattr(value, "__module__", "") == metrics.__name__}
-    helpers = {"mean_ranks", "normalized", "reliability", "calibrated"}
+    helpers = {"mean_ranks", "normalized", "reliability", "calibrated", "is_entity_tag"}
     classes = {"Scores", "EntityScores", "AnswerScores", "Bin", "Calibration"}
     assert {name for name in own if not name.startswith("_")} - helpers - classes == set(known_cases.LISTED)
 
@@ -231,6 +231,22 @@ def test_tags_spell_what_they_were_made_from():
         assert metrics.entities(tags) == wanted
 
 
+def test_three_schemes_say_the_same():
+    """BIO, BIOES and BILOU of random entities, side by side where they touch: the same entities, and F1 is 1."""
+    for _ in range(50):
+        tags: dict[str, list[str]] = {"BIO": [], "BIOES": [], "BILOU": []}
+        for _ in range(RNG.integers(1, 6)):
+            kind, length = str(RNG.choice(["PER", "LOC"])), int(RNG.integers(1, 4))
+            inside = [f"I-{kind}"] * (length - 2)
+            for name, last, single in (("BIO", "I", "B"), ("BIOES", "E", "S"), ("BILOU", "L", "U")):
+                many = [f"B-{kind}", *inside, f"{last}-{kind}"]
+                tags[name] += ["O"] * (length % 2) + ([f"{single}-{kind}"] if length == 1 else many)
+        assert (
+            metrics.entities(tags["BIOES"]) == metrics.entities(tags["BILOU"]) == metrics.entities(tags["BIO"]) != set()
+        )
+        assert metrics.entity_scores([tags["BIO"]], [tags["BILOU"]]).micro.f1 == 1
+
+
 def test_entity_scores():
     """Right is what has type, beginning and end; types that are never true, and never guessed."""
     truth = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "I-ORG", "O"]]
@@ -248,7 +264,7 @@ def test_entity_scores():
 def test_entity_errors():
     """Tags of no scheme, and sentences that do not fit, are told with their place."""
     for tag in ("NOUN", "X-PER", "b-PER", "O-PER", "", "BB"):
-        with pytest.raises(ValueError, match=f"tag 2 of the sentence is '{tag}', expected O, or B- or I- with a type"):
+        with pytest.raises(ValueError, match=f"tag 2 of the sentence is '{tag}', expected O, or B-, I-, E- or L-"):
             metrics.entities(["O", tag])
     with pytest.raises(ValueError, match="sentence 2 has 1 tags, but 2 were guessed"):
         metrics.entity_scores([["O"], ["O"]], [["O"], ["O", "O"]])
@@ -356,8 +372,25 @@ def test_probability_errors():
     with pytest.raises(ValueError, match=r"expected \(N,K\) and \(N,\)"):
         metrics.brier(np.zeros((2, 3)), [1])
     for wrong in (-1, 3):
-        with pytest.raises(ValueError, match=r"expected classes 0 to 2"):
+        with pytest.raises(ValueError, match=r"expected numbers of classes, 0 to 2"):
             metrics.brier(np.zeros((2, 3)), [0, wrong])
+
+
+def test_classes_and_hits_that_are_floats():
+    """1.0 is class 1, and 0.0 a miss; what is neither, nan above all, is told and not averaged."""
+    p = np.array([[0.5, 0.5], [0.2, 0.8]])
+    assert metrics.brier(p, np.array([1.0, 0.0])) == metrics.brier(p, [1, 0])
+    assert metrics.calibration([0.7, 0.6], np.array([1.0, 0.0])).error == pytest.approx(0.45)
+    for wrong in (0.5, math.nan):
+        with pytest.raises(ValueError, match=rf"one of truth is .*{wrong}.*, expected numbers of classes, 0 to 1"):
+            metrics.brier(p, np.array([0.0, wrong]))
+    for wrong in (2.0, 0.5, math.nan):
+        with pytest.raises(ValueError, match=rf"one of `right` is {wrong:g}, expected True or False"):
+            metrics.calibration([0.7, 0.6], [1.0, wrong])
+    with pytest.raises(ValueError, match="a confidence is nan"):
+        metrics.calibration([0.7, math.nan], [1, 1])
+    with pytest.raises(ValueError, match="a probability is nan"):
+        metrics.brier(np.array([[0.5, math.nan]]), [0])
 
 
 # ---- vectors

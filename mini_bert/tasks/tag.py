@@ -21,7 +21,7 @@ from mini_bert.heads import TokenHead
 from mini_bert.labelled import Tagged
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.softmax import softmax
-from mini_bert.metrics import accuracy, entity_scores
+from mini_bert.metrics import accuracy, entity_scores, is_entity_tag
 from mini_bert.tasks.base import HEAD, Item, Task, owners, windows
 from mini_bert.tasks.classify import mean_surprise
 
@@ -113,6 +113,4 @@ class Tag(Task):
 
 def spell_entities(labels: Sequence[str]) -> bool:
     """Whether tags are B-PER, I-PER, O, …, so that entities can be read from them"""
-    return any(label != "O" for label in labels) and all(
-        label == "O" or (label[:2] in ("B-", "I-", "E-", "S-") and len(label) > 2) for label in labels
-    )
+    return any(label != "O" for label in labels) and all(map(is_entity_tag, labels))
