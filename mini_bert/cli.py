@@ -392,7 +392,9 @@ ProbeMaxSentences = Annotated[
     int | None, typer.Option("--max-sentences", "--max_sentences", min=1, help="take at most so many of each file")
 ]
 ProbePooling = Annotated[str, typer.Option(help="a word's vector of its pieces': mean, first or last")]
-ProbePenalty = Annotated[float, typer.Option(help="how much large weights cost")]
+ProbePenalty = Annotated[
+    float | None, typer.Option(help="how much large weights cost", show_default="10, to find heads 10000")
+]
 ProbeColumn = Annotated[int, typer.Option(help="that of the tags, from 0; default: the last, of CoNLL-U the UPOS")]
 ProbeThreads = Annotated[int, typer.Option(min=1, help="threads that work side by side")]
 ProbeOut = Annotated[Path | None, typer.Option(help="a folder for the table as JSON and the picture")]
@@ -407,7 +409,7 @@ def probe_pos(
     seeds: ProbeSeeds = 1,
     max_sentences: ProbeMaxSentences = None,
     pooling: ProbePooling = "mean",
-    l2: ProbePenalty = 10.0,
+    l2: ProbePenalty = None,
     column: ProbeColumn = -1,
     threads: ProbeThreads = 2,
     out: ProbeOut = None,
@@ -430,7 +432,7 @@ def probe_dep(
     seeds: ProbeSeeds = 1,
     max_sentences: ProbeMaxSentences = None,
     pooling: ProbePooling = "mean",
-    l2: ProbePenalty = 10.0,
+    l2: ProbePenalty = None,
     threads: ProbeThreads = 2,
     out: ProbeOut = None,
     as_json: ProbeJson = False,
@@ -452,7 +454,7 @@ def probe_ner(
     seeds: ProbeSeeds = 1,
     max_sentences: ProbeMaxSentences = None,
     pooling: ProbePooling = "mean",
-    l2: ProbePenalty = 10.0,
+    l2: ProbePenalty = None,
     column: ProbeColumn = -1,
     threads: ProbeThreads = 2,
     out: ProbeOut = None,

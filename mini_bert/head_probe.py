@@ -30,7 +30,7 @@ import numpy as np
 from mini_bert.draws import address, below, draws
 from mini_bert.label_probe import common_labels
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
-from mini_bert.softmax_regression import TOLERANCE, minimise, second_moments, standardise
+from mini_bert.softmax_regression import TOLERANCE, check_l2, minimise, second_moments, standardise
 
 L2 = 1e4  # the best of 0.0001 … 0.3 on 2,000 sentences: (H+1)² weights learn a small treebank by heart if they may
 SPREAD = 0.1  # of p (1 − p), in the first guess of H⁻¹
@@ -94,6 +94,9 @@ class HeadProbe:
     l2: float = L2
 
     classes = None  # the choice is among the words of a sentence
+
+    def __post_init__(self) -> None:
+        check_l2(self.l2)
 
     def targets(self, control: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The right answers in training and in dev; with a seed, those of the control task"""

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mini_bert import head_probe
 from mini_bert.config import check_positive
 from mini_bert.head_probe import ROOT, HeadProbe, Trees
 from mini_bert.label_probe import L2, Examples, LabelProbe, Spellings
@@ -64,11 +65,12 @@ def probes_for(
     train: Sentences,
     dev: Sentences,
     classes: Sequence[str] | None = None,
-    l2: float = L2,
+    l2: float | None = None,
 ) -> list[LabelProbe | HeadProbe]:
     """What a task asks of every layer.        pos, ner: Tagged sentences; dep: Parsed ones
 
-    classes: all labels there are, where `train` is a part of more data; default: those in `train`.
+    classes: all labels there are, where `train` is a part of more data; default: those in `train`. l2: λ, how much
+    large weights cost, in every probe; default: the one that each has for itself.
     """
     names = list(classes or label_names(labels(task, train)))
     check_labels(labels(task, dev), names)
@@ -80,10 +82,11 @@ def probes_for(
             raise ValueError(
                 f"the sentences to {use} hold nothing to ask for{', no word with a head' * (task == 'dep')}"
             )
-    probe = LabelProbe(TASKS[task], names, *examples, l2=l2, entities=task == "ner")
+    probe = LabelProbe(TASKS[task], names, *examples, L2 if l2 is None else l2, entities=task == "ner")
     if task != "dep":
         return [probe]
-    return [probe, HeadProbe("head", _trees(train, types[0]), _trees(dev, types[1]))]
+    trees = _trees(train, types[0]), _trees(dev, types[1])
+    return [probe, HeadProbe("head", *trees, head_probe.L2 if l2 is None else l2)]
 
 
 def _examples(task: str, sentences: Sentences, names: list[str], types: np.ndarray) -> Examples:
@@ -122,13 +125,13 @@ def probe(
     seeds: Sequence[int] = (0,),
     layers: Sequence[int] | None = None,
     pooling: str = "mean",
-    l2: float = L2,
+    l2: float | None = None,
     threads: int = 1,
     show: Show = lambda stage, note, done, total: None,
 ) -> list[Results]:
     """Fit a task's probes to every layer of a model, and to the same network with the random weights of each seed
 
-    classes: as in `probes_for`. pooling: how a word's vector is made of its pieces' (word_vectors.py).
+    classes, l2: as in `probes_for`. pooling: how a word's vector is made of its pieces' (word_vectors.py).
     """
     check_positive("threads", threads)
     if not seeds:
@@ -241,7 +244,7 @@ def probe_command(
     seeds: int = 1,
     max_sentences: int | None = None,
     pooling: str = "mean",
-    l2: float = L2,
+    l2: float | None = None,
     column: int = -1,
     threads: int = 2,
     out: str | os.PathLike[str] | None = None,

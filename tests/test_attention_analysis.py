@@ -54,6 +54,7 @@ from mini_bert.saliency import (
     word_saliency,
 )
 from mini_bert.tasks.classify import Classify
+from mini_bert.tasks.similarity import Similarity
 from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
 
 WORDS = ["the", "old", "cat", "##s", "sat", "on", "mat", ".", "it", "slept", "<", ">", "script", "/", "(", ")", "1"]
@@ -481,6 +482,20 @@ def test_a_fine_tuned_model_explains_its_label(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["saliency"][0]["of"].endswith(", its answer")
     with pytest.raises(ValueError, match="no head for masked words"):
         attention_command("the cat", folder, relations=False, word="cat")
+
+
+@pytest.mark.parametrize("kind", ["mini", "bert"])
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_model_of_similarity_is_looked_at(kind, vectors, tmp_path, capsys, caplog):
+    """It has a layer for scores, in a published BERT under the name of one for classes, and no label to explain."""
+    task = Similarity(0, 5, vectors=vectors)
+    encoder = MiniBERT(MINI, seed=5) if kind == "mini" else Bert(BERT, seed=5)
+    save_tuned(tmp_path / "tuned", with_task(encoder, task), task, TOKENIZER, 11)
+    attention_command("the old cat sat", str(tmp_path / "tuned"), second="it sat", relations=False)
+    assert "[CLS] the old cat sat [SEP] it sat [SEP]\n" in capsys.readouterr().out
+    assert "no saliency: " in caplog.text
+    with pytest.raises(ValueError, match="--label is for a model that is fine-tuned to classify"):
+        attention_command("the old cat sat", str(tmp_path / "tuned"), relations=False, label="score")
 
 
 def test_wrong_wishes_are_told_before_the_work(folder, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -279,6 +280,18 @@ def test_windows_cover_every_place_and_each_has_one_owner(size):
             assert own == list(range(count)), (count, size, stride)
     with pytest.raises(ValueError, match="stride is 0, expected 1 to 4"):
         windows(9, 4, 0)
+
+
+@pytest.mark.parametrize(("count", "size", "stride"), [(40, 8, 4), (41, 8, 5), (23, 9, 3), (17, 8, 7), (30, 10, 10)])
+def test_the_owner_of_a_place_sees_most_around_it(count, size, stride):
+    """Where two windows overlap, a place is the first one's if more follows it there than precedes it in the second."""
+    spans = windows(count, size, stride)
+    own = owners(spans)
+    for number, ((_, stop), (start, _)) in enumerate(itertools.pairwise(spans)):
+        for place in range(start, stop):
+            follows, precedes = stop - 1 - place, place - start
+            if own[number][0] <= place < own[number + 1][1]:  # not taken by a third window
+                assert (place < own[number][1]) == (follows > precedes), (place, spans, own)
 
 
 def test_pairs_are_cut_to_fit_and_their_words_are_known():

@@ -1,11 +1,8 @@
 """The probe that picks heads: its gradient, its optimum, its control task, its baselines."""
 
-import doctest
-
 import numpy as np
 import pytest
 
-from mini_bert import head_probe
 from mini_bert.gradients import central_difference
 from mini_bert.head_probe import ROOT, HeadProbe, Trees, groups, objective, scores
 
@@ -92,7 +89,3 @@ def test_baselines():
     dev = Trees(np.array([1, 2, ROOT, 1]), np.array([7, 2, 3, 2]), [4])  # +1, unseen; +1 of a word with −2; −2
     found = HeadProbe("head", train, dev).baselines()
     assert list(found.values()) == [pytest.approx(2 / 3), pytest.approx(2 / 3)]
-
-
-def test_examples_in_docstrings():
-    assert doctest.testmod(head_probe).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 
 from mini_bert import plots, probing
 from mini_bert.config import MiniBertConfig
-from mini_bert.head_probe import ROOT
+from mini_bert.head_probe import ROOT, HeadProbe
 from mini_bert.label_probe import Examples, LabelProbe, Spellings, common_labels, control_labels
 from mini_bert.labelled import LabelError, Parsed, Tagged
 from mini_bert.model import MiniBERT
@@ -88,6 +87,15 @@ def test_entities_are_scored_whole(tokenizer):
     said = np.array([numbers[tag] for tag in ["B-PER", "I-PER", "O", "B-PER", "O", "O"]])
     assert found.f1(said) == pytest.approx(0.5)
     assert probes_for("pos", tokenizer, [one], [one])[0].f1(said) is None
+
+
+def test_the_penalty_reaches_both_probes_of_a_task(tokenizer):
+    """A number is for all; without one each has its own, which for heads is much larger."""
+    one = Parsed(["Anna", "sang"], ["PROPN", "VERB"], [2, 0], ["nsubj", "root"], 1)
+    assert [probe.l2 for probe in probes_for("dep", tokenizer, [one], [one], l2=7.0)] == [7.0, 7.0]
+    assert [probe.l2 for probe in probes_for("dep", tokenizer, [one], [one])] == [10.0, 10_000.0]
+    with pytest.raises(ValueError, match="l2 is -1, expected more than 0"):
+        HeadProbe("head", None, None, l2=-1)
 
 
 def test_control_labels_hang_on_the_word():
@@ -319,7 +327,6 @@ def test_several_samples_make_one_result():
 
 
 def test_layers_as_people_write_them():
-    assert doctest.testmod(probing).failed == 0
     assert layers_named("3, 1,1") == [1, 3]
     for text, told in (("one", "expected numbers"), ("1-", "expected numbers"), ("3-1", "are none")):
         with pytest.raises(ValueError, match=told):

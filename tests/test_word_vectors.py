@@ -1,6 +1,5 @@
 """Vectors of words: every word has its own pieces, is taken once, and gets what the model says of it."""
 
-import doctest
 from itertools import accumulate, chain
 
 import numpy as np
@@ -156,7 +155,3 @@ def test_pooled():
     tokens = np.arange(10.0).reshape(5, 2)
     np.testing.assert_array_equal(pooled(tokens, np.array([1, 3]), np.array([2, 1])), [[3, 4], [6, 7]])
     np.testing.assert_array_equal(pooled(tokens, np.array([4, 0]), np.array([1, 1])), [[8, 9], [0, 1]])
-
-
-def test_examples_in_docstrings():
-    assert doctest.testmod(module).failed == 0

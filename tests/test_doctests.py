@@ -1,0 +1,30 @@
+"""The examples in docstrings are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+import mini_bert
+
+PACKAGE = Path(mini_bert.__file__).parent
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if ">>>" in path.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    """Every one prints what stands below it; and a module that shows some has some that run."""
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted and not found.failed
+
+
+def test_they_are_found():
+    """Without this an empty list would pass."""
+    assert {"mini_bert.tasks.base", "mini_bert.examples", "mini_bert.mlm"} <= set(MODULES)
