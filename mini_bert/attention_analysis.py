@@ -33,6 +33,7 @@ from threadpoolctl import threadpool_limits
 from mini_bert import attention_relations
 from mini_bert.attention_relations import Relations, relation_scores
 from mini_bert.encoders import attention_weights, encode
+from mini_bert.fill_mask import MASK
 from mini_bert.layers.base import Run
 from mini_bert.loading import DEFAULT_MODEL, load_model, max_length, word_head
 from mini_bert.pretrained import locate, read_config, write_atomic
@@ -79,18 +80,30 @@ def look(
     second: str | None = None,
     length: int | None = None,
 ) -> Look:
-    """Read a text, or a pair, and keep all attention. What is longer than the model knows is cut, with a warning"""
+    """Read a text, or a pair, and keep all attention. What is longer than the model knows is cut, with a warning
+
+    [MASK] in it is a gap for a model that guesses words; one that was fine-tuned reads it as `mini-bert predict` does.
+    """
     limit = max_length(model) if length is None else length
-    whole = len(tokenizer.encode(text, second))
+    special = MASK if _guesses_words(model) else False
+    whole = len(tokenizer.encode(text, second, special=special))
     if whole < (3 if second is None else 5):
         raise ValueError(f"there is no word in the text {text!r:.60}; give a text with at least one")
     if whole > limit:
         logger.warning("the text makes %d tokens, and this model reads %d: cut there", whole, limit)
-    batch = tokenizer(text, second, truncation=True, max_length=limit)
+    batch = tokenizer(text, second, truncation=True, max_length=limit, special=special)
     ids, types = np.array(batch["input_ids"]), np.array(batch["token_type_ids"])
     _, cache = encode(model, ids[None], types=types[None], run=Run())
     weights = np.concatenate(attention_weights(cache))  # B is 1: (L,A,T,T)
     return Look(batch.tokens(), ids, types, weights)
+
+
+def _guesses_words(model: MiniBERT | Bert) -> bool:
+    try:
+        word_head(model)
+    except ValueError:
+        return False
+    return True
 
 
 class HeadStatistics(NamedTuple):

@@ -18,12 +18,12 @@ and needs no attention. Both the best head and the best offset are chosen on the
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mini_bert.encoders import attention_weights, encode, padded
+from mini_bert.encoders import attention_weights, batches, encode, padded
 from mini_bert.layers.base import Run
 from mini_bert.loading import max_length
 from mini_bert.progress import counted
@@ -163,7 +163,7 @@ def relation_scores(
     read.sort(key=lambda item: sum(map(len, item[1])))
     found = Relations({}, {}, {}, len(sentences) - left_out, left_out)
     done = len(sentences) - len(read)
-    for batch in _batches(read):
+    for batch in batches(read, lambda item: sum(map(len, item[1])) + 2, TOKENS):
         rows = [[tokenizer.cls_id, *(i for row in pieces for i in row), tokenizer.sep_id] for _, pieces in batch]
         ids, mask = padded(rows, tokenizer.pad_id)
         _, cache = encode(model, ids, mask, run=Run())
@@ -179,19 +179,6 @@ def relation_scores(
             "give a treebank of shorter sentences"
         )
     return found
-
-
-def _batches(read: list[Any]) -> Iterator[list[Any]]:
-    """From short to long, at most TOKENS at a time"""
-    batch: list[Any] = []
-    for item in read:
-        length = sum(map(len, item[1])) + 2
-        if batch and (len(batch) + 1) * length > TOKENS:
-            yield batch
-            batch = []
-        batch.append(item)
-    if batch:
-        yield batch
 
 
 def report_rows(

@@ -1,14 +1,20 @@
-"""The options of `mini-bert finetune ...` and `mini-bert predict`. What they do is in finetune.py and predict.py."""
+"""The options of `mini-bert finetune ...` and `mini-bert predict`. What they do is in finetune.py and predict.py.
+
+The four tasks share most options: these stand in `_shared`, once. A task adds its own as a function of its own
+(`finetune_tag(stride, column)`), which says what they mean to `finetune_command`.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 TRAIN = Annotated[str | None, typer.Option(help="the file to learn from", show_default="synthetic examples")]
-DEV = Annotated[str | None, typer.Option(help="the file to measure on; default: a tenth of the other is kept aside")]
+DEV = Annotated[str | None, typer.Option(help="the file to measure on; default: a tenth of the other is held out")]
 OUT = Annotated[Path | None, typer.Option(help="the folder for the best model; default: only measure")]
 ENCODER = Annotated[str, typer.Option(help="mini-bert (the bundled one), or the folder of a run or a published BERT")]
 EPOCHS = Annotated[int | None, typer.Option(min=1, help="times that every example is seen")]
@@ -17,25 +23,22 @@ LEARNING_RATE = Annotated[float | None, typer.Option(help="at its peak, for the 
 LAYER_DECAY = Annotated[float | None, typer.Option(help="what each layer gets of the one above it; 1: all alike")]
 DROPOUT = Annotated[float | None, typer.Option(help="share that is dropped in training")]
 PATIENCE = Annotated[int | None, typer.Option(min=1, help="measurements without a better one, until it stops")]
-SEED = Annotated[int, typer.Option(min=0, help="the first seed")]
+SEED = Annotated[int, typer.Option(min=0, help="the first seed; of --max-samples, too")]
 SEEDS = Annotated[int, typer.Option(min=1, help="runs with different seeds; mean and spread are shown")]
 THREADS = Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")]
 LENGTH = Annotated[int | None, typer.Option("--max-length", help="tokens a sequence; default: what the model knows")]
 STRIDE = Annotated[int | None, typer.Option(min=1, help="tokens from a window to the next; default: half a window")]
-SAMPLES = Annotated[int | None, typer.Option("--max-samples", min=1, help="learn from the first so many only")]
+SAMPLES = Annotated[int | None, typer.Option("--max-samples", min=1, help="learn from so many, drawn at random")]
 SCRATCH = Annotated[bool, typer.Option("--from-scratch", help="also from random weights, as a control")]
 AS_JSON = Annotated[bool, typer.Option("--json", help="for programs")]
 QUIET = Annotated[bool, typer.Option("--quiet", help="show nothing while it runs")]
 
 
-def finetune_classify(
+def _shared(
     train: TRAIN = None,
     dev: DEV = None,
     out: OUT = None,
     model: ENCODER = "mini-bert",
-    text: Annotated[str | None, typer.Option(help="the column of the text; default: the usual names")] = None,
-    second: Annotated[str | None, typer.Option(help="the column of the second text, of pairs")] = None,
-    label: Annotated[str | None, typer.Option(help="the column of the label")] = None,
     epochs: EPOCHS = None,
     batch_size: BATCH_SIZE = None,
     learning_rate: LEARNING_RATE = None,
@@ -51,97 +54,71 @@ def finetune_classify(
     as_json: AS_JSON = False,
     quiet: QUIET = False,
 ) -> None:
+    """The options that all tasks have"""
+
+
+FIRST = 4  # of them stand before the task's own in --help
+NAMED = {"from_scratch": "scratch", "max_length": "length"}  # as finetune_command calls them
+
+
+def _task(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
+    """Make a command of a function: its options and those that all share in, arguments of finetune_command out"""
+
+    def command_of(own: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+        shared, mine = (list(inspect.signature(part, eval_str=True).parameters.values()) for part in (_shared, own))
+
+        def command(**given: Any) -> None:
+            from mini_bert.finetune import finetune_command
+
+            special = own(**{option.name: given.pop(option.name) for option in mine})
+            named = {NAMED.get(name, name): value for name, value in given.items()}
+            _say_how_it_ended(finetune_command(kind, **named, **special))
+
+        options = [*shared[:FIRST], *mine, *shared[FIRST:]]
+        command.__name__, command.__doc__ = own.__name__, own.__doc__
+        command.__signature__ = inspect.Signature(options, return_annotation=None)  # type: ignore[attr-defined]
+        command.__annotations__ = {option.name: option.annotation for option in options}
+        return command
+
+    return command_of
+
+
+@_task("classify")
+def finetune_classify(
+    text: Annotated[str | None, typer.Option(help="the column of the text; default: the usual names")] = None,
+    second: Annotated[str | None, typer.Option(help="the column of the second text, of pairs")] = None,
+    label: Annotated[str | None, typer.Option(help="the column of the label")] = None,
+) -> dict[str, Any]:
     """Learn to which class a text, or a pair of texts, belongs: from .tsv, .csv or .jsonl with text and label.
 
     For example:  mini-bert finetune classify --train train.tsv --dev dev.tsv --out sentiment --seeds 3
     """
-    from mini_bert.finetune import finetune_command
-
-    results = finetune_command(
-        "classify", train, dev, out, model, seeds, from_scratch, max_samples, max_length, as_json=as_json, quiet=quiet,
-        columns={"text": text, "second": second, "label": label}, epochs=epochs, batch_size=batch_size,
-        learning_rate=learning_rate, layer_decay=layer_decay, dropout=dropout, patience=patience, seed=seed,
-        threads=threads,
-    )  # fmt: skip
-    _say_how_it_ended(results)
+    return {"columns": {"text": text, "second": second, "label": label}}
 
 
+@_task("tag")
 def finetune_tag(
-    train: TRAIN = None,
-    dev: DEV = None,
-    out: OUT = None,
-    model: ENCODER = "mini-bert",
     column: Annotated[int, typer.Option(help="the column of the tags, from 0; -1: the last")] = -1,
-    epochs: EPOCHS = None,
-    batch_size: BATCH_SIZE = None,
-    learning_rate: LEARNING_RATE = None,
-    layer_decay: LAYER_DECAY = None,
-    dropout: DROPOUT = None,
-    patience: PATIENCE = None,
-    seed: SEED = 0,
-    seeds: SEEDS = 1,
-    from_scratch: SCRATCH = False,
-    threads: THREADS = None,
-    max_length: LENGTH = None,
     stride: STRIDE = None,
-    max_samples: SAMPLES = None,
-    as_json: AS_JSON = False,
-    quiet: QUIET = False,
-) -> None:
+) -> dict[str, Any]:
     """Learn to tag words, names or parts of speech: from CoNLL, CoNLL-U or .jsonl; names are measured by entity F1.
 
     For example:  mini-bert finetune tag --train train.conll --dev dev.conll --out names
     """
-    from mini_bert.finetune import finetune_command
-
-    results = finetune_command(
-        "tag", train, dev, out, model, seeds, from_scratch, max_samples, max_length, stride, as_json=as_json,
-        quiet=quiet, columns={"column": column}, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
-        layer_decay=layer_decay, dropout=dropout, patience=patience, seed=seed, threads=threads,
-    )  # fmt: skip
-    _say_how_it_ended(results)
+    return {"columns": {"column": column}, "stride": stride}
 
 
-def finetune_qa(
-    train: TRAIN = None,
-    dev: DEV = None,
-    out: OUT = None,
-    model: ENCODER = "mini-bert",
-    epochs: EPOCHS = None,
-    batch_size: BATCH_SIZE = None,
-    learning_rate: LEARNING_RATE = None,
-    layer_decay: LAYER_DECAY = None,
-    dropout: DROPOUT = None,
-    patience: PATIENCE = None,
-    seed: SEED = 0,
-    seeds: SEEDS = 1,
-    from_scratch: SCRATCH = False,
-    threads: THREADS = None,
-    max_length: LENGTH = None,
-    stride: STRIDE = None,
-    max_samples: SAMPLES = None,
-    as_json: AS_JSON = False,
-    quiet: QUIET = False,
-) -> None:
+@_task("qa")
+def finetune_qa(stride: STRIDE = None) -> dict[str, Any]:
     """Learn to find the answer to a question in a text: from SQuAD's JSON; long texts go in windows.
 
     For example:  mini-bert finetune qa --train train-v1.1.json --dev dev-v1.1.json --out answers
     """
-    from mini_bert.finetune import finetune_command
-
-    results = finetune_command(
-        "qa", train, dev, out, model, seeds, from_scratch, max_samples, max_length, stride, as_json=as_json,
-        quiet=quiet, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, layer_decay=layer_decay,
-        dropout=dropout, patience=patience, seed=seed, threads=threads,
-    )  # fmt: skip
-    _say_how_it_ended(results)
+    return {"stride": stride}
 
 
+@_task("similarity")
 def finetune_similarity(
-    train: TRAIN = None,
-    dev: DEV = None,
-    out: OUT = None,
-    model: ENCODER = "mini-bert",
     vectors: Annotated[
         bool, typer.Option("--vectors", help="a vector for each text, compared by cosine, instead of reading both")
     ] = False,
@@ -149,44 +126,22 @@ def finetune_similarity(
     first: Annotated[str | None, typer.Option(help="the column of the first text; default: the usual names")] = None,
     second: Annotated[str | None, typer.Option(help="the column of the second text")] = None,
     score: Annotated[str | None, typer.Option(help="the column of the score")] = None,
-    epochs: EPOCHS = None,
-    batch_size: BATCH_SIZE = None,
-    learning_rate: LEARNING_RATE = None,
-    layer_decay: LAYER_DECAY = None,
-    dropout: DROPOUT = None,
-    patience: PATIENCE = None,
-    seed: SEED = 0,
-    seeds: SEEDS = 1,
-    from_scratch: SCRATCH = False,
-    threads: THREADS = None,
-    max_length: LENGTH = None,
-    max_samples: SAMPLES = None,
-    as_json: AS_JSON = False,
-    quiet: QUIET = False,
-) -> None:
+) -> dict[str, Any]:
     """Learn how alike two texts are: from .tsv, .csv or .jsonl with two texts and a score.
 
     For example:  mini-bert finetune similarity --train sts-train.tsv --dev sts-dev.tsv --vectors --out vectors
     """
-    from mini_bert.finetune import finetune_command
-
-    results = finetune_command(
-        "similarity", train, dev, out, model, seeds, from_scratch, max_samples, max_length, vectors=vectors, loss=loss,
-        as_json=as_json, quiet=quiet, columns={"first": first, "second": second, "score": score}, epochs=epochs,
-        batch_size=batch_size, learning_rate=learning_rate, layer_decay=layer_decay, dropout=dropout,
-        patience=patience, seed=seed, threads=threads,
-    )  # fmt: skip
-    _say_how_it_ended(results)
+    return {"vectors": vectors, "loss": loss, "columns": {"first": first, "second": second, "score": score}}
 
 
 def finetune_sst2(
     train: Annotated[str | None, typer.Option(help="SST-2's train.tsv", show_default="synthetic sentences")] = None,
-    dev: Annotated[str | None, typer.Option(help="SST-2's dev.tsv; default: a tenth of the other")] = None,
+    dev: Annotated[str | None, typer.Option(help="SST-2's dev.tsv; default: a tenth of the other is held out")] = None,
     out: OUT = None,
     model: ENCODER = "mini-bert",
     epochs: EPOCHS = None,
     max_samples: Annotated[
-        int | None, typer.Option("--max-samples", "--max_samples", min=1, help="learn from the first so many only")
+        int | None, typer.Option("--max-samples", "--max_samples", min=1, help="learn from so many, drawn at random")
     ] = None,
     learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--learning_rate")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", "--batch_size", min=1)] = None,

@@ -62,7 +62,7 @@ def embed(
         raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
     check_positive("batch_size", batch_size)
     check_positive("threads", threads)
-    rows = [tokenizer.encode(text) for text in texts]
+    rows = [tokenizer.encode(text, special=False) for text in texts]
     empty = next((number for number, row in enumerate(rows, 1) if len(row) < 3), None)
     if empty is not None:
         raise ValueError(f"text {empty} of {len(rows)}, {texts[empty - 1]!r:.40}, has no word; leave it out")

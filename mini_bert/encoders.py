@@ -13,8 +13,8 @@ lean attention (layers/lean_attention.py), for long sequences, keeps no weights;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from mini_bert.model import MiniBERT
 if TYPE_CHECKING:
     from mini_bert.layers.base import Run
     from mini_bert.models.bert import Bert
+
+T = TypeVar("T")
 
 
 def encode(model: MiniBERT | Bert, ids, mask=None, types=None, run: Run | None = None, chosen=None):
@@ -65,6 +67,22 @@ def attention_weights(cache: Any) -> list[np.ndarray]:
         )
     blocks = [block.unpacked() if isinstance(block, PackedCache) else block for block in cache.blocks]
     return [block.attention.attended.probs for block in blocks]
+
+
+def batches(rows: Iterable[T], length: Callable[[T], int], tokens: int) -> Iterator[list[T]]:
+    """Rows that come from short to long, so many at a time that with padding they are at most `tokens`, or one
+
+    >>> list(batches(["a", "bb", "bb", "cccc", "ddddd"], len, 4))
+    [['a', 'bb'], ['bb'], ['cccc'], ['ddddd']]
+    """
+    batch: list[T] = []
+    for row in rows:
+        if batch and (len(batch) + 1) * length(row) > tokens:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
 
 
 def padded(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -23,13 +23,21 @@ class Encoding:
     Special tokens that were added have offsets (0, 0) and no word (None); those written in the text are words.
     """
 
-    __slots__ = ("_added", "_lengths", "_texts", "_tokenizer", "attention_mask", "ids", "type_ids")
+    __slots__ = ("_added", "_lengths", "_special", "_texts", "_tokenizer", "attention_mask", "ids", "type_ids")
 
-    def __init__(self, tokenizer: WordPieceTokenizer, texts: Sequence[str], rows: Sequence[list[int]], special: bool):
+    def __init__(
+        self,
+        tokenizer: WordPieceTokenizer,
+        texts: Sequence[str],
+        rows: Sequence[list[int]],
+        added: bool,
+        special: bool | str = True,
+    ):
+        """added: [CLS] and [SEP] around the texts; special: which are recognised in them, as for tokenizer.ids"""
         self._tokenizer, self._texts = tokenizer, texts
         self._lengths = [len(row) for row in rows]
-        self._added = special
-        cls, sep = ([tokenizer.cls_id], [tokenizer.sep_id]) if special else ([], [])
+        self._added, self._special = added, special
+        cls, sep = ([tokenizer.cls_id], [tokenizer.sep_id]) if added else ([], [])
         self.ids: list[int] = [*cls, *rows[0], *sep]
         self.type_ids = [0] * len(self.ids)
         if len(rows) == 2:
@@ -53,7 +61,8 @@ class Encoding:
         """What the tokenizer says of each piece, as the ids lie: cut, between special tokens, before padding."""
         found = [filler] * self._added
         for text, length in zip(self._texts, self._lengths, strict=True):
-            found += [*self._tokenizer.latest_spans(text)[which][:length], *[filler] * self._added]
+            pieces = self._tokenizer.latest_spans(text, self._special)[which]
+            found += [*pieces[:length], *[filler] * self._added]
         return found + [filler] * (len(self.ids) - len(found))
 
     def pad(self, length: int) -> None:

@@ -50,7 +50,7 @@ def fill_mask(model: MiniBERT | Bert, tokenizer: WordPieceTokenizer, text: str, 
     head = word_head(model)
     if top < 1:
         raise ValueError(f"top is {top}, expected the number of guesses to show, at least 1")
-    ids = np.array([tokenizer.encode(text)])
+    ids = np.array([tokenizer.encode(text, special=MASK)])
     rows = np.flatnonzero(ids[0] == tokenizer.mask_id)
     if not rows.size:
         almost = next((word for word in ("[mask]", "[Mask]", "<mask>", "___") if word in text), None)

@@ -32,7 +32,9 @@ from mini_bert.label_probe import common_labels
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.softmax_regression import TOLERANCE, check_l2, minimise, second_moments, standardise
 
-L2 = 1e4  # the best of 0.0001 … 0.3 on 2,000 sentences: (H+1)² weights learn a small treebank by heart if they may
+# λ: (H+1)² weights learn a treebank by heart if they may. After 500 sentences of UD EWT, layer 2 of the bundled model
+# finds 45.2, 47.6, 49.0, 49.1, 47.9, 45.1 % of the heads with λ = 100, 1,000, 3,000, 10,000, 30,000, 100,000.
+L2 = 1e4
 SPREAD = 0.1  # of p (1 − p), in the first guess of H⁻¹
 ROOT = -1  # the target of a word that is not asked for
 

@@ -219,7 +219,7 @@ def activations_command(model: str = DEFAULT_MODEL, file: str | None = None, out
     texts, source = _texts(file)
     loaded, tokenizer = load_model(model)
     limit = max_length(loaded)
-    rows = sorted((tokenizer.encode(text, truncation=True, max_length=limit) for text in texts), key=len)
+    rows = sorted((tokenizer.encode(text, truncation=True, max_length=limit, special=False) for text in texts), key=len)
     every = max(1, TOKENS // len(rows[-1]))
     batches = [padded(rows[start : start + every], tokenizer.pad_id) for start in range(0, len(rows), every)]
     with threadpool_limits(1, "blas"):

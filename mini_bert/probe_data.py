@@ -15,7 +15,7 @@ MADE_UP = 1000  # synthetic sentences to learn from, and as many to measure on, 
 Sentences = Sequence[Tagged | Parsed]
 
 
-class Data(NamedTuple):
+class ProbeData(NamedTuple):
     train: Sentences
     dev: Sentences
     classes: list[str]  # all labels that there are, also those that a sample has not
@@ -36,7 +36,7 @@ def labels(task: str, sentences: Sentences) -> list[Tagged]:
     return found
 
 
-def read(task: str, train: str | None, dev: str | None, column: int = -1) -> Data | None:
+def read(task: str, train: str | None, dev: str | None, column: int = -1) -> ProbeData | None:
     """The two files, checked; None where none is given"""
     if train is None and dev is None:
         return None
@@ -53,7 +53,7 @@ def read(task: str, train: str | None, dev: str | None, column: int = -1) -> Dat
         check_bio(measured, dev)
     classes = label_names(learnt)
     check_labels(measured, classes, dev)
-    return Data(files[0], files[1], classes)
+    return ProbeData(files[0], files[1], classes)
 
 
 def check_bio(sentences: Sequence[Tagged], path: str) -> None:
@@ -69,14 +69,14 @@ def check_bio(sentences: Sequence[Tagged], path: str) -> None:
                 )
 
 
-def sample(data: Data | None, task: str, seed: int, most: int | None = None) -> Data:
+def sample(data: ProbeData | None, task: str, seed: int, most: int | None = None) -> ProbeData:
     """At most so many sentences of each file, which ones decides the seed; without files, synthetic ones"""
     if data is not None:
         return data._replace(train=_some(data.train, seed, most), dev=_some(data.dev, seed, most))
     make = tagged if task == "ner" else parsed
     count = MADE_UP if most is None else most
     train, dev = make(count, seed, "train"), make(count, seed, "dev")
-    return Data(train, dev, label_names([*labels(task, train), *labels(task, dev)]))
+    return ProbeData(train, dev, label_names([*labels(task, train), *labels(task, dev)]))
 
 
 def _some(sentences: Sentences, seed: int, most: int | None) -> Sentences:

@@ -31,6 +31,7 @@ import numpy as np
 
 from mini_bert.config import check_positive
 from mini_bert.encoders import encode
+from mini_bert.fill_mask import MASK
 from mini_bert.layers.base import Run
 from mini_bert.loading import max_length, word_head
 from mini_bert.progress import counted
@@ -73,7 +74,7 @@ def pseudo_perplexity(
     """
     head = word_head(model)
     check_positive("batch_size", batch_size)
-    encoding = tokenizer.encode_batch([text])[0]
+    encoding = tokenizer.encode_batch([text], special=MASK)[0]
     ids, words = np.array(encoding.ids), encoding.word_ids
     special = np.isin(ids, tokenizer.special_ids)
     places = np.flatnonzero(~special)

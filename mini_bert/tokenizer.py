@@ -47,6 +47,7 @@ from mini_bert.encoding import Batch, Encoding, cut, room
 from mini_bert.wordsplit import JOINING, WordSplitter
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+Special = bool | str  # which special tokens are recognised in a text: all, none, or this one
 PREFIX = "##"  # marks a piece that continues a word
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache starts afresh; so many take about 40 MB
@@ -116,9 +117,10 @@ class WordPieceTokenizer:
             pieces, start = self._inner, end
         return tuple(ids)
 
-    def ids(self, texts: Iterable[str], special: bool = True) -> list[list[int]]:
+    def ids(self, texts: Iterable[str], special: Special = True) -> list[list[int]]:
         """Ids of many texts, the fastest way. Nothing is added. Special tokens in the text are recognised, unless
-        special=False: then "[SEP]" is a bracket, a word and a bracket, as a text that *speaks* of it means it."""
+        special=False: then "[SEP]" is a bracket, a word and a bracket, as a text that *speaks* of it means it.
+        special="[MASK]": this one is recognised, the others are text."""
         if isinstance(texts, str):
             raise TypeError("ids takes a list of texts, got one str; write ids([text]), or encode(text)")
         texts = list(texts)  # here, so that nobody else's code runs without collection
@@ -132,25 +134,28 @@ class WordPieceTokenizer:
         add_special_tokens: bool = True,
         truncation: bool | str = False,
         max_length: int | None = None,
+        special: Special = True,
     ) -> list[int]:
-        """[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], as ids."""
+        """[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], as ids. special: as for `ids`."""
         if pair is None and not truncation and max_length is None:
-            row = self._row(text)
+            row = self._row(text, special)
             return [self.cls_id, *row, self.sep_id] if add_special_tokens else row
         if not truncation and max_length is not None:
             raise ValueError(f"max_length={max_length} does nothing here; add truncation=True to cut")
-        return self._encoding(text, pair, add_special_tokens, truncation, max_length).ids
+        return self._encoding(text, pair, add_special_tokens, truncation, max_length, special).ids
 
     def tokenize(self, text: str) -> list[str]:
         """The pieces of a text, nothing added."""
         return [self.tokens[i] for i in self._row(text)]
 
-    def encode_batch(self, texts: Iterable[str | tuple[str, str]], add_special_tokens: bool = True) -> list[Encoding]:
+    def encode_batch(
+        self, texts: Iterable[str | tuple[str, str]], add_special_tokens: bool = True, special: Special = True
+    ) -> list[Encoding]:
         """An `Encoding` for every text or (text, pair): ids, and when asked offsets and word ids."""
         if isinstance(texts, str):
             raise TypeError("encode_batch takes a list of texts, got one str; write encode_batch([text])")
         pairs = (item if isinstance(item, tuple) and len(item) == 2 else (item, None) for item in texts)
-        return [self._encoding(text, pair, add_special_tokens) for text, pair in pairs]
+        return [self._encoding(text, pair, add_special_tokens, special=special) for text, pair in pairs]
 
     def __call__(
         self,
@@ -162,6 +167,7 @@ class WordPieceTokenizer:
         padding: bool | str = False,
         return_offsets_mapping: bool = False,
         return_tensors: str | None = None,
+        special: Special = True,
     ) -> Batch:
         """input_ids, token_type_ids and attention_mask of a text, a pair, or a batch of either.
 
@@ -170,29 +176,29 @@ class WordPieceTokenizer:
         return_tensors="np" gives arrays (B,T); return_offsets_mapping=True adds offset_mapping
         """
         single, items = _paired(text, pair)
-        encodings = [self._encoding(a, b, add_special_tokens, truncation, max_length) for a, b in items]
+        encodings = [self._encoding(a, b, add_special_tokens, truncation, max_length, special) for a, b in items]
         if max_length is not None and not truncation and padding != "max_length":
             raise ValueError(
                 f'max_length={max_length} does nothing here; add truncation=True to cut, or padding="max_length" to pad'
             )
         return Batch(encodings, single, padding, max_length, return_offsets_mapping, return_tensors)
 
-    def _encoding(self, text, pair, add_special_tokens, truncation=False, max_length=None) -> Encoding:
+    def _encoding(self, text, pair, add_special_tokens, truncation=False, max_length=None, special=True) -> Encoding:
         texts = (text,) if pair is None else (text, pair)
-        rows = [self._row(text) for text in texts]
+        rows = [self._row(text, special) for text in texts]
         if truncation:
             space = room(max_length, (len(texts) + 1) * add_special_tokens)
             for row, length in zip(rows, cut([len(row) for row in rows], space, truncation), strict=True):
                 del row[length:]
-        return Encoding(self, texts, rows, add_special_tokens)
+        return Encoding(self, texts, rows, add_special_tokens, special)
 
-    def _row(self, text: str, special: bool = True) -> list[int]:
+    def _row(self, text: str, special: Special = True) -> list[int]:
         if not isinstance(text, str):
             raise TypeError(_not_text(text))
         if not special or not any(map(text.__contains__, self._begins)):
             return self._plain_row(text)
         ids: list[int] = []
-        for segment, _, token in self._segments(text):
+        for segment, _, token in self._segments(text, special):
             if token is None:
                 ids += self._plain_row(segment)
             else:
@@ -205,10 +211,12 @@ class WordPieceTokenizer:
             return list(chain.from_iterable(map(self._words.__getitem__, words)))
         return list(chain.from_iterable(map(self._chunks.__getitem__, self.splitter.chunks(text))))
 
-    def _segments(self, text: str) -> Iterator[tuple[str, int, int | None]]:
+    def _segments(self, text: str, special: Special = True) -> Iterator[tuple[str, int, int | None]]:
         """Cut at the special tokens written in the text -> what, where, and its id if it is one of them."""
         end = 0
-        for found in self._special.finditer(text):
+        for found in self._special.finditer(text) if special else ():
+            if special is not True and found.group() != special:
+                continue
             yield text[end : found.start()], end, None
             yield found.group(), found.start(), self.vocab[found.group()]
             end = found.end()
@@ -226,13 +234,13 @@ class WordPieceTokenizer:
 
     # ---- where the pieces come from, computed when asked
 
-    def spans(self, text: str) -> tuple[list[tuple[int, int]], list[int]]:
+    def spans(self, text: str, special: Special = True) -> tuple[list[tuple[int, int]], list[int]]:
         """For each piece of a text: first character and the one after the last; and the number of its word."""
         offsets: list[tuple[int, int]] = []
         word_ids: list[int] = []
         count = 0
-        for segment, start, special in self._segments(text):
-            if special is not None:
+        for segment, start, token in self._segments(text, special):
+            if token is not None:
                 offsets.append((start, start + len(segment)))
                 word_ids.append(count)
                 count += 1

@@ -22,16 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mini_bert.config import check_positive
-from mini_bert.encoders import encode, hidden_states, padded
+from mini_bert.encoders import batches, encode, hidden_states, padded
 from mini_bert.layers.base import Run
 from mini_bert.loading import max_length
+from mini_bert.tasks.base import owners
 
 if TYPE_CHECKING:
     from mini_bert.model import MiniBERT
@@ -62,12 +63,12 @@ class Window(NamedTuple):
     end: int
 
 
-def windows(sizes: Sequence[int], room: int) -> list[Window]:
+def word_windows(sizes: Sequence[int], room: int) -> list[Window]:
     """Where to read a sentence whose words have so many pieces, when `room` pieces fit; each word is taken once
 
-    >>> windows([1, 1, 1], 3)
+    >>> word_windows([1, 1, 1], 3)
     [Window(first=0, last=3, begin=0, end=3)]
-    >>> windows([1] * 9, 6)
+    >>> word_windows([1] * 9, 6)
     [Window(first=0, last=6, begin=0, end=4), Window(first=3, last=9, begin=4, end=9)]
     """
     if not sizes:
@@ -88,8 +89,7 @@ def windows(sizes: Sequence[int], room: int) -> list[Window]:
             for start in range(first + 1, last + 1)
             if ends[last] - ends[start] <= room // 2 and ends[last + 1] - ends[start] <= room
         )
-    borders = [0, *((after[0] + before[1]) // 2 for before, after in pairwise(spans)), count]
-    return [Window(*span, *taken) for span, taken in zip(spans, pairwise(borders), strict=True)]
+    return [Window(*span, *taken) for span, taken in zip(spans, owners(spans), strict=True)]
 
 
 class _Row(NamedTuple):
@@ -106,7 +106,7 @@ def _rows(tokenizer: WordPieceTokenizer, sentences: Sequence[Sequence[str]], lim
     count, room = 0, limit - 2
     for sentence in sentences:
         pieces = [row[:room] for row in word_pieces(tokenizer, sentence)]
-        for first, last, begin, end in windows([len(row) for row in pieces], room):
+        for first, last, begin, end in word_windows([len(row) for row in pieces], room):
             ends = [1, *accumulate((len(row) for row in pieces[first:last]), initial=1)][1:]
             ids = [tokenizer.cls_id, *(i for row in pieces[first:last] for i in row), tokenizer.sep_id]
             sizes = [len(row) for row in pieces[begin:end]]
@@ -156,26 +156,13 @@ def word_vectors(
             vectors[layer][words] = pooled(states[layer].reshape(-1, shape[1]), starts, sizes, pooling)
         return words.size
 
-    batches = list(_batches(rows))
-    done = 0
+    done, some = 0, list(batches(rows, lambda row: len(row.ids), TOKENS))  # the same ones for any number of threads
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-        for words in map(work, batches) if threads == 1 else pool.map(work, batches):
+        for words in map(work, some) if threads == 1 else pool.map(work, some):
             done += words
             if after_each is not None:
                 after_each(done)
     return vectors
-
-
-def _batches(rows: list[_Row]) -> Iterator[list[_Row]]:
-    """From short to long, so many that with padding they are TOKENS; the same ones for any number of threads"""
-    batch: list[_Row] = []
-    for row in rows:
-        if batch and (len(batch) + 1) * len(row.ids) > TOKENS:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
 
 
 def pooled(tokens: np.ndarray, starts: np.ndarray, sizes: np.ndarray, pooling: str = "mean") -> np.ndarray:

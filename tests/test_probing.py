@@ -17,7 +17,7 @@ from mini_bert.label_probe import Examples, LabelProbe, Spellings, common_labels
 from mini_bert.labelled import LabelError, Parsed, Tagged
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig
-from mini_bert.probe_data import Data, labels, read, sample
+from mini_bert.probe_data import ProbeData, labels, read, sample
 from mini_bert.probe_report import Part, Results, Scores, Setting, merged, report, report_json
 from mini_bert.probing import layers_named, probe, probe_command, probes_for, untrained
 from mini_bert.synthetic import SYNTHETIC, parsed, tagged
@@ -213,7 +213,7 @@ def test_what_cannot_be_probed(model, tokenizer):
 def test_samples():
     """Which sentences are taken decides the seed; their order stays; all labels of the file stay known."""
     sentences = [Tagged([str(number)], ["A" if number else "B"], number) for number in range(50)]
-    data = Data(sentences, sentences[:3], ["A", "B"])
+    data = ProbeData(sentences, sentences[:3], ["A", "B"])
     some = sample(data, "pos", 1, 10)
     lines = [one.line for one in some.train]
     assert len(lines) == 10 and lines == sorted(lines) and some.classes == ["A", "B"] and len(some.dev) == 3

@@ -13,7 +13,7 @@ from mini_bert.encoders import encode, hidden_states
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
-from mini_bert.word_vectors import Window, pooled, windows, word_pieces, word_vectors
+from mini_bert.word_vectors import Window, pooled, word_pieces, word_vectors, word_windows
 
 PIECES = [*SPECIAL_TOKENS, ".", "[", "]", "sep", "the", "cat", "un", "##aff", "##able", "##s", "cafe", "1", "new"]
 MINI = MiniBertConfig(vocab_size=18, hidden_size=10, num_layers=2, num_heads=2, intermediate_size=7, max_seq_length=11)
@@ -59,7 +59,7 @@ def test_the_pieces_are_those_of_the_sentence(tokenizer):
 @given(st.lists(st.integers(1, 9), max_size=60), st.integers(9, 20))
 def test_windows_take_every_word_once(sizes, room):
     """In order, none left out; no window is longer than there is room; what fits is one window; words have context."""
-    found = windows(sizes, room)
+    found = word_windows(sizes, room)
     assert [word for window in found for word in range(window.begin, window.end)] == list(range(len(sizes)))
     ends = [0, *accumulate(sizes)]
     for first, last, begin, end in found:
@@ -71,16 +71,16 @@ def test_windows_take_every_word_once(sizes, room):
 
 def test_windows_of_a_long_sentence():
     """Half of each window is read again in the next, and the last begins as early as it can."""
-    assert windows([1] * 13, 6) == [
+    assert word_windows([1] * 13, 6) == [
         Window(0, 6, 0, 4),
         Window(3, 9, 4, 7),
         Window(6, 12, 7, 9),
         Window(7, 13, 9, 13),
     ]
-    assert windows([6, 6], 6) == [Window(0, 1, 0, 1), Window(1, 2, 1, 2)]
-    assert windows([], 6) == []
+    assert word_windows([6, 6], 6) == [Window(0, 1, 0, 1), Window(1, 2, 1, 2)]
+    assert word_windows([], 6) == []
     with pytest.raises(ValueError, match="a word has 7 pieces, but 6 fit"):
-        windows([1, 7], 6)
+        word_windows([1, 7], 6)
 
 
 def one_by_one(model, tokenizer, sentences, pooling):
@@ -120,7 +120,7 @@ def test_long_sentences_are_read_in_windows(tokenizer):
     model = MODELS["mini"]
     words = ["the", "cats", "unaffables", ".", "cat", "the", "new", "1", "cats", ".", "the"]
     sizes = [len(row) for row in word_pieces(tokenizer, words)]
-    parts = windows(sizes, 9)
+    parts = word_windows(sizes, 9)
     assert len(parts) > 1
     found = word_vectors(model, tokenizer, [["cat"], words, ["new"]])
     for first, last, begin, end in parts:

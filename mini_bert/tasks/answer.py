@@ -60,15 +60,15 @@ class Answer(Task):
 
     def items(self, examples: Sequence[Question], tokenizer, length, training):
         texts = {text: None for example in examples for text in (example.context,)}
-        rows = dict(zip(texts, tokenizer.ids(texts), strict=True))
+        rows = dict(zip(texts, tokenizer.ids(texts, special=False), strict=True))
         offsets: dict[str, list[tuple[int, int]]] = {}
         found: list[Item] = []
         for number, example in enumerate(examples):
             row = rows[example.context]
             if example.context not in offsets:
-                offsets[example.context] = tokenizer.spans(example.context)[0]
+                offsets[example.context] = tokenizer.spans(example.context, special=False)[0]
             places = offsets[example.context]
-            question = tokenizer.ids([example.question])[0][: (length - 3) // 2]
+            question = tokenizer.ids([example.question], special=False)[0][: (length - 3) // 2]
             size = length - 3 - len(question)
             truth = token_span(places, example.starts[0], len(example.answers[0])) if example.answers else None
             here: list[Item] = []

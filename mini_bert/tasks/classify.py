@@ -49,8 +49,9 @@ class Classify(Task):
 
     def items(self, examples: Sequence[Labelled], tokenizer, length, training):
         place = {label: number for number, label in enumerate(self.labels)}
-        firsts = tokenizer.ids([example.text for example in examples])
-        seconds = iter(tokenizer.ids([example.second for example in examples if example.second is not None]))
+        firsts = tokenizer.ids([example.text for example in examples], special=False)
+        others = [example.second for example in examples if example.second is not None]
+        seconds = iter(tokenizer.ids(others, special=False))
         found = []
         for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
             ids, second, words = packed(tokenizer, first, None if example.second is None else next(seconds), length)

@@ -82,8 +82,8 @@ class Similarity(Task):
         return head
 
     def items(self, examples: Sequence[Scored], tokenizer, length, training):
-        firsts = tokenizer.ids([example.first for example in examples])
-        seconds = tokenizer.ids([example.second for example in examples])
+        firsts = tokenizer.ids([example.first for example in examples], special=False)
+        seconds = tokenizer.ids([example.second for example in examples], special=False)
         found = []
         for number, (example, a, b) in enumerate(zip(examples, firsts, seconds, strict=True)):
             if self.vectors:
