@@ -131,7 +131,7 @@ class Runs:
                 note = progress(found, settings.epochs, task.counts) + measured
                 self.show(f"{start}, seed {seed}", note, found["step"], found["steps"])
             else:
-                measured = f"; dev {task.metric} {found[task.metric]:.1%}"
+                measured = f"; dev: {task.metric} {found[task.metric]:.1%}"
 
         def keep(outcome: TuningRun) -> None:
             if not random and (self.best is None or outcome.rank(task.metric) > self.best.outcome.rank(task.metric)):
@@ -148,7 +148,7 @@ class Runs:
 def progress(found: dict[str, Any], epochs: int, counts: str) -> str:
     """What training says of itself: on the examples it learns from, with dropout"""
     right = f", {counts} {found['right']:.1%}" if "right" in found else ""
-    return f"epoch {found['epoch']:.1f} of {epochs}, training loss {found['loss']:.3f}{right}"
+    return f"epoch {found['epoch']:.1f} of {epochs}; training: loss {found['loss']:.3f}{right}"
 
 
 def _say_what_is_cut(task: Task, items: Sequence[Item], length: int) -> None:
@@ -197,7 +197,7 @@ def finetune_command(
     given.setdefault("epochs", default_epochs(len(data.train), given.get("batch_size", FineTuning.batch_size)))
     tuning = FineTuning(**given)
     task = make_task(kind, loaded, data, stride, vectors, loss)
-    guess = baseline(task, data.train, data.dev)
+    guess = baseline(task, data.dev)
     about = describe(kind, model, data)
     if not quiet and not as_json:
         print(about, flush=True)

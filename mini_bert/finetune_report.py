@@ -35,8 +35,8 @@ class Baseline(NamedTuple):
     luck: float  # how far above it the task's metric can be by luck: two standard errors
 
 
-def baseline(task: Task, train: Sequence[Any], dev: Sequence[Any]) -> Baseline:
-    name, predictions = task.guessing(train, dev)
+def baseline(task: Task, dev: Sequence[Any]) -> Baseline:
+    name, predictions = task.guessing(dev)
     scores = task.scores(dev, predictions)
     share = scores[task.metric]
     if task.name == "similarity":
@@ -100,12 +100,14 @@ def report(
     lines = [*about]
     if rows:
         names = [name for name in summary[rows[0]] if name != "seconds"]
-        lines += ["", f"{'dev, %':22}" + "".join(f"{name:>16}" for name in names) + f"{'seconds':>10}"]
+        guessing = f"guessing: {guess.name}"
+        width = max(22, len(guessing) + 2)
+        lines += ["", f"{'dev, %':{width}}" + "".join(f"{name:>16}" for name in names) + f"{'seconds':>10}"]
         for start in rows:
             cells = "".join(f"{shown(summary[start][name]):>16}" for name in names)
-            lines.append(f"{start:22}{cells}{summary[start]['seconds']['mean']:10.0f}")
+            lines.append(f"{start:{width}}{cells}{summary[start]['seconds']['mean']:10.0f}")
         cells = "".join(f"{100 * guess.scores[name]:16.1f}" for name in names)
-        lines.append(f"{f'guessing: {guess.name}':22}{cells}")
+        lines.append(f"{guessing:{width}}{cells}")
         counts = {len([result for result in results if result.start == start]) for start in rows}
         if max(counts) > 1:
             lines.append(f"mean ± standard deviation of {max(counts)} seeds; each the best measurement of its run")

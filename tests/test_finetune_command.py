@@ -440,26 +440,26 @@ def test_tags_of_other_schemes(mini, tmp_path, capsys):
 
 
 def test_guessing_is_known_by_hand():
-    """The most frequent class or tag of the training data, the whole text, no correlation."""
+    """The most frequent class or tag of the dev data, the whole text, no correlation."""
     texts = [tiny.Labelled("x", None, label, 1) for label in ("pos", "neg", "pos", "pos")]
-    found = baseline(finetuned.Classify(["neg", "pos"]), texts, texts[:2])
-    assert found.name == "always pos" and found.scores == {"accuracy": 0.5, "macro_f1": pytest.approx(1 / 3)}
-    assert found.luck == pytest.approx(2 * (0.25 / 2) ** 0.5)
+    found = baseline(finetuned.Classify(["neg", "pos"]), texts)
+    assert found.name == "always pos" and found.scores == {"accuracy": 0.75, "macro_f1": pytest.approx(3 / 7)}
+    assert found.luck == pytest.approx(2 * (0.75 * 0.25 / 4) ** 0.5)
     words = [tiny.Tagged(["ada", "is", "in", "rome"], ["B-PER", "O", "O", "B-LOC"], 1)]
-    found = baseline(finetuned.Tag(["B-LOC", "B-PER", "O"]), words, words)
+    found = baseline(finetuned.Tag(["B-LOC", "B-PER", "O"]), words)
     assert found[:2] == ("always O", {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 0.5}) and found.luck == 0
     asked = [tiny.Question("1", "who?", "cat sat down here", ["cat"], [0], 1)]
-    found = baseline(finetuned.Answer(), asked, asked)
+    found = baseline(finetuned.Answer(), asked)
     assert found[:2] == ("the whole text", {"f1": 0.4, "exact": 0.0})
     pairs = tiny.scored(17)
-    found = baseline(finetuned.Similarity(0, 5), pairs, pairs)
-    assert found == ("always the mean", {"spearman": 0.0, "pearson": 0.0}, 0.5)
+    found = baseline(finetuned.Similarity(0, 5), pairs)
+    assert found == ("all alike", {"spearman": 0.0, "pearson": 0.0}, 0.5)
 
 
 def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
     """Labels at random: the table shows the baseline, and a sentence says it."""
     task = finetuned.Classify(["neg", "pos"])
-    guess = baseline(task, tiny.labelled(50), tiny.labelled(50))
+    guess = baseline(task, tiny.labelled(50))
     at = guess.scores["accuracy"]
     assert verdict(task, at, guess, 50).startswith("Not above guessing: “always")
     assert verdict(task, at + 0.02, guess, 50).startswith(
@@ -487,12 +487,12 @@ def test_the_data_is_described_once(mini, tmp_path, capsys):
 def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
     """And of similarity, where a guess is near or far but not right or wrong, no share of right ones is shown."""
     found = {"epoch": 1.5, "loss": 0.25, "right": 0.696}
-    assert progress(found, 3, "accuracy") == "epoch 1.5 of 3, training loss 0.250, accuracy 69.6%"
+    assert progress(found, 3, "accuracy") == "epoch 1.5 of 3; training: loss 0.250, accuracy 69.6%"
     for kind in ("classify", "similarity"):
         out = tmp_path / kind
         finetune_command(kind, **files(tmp_path, kind), model=str(mini), out=out, **QUICK | {"quiet": False})
         last = capsys.readouterr().err.splitlines()[-1]
-        assert "training loss" in last and ("accuracy" in last) == (kind == "classify") and "right" not in last
+        assert "; training: loss" in last and ("accuracy" in last) == (kind == "classify") and "right" not in last
         records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         assert all(("right" in one) == (kind == "classify") for one in records if one["kind"] == "train")
 

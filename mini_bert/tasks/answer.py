@@ -121,7 +121,7 @@ class Answer(Task):
         exact, f1, _ = answer_scores(guesses, answers)
         return {"f1": f1, "exact": exact}
 
-    def guessing(self, train: Sequence[Question], examples: Sequence[Question]) -> tuple[str, list[list[Span]]]:
+    def guessing(self, examples: Sequence[Question]) -> tuple[str, list[list[Span]]]:
         """The whole text: it holds the answer, and everything else"""
         return "the whole text", [[Span(one.context, 0, len(one.context), 0.0, 1.0)] for one in examples]
 

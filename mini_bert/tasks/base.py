@@ -109,8 +109,8 @@ class Task:
         """Of the same predictions, lower is better: it decides between equal scores. None where none is at hand"""
         return None
 
-    def guessing(self, train: Sequence[Any], examples: Sequence[Any]) -> tuple[str, list[Any]]:
-        """What one can say without reading: in words, and as a prediction for each example"""
+    def guessing(self, examples: Sequence[Any]) -> tuple[str, list[Any]]:
+        """The best that one can say without reading: in words, and as a prediction for each example"""
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
