@@ -73,9 +73,9 @@ def default_learning_rate(model: MiniBERT | Bert) -> float:
     return float(f"{FineTuning.learning_rate * min(1.0, (192 / model.config.hidden_size) ** 2):.1g}")
 
 
-def default_epochs(examples: int, batch_size: int) -> int:
+def default_epochs(items: int, batch_size: int) -> int:
     """Three, and more of small data: until there are STEPS changes of the weights, but at most ten"""
-    return max(FineTuning.epochs, min(10, STEPS * batch_size // max(examples, 1)))
+    return max(FineTuning.epochs, min(10, STEPS * batch_size // max(items, 1)))
 
 
 def settings_for(start: str, settings: FineTuning, seed: int) -> FineTuning:
@@ -194,8 +194,6 @@ def finetune_command(
     if not 8 <= length <= most:
         raise ValueError(f"max_length is {length}, expected 8 to {most}, the positions that {model} has")
     given.setdefault("learning_rate", default_learning_rate(loaded))
-    given.setdefault("epochs", default_epochs(len(data.train), given.get("batch_size", FineTuning.batch_size)))
-    tuning = FineTuning(**given)
     task = make_task(kind, loaded, data, stride, vectors, loss)
     guess = baseline(task, data.dev)
     about = describe(kind, model, data)
@@ -217,6 +215,8 @@ def finetune_command(
         write_atomic(out / "metrics.jsonl", b"")
     with showing(not quiet) as show:
         runs = Runs(loaded, task, data, tokenizer, length, record, keep, show)
+        given.setdefault("epochs", default_epochs(len(runs.items), given.get("batch_size", FineTuning.batch_size)))
+        tuning = FineTuning(**given)
         results: list[Result] = []
         for start in (PRETRAINED, SCRATCH) if scratch else (PRETRAINED,):
             for seed in range(tuning.seed, tuning.seed + seeds):

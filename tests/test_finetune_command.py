@@ -548,3 +548,11 @@ def test_defaults_follow_model_and_data():
     assert default_learning_rate(MiniBERT(tiny.MINI)) == 1e-3
     assert default_learning_rate(SimpleNamespace(config=SimpleNamespace(hidden_size=768))) == 6e-5
     assert [default_epochs(count, 32) for count in (67_349, 20_000, 8_000, 500)] == [3, 3, 8, 10]
+
+
+def test_windows_count_when_epochs_are_chosen(mini, monkeypatch):
+    """A question on a long text is several sequences, and each is a step here: so three epochs, and not 100 / 20."""
+    monkeypatch.setattr("mini_bert.finetune.STEPS", 100)
+    settings = {name: value for name, value in QUICK.items() if name != "epochs"} | {"batch_size": 1, "max_samples": 20}
+    (found,) = finetune_command("qa", model=str(mini), length=24, **settings)
+    assert found.outcome.steps == 3 * 77  # windows
