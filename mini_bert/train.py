@@ -89,6 +89,7 @@ def train(
             if state.step % settings.save_every == 0 or best or state.stopped:  # save
                 run.save(state, model, adam, batches)
         run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
+        del adam  # its moments go before weights in 16 bits are widened
     return state
 
 
