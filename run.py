@@ -27,6 +27,7 @@ Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by h
 
   python run.py test              does everything work here? (one to two minutes on two cores)
   python run.py train             train a Mini-BERT; `train --help` lists the settings
+  python run.py plan --model larger --memory 1GB     what fits into memory, before you train it
   python run.py plot runs/run-1   the curves of a run, or of several side by side
   python run.py doctor runs/run-1                    what is wrong with a run, and what to try
   python run.py eval MODEL --corpus my_text.txt      loss, perplexity, accuracy on any text
