@@ -12,6 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: write nothing below they can't parse)
@@ -72,6 +74,9 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 UNFINISHED = VENV / "unfinished"  # exists while .venv is being changed; found later, the change was cut short
 WINDOWS = os.name == "nt"
+WRITING = "Installing collected packages"  # how pip announces that it begins to change .venv; before, it only fetches
+TICK = 0.2  # seconds between two looks at the time, on a terminal
+SELDOM = 10.0  # seconds between two lines of progress, elsewhere
 
 # What can be installed: a name, and the pip calls that make it, each with the words that announce it.
 SETS = {
@@ -137,7 +142,7 @@ def main(args: list[str]) -> int:
         os.environ["MINI_BERT_CALLED_AS"] = "python run.py"  # so that what it advises can be typed
         return call([program("mini-bert"), *args])
     except KeyboardInterrupt:
-        say("Interrupted.")
+        say("Interrupted while setting up; the same command goes on.")
         return 130  # 128 + SIGINT, as shells count
 
 
@@ -235,13 +240,14 @@ def build() -> None:
     if VENV.exists():
         say(f"Rebuilding .venv for Python {version}: it was unfinished, broken or of another version ...")
     else:
-        say(f"Building .venv for Python {version} ...")
+        say(f"The first call sets things up in .venv, once: a minute or two. Building it for Python {version} ...")
     try:
         if VENV.exists():
             shutil.rmtree(VENV)
         VENV.mkdir()
         UNFINISHED.touch()
-        venv.EnvBuilder(with_pip=True, symlinks=not WINDOWS).create(VENV)
+        with moving(lambda: "an empty environment, and pip in it"):
+            venv.EnvBuilder(with_pip=True, symlinks=not WINDOWS).create(VENV)
         UNFINISHED.unlink()
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"Could not build {VENV}: {error}")
@@ -249,15 +255,91 @@ def build() -> None:
 
 def pip_install(what: str, arguments: list[str]) -> None:
     say(f"Installing {what} ...")
-    # -qq: nothing but errors. The line above is the news.
-    pip = [program("python"), "-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check"]
+    pip = [program("python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
     UNFINISHED.touch()
-    code = subprocess.run([*pip, *arguments], cwd=ROOT).returncode  # Ctrl-C leaves from here
-    if code >= 0:  # pip ended by itself, not by a signal: it left nothing half done
+    code, told, interrupted = watch([*pip, "--progress-bar", "off", *arguments])
+    began = any(line.startswith(WRITING) for line in told)
+    if code == 0 or not began or not (interrupted or code < 0):  # else it was cut short while it wrote
         UNFINISHED.unlink()
+    if interrupted:
+        raise KeyboardInterrupt
     if code != 0:
+        print(*told[-20:], sep="\n", file=sys.stderr)
         say(f"pip could not install {what}: see above. Is the network there? The same command tries again.")
         sys.exit(exit_code(code))
+
+
+def watch(command: list[str]) -> tuple[int, list[str], bool]:
+    """Run pip and show what it is at -> its exit code, the lines it said, whether somebody wanted it to stop.
+
+    It is out of reach of the terminal's Ctrl-C: while it fetches we stop it, and .venv is as it was; while it writes
+    into .venv, which takes seconds, it may finish. A second Ctrl-C ends it at once.
+    """
+    apart = 0x200 if WINDOWS else 0  # CREATE_NEW_PROCESS_GROUP
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, encoding="utf-8", errors="replace", creationflags=apart, process_group=None if WINDOWS else 0,
+    )  # fmt: skip
+    told: list[str] = []
+
+    def listen() -> None:
+        for line in process.stdout or ():
+            told.append(line.strip())
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    stops = 0
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill is an interruption, too
+    try:
+        with moving(lambda: next((line for line in reversed(told) if line), "starting pip")):
+            while process.poll() is None:
+                try:
+                    process.wait()
+                except KeyboardInterrupt:
+                    stops += 1
+                    writing = any(line.startswith(WRITING) for line in told)
+                    if stops == 1 and writing:
+                        say("\nIt is writing into .venv and finishes that first: seconds. Ctrl-C again ends at once.")
+                    elif stops > 1:
+                        process.kill()
+                    elif sys.platform == "win32":
+                        process.terminate()
+                    else:
+                        os.killpg(process.pid, signal.SIGINT)  # and what it has started
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    listener.join(2)  # a program that pip left behind may hold the pipe
+    return process.returncode, told, stops > 0
+
+
+@contextlib.contextmanager
+def moving(news):
+    """While something takes its time: how long, and the latest news. On a terminal a line that moves, else now and then
+    a new one."""
+    start, ended, live = time.monotonic(), threading.Event(), sys.stderr.isatty()
+
+    def tell() -> None:
+        drawn = 0
+        while not ended.wait(TICK if live else SELDOM):
+            minutes, seconds = divmod(int(time.monotonic() - start), 60)
+            line = f"  {minutes}:{seconds:02}  {news()}"
+            if live:
+                line = line[: shutil.get_terminal_size().columns - 1]
+                print(f"\r{line:{drawn}}", end="", file=sys.stderr, flush=True)
+                drawn = len(line)
+            else:
+                say(line)
+        if drawn:
+            print(f"\r{'':{drawn}}\r", end="", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def program(name: str) -> str:
@@ -296,16 +378,38 @@ def one_at_a_time():
 def call(command: list[str], cwd: Path | None = None) -> int:
     """Run a program to its own end and return its exit code.
 
-    Ctrl-C reaches the program too, from the terminal. It may have work to save, so we wait and let it decide;
-    subprocess.run would kill it after a quarter of a second. A plain `kill` reaches only us: we hand it on.
+    It may have work to save, so when somebody wants to stop us we wait and let it decide; subprocess.run would kill it
+    after a quarter of a second. What it is told, it is told once: Ctrl-C on our terminal reaches it, too. Where no
+    terminal does that (a script, a service, a job in the background) it gets a group of its own, and we hand it on.
     """
-    process = subprocess.Popen(command, cwd=cwd)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    alone = not on_terminal()
+    process = subprocess.Popen(command, cwd=cwd, process_group=0 if alone else None)
+
+    def hand_on(number, frame) -> None:
+        if process.poll() is None:
+            process.send_signal(number)
+
+    caught = {signal.SIGTERM: hand_on}
+    if alone and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # nohup and the like mean it
+        caught[signal.SIGINT] = hand_on
+    before = {number: signal.signal(number, handler) for number, handler in caught.items()}
     while process.poll() is None:
         with contextlib.suppress(KeyboardInterrupt):
             process.wait()
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     return exit_code(process.returncode)
+
+
+def on_terminal() -> bool:
+    """Are we what a terminal's Ctrl-C goes to?"""
+    if sys.platform == "win32":
+        return True
+    try:
+        with open("/dev/tty", "rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:  # there is none
+        return False
 
 
 def cores() -> int:
