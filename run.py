@@ -292,7 +292,7 @@ def watch(command: list[str]) -> tuple[int, list[str], bool]:
     stops = 0
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill is an interruption, too
     try:
-        with moving(lambda: next((line for line in reversed(told) if line), "starting pip")):
+        with moving(lambda: next((line for line in reversed(told) if line[:5] not in ("", "WARNI")), "starting pip")):
             while process.poll() is None:
                 try:
                     process.wait()
@@ -323,9 +323,8 @@ def moving(news):
         drawn = 0
         while not ended.wait(TICK if live else SELDOM):
             minutes, seconds = divmod(int(time.monotonic() - start), 60)
-            line = f"  {minutes}:{seconds:02}  {news()}"
+            line = f"  {minutes}:{seconds:02}  {news()}"[: shutil.get_terminal_size().columns - 1]
             if live:
-                line = line[: shutil.get_terminal_size().columns - 1]
                 print(f"\r{line:{drawn}}", end="", file=sys.stderr, flush=True)
                 drawn = len(line)
             else:

@@ -5,10 +5,11 @@ The functions stand in cli_*.py. They import what they need when they are called
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -88,6 +89,22 @@ GROUPS = {
     "plot-model": "Pictures of what is inside a model. Needs the extra `plots`; of runs: plot; of heads: attention.",
 }
 
+
+def interruptible(function: Callable[..., None]) -> Callable[..., None]:
+    """Ctrl-C ends a command with a word and 130, as shells count; without the word where the interrupt brings one."""
+
+    @functools.wraps(function)
+    def command(*args: Any, **options: Any) -> None:
+        try:
+            function(*args, **options)
+        except KeyboardInterrupt as interrupt:
+            if not interrupt.args:
+                print("\nInterrupted.", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return command
+
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -102,7 +119,7 @@ for name, group in groups.items():
 for name, function in COMMANDS.items():
     *group_name, command = name.split()
     name_values(function)
-    (groups[group_name[0]] if group_name else app).command(command, help=help_of(function))(function)
+    (groups[group_name[0]] if group_name else app).command(command, help=help_of(function))(interruptible(function))
 
 
 def main(words: list[str] | None = None) -> None:

@@ -125,6 +125,19 @@ def test_errors_are_one_line():
     )
 
 
+@pytest.mark.parametrize("said", [(), ("told",)], ids=["nothing said", "told"])
+def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys, said):
+    """One word and 130, no traceback; none where the command has said what there is to say."""
+
+    def stops(*_, **__):
+        raise KeyboardInterrupt(*said)
+
+    monkeypatch.setattr("mini_bert.corpora.corpus_command", stops)
+    with pytest.raises(SystemExit) as end:
+        main(["data", "show"])
+    assert end.value.code == 130 and capsys.readouterr().err == ("" if said else "\nInterrupted.\n")
+
+
 def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
     """Out of memory in a helper process: the message with its remedy, as for any other error."""
 
