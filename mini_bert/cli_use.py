@@ -58,7 +58,13 @@ def evaluate(
         list[str] | None, typer.Option(help="a table of two sentences and a score: do their vectors agree with it?")
     ] = None,
     neighbours: Annotated[list[str] | None, typer.Option(help="a word: which tokens lie next to it?")] = None,
-    held_out: Annotated[float, typer.Option(help="measure only the share that training with it keeps aside")] = 0.0,
+    held_out: Annotated[
+        float,
+        typer.Option(
+            help="with --corpus: leave out what `train` with this --held-out has learnt from, so that only text new to "
+            "the model counts (config.json of the run says which share it was); 0: measure all"
+        ),
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="decides the masks")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="sequences at a time")] = 32,
     max_batches: Annotated[int | None, typer.Option(min=1, help="stop after so many")] = None,
