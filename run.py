@@ -25,49 +25,61 @@ if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: writ
     )
 
 HELP = """\
-Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by hand.
+Mini-BERT: a complete BERT in pure Python and NumPy, gradients derived by hand.
 
-  python run.py test              does everything work here? (one to two minutes on two cores)
-  python run.py train             train a Mini-BERT; `train --help` lists the settings
-  python run.py plan --model larger --memory 1GB     what fits into memory, before you train it
-  python run.py plot runs/run-1   the curves of a run, or of several side by side
-  python run.py doctor runs/run-1                    what is wrong with a run, and what to try
-  python run.py eval MODEL --corpus my_text.txt      loss, perplexity, accuracy on any text
-  python run.py eval MODEL --text "The cat sat."     how surprised it is at each token
-  python run.py metrics           every metric with its formula; `metrics --test` checks each
-  python run.py fill-mask "The cat sat on the [MASK]."     guess what stands in a gap
-  python run.py embed "A cat." "A dog."              sentences as vectors, compared
-  python run.py probe pos         what each layer knows of parts of speech; also dep, ner
-  python run.py export runs/run-1 --out my_model     a model folder for others, 16 bits a weight
-  python run.py finetune classify --help             teach a model a task; also tag, qa, similarity
-  python run.py predict my_model "Great fun."        ask a model that was taught one
-  python run.py attention "The cat sat." --out cat.html    where the heads look
-  python run.py plot-model --help                    pictures of what is inside a model
-  python run.py simple-test       the tour: every part of the engine once
-  python run.py info              the model: shapes, parameters, memory
-  python run.py config            every number of the configuration, and why
-  python run.py demo attention    a layer's own demonstration; `demo` alone lists them
-  python run.py tokenizer show "Unaffable zebras"    what WordPiece makes of a text
-  python run.py tokenizer train my_texts/            learn a vocabulary of your own
-  python run.py data show         the built-in corpus, or any text of yours: what is in it
-  python run.py data list         data sets to fetch by name; `data get NAME` fetches one
-  python run.py gradcheck         our gradients against finite differences, tensor by tensor
+Begin here
+  python run.py test                        does everything work? 1 to 2 minutes
+  python run.py train                       train a Mini-BERT in four minutes
+  python run.py simple-test                 every part of the engine once
 
-Any word but `test` and `lint` is a command of `mini-bert`, and `--help` after it explains it.
-For a list of all, once .venv exists: {mini_bert} --help
+Train
+  python run.py train --help                all the settings
+  python run.py plan --model larger         what fits into memory
+  python run.py plot runs/run-1             curves of a run, or of several
+  python run.py doctor runs/run-1           what is wrong with a run
+  python run.py export runs/run-1 --out X   a model folder for others
 
-Tests come in tiers. Whatever else follows goes to pytest; paths count from this folder.
+Use and measure a model
+  python run.py fill-mask "A cat [MASK]."   guess what stands in a gap
+  python run.py embed "A cat." "A dog."     sentences as vectors, compared
+  python run.py eval MODEL --corpus FILE    loss and accuracy on any text
+  python run.py eval MODEL --text "A cat."  how surprised it is, token by token
+  python run.py metrics                     every metric with its formula
+  python run.py finetune classify --help    teach it a task; tag, qa, similarity
+  python run.py predict DIR "Great fun."    ask a model that was taught one
 
-  python run.py test --peers      compare live with PyTorch, transformers, tokenizers, onnxruntime,
-                                  scikit-learn, seqeval (installs them first: a large download)
-  python run.py test --slow       real data, long runs, fault injection
-  python run.py test --all        everything
-  python run.py test -x -k norm   only tests with "norm" in their name, until one fails
+Look inside
+  python run.py info                        the model: shapes, parameters, memory
+  python run.py config                      every number of it, and why
+  python run.py demo attention              a layer by itself; `demo` lists all
+  python run.py gradcheck                   gradients against finite differences
+  python run.py attention "The cat sat."    where the heads look
+  python run.py probe pos                   what layers know; also dep, ner
+  python run.py plot-model --help           pictures from inside a model
 
-  python run.py lint              ruff and mypy; `lint --fix` repairs what ruff can
+Text
+  python run.py tokenizer show "Zebras"     what WordPiece makes of a text
+  python run.py tokenizer train my_texts/   learn a vocabulary of your own
+  python run.py data show                   the built-in corpus, or text of yours
+  python run.py data labelled               labelled English from a grammar
+  python run.py data list                   data sets; `data get NAME` gets one
 
-The first call builds .venv beside run.py and installs what the command needs there, nowhere else.
-Later calls start at once. Delete .venv whenever you like: the next call builds it again.
+Any word but `test` and `lint` is a command of `mini-bert`, and `--help` after
+it explains it. All of them, once .venv exists: {mini_bert} --help
+
+Work on it (paths count from this folder; whatever else follows goes to pytest)
+  python run.py test --peers                compare live with PyTorch,
+                                            transformers, scikit-learn and others
+                                            (installs them: a large download)
+  python run.py test --slow                 real data, long runs, fault injection
+  python run.py test --all                  everything
+  python run.py test -x -k norm             tests with "norm" in their name, until
+                                            one fails
+  python run.py lint                        ruff and mypy; `lint --fix` mends
+
+The first call builds .venv beside run.py and installs what the command needs
+there, nowhere else: a minute or two. Later calls start at once. Delete .venv
+whenever you like: the next call builds it again.
 """
 
 ROOT = Path(__file__).resolve().parent

@@ -97,7 +97,7 @@ def test_help_teaches_and_installs_nothing(front, capsys, words):
         assert f"run.py {command.split()[0]}" in page, command
     for part in ["tokenizer show", "tokenizer train", "data show", "data list", "data get"]:
         assert part in page
-    assert max(map(len, page.splitlines())) <= 100
+    assert max(map(len, page.splitlines())) <= 80
     assert page.isascii(), "any terminal must be able to show it"
     assert not front.installed and not front.called
 
