@@ -49,10 +49,10 @@ Use and measure a model
   python run.py predict DIR "Great fun."    ask a model that was taught one
 
 Look inside
-  python run.py info                        the model: shapes, parameters, memory
+  python run.py info                        its shapes, parameters, memory
   python run.py config                      every number of it, and why
   python run.py demo attention              a layer by itself; `demo` lists all
-  python run.py gradcheck                   gradients against finite differences
+  python run.py gradcheck                   gradients by finite differences
   python run.py attention "The cat sat."    where the heads look
   python run.py probe pos                   what layers know; also dep, ner
   python run.py plot-model --help           pictures from inside a model
@@ -60,7 +60,7 @@ Look inside
 Text
   python run.py tokenizer show "Zebras"     what WordPiece makes of a text
   python run.py tokenizer train my_texts/   learn a vocabulary of your own
-  python run.py data show                   the built-in corpus, or text of yours
+  python run.py data show                   the built-in corpus, or your text
   python run.py data labelled               labelled English from a grammar
   python run.py data list                   data sets; `data get NAME` gets one
 
@@ -68,13 +68,11 @@ Any word but `test` and `lint` is a command of `mini-bert`, and `--help` after
 it explains it. All of them, once .venv exists: {mini_bert} --help
 
 Work on it (paths count from this folder; whatever else follows goes to pytest)
-  python run.py test --peers                compare live with PyTorch,
-                                            transformers, scikit-learn and others
+  python run.py test --peers                compare live with PyTorch and others
                                             (installs them: a large download)
-  python run.py test --slow                 real data, long runs, fault injection
+  python run.py test --slow                 real data, long runs, faults
   python run.py test --all                  everything
-  python run.py test -x -k norm             tests with "norm" in their name, until
-                                            one fails
+  python run.py test -x -k norm             tests of that name, until one fails
   python run.py lint                        ruff and mypy; `lint --fix` mends
 
 The first call builds .venv beside run.py and installs what the command needs
