@@ -12,6 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: write nothing below they can't parse)
@@ -23,54 +25,68 @@ if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: writ
     )
 
 HELP = """\
-Mini-BERT: a complete BERT in pure Python and NumPy, every gradient derived by hand.
+Mini-BERT: a complete BERT in pure Python and NumPy, gradients derived by hand.
 
-  python run.py test              does everything work here? (one to two minutes on two cores)
-  python run.py train             train a Mini-BERT; `train --help` lists the settings
-  python run.py plot runs/run-1   the curves of a run, or of several side by side
-  python run.py doctor runs/run-1                    what is wrong with a run, and what to try
-  python run.py eval MODEL --corpus my_text.txt      loss, perplexity, accuracy on any text
-  python run.py eval MODEL --text "The cat sat."     how surprised it is at each token
-  python run.py metrics           every metric with its formula; `metrics --test` checks each
-  python run.py fill-mask "The cat sat on the [MASK]."     guess what stands in a gap
-  python run.py embed "A cat." "A dog."              sentences as vectors, compared
-  python run.py probe pos         what each layer knows of parts of speech; also dep, ner
-  python run.py export runs/run-1 --out my_model     a model folder for others, 16 bits a weight
-  python run.py finetune classify --help             teach a model a task; also tag, qa, similarity
-  python run.py predict my_model "Great fun."        ask a model that was taught one
-  python run.py attention "The cat sat." --out cat.html    where the heads look
-  python run.py plot-model --help                    pictures of what is inside a model
-  python run.py simple-test       the tour: every part of the engine once
-  python run.py info              the model: shapes, parameters, memory
-  python run.py config            every number of the configuration, and why
-  python run.py demo attention    a layer's own demonstration; `demo` alone lists them
-  python run.py tokenizer show "Unaffable zebras"    what WordPiece makes of a text
-  python run.py tokenizer train my_texts/            learn a vocabulary of your own
-  python run.py data show         the built-in corpus, or any text of yours: what is in it
-  python run.py data list         data sets to fetch by name; `data get NAME` fetches one
-  python run.py gradcheck         our gradients against finite differences, tensor by tensor
+Begin here
+  python run.py test                        does everything work? 1 to 2 minutes
+  python run.py train                       train a Mini-BERT in four minutes
+  python run.py simple-test                 every part of the engine once
 
-Any word but `test` and `lint` is a command of `mini-bert`, and `--help` after it explains it.
-For a list of all, once .venv exists: {mini_bert} --help
+Train
+  python run.py train --help                all the settings
+  python run.py plan --model larger         what fits into memory
+  python run.py plot runs/run-1             curves of a run, or of several
+  python run.py doctor runs/run-1           what is wrong with a run
+  python run.py export runs/run-1 --out X   a model folder for others
 
-Tests come in tiers. Whatever else follows goes to pytest; paths count from this folder.
+Use and measure a model
+  python run.py fill-mask "A cat [MASK]."   guess what stands in a gap
+  python run.py embed "A cat." "A dog."     sentences as vectors, compared
+  python run.py eval MODEL --corpus FILE    loss and accuracy on any text
+  python run.py eval MODEL --text "A cat."  how surprised it is, token by token
+  python run.py metrics                     every metric with its formula
+  python run.py finetune classify --help    teach it a task; tag, qa, similarity
+  python run.py predict DIR "Great fun."    ask a model that was taught one
 
-  python run.py test --peers      compare live with PyTorch, transformers, tokenizers, onnxruntime,
-                                  scikit-learn, seqeval (installs them first: a large download)
-  python run.py test --slow       real data, long runs, fault injection
-  python run.py test --all        everything
-  python run.py test -x -k norm   only tests with "norm" in their name, until one fails
+Look inside
+  python run.py info                        its shapes, parameters, memory
+  python run.py config                      every number of it, and why
+  python run.py demo attention              a layer by itself; `demo` lists all
+  python run.py gradcheck                   gradients by finite differences
+  python run.py attention "The cat sat."    where the heads look
+  python run.py probe pos                   what layers know; also dep, ner
+  python run.py plot-model --help           pictures from inside a model
 
-  python run.py lint              ruff and mypy; `lint --fix` repairs what ruff can
+Text
+  python run.py tokenizer show "Zebras"     what WordPiece makes of a text
+  python run.py tokenizer train my_texts/   learn a vocabulary of your own
+  python run.py data show                   the built-in corpus, or your text
+  python run.py data labelled               labelled English from a grammar
+  python run.py data list                   data sets; `data get NAME` gets one
 
-The first call builds .venv beside run.py and installs what the command needs there, nowhere else.
-Later calls start at once. Delete .venv whenever you like: the next call builds it again.
+Any word but `test` and `lint` is a command of `mini-bert`, and `--help` after
+it explains it. All of them, once .venv exists: {mini_bert} --help
+
+Work on it (paths count from this folder; whatever else follows goes to pytest)
+  python run.py test --peers                compare live with PyTorch and others
+                                            (installs them: a large download)
+  python run.py test --slow                 real data, long runs, faults
+  python run.py test --all                  everything
+  python run.py test -x -k norm             tests of that name, until one fails
+  python run.py lint                        ruff and mypy; `lint --fix` mends
+
+The first call builds .venv beside run.py and installs what the command needs
+there, nowhere else: a minute or two. Later calls start at once. Delete .venv
+whenever you like: the next call builds it again.
 """
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 UNFINISHED = VENV / "unfinished"  # exists while .venv is being changed; found later, the change was cut short
 WINDOWS = os.name == "nt"
+WRITING = "Installing collected packages"  # how pip announces that it begins to change .venv; before, it only fetches
+TICK = 0.2  # seconds between two looks at the time, on a terminal
+SELDOM = 10.0  # seconds between two lines of progress, elsewhere
 
 # What can be installed: a name, and the pip calls that make it, each with the words that announce it.
 SETS = {
@@ -136,7 +152,7 @@ def main(args: list[str]) -> int:
         os.environ["MINI_BERT_CALLED_AS"] = "python run.py"  # so that what it advises can be typed
         return call([program("mini-bert"), *args])
     except KeyboardInterrupt:
-        say("Interrupted.")
+        say("Interrupted while setting up; the same command goes on.")
         return 130  # 128 + SIGINT, as shells count
 
 
@@ -234,13 +250,14 @@ def build() -> None:
     if VENV.exists():
         say(f"Rebuilding .venv for Python {version}: it was unfinished, broken or of another version ...")
     else:
-        say(f"Building .venv for Python {version} ...")
+        say(f"The first call sets things up in .venv, once: a minute or two. Building it for Python {version} ...")
     try:
         if VENV.exists():
             shutil.rmtree(VENV)
         VENV.mkdir()
         UNFINISHED.touch()
-        venv.EnvBuilder(with_pip=True, symlinks=not WINDOWS).create(VENV)
+        with moving(lambda: "an empty environment, and pip in it"):
+            venv.EnvBuilder(with_pip=True, symlinks=not WINDOWS).create(VENV)
         UNFINISHED.unlink()
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"Could not build {VENV}: {error}")
@@ -248,15 +265,90 @@ def build() -> None:
 
 def pip_install(what: str, arguments: list[str]) -> None:
     say(f"Installing {what} ...")
-    # -qq: nothing but errors. The line above is the news.
-    pip = [program("python"), "-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check"]
+    pip = [program("python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
     UNFINISHED.touch()
-    code = subprocess.run([*pip, *arguments], cwd=ROOT).returncode  # Ctrl-C leaves from here
-    if code >= 0:  # pip ended by itself, not by a signal: it left nothing half done
+    code, told, interrupted = watch([*pip, "--progress-bar", "off", *arguments])
+    began = any(line.startswith(WRITING) for line in told)
+    if code == 0 or not began or not (interrupted or code < 0):  # else it was cut short while it wrote
         UNFINISHED.unlink()
+    if interrupted:
+        raise KeyboardInterrupt
     if code != 0:
+        print(*told[-20:], sep="\n", file=sys.stderr)
         say(f"pip could not install {what}: see above. Is the network there? The same command tries again.")
         sys.exit(exit_code(code))
+
+
+def watch(command: list[str]) -> tuple[int, list[str], bool]:
+    """Run pip and show what it is at -> its exit code, the lines it said, whether somebody wanted it to stop.
+
+    It is out of reach of the terminal's Ctrl-C: while it fetches we stop it, and .venv is as it was; while it writes
+    into .venv, which takes seconds, it may finish. A second Ctrl-C ends it at once.
+    """
+    apart = 0x200 if WINDOWS else 0  # CREATE_NEW_PROCESS_GROUP
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, encoding="utf-8", errors="replace", creationflags=apart, process_group=None if WINDOWS else 0,
+    )  # fmt: skip
+    told: list[str] = []
+
+    def listen() -> None:
+        for line in process.stdout or ():
+            told.append(line.strip())
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    stops = 0
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill is an interruption, too
+    try:
+        with moving(lambda: next((line for line in reversed(told) if line[:5] not in ("", "WARNI")), "starting pip")):
+            while process.poll() is None:
+                try:
+                    process.wait()
+                except KeyboardInterrupt:
+                    stops += 1
+                    writing = any(line.startswith(WRITING) for line in told)
+                    if stops == 1 and writing:
+                        say("\nIt is writing into .venv and finishes that first: seconds. Ctrl-C again ends at once.")
+                    elif stops > 1:
+                        process.kill()
+                    elif sys.platform == "win32":
+                        process.terminate()
+                    else:
+                        os.killpg(process.pid, signal.SIGINT)  # and what it has started
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    listener.join(2)  # a program that pip left behind may hold the pipe
+    return process.returncode, told, stops > 0
+
+
+@contextlib.contextmanager
+def moving(news):
+    """While something takes its time: how long, and the latest news. On a terminal a line that moves, else now and then
+    a new one."""
+    start, ended, live = time.monotonic(), threading.Event(), sys.stderr.isatty()
+
+    def tell() -> None:
+        drawn = 0
+        while not ended.wait(TICK if live else SELDOM):
+            minutes, seconds = divmod(int(time.monotonic() - start), 60)
+            line = f"  {minutes}:{seconds:02}  {news()}"[: shutil.get_terminal_size().columns - 1]
+            if live:
+                print(f"\r{line:{drawn}}", end="", file=sys.stderr, flush=True)
+                drawn = len(line)
+            else:
+                say(line)
+        if drawn:
+            print(f"\r{'':{drawn}}\r", end="", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def program(name: str) -> str:
@@ -295,16 +387,38 @@ def one_at_a_time():
 def call(command: list[str], cwd: Path | None = None) -> int:
     """Run a program to its own end and return its exit code.
 
-    Ctrl-C reaches the program too, from the terminal. It may have work to save, so we wait and let it decide;
-    subprocess.run would kill it after a quarter of a second. A plain `kill` reaches only us: we hand it on.
+    It may have work to save, so when somebody wants to stop us we wait and let it decide; subprocess.run would kill it
+    after a quarter of a second. What it is told, it is told once: Ctrl-C on our terminal reaches it, too. Where no
+    terminal does that (a script, a service, a job in the background) it gets a group of its own, and we hand it on.
     """
-    process = subprocess.Popen(command, cwd=cwd)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    alone = not on_terminal()
+    process = subprocess.Popen(command, cwd=cwd, process_group=0 if alone else None)
+
+    def hand_on(number, frame) -> None:
+        if process.poll() is None:
+            process.send_signal(number)
+
+    caught = {signal.SIGTERM: hand_on}
+    if alone and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # nohup and the like mean it
+        caught[signal.SIGINT] = hand_on
+    before = {number: signal.signal(number, handler) for number, handler in caught.items()}
     while process.poll() is None:
         with contextlib.suppress(KeyboardInterrupt):
             process.wait()
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     return exit_code(process.returncode)
+
+
+def on_terminal() -> bool:
+    """Are we what a terminal's Ctrl-C goes to?"""
+    if sys.platform == "win32":
+        return True
+    try:
+        with open("/dev/tty", "rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:  # there is none
+        return False
 
 
 def cores() -> int:

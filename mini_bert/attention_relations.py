@@ -184,9 +184,10 @@ def relation_scores(
 def report_rows(
     relations: Relations, source: str, least: int = 1, most: int | None = None, untrained: Relations | None = None
 ) -> tuple[str, list[str], list[list[str]], list[str]]:
-    """-> title, names of columns, rows, notes: relations that a head follows better than what needs no learning first
+    """-> title, names of columns, rows, notes: relations that a head follows better than what needs no learning
 
-    The gain is that over the better of the best fixed offset and, where it is given, the best untrained head.
+    The gain is that over the better of the best fixed offset and, where it is given, the best untrained head. Relations
+    without one are left out, and counted: they say nothing of what was learnt.
     """
     title = f"{counted(relations.sentences, 'sentence')}, {source}"
     if relations.left_out:
@@ -199,7 +200,8 @@ def report_rows(
 
     scores = sorted(relations.best(least), key=gain, reverse=True)
     shown = [score for score in scores if score.relation == ALL]
-    shown += [score for score in scores if score.relation != ALL][:most]
+    better = [score for score in scores if score.relation != ALL and gain(score) > 0]
+    shown += better[:most]
     rows = []
     for score in shown:
         row = [score.relation, f"{score.times:,}", f"{score.layer}.{score.head}", score.direction]
@@ -208,9 +210,16 @@ def report_rows(
         rows.append([*row, f"{100 * gain(score):+.1f}"])
     notes = ["all: every relation but punctuation.", "offset: the best fixed guess, +1 is the next word."]
     if untrained:
-        notes.append("untrained: the best head of a model that has learnt nothing. gain: over the better of the two.")
-    if len(scores) > len(shown):
-        notes.append(f"{counted(len(scores) - len(shown), 'more relation')}: --json has them all.")
+        notes.append(
+            "untrained: the best head of a model that has learnt nothing; a Mini-BERT begins with heads that look at "
+            "neighbouring words, and so follows many relations from the start. gain: over the better of the two."
+        )
+    hidden = len(better) - len(better[:most])
+    if hidden:
+        notes.append(f"{counted(hidden, 'more relation')} with a gain: --json has them all.")
+    without = sum(score.relation != ALL for score in scores) - len(better)
+    if without:
+        notes.append(f"{counted(without, 'relation')} without a gain left out.")
     return title, columns, rows, notes
 
 

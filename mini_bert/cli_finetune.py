@@ -19,7 +19,7 @@ OUT = Annotated[Path | None, typer.Option(help="the folder for the best model; d
 ENCODER = Annotated[str, typer.Option(help="mini-bert (the bundled one), or the folder of a run or a published BERT")]
 EPOCHS = Annotated[int | None, typer.Option(min=1, help="times that every example is seen")]
 BATCH_SIZE = Annotated[int | None, typer.Option(min=1, help="examples for one change of the weights")]
-LEARNING_RATE = Annotated[float | None, typer.Option(help="at its peak, for the layer on top")]
+LEARNING_RATE = Annotated[float | None, typer.Option("--learning-rate", "--lr", help="at its peak, for the top layer")]
 LAYER_DECAY = Annotated[float | None, typer.Option(help="what each layer gets of the one above it; 1: all alike")]
 DROPOUT = Annotated[float | None, typer.Option(help="share that is dropped in training")]
 PATIENCE = Annotated[int | None, typer.Option(min=1, help="measurements without a better one, until it stops")]
@@ -89,7 +89,7 @@ def finetune_classify(
     second: Annotated[str | None, typer.Option(help="the column of the second text, of pairs")] = None,
     label: Annotated[str | None, typer.Option(help="the column of the label")] = None,
 ) -> dict[str, Any]:
-    """Learn to which class a text, or a pair of texts, belongs: from .tsv, .csv or .jsonl with text and label.
+    """Learn to which class a text, or a pair of texts, belongs. From .tsv, .csv or .jsonl with text and label.
 
     For example:  mini-bert finetune classify --train train.tsv --dev dev.tsv --out sentiment --seeds 3
     """
@@ -101,7 +101,7 @@ def finetune_tag(
     column: Annotated[int, typer.Option(help="the column of the tags, from 0; -1: the last")] = -1,
     stride: STRIDE = None,
 ) -> dict[str, Any]:
-    """Learn to tag words, names or parts of speech: from CoNLL, CoNLL-U or .jsonl; names are measured by entity F1.
+    """Learn to tag words, names or parts of speech. From CoNLL, CoNLL-U or .jsonl; names are measured by entity F1.
 
     For example:  mini-bert finetune tag --train train.conll --dev dev.conll --out names
     """
@@ -110,7 +110,7 @@ def finetune_tag(
 
 @_task("qa")
 def finetune_qa(stride: STRIDE = None) -> dict[str, Any]:
-    """Learn to find the answer to a question in a text: from SQuAD's JSON; long texts go in windows.
+    """Learn to find the answer to a question in a text. From SQuAD's JSON; long texts go in windows.
 
     For example:  mini-bert finetune qa --train train-v1.1.json --dev dev-v1.1.json --out answers
     """
@@ -127,7 +127,7 @@ def finetune_similarity(
     second: Annotated[str | None, typer.Option(help="the column of the second text")] = None,
     score: Annotated[str | None, typer.Option(help="the column of the score")] = None,
 ) -> dict[str, Any]:
-    """Learn how alike two texts are: from .tsv, .csv or .jsonl with two texts and a score.
+    """Learn how alike two texts are. From .tsv, .csv or .jsonl with two texts and a score.
 
     For example:  mini-bert finetune similarity --train sts-train.tsv --dev sts-dev.tsv --vectors --out vectors
     """
@@ -143,14 +143,14 @@ def finetune_sst2(
     max_samples: Annotated[
         int | None, typer.Option("--max-samples", "--max_samples", min=1, help="learn from so many, drawn at random")
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--learning_rate")] = None,
+    learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--lr", "--learning_rate")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", "--batch_size", min=1)] = None,
     seed: SEED = 0,
     seeds: SEEDS = 1,
     from_scratch: SCRATCH = False,
     threads: THREADS = None,
 ) -> None:
-    """Sentiment: is a sentence for or against? `finetune classify`, with the names of the Stanford Sentiment Treebank.
+    """Learn whether a sentence is for or against. `finetune classify` with the names of SST-2, the Stanford treebank.
 
     `mini-bert data get sst2` fetches it; without a file the sentences are synthetic, and the output says so.
     """
@@ -178,7 +178,7 @@ def predict(
     pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (a published model)")] = False,
     as_json: AS_JSON = False,
 ) -> None:
-    """Ask a fine-tuned model: labels with probabilities, tags by word, answers, similarity.
+    """Ask a fine-tuned model about a text. Labels with probabilities, tags by word, answers, similarity.
 
     For example:  mini-bert predict sentiment "An instant classic."
     """

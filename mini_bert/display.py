@@ -11,11 +11,12 @@ The plain lines go to `training.log` in the run folder, too, and there also whil
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +49,7 @@ class Display:
         self.unread = False  # whether whoever read along is gone
         self.board = Board(total_steps, minutes)
         self.live: Live | None = None
+        self.ear: Ear | None = None
         self.told = -math.inf  # when the last plain line about training was written
         self.untold: Record | None = None  # the newest record that came too soon after it
 
@@ -61,15 +63,24 @@ class Display:
                 same = sys.stdout.isatty()  # what is printed meanwhile goes above the board, unless it goes to a file
                 self.live = Live(self.board, console=console, refresh_per_second=REFRESH, redirect_stdout=same)
                 self.live.start()
+        self.ear = Ear(lambda text, shown: self.keep(text) if shown else self.note(text, must=True))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.ear is not None:
+            self.ear.close()
+        self.end()
+        if isinstance(error, Exception):
+            self.keep(f"ended by an error: {error}")
+
+    def end(self) -> None:
+        """The last board stays on the screen, and what is said from now on stands below it."""
         self._tell_untold()
         if self.live is not None:
             with suppress(OSError, ValueError):
-                self.live.stop()  # the last board stays on the screen
+                self.live.stop()
             self.live = None
 
     def note(self, text: str, must: bool = False) -> None:
@@ -79,6 +90,10 @@ class Display:
                 self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
         elif must or not self.quiet:
             self._print(text)
+        self._write(text)
+
+    def keep(self, text: str) -> None:
+        """To training.log alone: what was on the screen already."""
         self._write(text)
 
     def record(self, record: Record) -> None:
@@ -128,6 +143,40 @@ class Display:
         except OSError as error:  # a full disk: checkpoints matter, this file does not
             path, self.log = self.log, None
             self.note(f"{path} cannot be written ({error.strerror or error}); the training goes on without it")
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """-> what the package warns of meanwhile, a line each: for a log that does not exist yet"""
+    lines: list[str] = []
+
+    def hear(text: str, shown: bool) -> None:
+        lines.append(text)
+        if not shown:
+            print(text, file=sys.stderr, flush=True)
+
+    ear = Ear(hear)
+    try:
+        yield lines
+    finally:
+        ear.close()
+
+
+class Ear(logging.Handler):
+    """Hears what the package warns of, until it is closed. `tell` gets the words, and whether they have been shown:
+    they are where a program has chosen how logs look, and are not where Python prints what nobody listens to."""
+
+    def __init__(self, tell: Callable[[str, bool], None]):
+        super().__init__(logging.WARNING)
+        self.tell = tell
+        logging.getLogger("mini_bert").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.tell(record.getMessage(), bool(logging.getLogger().handlers))
+
+    def close(self) -> None:
+        logging.getLogger("mini_bert").removeHandler(self)
+        super().close()
 
 
 # --- the words ---------------------------------------------------------------------------------------------

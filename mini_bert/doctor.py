@@ -22,7 +22,7 @@ from mini_bert.history import METRICS, History, Record, finite, read_run
 from mini_bert.typed import broken, command, unbroken
 from mini_bert.yardstick import ABOVE, against, knows_frequencies, uses_context, verdict
 
-PATIENCE = 1_000  # steps; whoever sits on the plateau for less is on time
+PATIENCE = 3_000  # steps at the full learning rate; whoever sits on the plateau for less may be about to leave it
 HIGH_LR = 5e-3  # Adam moves a weight by about the learning rate, and weights start near 0.07: this is a tenth of them
 LARGE_UPDATE = 1e-2  # of a matrix, in one step
 VANISHED = 1e-3  # of the largest gradient among the blocks; 0.04 is usual
@@ -131,9 +131,9 @@ def not_finite(history: History) -> Iterator[Finding]:
     steps, norms = history.series("train", "grad_norm_max")
     before = [norm for at, norm in zip(steps, norms, strict=True) if at < step]
     if before:
-        what += f"; the largest gradient norm just before was {before[-1]:.3g}"
+        what += f"; the largest gradient norm just before was {number(before[-1])}"
     lr = finite(found.get("lr")) or 0.0
-    what += f"; the learning rate was {lr:.2g}."
+    what += f"; the learning rate was {number(lr)}."
     if step <= 1:
         why = "It was so at the first step already: the weights that were loaded are the cause, or the text."
         advice = f"Start without the loaded weights, or look at them; {typed('gradcheck')} checks the mathematics here."
@@ -144,7 +144,7 @@ def not_finite(history: History) -> Iterator[Finding]:
         )
         peak = max(peak_learning_rate(history), lr)
         advice = (
-            f"Start anew with --learning-rate {gentler(peak):.1g} instead of {peak:.1g}, and --warmup 0.1. "
+            f"Start anew with --learning-rate {number(gentler(peak))} instead of {number(peak)}, and --warmup 0.1. "
             "The last checkpoint is from before: its model is whole."
         )
     yield Finding("error", NOT_FINITE, what, why, advice)
@@ -168,15 +168,15 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
     if entropy is not None:
         seen += f", and the unigram entropy is {entropy:.2f}"
     if peak > HIGH_LR:
-        signs.insert(0, f"the learning rate reached {peak:.2g}, where 0.001 is usual for a small BERT")
+        signs.insert(0, f"the learning rate reached {number(peak)}, where 0.001 is usual for a small BERT")
     yield Finding(
         "error" if grave else "warning",
         TOO_HIGH,
         sentence([seen, *signs]),
         "Adam moves every weight by about the learning rate in each step, whatever the gradient's length, so clipping "
         "does not help. Weights begin near 0.07. Steps that are long against that overshoot, and undo what was learnt.",
-        f"--learning-rate {gentler(peak):.1g} --warmup 0.1, from a fresh start: weights that were thrown about seldom "
-        "recover.",
+        f"--learning-rate {number(gentler(peak))} --warmup 0.1, from a fresh start: weights that were thrown about "
+        "seldom recover.",
     )
 
 
@@ -187,7 +187,7 @@ def signs_of_long_steps(history: History) -> list[str]:
     if len(norms) >= 8:
         early, late = median(norms[: len(norms) // 4]), median(last_part(norms, 4))
         if late > 3 * early > 0:
-            signs.append(f"the gradient norm grew from {early:.2g} to {late:.2g}")
+            signs.append(f"the gradient norm grew from {number(early)} to {number(late)}")
     _, clipped = history.series("train", "clipped")
     if signs and clipped and mean(last_part(clipped, 2)) > 0.9:  # alone it says little: many healthy runs clip often
         signs.append(f"{mean(last_part(clipped, 2)):.0%} of the later steps were clipped")
@@ -204,7 +204,7 @@ def signs_of_long_steps(history: History) -> list[str]:
 
 
 def plateau(history: History) -> Iterator[Finding]:
-    """The last third of the run lies flat in the band around the unigram entropy."""
+    """Long after warm-up, the last third of the run lies flat in the band around the unigram entropy."""
     entropy = history.unigram_entropy
     steps, losses = history.series("train", "loss")
     if entropy is None or len(losses) < 6:
@@ -216,16 +216,18 @@ def plateau(history: History) -> Iterator[Finding]:
     if not (flat and resting):
         return
     since = next(step for step, loss in zip(steps, losses, strict=True) if knows_frequencies(loss, entropy))
-    rested = steps[-1] - since
-    early = rested < PATIENCE
+    risen = end_of_warmup(history)
+    if risen is None or (rested := steps[-1] - max(since, risen)) < PATIENCE:  # too soon to tell
+        return
     yield Finding(
-        "note" if early else "warning",
+        "warning",
         PLATEAU,
-        f"The loss has been near {second_half:.2f} for {rested:,} steps, {against(second_half, entropy)} of "
-        f"{entropy:.2f}. In the last third of the run it changed by {second_half - first_half:+.2f}.",
+        f"The loss has been near {second_half:.2f} for {rested:,} steps at the full learning rate, "
+        f"{against(second_half, entropy)} of {entropy:.2f}. In the last third of the run it "
+        f"changed by {second_half - first_half:+.2f}.",
         "The model knows how frequent words are, and that a word left standing may be copied. It does not use the "
         "context yet. Small BERTs rest here, often for 3,000 steps of 2,000 tokens, until attention has found the "
-        "neighbours; then the loss falls quickly." + (" So far that is normal." if early else ""),
+        "neighbours; then the loss falls quickly.",
         "More --steps or --minutes. If it has been more than 5,000 steps: a learning rate near 0.001 "
         "(0.002 rests longer), small batches and short sequences in the first part, positions that start as sinusoids, "
         "and running text instead of lists or single sentences.",
@@ -236,7 +238,7 @@ def not_learning(history: History) -> Iterator[Finding]:
     """Hundreds of steps, and not even the frequencies of words are known."""
     entropy = history.unigram_entropy
     steps, losses = history.series("train", "loss")
-    if entropy is None or len(losses) < 6 or steps[-1] < 300:
+    if entropy is None or len(losses) < 6 or steps[-1] < 300 or end_of_warmup(history) is None:
         return
     recent, peak = last_part(losses, 4), peak_learning_rate(history)
     slow = recent[0] - recent[-1] < 0.2
@@ -247,7 +249,7 @@ def not_learning(history: History) -> Iterator[Finding]:
         "error",
         NOT_LEARNING,
         f"After {steps[-1]:,} steps the loss is {recent[-1]:.2f}, {against(recent[-1], entropy)} of {entropy:.2f}, and "
-        f"hardly falls. The highest learning rate was {peak:.2g}.",
+        f"hardly falls. The highest learning rate was {number(peak)}.",
         "Knowing how frequent words are would be enough for the unigram entropy; a few hundred steps teach that."
         + (" These steps are too short." if low else " The steps are long enough, so something else is in the way."),
         "--learning-rate 0.001"
@@ -266,17 +268,17 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
         early, late = median(norms[: len(norms) // 2]), max(last_part(norms, 5))
         if late > EXPLODED * max(early, 1.0) or early > EXPLODED**2:
             largest = sorted(layers, key=layers.__getitem__, reverse=True)[:3]
-            shares = ", ".join(f"{layer} {layers[layer]:.3g}" for layer in largest)
+            shares = ", ".join(f"{layer} {number(layers[layer])}" for layer in largest)
             yield Finding(
                 "error",
                 EXPLODING,
-                f"The gradient norm was {early:.2g} in the first half of the run and reached {max(highest):.3g} "
-                f"near step {steps[norms.index(max(norms))]:,}."
+                f"The gradient norm was {number(early)} in the first half of the run and reached "
+                f"{number(max(highest))} near step {steps[norms.index(max(norms))]:,}."
                 + (f" Where it is largest: {shares}." if shares else ""),
                 "A small change of the weights now changes the loss very much. Clipping keeps each step short, but its "
                 "direction is that of the few largest gradients, and the rest learns nothing.",
-                f"--learning-rate {gentler(peak_learning_rate(history)):.1g} and a longer --warmup; if it begins at "
-                "one step, look at the text of that step for one line repeated endlessly.",
+                f"--learning-rate {number(gentler(peak_learning_rate(history)))} and a longer --warmup; if it begins "
+                "at one step, look at the text of that step for one line repeated endlessly.",
             )
     blocks = {layer: norm for layer, norm in layers.items() if layer.startswith("block")}
     if blocks and 0 < max(blocks.values()) < math.inf:
@@ -284,11 +286,11 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
         lost = {layer: norm for layer, norm in blocks.items() if norm < VANISHED * blocks[top]}
         if lost:
             step = history.last("tensors")["step"]
-            said = ", ".join(f"{layer} {norm:.1e}" for layer, norm in lost.items())
+            said = ", ".join(f"{layer} {number(norm)}" for layer, norm in lost.items())
             yield Finding(
                 "warning",
                 VANISHING,
-                f"Gradient norms at step {step:,}: {said}; but {top} {blocks[top]:.1e}.",
+                f"Gradient norms at step {step:,}: {said}; but {top} {number(blocks[top])}.",
                 "The lower layers get less than a thousandth of what the upper one gets; a twentieth is usual. Adam "
                 "evens out lengths, but not below its epsilon (1e-8), and rounding drowns the rest: these layers stay "
                 "as they began. In post-norm BERTs it happens where the weights above have grown too large.",
@@ -379,7 +381,13 @@ def unfinished(history: History) -> Iterator[Finding]:
             "note",
             "The run was interrupted",
             f"Somebody stopped it at step {stop['step']:,}.",
-            "Everything was saved: a resumed run ends as one that was never stopped.",
+            "Everything was saved. "
+            + (
+                "A resumed run has the minutes that were left; as its learning rate follows the clock, it ends about "
+                "as well as one that was never stopped, but not with the same numbers."
+                if history.last("start").get("minutes")
+                else "With the same number of threads, a resumed run ends with the very weights of one never stopped."
+            ),
             f"{typed('train', '--out', history.run, '--resume')}",
         )
 
@@ -415,12 +423,15 @@ def healthy(history: History) -> Finding:
     if held:
         top1 = finite(history.last("eval").get("top1"))
         right = "" if top1 is None else f", and {top1:.0%} of the hidden words are guessed right"
-        what += f" On held-out text it is {held[-1]:.2f} (perplexity {math.exp(min(held[-1], 50)):,.0f}){right}."
+        what += f" On held-out text it is {held[-1]:.2f} (perplexity {number(math.exp(min(held[-1], 50)))}){right}."
     why = "Nothing in the numbers is out of the ordinary."
     if entropy is not None:
         why = f"That is {against(last, entropy)} of {entropy:.2f}: {verdict(last, entropy)}."
         if not knows_frequencies(last, entropy):
             advice = "Too early to say more. Look again after a few hundred steps; a learning rate near 0.001 helps."
+            return Finding("good", "Nothing is wrong so far", what, why, advice)
+        if not uses_context(last, entropy) and end_of_warmup(history) is None:
+            advice = "Go on: the learning rate is still rising, and what comes of it is seen only later."
             return Finding("good", "Nothing is wrong so far", what, why, advice)
         if not uses_context(last, entropy):
             advice = "Go on. The loss may rest here for some thousand steps, and then falls as the context is used."
@@ -455,6 +466,26 @@ def smoothed(values: Sequence[float], over: int = 3) -> list[float]:
 def peak_learning_rate(history: History) -> float:
     _, rates = history.series("train", "lr")
     return max(rates, default=finite(history.last("nonfinite").get("lr")) or 0.0)
+
+
+def end_of_warmup(history: History) -> int | None:
+    """The step of the first record at the highest learning rate; None while it may still be rising."""
+    steps, rates = history.series("train", "lr")
+    if not rates or (rates[-1] == max(rates) and rates[-1] > rates[0] and rates.count(rates[-1]) == 1):
+        return None if rates else 0
+    return steps[rates.index(max(rates))]
+
+
+def number(value: float) -> str:
+    """Two digits that count, and powers of ten only where nobody would want to count zeros.
+
+    >>> number(1234.5), number(12.34), number(0.00123), number(3e-9), number(2.5e7), number(0), number(0.99)
+    ('1,200', '12', '0.0012', '3e-9', '2.5e7', '0', '0.99')
+    """
+    if value and not 1e-5 <= abs(value) < 1e6:
+        return re.sub(r"\.0(?=e)", "", f"{value:.1e}").replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 10 else f"{rounded:.10f}".rstrip("0").rstrip(".")
 
 
 def gentler(lr: float) -> float:

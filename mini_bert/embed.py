@@ -15,6 +15,7 @@ import io
 import json
 import logging
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
 
 POOLING = ("mean", "cls", "all")
+FEW = 8  # numbers of a vector that are shown
 COMPARED = 10  # texts that are compared in a table; more would not fit on a screen
 logger = logging.getLogger(__name__)
 
@@ -136,7 +138,8 @@ def embed_command(
     """Vectors of texts: the arguments, the lines of a file, or of standard input.
 
     out: a .npy (an array) or .jsonl (a text and its vector a line), or - for such lines on standard output. Without it,
-    up to ten texts are compared in a table, and more go to standard output.
+    up to ten texts are compared in a table, and more go to standard output. One alone goes there, too, unless that is a
+    terminal: a person gets its first numbers, and is told how to have them all.
     """
     if out not in (None, "-") and Path(str(out)).suffix not in (".npy", ".jsonl"):
         raise ValueError(f"{out}: expected a name that ends in .npy or .jsonl, or - for standard output")
@@ -158,6 +161,8 @@ def embed_command(
         )  # fmt: skip
     if out is None and 2 <= len(texts) <= COMPARED:
         print(similarity_table(texts, vectors))
+    elif out is None and len(texts) == 1 and sys.stdout.isatty():
+        print(first_numbers(texts[0], vectors[0]))
     elif out in (None, "-"):
         for line in _json_lines(texts, vectors):
             print(line)
@@ -197,10 +202,25 @@ def _json_lines(texts: Sequence[str], vectors: np.ndarray) -> Iterator[str]:
         yield json.dumps({"text": text, "vector": numbers}, ensure_ascii=False)
 
 
+def first_numbers(text: str, vector: np.ndarray) -> str:
+    """One vector for a person to look at"""
+    some = " ".join(f"{number:+.2f}" for number in vector[:FEW].tolist())
+    words = (
+        f"{vector.size} numbers; their vector is {np.linalg.norm(vector):.1f} long. All of them: add --out - (JSON) or "
+        f"--out FILE.npy. Give a second text to see how alike the two are."
+    )
+    return f"{shown(text)}\n\n  {some} …\n\n{textwrap.fill(words, 100)}"
+
+
+def shown(text: str) -> str:
+    """A text on one line"""
+    return text if len(text) <= 72 else text[:70] + " …"
+
+
 def similarity_table(texts: Sequence[str], vectors: np.ndarray) -> str:
     """Which of a few texts are alike: their cosines, and the pair that is closest"""
     alike = cosines(vectors)
-    lines = [f"{number:2}  {text if len(text) <= 72 else text[:70] + ' …'}" for number, text in enumerate(texts, 1)]
+    lines = [f"{number:2}  {shown(text)}" for number, text in enumerate(texts, 1)]
     lines += ["", "    " + "".join(f"{number:7}" for number in range(1, len(texts) + 1))]
     lines += [f"{number:2}  " + "".join(f"{value:7.2f}" for value in row) for number, row in enumerate(alike, 1)]
     others = np.where(np.tri(len(texts), dtype=bool), -np.inf, alike)

@@ -265,7 +265,12 @@ def eval_command(
     if corpus:
         rows = _corpora(model, loaded, tokenizer, corpus, held_out, seed, batch, max_batches, threads, length)
         found["results"] = _results(rows)
-        reports.append(report(model, rows))
+        aside = (
+            f"\nMeasured on the documents alone that `train --held-out {held_out:g}` would not have learnt from."
+            if held_out
+            else ""
+        )
+        reports.append(report(model, rows) + aside)
     print(report_json(found) if as_json else "\n\n".join(reports))
 
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mini_bert.checkpoint import FOLDER
 from mini_bert.loading import load_model
 from mini_bert.pretrained import WEIGHTS, locate, read_tensors, write_tensors
+from mini_bert.typed import command
 
 if TYPE_CHECKING:
     from mini_bert.model import MiniBERT
@@ -43,6 +45,22 @@ def export(
     return path.stat().st_size
 
 
+def _refuse_spoilt(run: Path, newest: Path) -> None:
+    """A run that broke has no model, and its last checkpoint is none for others."""
+    from mini_bert.doctor import diagnose, spoilt
+
+    try:
+        findings = diagnose(run)
+    except ValueError:  # only checkpoints are left of it: nobody knows
+        return
+    if spoilt(findings):
+        raise ValueError(
+            f"the run {run} went wrong ({findings[0].title[0].lower()}{findings[0].title[1:]}), so it has no model; "
+            f"`{command('doctor', run)}` says what to try. To export its newest checkpoint all the same, name "
+            f"it: {newest}"
+        )
+
+
 def export_command(model: str, out: Path, full: bool = False) -> None:
     """Export by name; a card beside the model goes with it."""
     source = locate(model)
@@ -50,7 +68,9 @@ def export_command(model: str, out: Path, full: bool = False) -> None:
         raise ValueError(f"{out} is the folder that the model is read from; choose another one for --out")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose a new folder for --out")
-    loaded, tokenizer = load_model(model)
+    if Path(source).parent.name == FOLDER and Path(model) != Path(source):  # a run without a model of its own
+        _refuse_spoilt(Path(model), Path(source))
+    loaded, tokenizer = load_model(source)
     size = export(loaded, tokenizer, out, half=not full)
     card = Path(source) / CARD
     if card.is_file():

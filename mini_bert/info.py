@@ -5,6 +5,7 @@ from __future__ import annotations
 from mini_bert.config import MiniBertConfig, TrainingConfig
 from mini_bert.model import MiniBERT
 from mini_bert.plan import Choice, memory_by_purpose
+from mini_bert.typed import command
 
 
 def main(config: MiniBertConfig, name: str, batch: int = TrainingConfig.micro_batch, threads: int = 2) -> None:
@@ -46,4 +47,4 @@ def main(config: MiniBertConfig, name: str, batch: int = TrainingConfig.micro_ba
     for purpose, size in needs.items():
         print(f"  {purpose:40} {size / 1e6:9.1f} MB")
     print(f"  {'together, at its peak':40} {sum(needs.values()) / 1e6:9.1f} MB")
-    print("\n`mini-bert plan` says how to make do with less.")
+    print(f"\n`{command('plan')}` says how to make do with less.")

@@ -35,6 +35,7 @@ from mini_bert.plots_style import (
     new_figure,
     picture_path,
     plain,
+    plain_decades,
     save,
     spread,
 )
@@ -90,6 +91,14 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         if index < len(histories):
             _loss_panel(panel, histories, index, names[index])
             panel.label_outer()
+            panel.legend(  # below, where no curve is
+                loc="upper center",
+                bbox_to_anchor=(0.5, 0),
+                borderaxespad=4.2,  # times the size of its letters: the axis' own labels stand between
+                ncols=4 if columns == 1 else 2,
+                fontsize=8,
+                frameon=False,
+            )
         else:
             panel.remove()
 
@@ -109,10 +118,13 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
     norms = [value for history in histories for value in history.series("train", "grad_norm")[1]]
     if norms and 0 < 30 * min(norms) < max(norms):
         norm.set_yscale("log")
+        plain_decades(norm.yaxis)
     else:
         norm.set_ylim(bottom=0)
     if len(histories) > 1:
-        accuracy.legend(fontsize=8, frameon=False)
+        lines, words = accuracy.get_legend_handles_labels()
+        abreast = int(72 * figure.get_figwidth() / (5 * max(map(len, words)) + 45))  # names of about 5 points a letter
+        lower.legend(lines, words, loc="outside lower center", ncols=max(1, abreast), fontsize=8, frameon=False)
     return figure
 
 
@@ -124,7 +136,8 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
     history = histories[index]
     panel.plot(*history.series("train", "loss"), color=colour(index), linewidth=1.1, alpha=0.75, label="training")
     steps, held = history.series("eval", "loss")
-    panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label="held-out text")
+    if held:
+        panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label="held-out text")
     entropy = history.unigram_entropy
     if entropy is not None:
         words = f"unigram entropy {entropy:.2f}"
@@ -133,7 +146,6 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
         panel.axvline(lost["step"], color=COLOURS[1], linewidth=1.5, label=f"not finite, step {lost['step']:,}")
     dress(panel, name, "step", "loss")
     panel.set_title(name, fontsize=10, fontweight="bold", color=colour(index))
-    panel.legend(fontsize=8, frameon=False)
 
 
 def gradient_flow(run: str | os.PathLike[str]) -> Figure:

@@ -81,6 +81,16 @@ def dress(panel: Axes, title: str, x: str, y: str = "") -> None:
         panel.spines[side].set_visible(False)
 
 
+def plain_decades(axis: Any) -> None:
+    """Ticks of a logarithmic axis as people write numbers: 1, 2, 5, 10, 20, …, of many decades 1, 10, 100, …"""
+    ticker = import_module("matplotlib.ticker")
+    low, high = sorted(axis.get_view_interval())
+    subs = (1, 2, 5) if low > 0 and high < 1000 * low else (1,)
+    axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=12))
+    axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
 def spread(panel: Axes, row: float, percentiles: Sequence[float]) -> None:
     """1, 25, 50, 75 and 99 % as a line from 1 to 99 %, thick from 25 to 75 %, with a mark in the middle."""
     p1, p25, p50, p75, p99 = percentiles

@@ -5,6 +5,7 @@ The loop itself is in train.py. This is what stands before it and after it: `min
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from mini_bert import checkpoint
 from mini_bert.checkpoint import Checkpoint
 from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig, TrainingConfig, display_name, load_config
 from mini_bert.data import MLMDataGenerator
-from mini_bert.display import Display
+from mini_bert.display import Display, heard
 from mini_bert.evaluate import unigram_entropy, word_counts
 from mini_bert.history import Record, finite, read_run
 from mini_bert.layers.base import Run
@@ -95,20 +96,37 @@ def train_command(
             f"{config.vocab_size:,} in its config"
         )
         config = replace(config, vocab_size=loaded.vocab_size)
-    shards = prepare(source, loaded, progress=not quiet)
+    try:
+        with heard() as said:
+            shards = prepare(source, loaded, progress=not quiet)
+    except KeyboardInterrupt:
+        print(
+            "\nStopped while the text was made ready. No run has begun; the same command starts anew.", file=sys.stderr
+        )
+        raise KeyboardInterrupt("told") from None
     share = default_share(shards, config.max_seq_length) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": vocabulary, "held_out": share, "shards": str(shards.folder)}
     description = {"model": config.to_dict(), "training": training.to_dict(), "data": data}
-    return _run(path, description, loaded, quiet, tensorboard, RunLock(path), notes=notes)
+    return _run(
+        path,
+        description,
+        loaded,
+        quiet,
+        tensorboard,
+        RunLock(path),
+        notes=notes,
+        said=[*said, f"the tokenized text is kept in {shards.folder}"],
+    )
 
 
 def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
     path = out or _newest_folder()
     description = RunFolder.config(path)
     with RunLock(path) as alone:
-        found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first
+        with heard() as said:
+            found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first
         tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
-        return _run(path, description, tokenizer, quiet, tensorboard, alone, found, new=False)
+        return _run(path, description, tokenizer, quiet, tensorboard, alone, found, new=False, said=said)
 
 
 def _run(
@@ -121,7 +139,9 @@ def _run(
     resume: Checkpoint | None = None,
     new: bool = True,
     notes: Sequence[str] = (),
+    said: Sequence[str] = (),
 ) -> State:
+    """`notes` are to be said; `said` was before there was a log."""
     share_memory_among_threads()
     settings = TrainingConfig.from_dict(description["training"])
     config = MiniBertConfig.from_dict(description["model"])
@@ -137,26 +157,30 @@ def _run(
         RunFolder.create(path, description)
     with alone, Display(path, settings.steps, settings.minutes, quiet) as display:
         hooks: list[Callable[[dict[str, Any]], None]] = [display.record]
-        if tensorboard:
-            from mini_bert.tensorboard_hook import tensorboard as writer
-
-            hooks.append(writer(path))
-        start = start_record(model, batches, validation, settings)
         say = partial(display.note, must=True)
-        run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone, say)
-        for note in notes:
-            display.note(note)
-        display.note(f"{model.get_parameter_count():,} parameters; {batches}")
-        if validation is None:
-            display.note("nothing is held out, so there is no telling how well it does on text it has not seen")
-        display.note(f"text: {', '.join(data['corpus'])}; all of it is kept in {path}")
         try:
+            if tensorboard:
+                from mini_bert.tensorboard_hook import tensorboard as writer
+
+                hooks.append(writer(path))
+            for line in said:
+                display.keep(line)
+            for note in notes:
+                display.note(note)
+            display.note(f"{model.get_parameter_count():,} parameters; {batches}")
+            if validation is None:
+                display.note("nothing is held out, so there is no telling how well it does on text it has not seen")
+            display.note(f"text: {', '.join(data['corpus'])}; all of it is kept in {path}")
+            start = start_record(model, batches, validation, settings)
+            run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone, say)
             state = train(model, batches, validation, settings, run)
-        except KeyboardInterrupt:  # the second
+        except KeyboardInterrupt:  # the second; or the first, before there was a step to finish
             kept = checkpoint.folders(path)
             since = f"what came after {kept[0].name} is not saved" if kept else "nothing is saved yet"
+            display.end()
             say(f"\nEnded at once; {since}. Go on with\n\n    {command('train', '--out', path, '--resume')}\n")
-            raise
+            raise KeyboardInterrupt("told") from None
+        display.end()
         _finish(run, state, model, batches, validation, settings, display)
     return state
 

@@ -10,9 +10,14 @@ CALLED_AS = "MINI_BERT_CALLED_AS"  # run.py sets it
 NO_BREAK = "\0"  # no path and no sentence has one
 
 
+def called_as() -> str:
+    """How the reader called us: `mini-bert`, or `python run.py`"""
+    return os.environ.get(CALLED_AS, "mini-bert")
+
+
 def command(name: str, *words: str | os.PathLike[str]) -> str:
     """A command as the reader would call it: `mini-bert train --out 'my runs/first' --resume`"""
-    return " ".join([os.environ.get(CALLED_AS, "mini-bert"), name, *map(quoted, words)])
+    return " ".join([called_as(), name, *map(quoted, words)])
 
 
 def quoted(word: str | os.PathLike[str]) -> str:

@@ -404,6 +404,28 @@ def test_relations_as_counted_by_hand(model, monkeypatch):
     assert found.by_offset["dep"][OFFSETS.index(-1)] == 3 and found.by_offset["dep"].sum() == 3
 
 
+def test_relations_with_a_gain_are_shown_and_the_others_counted():
+    """Of four relations two are followed better than by the best offset and the best untrained head."""
+    right = {"all": 50, "obj": 60, "det": 70, "case": 80, "amod": 90}
+
+    def relations(more: dict[str, int]) -> Relations:
+        return Relations(
+            dict.fromkeys(right, 100),
+            {name: np.full((2, 1, 1), count + more.get(name, 0)) for name, count in right.items()},
+            {name: np.full(len(OFFSETS), 65) for name in right},
+            100,
+            0,
+        )
+
+    trained, untrained = relations({}), relations({"obj": -40, "det": -7, "case": -30, "amod": 1})
+    text = attention_relations.report(trained, "a treebank", untrained=untrained)
+    shown = [(line.split()[0], line.split()[-1]) for line in text.splitlines() if "→" in line]
+    assert shown == [("all", "-15.0"), ("case", "+15.0"), ("det", "+5.0")]
+    assert " ".join(text.split()).endswith("2 relations without a gain left out.")
+    told = " ".join(attention_relations.report(trained, "a treebank", most=1, untrained=untrained).split())
+    assert "1 more relation with a gain: --json has them all." in told and "det" not in told
+
+
 def test_nothing_to_score(model):
     """No sentence, or none that fits: errors that say so."""
     with pytest.raises(ValueError, match="no sentence to score heads on"):
@@ -413,14 +435,16 @@ def test_nothing_to_score(model):
 
 
 def test_the_table_of_relations(mini):
-    """Relations that come too rarely are not shown; `all` is first; the rest is counted."""
+    """`all` is first. Relations that come too rarely, or that no head follows better than one that has learnt nothing,
+    are not shown."""
     found = relation_scores(mini, TOKENIZER, SENTENCES)
-    text = attention_relations.report(found, "a treebank", least=2, most=1, untrained=found)
+    text = attention_relations.report(found, "a treebank", least=2, untrained=found)
     lines = text.splitlines()
     assert lines[0].endswith("4 sentences, a treebank; 1 longer than the model's positions left out")
     assert lines[1].split()[-4:] == ["offset", "right", "untrained", "gain"]
-    assert lines[2].startswith("all ") and len([line for line in lines if "→" in line]) == 2
-    assert "1 more relation: --json" in " ".join(text.split()) and "amod" not in text
+    assert lines[2].startswith("all ") and len([line for line in lines if "→" in line]) == 1
+    told = " ".join(text.split())
+    assert "begins with heads that look at neighbouring words" in told and told.endswith("without a gain left out.")
     score = next(score for score in found.best() if score.relation == "all")
     assert float(lines[2].split()[-1]) == pytest.approx(100 * min(0, score.gain), abs=0.06)  # itself as the control
     alone = attention_relations.report(found, "a treebank").splitlines()[2]

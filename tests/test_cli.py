@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 import mini_bert
-from mini_bert.cli import COMMANDS, app, main
+from mini_bert.cli import COMMANDS, GROUPS, app, main
+from mini_bert.cli_words import WIDTH
 from mini_bert.processes import HelperError
 from mini_bert.simple_test import main as simple_test
+from mini_bert.typed import called_as
 
 PACKAGE = Path(mini_bert.__file__).parent
 
@@ -35,11 +38,74 @@ def test_help_lists_every_command():
         assert len(function.__doc__ or "") > 30
 
 
+def help_page(words: str, width: int, monkeypatch, capsys) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    with pytest.raises(SystemExit) as end:
+        main([*words.split(), "--help"])
+    assert end.value.code == 0
+    return capsys.readouterr().out.splitlines()
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name):
-    """`mini-bert NAME --help` works for each."""
-    result = CliRunner().invoke(app, [*name.split(), "--help"])
-    assert result.exit_code == 0 and "Usage" in result.stdout
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_command_has_help_that_fits(name, width, monkeypatch, capsys):
+    """`mini-bert NAME --help` works for each, in narrow and wide terminals; only an example may be longer."""
+    lines = help_page(name, width, monkeypatch, capsys)
+    assert lines[0].startswith(f"Usage: {called_as()} {name} ")
+    for line in lines:
+        assert len(line) <= min(width, WIDTH) or line.startswith(f"    {called_as()} {name} "), line
+    options = [line for line in lines[lines.index("Options:") + 1 :] if line.startswith("  --")]
+    for option in options:  # each wants N, X, PATH or TEXT, or nothing: a switch
+        assert re.match(r"  (--[\w-]+(, | / )?)+( (N|X|PATH|TEXT))?(  |$)", option), option
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_lists_of_commands_say_whole_sentences(group, monkeypatch, capsys):
+    """What a command is for fits beside its name in 80 columns; nothing ends in dots."""
+    lines = help_page(group, 80, monkeypatch, capsys)
+    listed = lines[lines.index("Commands:") + 1 :]
+    assert len(listed) > 1
+    for line in listed:
+        assert line.endswith((".", "?")) and not line.endswith("..."), line
+
+
+def test_help_names_the_program_as_it_was_called():
+    """Behind run.py, usage, examples and advice begin with `python run.py`; a model of the name mini-bert keeps it."""
+    environment = os.environ | {"MINI_BERT_CALLED_AS": "python run.py", "COLUMNS": "100"}
+    command = [sys.executable, "-X", "utf8", "-m", "mini_bert.cli"]
+    told = {}
+    for words in ("train --help", "eval --help", "data get --help", "trian"):
+        found = subprocess.run([*command, *words.split()], env=environment, capture_output=True, text=True)
+        told[words] = found.stdout + found.stderr
+        assert told[words].startswith("Usage: python run.py ")
+    assert "    python run.py train --corpus my_texts/" in told["train --help"]
+    assert "`python run.py plan`" in told["train --help"]
+    assert "    python run.py eval mini-bert --corpus my_text.txt" in told["eval --help"]
+    assert "`python run.py data list`" in told["data get --help"]
+    assert "Try 'python run.py --help'" in told["trian"]
+
+
+def test_help_does_not_wait_for_numpy():
+    """Commands import what they need when they are called: help needs neither numpy nor rich."""
+    code = "import sys, mini_bert.cli; print(*sys.modules)"
+    loaded = run("-c", code).stdout.split()
+    assert "typer" in loaded and not {"numpy", "rich", "safetensors", "mini_bert.config"} & set(loaded)
+
+
+def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
+    """`--lr` is `--learning-rate`, in training and in fine-tuning."""
+    given = []
+
+    def note(*_, **options):
+        given.append(options["learning_rate"])
+        raise ValueError("seen")
+
+    monkeypatch.setattr("mini_bert.pretraining.train_command", note)
+    monkeypatch.setattr("mini_bert.finetune.finetune_command", note)
+    for name in ("train", "finetune classify", "finetune sst2"):
+        for option in ("--lr", "--learning-rate"):
+            CliRunner().invoke(app, [*name.split(), option, "0.002"])
+    assert given == [0.002] * 6
 
 
 def test_info_shows_the_numbers():
@@ -57,6 +123,19 @@ def test_errors_are_one_line():
         result.stderr.strip()
         == "mini-bert: 'huge' is neither a preset (mini, larger) nor a model folder nor the path of a config.json"
     )
+
+
+@pytest.mark.parametrize("said", [(), ("told",)], ids=["nothing said", "told"])
+def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys, said):
+    """One word and 130, no traceback; none where the command has said what there is to say."""
+
+    def stops(*_, **__):
+        raise KeyboardInterrupt(*said)
+
+    monkeypatch.setattr("mini_bert.corpora.corpus_command", stops)
+    with pytest.raises(SystemExit) as end:
+        main(["data", "show"])
+    assert end.value.code == 130 and capsys.readouterr().err == ("" if said else "\nInterrupted.\n")
 
 
 def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):

@@ -3,6 +3,7 @@
 import doctest
 import io
 import json
+import logging
 import sys
 import time
 
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from mini_bert import display as module
-from mini_bert.display import ROWS, Board, Display, curve, made_up_run, train_line
+from mini_bert.display import ROWS, Board, Display, curve, heard, made_up_run, train_line
 
 RUN = made_up_run()
 
@@ -256,3 +257,40 @@ def test_a_reader_who_left_does_not_stop_the_run(tmp_path, monkeypatch):
         display.note("hello")
         display.record({"kind": "eval", "step": 1, "loss": 2.0})
     assert (tmp_path / "training.log").read_text().startswith("hello")
+
+
+def test_what_is_said_at_the_end_stands_below_the_board(tmp_path, capsys, monkeypatch):
+    """The command to go on with is the last thing on the screen; the board is not drawn again behind it."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Display(tmp_path, 4000, None) as display:
+        for record in RUN[:14]:
+            display.record(record)
+        display.end()
+        display.note("go on with --resume", must=True)
+    assert capsys.readouterr().err.endswith("go on with --resume\n")
+    assert (tmp_path / "training.log").read_text(encoding="utf-8").endswith("go on with --resume\n")
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_warnings_are_on_the_screen_once_and_in_the_log(tmp_path, capsys, monkeypatch, configured):
+    """What the package warns of while a run goes on, and before there was a log; also where a program shows logs."""
+    log = logging.getLogger("mini_bert.checkpoint")
+    root = [logging.StreamHandler(sys.stderr)] if configured else []
+    monkeypatch.setattr(logging.getLogger(), "handlers", root)
+    with heard() as said:
+        log.warning("the text has %d odd bytes", 3)
+    with Display(tmp_path, 4000, None) as display:
+        for line in said:
+            display.keep(line)
+        log.warning("a checkpoint is damaged")
+    log.warning("nobody listens any more")
+    lines = ["the text has 3 odd bytes", "a checkpoint is damaged"]
+    assert capsys.readouterr().err.splitlines() == [*lines, "nobody listens any more"]
+    assert (tmp_path / "training.log").read_text(encoding="utf-8").splitlines() == lines
+
+
+def test_an_error_that_ends_a_run_is_in_its_log(tmp_path):
+    with pytest.raises(OSError), Display(tmp_path, 4000, None):
+        raise OSError("the disk is full")
+    assert (tmp_path / "training.log").read_text(encoding="utf-8") == "ended by an error: the disk is full\n"

@@ -11,6 +11,7 @@ import pytest
 
 from mini_bert.config import MiniBertConfig
 from mini_bert.embed import cosines, embed, embed_command, read_lines, similarity_table
+from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
@@ -94,6 +95,17 @@ def test_files(folder, tmp_path, capsys, tokenizer, caplog):
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == records
     embed_command(["The cat sat."], folder)
     assert json.loads(capsys.readouterr().out)["text"] == "The cat sat."
+
+
+def test_one_text_on_a_terminal(monkeypatch, folder, capsys):
+    """A person gets the first numbers, and is told how to have all of them, or a comparison."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    embed_command(["The cat sat."], folder)
+    said = capsys.readouterr().out
+    model, tokenizer = load_model(folder)
+    (vector,) = embed(model, tokenizer, ["The cat sat."])
+    assert said.startswith("The cat sat.\n") and " ".join(f"{number:+.2f}" for number in vector[:8]) in said
+    assert f"{vector.size} numbers" in said and "--out -" in said and "second text" in said
 
 
 def test_standard_input(monkeypatch, folder, capsys):

@@ -238,6 +238,7 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
     eval_command(str(model), [str(corpus)], max_batches=1, batch=4, as_json=True)
     assert json.loads(capsys.readouterr().out)["results"][0]["targets"] < first["targets"] / 4
     eval_command(str(model), [str(corpus)], held_out=0.5, seed=1)
+    assert "`train --held-out 0.5` would not have learnt from" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"length is 12, but .* knows 11 positions"):
         eval_command(str(model), [str(corpus)], length=12)
 

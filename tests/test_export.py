@@ -54,3 +54,33 @@ def test_the_command_takes_the_card_along_and_overwrites_nothing(tmp_path, capsy
         main(words)
     with pytest.raises(SystemExit, match="the folder that the model is read from"):
         main(["export", str(tmp_path / "a"), "--out", str(tmp_path / "a")])
+
+
+def a_run_without_model(folder, **start):
+    """One checkpoint, and a history that is fine unless `start` says otherwise."""
+    export(MiniBERT(MINI), TOKENIZER, folder / "checkpoints" / "step-00000050", half=False)
+    (folder / "config.json").write_text("{}")
+    records = [{"kind": "start", "step": 0, "unigram_entropy": 6.5}]
+    records += [{"kind": "train", "step": step, "loss": 6.0, "lr": 1e-3} for step in range(10, 60, 10)]
+    (folder / "metrics.jsonl").write_text("\n".join(json.dumps(record) for record in [*records, *start.values()]))
+    return folder
+
+
+def test_a_run_without_a_model_gives_its_newest_checkpoint_and_says_so_once(tmp_path, caplog):
+    run = a_run_without_model(tmp_path / "run")
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(run), "--out", str(tmp_path / "out")])
+    assert end.value.code == 0 and (tmp_path / "out" / "model.safetensors").is_file()
+    assert [record.getMessage().count("has no best model yet") for record in caplog.records] == [1]
+
+
+def test_a_run_that_broke_is_not_exported_unless_its_checkpoint_is_named(tmp_path):
+    """Nothing is written; what is said names the doctor and the checkpoint, and that one can be had."""
+    broken = {"kind": "nonfinite", "step": 55, "what": "loss", "tensors": ["head.w"], "lr": 0.1}
+    run = a_run_without_model(tmp_path / "run", end=broken)
+    with pytest.raises(SystemExit, match=r"went wrong \(the numbers are not finite any more\).*mini-bert doctor"):
+        main(["export", str(run), "--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(run / "checkpoints" / "step-00000050"), "--out", str(tmp_path / "out")])
+    assert end.value.code == 0 and (tmp_path / "out" / "model.safetensors").is_file()

@@ -54,6 +54,8 @@ def seen(figure):
     for axes in figure.get_axes():
         texts += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.get_yticklabels()[1:-1]]
         texts += axes.get_legend().get_texts() if axes.get_legend() else []
+    for part in figure.subfigs:
+        texts += [text for legend in part.legends for text in legend.get_texts()]
     for text in texts:
         if text.get_visible() and text.get_text():
             box = text.get_window_extent()
@@ -78,6 +80,23 @@ def test_the_curves_of_one_run(run):
     assert drawn["training"][1] == [record["loss"] for record in records if record["kind"] == "train"]
     assert drawn["held-out text"][0] == [500 * number for number in range(1, 9)]
     assert set(drawn["unigram entropy 6.51"][1]) == {6.51}
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_no_legend_covers_a_curve(tmp_path, count):
+    """Legends stand outside all panels, and on no title or label of theirs."""
+    pytest.importorskip("matplotlib")
+    figure = training_curves([write(tmp_path / f"number {n}, a name", made_up_run(800)) for n in range(count)])
+    seen(figure)
+    legends = [axes.get_legend() for axes in figure.get_axes() if axes.get_legend()]
+    assert len(legends) == count
+    legends += [legend for part in figure.subfigs for legend in part.legends]
+    assert len(legends) == count + (count > 1)
+    for legend in legends:
+        box = legend.get_window_extent()
+        for axes in figure.get_axes():
+            for other in (axes.bbox, axes.title.get_window_extent(), axes.xaxis.label.get_window_extent()):
+                assert not box.overlaps(other) or other.width < 2, (legend, axes)
 
 
 def test_three_runs_side_by_side(tmp_path):
@@ -115,7 +134,9 @@ def test_a_run_that_went_wrong(tmp_path):
     figure = training_curves([write(tmp_path, records)])
     assert "not finite, step 1,020" in seen(figure)
     assert 1050 not in lines(figure.get_axes()[0])["training"][0]
-    assert figure.get_axes()[-1].get_yscale() == "log"
+    norm = figure.get_axes()[-1]
+    assert norm.get_yscale() == "log"
+    assert "100" in [label.get_text() for label in norm.get_yticklabels()]  # and not 10²
 
 
 def test_gradients_by_tensor(run):

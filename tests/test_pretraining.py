@@ -130,6 +130,58 @@ def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
     assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
 
 
+def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkeypatch, capsys):
+    """It stands below the board, which is not drawn again."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    interrupt(monkeypatch, at=20)
+    assert run("--steps", "1000", "--out", "out") == 130
+    said = capsys.readouterr().err
+    assert "word frequencies" in said and said.endswith("Go on with\n\n    mini-bert train --out out --resume\n\n")
+
+
+def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
+    """There is no run to go on with, and that is said, last."""
+
+    def stops(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mini_bert.pretraining.prepare", stops)
+    assert run("--steps", "10", "--out", "out") == 130
+    assert capsys.readouterr().err.endswith("No run has begun; the same command starts anew.\n")
+    assert not Path("out").exists()
+
+
+def test_ctrl_c_before_the_first_step(place, monkeypatch, capsys):
+    """The folder is there, so the way to go on is --resume, and it works."""
+
+    def stops(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mini_bert.pretraining.start_record", stops)
+    assert run("--steps", "3", "--out", "out") == 130
+    said = capsys.readouterr().err
+    assert said.endswith("nothing is saved yet. Go on with\n\n    mini-bert train --out out --resume\n\n")
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(plots, "loss_picture", lambda *_, **__: False)
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--out", "out", "--resume", "--quiet"])
+    assert end.value.code == 0 and Path("out/model").is_dir()
+
+
+def test_the_log_has_what_was_said_before_there_was_one(place, monkeypatch, capsys):
+    """Warnings about the text, and where its tokens are."""
+    with Path("text.txt").open("ab") as file:
+        file.write(b"\n\nan odd byte: \xff \xfe cats purr .\n")
+    assert run("--steps", "2", "--out", "out") == 0
+    log = Path("out/training.log").read_text(encoding="utf-8")
+    assert "the tokenized text is kept in " in log
+    shown = [line for line in capsys.readouterr().err.splitlines() if "kept for the next start" not in line]
+    missing = [line for line in shown if line not in log and not line.startswith("tokenizing: ")]
+    assert missing == []
+
+
 @pytest.mark.parametrize(("every", "left"), [("8", "what came after step-00000016"), ("50", "nothing is saved yet")])
 def test_a_second_ctrl_c_says_what_is_lost(signals, place, monkeypatch, capsys, every, left):
     interrupt(monkeypatch, at=20, times=2)

@@ -5,10 +5,13 @@ Nothing here touches the network: `pip` and `venv` are recorded, not run. The fe
 
 import ast
 import os
+import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import tomllib
 import venv
 from pathlib import Path
@@ -94,7 +97,7 @@ def test_help_teaches_and_installs_nothing(front, capsys, words):
         assert f"run.py {command.split()[0]}" in page, command
     for part in ["tokenizer show", "tokenizer train", "data show", "data list", "data get"]:
         assert part in page
-    assert max(map(len, page.splitlines())) <= 100
+    assert max(map(len, page.splitlines())) <= 80
     assert page.isascii(), "any terminal must be able to show it"
     assert not front.installed and not front.called
 
@@ -135,11 +138,12 @@ def test_lint_repairs_only_when_asked(front):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """An empty project. pip and venv only record what they were asked; `pip_codes` says how pip will end."""
+    """An empty project. pip and venv only record what they were asked; `pip_ends` says how pip will end: with a code,
+    or with a code, what it had said until then, and whether somebody interrupted it."""
     root = tmp_path / "a folder with spaces"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]")
-    world = SimpleNamespace(root=root, pips=[], builds=0, pip_codes=[], python="works")
+    world = SimpleNamespace(root=root, pips=[], builds=0, pip_ends=[], python="works")
 
     class EnvBuilder:
         def __init__(self, **options):
@@ -151,22 +155,23 @@ def project(tmp_path, monkeypatch):
             world.python = "works"
 
     def subprocess_run(command, **options):
-        assert command[0] == run.program("python")
-        if "pip" not in command:  # the probe of `usable`
-            if not run.VENV.is_dir() or world.python == "vanished":
-                raise FileNotFoundError(command[0])
-            return SimpleNamespace(stdout=f"{sys.version_info[:2]}\n" if world.python == "works" else "(3, 1)\n")
-        assert options["cwd"] == root and run.UNFINISHED.exists()
-        world.pips.append(" ".join(word for word in command[4:] if word[0] != "-" or word in ("-e", "--no-deps")))
-        code = world.pip_codes.pop(0) if world.pip_codes else 0
-        if code == "Ctrl-C":
-            raise KeyboardInterrupt
-        return SimpleNamespace(returncode=code)
+        assert command[0] == run.program("python")  # the probe of `usable`
+        if not run.VENV.is_dir() or world.python == "vanished":
+            raise FileNotFoundError(command[0])
+        return SimpleNamespace(stdout=f"{sys.version_info[:2]}\n" if world.python == "works" else "(3, 1)\n")
+
+    def watch(command):
+        assert command[:4] == [run.program("python"), "-m", "pip", "install"] and run.UNFINISHED.exists()
+        words = command[command.index("off") + 1 :]
+        world.pips.append(" ".join(word for word in words))
+        end = world.pip_ends.pop(0) if world.pip_ends else 0
+        return end if isinstance(end, tuple) else (end, ["Collecting numpy", run.WRITING], False)
 
     monkeypatch.setattr(run, "ROOT", root)
     monkeypatch.setattr(run, "VENV", root / ".venv")
     monkeypatch.setattr(run, "UNFINISHED", root / ".venv" / "unfinished")
     monkeypatch.setattr(run.subprocess, "run", subprocess_run)
+    monkeypatch.setattr(run, "watch", watch)
     monkeypatch.setattr(venv, "EnvBuilder", EnvBuilder)
     return world
 
@@ -241,7 +246,7 @@ def test_an_environment_whose_python_does_not_serve_is_rebuilt(project, python, 
 def test_when_pip_fails_its_code_is_passed_on_and_the_next_call_tries_again(project, capsys):
     """Such as without network. What was installed before keeps working."""
     run.install("dev")
-    project.pip_codes = [0, 23]
+    project.pip_ends = [0, 23]
     with pytest.raises(SystemExit) as stop:
         run.install("peers")
     assert stop.value.code == 23
@@ -251,20 +256,51 @@ def test_when_pip_fails_its_code_is_passed_on_and_the_next_call_tries_again(proj
     assert project.builds == 1 and run.installed("peers")
 
 
-@pytest.mark.parametrize("end", ["Ctrl-C", -signal.SIGTERM])
-def test_an_installation_cut_short_is_begun_again_from_nothing(project, monkeypatch, end):
-    """A package can lie there half copied and still count as installed for pip, so the whole .venv goes."""
+CUT_SHORT = {
+    "Ctrl-C": (130, True),
+    "Ctrl-C twice": (-signal.SIGINT, True),
+    "killed": (-signal.SIGTERM, False),
+}
+
+
+@pytest.mark.parametrize("end", CUT_SHORT)
+@pytest.mark.parametrize("stage, builds", [("Collecting numpy", 1), ("Installing collected packages: numpy", 2)])
+def test_only_an_installation_cut_short_while_it_wrote_is_begun_again_from_nothing(
+    project, monkeypatch, capsys, end, stage, builds
+):
+    """While pip fetches, .venv is as it was. Later a package can lie there half copied and still count as installed for
+    pip, so the whole .venv goes."""
     monkeypatch.setattr(run, "call", lambda command, cwd=None: 0)
-    project.pip_codes = [end]
-    if end == "Ctrl-C":
+    code, interrupted = CUT_SHORT[end]
+    project.pip_ends = [(code, ["Collecting pip", stage], interrupted)]
+    if interrupted:
         assert run.main(["info"]) == 130
+        assert "the same command goes on" in capsys.readouterr().err
     else:
         with pytest.raises(SystemExit) as stop:
             run.main(["info"])
         assert stop.value.code == 128 + signal.SIGTERM
     assert not run.installed("base")
     assert run.main(["info"]) == 0
-    assert (project.builds, len(project.pips)) == (2, 2)
+    assert (project.builds, len(project.pips)) == (builds, 2)
+
+
+def test_interrupting_the_pictures_leaves_the_rest_as_it_is(project, monkeypatch):
+    """matplotlib is large: whoever does not wait for it still has Mini-BERT."""
+    monkeypatch.setattr(run, "call", lambda command, cwd=None: 0)
+    project.pip_ends = [0, (130, ["Downloading matplotlib"], True)]
+    assert run.main(["train"]) == 130
+    assert run.installed("base") and not run.installed("plots")
+    assert run.main(["train"]) == 0
+    assert (project.builds, project.pips) == (1, ["-e .", "-e .[plots]", "-e .[plots]"])
+
+
+def test_what_pip_says_is_shown_when_it_fails(project, capsys):
+    """It has been read on its way, so that progress could be shown."""
+    project.pip_ends = [(1, ["Collecting numpy", "ERROR: no matching distribution"], False)]
+    with pytest.raises(SystemExit):
+        run.install("base")
+    assert "ERROR: no matching distribution\npip could not install Mini-BERT" in capsys.readouterr().err
 
 
 def test_a_python_without_ensurepip_says_what_to_install(project, monkeypatch):
@@ -299,12 +335,20 @@ def test_a_program_ended_by_a_signal_counts_as_in_a_shell():
     assert run.call([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]) == 128 + 9
 
 
-@posix_only
-@pytest.mark.parametrize("name, to_all", [("SIGINT", True), ("SIGTERM", False)])
-def test_a_program_told_to_stop_may_finish_its_work(name, to_all):
-    """Ctrl-C reaches run.py and the program together, `kill` only run.py: either way the program has time to
-    save (here, longer than subprocess would wait), its exit code comes back, nobody prints a traceback."""
-    program = f"""
+def started(caller: str, **options):
+    """A process of our own kind that runs this, in a session of its own: no terminal, a group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", caller],
+        cwd=Path(run.__file__).parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+SAVES = """
 import signal, sys, time
 def stop(*_):
     time.sleep(0.6)
@@ -314,20 +358,121 @@ signal.signal(signal.{name}, stop)
 print("working", flush=True)
 time.sleep(30)
 """
-    caller = f"import run, sys; sys.exit(run.call([sys.executable, '-c', {program!r}]))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", caller],
-        cwd=Path(run.__file__).parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # a process group of its own, as a terminal gives it
-    )
+
+
+@posix_only
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("to_all", [True, False], ids=["group", "alone"])
+def test_a_program_told_to_stop_may_finish_its_work(name, to_all):
+    """Whether run.py alone is told or its whole group: the program hears of it once, and has time to save (here, longer
+    than subprocess would wait), its exit code comes back, nobody prints a traceback."""
+    program = SAVES.format(name=name)
+    process = started(f"import run, sys; sys.exit(run.call([sys.executable, '-c', {program!r}]))")
     assert process.stdout.readline() == "working\n"
     send = os.killpg if to_all else os.kill
     send(process.pid, getattr(signal, name))
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (3, "saved\n", "")
+
+
+@posix_only
+def test_ctrl_c_on_a_terminal_reaches_the_program_once():
+    """There the program is in the terminal's group, and nothing is handed on."""
+    caller = f"import run, sys; sys.exit(run.call([sys.executable, '-c', {SAVES.format(name='SIGINT')!r}]))"
+    terminal = f"""
+import contextlib, os, pty, sys
+child, screen = pty.fork()
+if child == 0:
+    os.execv(sys.executable, [sys.executable, "-c", {caller!r}])
+said = b""
+while b"working" not in said:
+    said += os.read(screen, 100)
+os.write(screen, b"\\x03")
+with contextlib.suppress(OSError):  # the end of a terminal
+    while more := os.read(screen, 100):
+        said += more
+print((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said))
+"""
+    out, err = started(terminal).communicate(timeout=20)
+    assert err == ""
+    code, said = ast.literal_eval(out)
+    assert code == 3 and said.count(b"saved") == 1 and b"Traceback" not in said
+
+
+@posix_only
+def test_a_job_that_ignores_ctrl_c_goes_on_ignoring_it():
+    """As nohup and shells in the background have it."""
+    program = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+    caller = f"""
+import run, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+run.call([sys.executable, '-c', {program!r}])
+print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
+"""
+    assert started(caller).communicate(timeout=20)[0] == "True\nTrue\n"
+
+
+PIP = """
+import sys, time
+print("Collecting numpy", flush=True)
+if sys.argv[1] == "writing":
+    print("Installing collected packages: numpy", flush=True)
+try:
+    time.sleep(float(sys.argv[2]))
+    print("Successfully installed numpy", flush=True)
+except KeyboardInterrupt:
+    print("cancelled", flush=True)
+    sys.exit(130)
+"""
+
+
+@posix_only
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_pip_is_stopped_while_it_fetches_and_may_finish_while_it_writes(name):
+    """Neither needs a new .venv. Told twice it ends at once."""
+    for stage, seconds, times in (("fetching", 30, 1), ("writing", 1, 1), ("writing", 30, 2)):
+        caller = f"""
+import run, sys
+run.SELDOM = 0.05
+print(run.watch([sys.executable, "-c", {PIP!r}, {stage!r}, "{seconds}"]))
+"""
+        process = started(caller)
+        last = "Collecting numpy" if stage == "fetching" else "Installing collected packages: numpy"
+        while last not in process.stderr.readline():  # progress is shown, with the latest news
+            pass
+        os.kill(process.pid, getattr(signal, name))
+        if times == 2:
+            while "finishes that first" not in process.stderr.readline():
+                pass
+            os.kill(process.pid, getattr(signal, name))
+        out, err = process.communicate(timeout=20)
+        code, told, interrupted = ast.literal_eval(out)
+        assert interrupted and "Traceback" not in err
+        if stage == "fetching":
+            assert (code, told[-1]) == (130, "cancelled")
+        else:
+            assert (code, told[-1]) == ((0, "Successfully installed numpy") if times == 1 else (-signal.SIGKILL, last))
+
+
+def test_work_that_takes_its_time_shows_that_it_moves(monkeypatch, capsys):
+    """On a terminal one line, drawn again and wiped at the end; elsewhere now and then a new one."""
+    for live in (False, True):
+        seen = threading.Semaphore(0)
+
+        def news(seen=seen):
+            seen.release()
+            return "Downloading numpy, a line that is longer than any terminal is wide " * 9
+
+        monkeypatch.setattr(run, "TICK", 0.01)
+        monkeypatch.setattr(run, "SELDOM", 0.01)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda live=live: live, raising=False)
+        with run.moving(news):
+            for _ in range(3):
+                assert seen.acquire(timeout=20)
+        shown = capsys.readouterr().err
+        assert "0:00  Downloading numpy" in shown and shown.count("Downloading numpy") >= 2
+        assert shown.endswith("\r" if live else "\n") and shown.count("\n") == (0 if live else shown.count("0:00"))
+        assert max(map(len, re.split("[\r\n]", shown))) < shutil.get_terminal_size().columns
 
 
 def test_calls_that_install_take_turns():
