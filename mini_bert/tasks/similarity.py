@@ -1,7 +1,8 @@
 """How alike are two texts? A score, learnt from scored pairs such as those of the STS Benchmark. Two ways:
 
 pair       [CLS] first [SEP] second [SEP] through the encoder together -> PairHead -> one number, the score
-           loss = (y − score)².  The texts look at each other, which is more exact.
+           loss = (y − score)².  The texts look at each other. A model that has met pairs in pretraining is
+           more exact so; Mini-BERT, which has not, is better with vectors (docs/finetuning.md).
 
 vectors    each text alone -> mean of its tokens' vectors; how alike they are is the cosine of the two
            loss = (cosine − score)², scores moved to 0 … 1; or the contrastive loss.  A vector can be computed once and
