@@ -165,7 +165,8 @@ def _measure(model: MiniBERT | Bert, batch: Batch, run: Run) -> _Sums:
     rank = scores.shape[1] - 1 - behind  # a tie counts against the model, and so does what is no number
     sums = entropy.sums[:, 0].astype(float)
     squares = np.einsum("nv,nv->n", scores, scores) / sums**2 - 2 * own[:, 0] / sums + 1  # Σ_v (p_v − [v is true])²
-    certainty = reliability(1 / sums, rank < 1)  # the largest score of a row is exp 0 = 1
+    sound = np.isfinite(sums)  # a broken model has no confidence to speak of
+    certainty = reliability(1 / sums[sound], rank[sound] < 1)  # the largest score of a row is exp 0 = 1
     return _Sums(float(loss) * N, int((rank < 1).sum()), int((rank < 5).sum()), N, float(squares.sum()), certainty)
 
 

@@ -245,8 +245,9 @@ def _fine_tuned(encoder: MiniBERT | Bert, task: Task, targets: Any) -> list[Chec
     rng = np.random.default_rng(0)
     for param in model.task.named_params().values():
         param.data += rng.normal(size=param.shape)  # far from where it starts, so that much reaches the encoder
-    types = np.array([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])
-    batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, _ASKED["asked"], np.array(targets))
+    types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
+    asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # of both texts
+    batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
 
     def loss() -> float:
         return task.loss(model, batch, Run(0, train=True), 3)[0]
@@ -272,7 +273,10 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
         MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], ("mean", "max")), [2, 0]
     ),
     "tiny Mini-BERT, fine-tuned: tag": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0]
+        MiniBERT(_TINY, dtype=np.float64), Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]
+    ),
+    "tiny Mini-BERT, fine-tuned: pairs": lambda: _fine_tuned(
+        MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], pairs=True), [2, 0]
     ),
     "tiny Mini-BERT, fine-tuned: vectors": lambda: _fine_tuned(
         MiniBERT(_TINY, dtype=np.float64), Similarity(0, 5, vectors=True), [4.0]
@@ -282,7 +286,7 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     ),
     "tiny BERT, fine-tuned: qa": lambda: _fine_tuned(Bert(_BERT, dtype=np.float64), Answer(), [[1, 3], [1, 1]]),
     "tiny BERT, fine-tuned: similarity": lambda: _fine_tuned(
-        Bert(_BERT, dtype=np.float64), Similarity(0, 5), [4.0, 1.0]
+        Bert(_BERT, dtype=np.float64), Similarity(0, 5, pooling=("cls",), dense=True), [4.0, 1.0]
     ),
     "Mini-BERT, full size, 8 of each tensor": _mini(MINI_BERT_CONFIG, 8),
 }
