@@ -265,7 +265,7 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
     "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
     "tiny Larger-BERT, dropout, lean, checkpointing": _mini(
-        replace(_TINY, dropout=0.1, init="depth_scaled"), 60, lean=True, checkpointing=True
+        replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True
     ),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, head of its own": _bert(100, tied=False),
