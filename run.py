@@ -299,28 +299,31 @@ def watch(command: list[str]) -> tuple[int, list[str], bool]:
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
-    stops = 0
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill is an interruption, too
+    stops: list[int] = []
+
+    def stop(number, frame) -> None:
+        stops.append(number)
+        if len(stops) > 1:
+            process.kill()
+        elif any(line.startswith(WRITING) for line in told):
+            say("\nIt is writing into .venv and finishes that first: seconds. Ctrl-C again ends at once.")
+        elif sys.platform == "win32":
+            process.terminate()
+        else:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.killpg(process.pid, signal.SIGINT)  # it, and what it has started
+
+    # Who started us with a signal ignored meant that. A plain kill is an interruption, too.
+    heeded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
     try:
         with moving(lambda: next((line for line in reversed(told) if line[:5] not in ("", "WARNI")), "starting pip")):
-            while process.poll() is None:
-                try:
-                    process.wait()
-                except KeyboardInterrupt:
-                    stops += 1
-                    writing = any(line.startswith(WRITING) for line in told)
-                    if stops == 1 and writing:
-                        say("\nIt is writing into .venv and finishes that first: seconds. Ctrl-C again ends at once.")
-                    elif stops > 1:
-                        process.kill()
-                    elif sys.platform == "win32":
-                        process.terminate()
-                    else:
-                        os.killpg(process.pid, signal.SIGINT)  # and what it has started
+            process.wait()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     listener.join(2)  # a program that pip left behind may hold the pipe
-    return process.returncode, told, stops > 0
+    return process.returncode, told, bool(stops)
 
 
 @contextlib.contextmanager
@@ -399,12 +402,10 @@ def call(command: list[str], cwd: Path | None = None) -> int:
             process.send_signal(number)
 
     caught = {signal.SIGTERM: hand_on}
-    if alone and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # nohup and the like mean it
-        caught[signal.SIGINT] = hand_on
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # nohup and the like mean it
+        caught[signal.SIGINT] = hand_on if alone else lambda *_: None
     before = {number: signal.signal(number, handler) for number, handler in caught.items()}
-    while process.poll() is None:
-        with contextlib.suppress(KeyboardInterrupt):
-            process.wait()
+    process.wait()
     for number, handler in before.items():
         signal.signal(number, handler)
     return exit_code(process.returncode)

@@ -414,10 +414,10 @@ print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
 
 PIP = """
 import sys, time
-print("Collecting numpy", flush=True)
-if sys.argv[1] == "writing":
-    print("Installing collected packages: numpy", flush=True)
 try:
+    print("Collecting numpy", flush=True)
+    if sys.argv[1] == "writing":
+        print("Installing collected packages: numpy", flush=True)
     time.sleep(float(sys.argv[2]))
     print("Successfully installed numpy", flush=True)
 except KeyboardInterrupt:
