@@ -32,7 +32,7 @@ from mini_bert.layers.base import Run
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
-from mini_bert.plan import Choice, best_choice, command, predicted_peak
+from mini_bert.plan import Choice, best_choice, predicted_peak, train_options
 from mini_bert.switches import apply
 
 PLAIN, AGAIN = "Larger-BERT", "Larger-BERT, checkpointing"
@@ -89,7 +89,7 @@ def memory_table(threads: int) -> None:
             if choice is None:
                 print(f"| {batch} | {name}: nothing does | | |")
                 continue
-            words = command("larger", LARGER_BERT_CONFIG, batch, choice).split()[2:]
+            words = train_options("larger", LARGER_BERT_CONFIG, batch, choice)
             measured = peak_of_training(*words, steps=3)
             predicted = predicted_peak(LARGER_BERT_CONFIG, choice)
             shown = " ".join(words[4:])

@@ -15,7 +15,7 @@ from dataclasses import replace
 from peak_memory import peak_of_training
 
 from mini_bert.config import load_config
-from mini_bert.plan import Choice, command, predicted_peak
+from mini_bert.plan import Choice, predicted_peak, train_options
 
 SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, choice
     ("mini", False, 32, Choice(16, 2)),
@@ -36,7 +36,7 @@ SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, ch
 def words(setting: tuple[str, bool, int, Choice]) -> list[str]:
     """The options of `mini-bert train`, as `mini-bert plan` prints them"""
     model, tied, batch, choice = setting
-    return command(model, replace(load_config(model), tie_head=tied), batch, choice).split()[2:]
+    return train_options(model, replace(load_config(model), tie_head=tied), batch, choice)
 
 
 def compare(setting: tuple[str, bool, int, Choice]) -> tuple[float, float]:

@@ -34,6 +34,7 @@ from mini_bert.optim import CHUNK
 from mini_bert.parallel import default_threads
 from mini_bert.sixteen import check_kind
 from mini_bert.switches import checkpointed_layers
+from mini_bert.typed import command
 
 CHOSEN = 0.15  # the share of tokens that masked language modelling asks for
 SIXTEEN = ("activations", "moments", "weights")  # what may be kept in 16 bits
@@ -286,13 +287,13 @@ def option(name: str, choice: Choice) -> str:
     return flag if value is True else f"{flag} {'none' if value is False else value}"
 
 
-def command(model: str, config: MiniBertConfig, batch: int, choice: Choice) -> str:
-    """What to type to train like this"""
-    words = ["mini-bert train", f"--model {model}", f"--batch-size {batch}", option("micro_batch", choice)]
-    words += [option("threads", choice)] + (["--tie-head"] if config.tie_head else [])
-    words += [option(f.name, choice) for f in fields(choice) if f.name not in ("micro_batch", "threads")
-              and getattr(choice, f.name) != f.default]  # fmt: skip
-    return " ".join(words)
+def train_options(model: str, config: MiniBertConfig, batch: int, choice: Choice) -> list[str]:
+    """The options of `mini-bert train` that train like this"""
+    tied = ["--tie-head"] if config.tie_head else []
+    switched = [f.name for f in fields(choice) if f.name not in ("micro_batch", "threads")
+                and getattr(choice, f.name) != f.default]  # fmt: skip
+    switches = [option(name, choice).split() for name in ("micro_batch", "threads", *switched)]
+    return ["--model", model, "--batch-size", str(batch), *tied, *(word for words in switches for word in words)]
 
 
 def plan_command(
@@ -315,16 +316,16 @@ def plan_command(
         least = min(choices(config, batch, threads), key=lambda choice: predicted_peak(config, choice))
         needed = predicted_peak(config, least) / SPARE / 1e6
         print(f"\nNothing fits: the least it takes is {needed:,.0f} MB, with")
-        print(f"\n    {command(model, config, batch, least)}")
+        print(f"\n    {command('train', *train_options(model, config, batch, least))}")
         tied = predicted_peak(replace(config, tie_head=True), least) / SPARE / 1e6
         if not config.tie_head:
             print(f"\nA head that shares the token table would bring that to {tied:,.0f} MB: --tie-head, another model")
         return 1
     if best == plain:
-        print(f"\nIt fits as it comes:\n\n    {command(model, config, batch, best)}")
+        print(f"\nIt fits as it comes:\n\n    {command('train', *train_options(model, config, batch, best))}")
         return 0
     print("\nSo:\n" + "\n".join(f"    {line}" for line in reasons(config, batch, plain, best)))
-    print(f"\n    {command(model, config, batch, best)}")
+    print(f"\n    {command('train', *train_options(model, config, batch, best))}")
     return 0
 
 

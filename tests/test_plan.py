@@ -25,7 +25,6 @@ from mini_bert.plan import (
     activations_held,
     best_choice,
     choices,
-    command,
     memory_by_purpose,
     parameter_count,
     parse_memory,
@@ -34,6 +33,7 @@ from mini_bert.plan import (
     predicted_peak,
     relative_time,
     shape_of,
+    train_options,
 )
 from mini_bert.switches import apply
 
@@ -171,10 +171,17 @@ def test_nothing_fits(capsys):
 
 def test_commands_name_what_differs():
     choice = Choice(4, 2, (0, 2))
-    assert command("larger", replace(LARGER_BERT_CONFIG, tie_head=True), 8, choice) == (
-        "mini-bert train --model larger --batch-size 8 --micro-batch 4 --threads 2 --tie-head --checkpointing 0,2"
+    assert " ".join(train_options("larger", replace(LARGER_BERT_CONFIG, tie_head=True), 8, choice)) == (
+        "--model larger --batch-size 8 --tie-head --micro-batch 4 --threads 2 --checkpointing 0,2"
     )
-    assert command("mini", MINI_BERT_CONFIG, 8, Choice(8)).endswith("--micro-batch 8 --threads 1")
+    plain = ["--model", "mini", "--batch-size", "8", "--micro-batch", "8", "--threads", "1"]
+    assert train_options("mini", MINI_BERT_CONFIG, 8, Choice(8)) == plain
+
+
+def test_the_command_is_called_as_the_reader_called_us(capsys, monkeypatch):
+    monkeypatch.setenv("MINI_BERT_CALLED_AS", "python run.py")
+    plan_command("mini", 32, "8GB", 2)
+    assert "\n    python run.py train --model mini" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
