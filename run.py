@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -121,7 +122,7 @@ SETS = {
 
 # The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow.
 TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--all": ""}
-PICTURES = ("train", "plot", "plot-model", "probe")  # commands that draw; attention does if asked for a picture
+PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and probe do if asked for a picture
 NO_TESTS = 5  # pytest's exit code when it ran none
 
 
@@ -132,6 +133,12 @@ def _picture(args: list[str]) -> bool:
     """Whether the result is to be drawn, and not written as a page."""
     words = [word.lower() for word in args]
     return any(word.startswith("--out") for word in words) and not any(w.endswith((".html", ".htm")) for w in words)
+
+
+def called_as() -> str:
+    """How we were called, from wherever that was, so that what a command advises can be typed there."""
+    path = sys.argv[0] if Path(sys.argv[0]).name == Path(__file__).name else Path(__file__).name
+    return f"python {subprocess.list2cmdline([path]) if WINDOWS else shlex.quote(path)}"
 
 
 def main(args: list[str]) -> int:
@@ -147,9 +154,9 @@ def main(args: list[str]) -> int:
         if word == "lint":
             return lint(rest)
         install("base")
-        if (word in PICTURES or (word == "attention" and _picture(rest))) and not help_wanted:
+        if (word in PICTURES or (word in ("attention", "probe") and _picture(rest))) and not help_wanted:
             install("plots")
-        os.environ["MINI_BERT_CALLED_AS"] = "python run.py"  # so that what it advises can be typed
+        os.environ["MINI_BERT_CALLED_AS"] = called_as()
         return call([program("mini-bert"), *args])
     except KeyboardInterrupt:
         say("Interrupted while setting up; the same command goes on.")

@@ -29,7 +29,7 @@ from mini_bert.cli_training import doctor, plan, plot, train
 from mini_bert.cli_use import embed, evaluate, export, fill_mask, metrics
 from mini_bert.cli_words import WIDTH, help_of, name_values
 from mini_bert.processes import HelperError
-from mini_bert.typed import called_as
+from mini_bert.typed import as_called, called_as
 
 
 def _version(wanted: bool) -> None:
@@ -131,10 +131,10 @@ def main(words: list[str] | None = None) -> None:
         app(_spelled_out(sys.argv[1:] if words is None else words), prog_name=called_as())
     except FileNotFoundError as error:
         if error.filename is None:  # one of ours, which says all
-            raise SystemExit(f"mini-bert: {error}") from None
+            raise SystemExit(as_called(f"mini-bert: {error}")) from None
         raise SystemExit(f"mini-bert: there is no file {error.filename}; is the path right, seen from here?") from None
     except (ValueError, OSError, HelperError) as error:
-        raise SystemExit(f"mini-bert: {error}") from None
+        raise SystemExit(as_called(f"mini-bert: {error}")) from None
 
 
 def _spelled_out(words: list[str]) -> list[str]:

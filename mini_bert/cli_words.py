@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
 
-from mini_bert.typed import called_as
+from mini_bert.typed import as_called
 
 SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
 MODELS = "mini-bert (the bundled one), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
@@ -59,4 +59,4 @@ def help_of(function: Callable[..., None]) -> str:
       mini-bert tokenizer show mini-bert
     """
     text = EXAMPLE.sub(rf"{AS_IT_STANDS}\n\1:\n  \2", inspect.cleandoc(function.__doc__ or ""))
-    return re.sub(r"(^  |`)mini-bert ", lambda found: f"{found[1]}{called_as()} ", text, flags=re.MULTILINE)
+    return as_called(text)

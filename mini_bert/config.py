@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.sixteen import check_kind
+from mini_bert.typed import command
 
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
 ATTENTION = ("auto", "plain", "lean")
@@ -241,7 +242,7 @@ def main() -> None:
     for field in fields(MiniBertConfig):
         mini, larger = (json.dumps(getattr(config, field.name)) for config in (MINI_BERT_CONFIG, LARGER_BERT_CONFIG))
         print(f"{field.name:18} {mini:>8} {larger:>14}  {_REASONS[field.name]}")
-    print("\n`mini-bert info` shows the architecture and the parameters that follow from these numbers.")
+    print(f"\n`{command('info')}` shows the architecture and the parameters that follow from these numbers.")
 
 
 if __name__ == "__main__":

@@ -322,7 +322,7 @@ def corpus_files(source: str) -> list[Path]:
     dataset, folder = DATASETS[name], data_folder() / name
     if not installed(name):
         state = "has changed since it was fetched" if folder.exists() else "is not here yet"
-        raise FileNotFoundError(f"the data set {name} {state}; fetch it: mini-bert data get {name}")
+        raise FileNotFoundError(f"the data set {name} {state}; fetch it: `{command('data', 'get', name)}`")
     if not dataset.text:
         raise ValueError(f"{name} is data for a task, not a corpus to read; its files are in {folder}")
     if (part or "train") not in dataset.text:
@@ -344,7 +344,7 @@ def list_command() -> None:
         print(f"{name:<17}{size:>9}  {check:<10}{state:<5} {dataset.about} [{dataset.licence}]")
     print("\npinned: the sha256 of every file is known and checked.")
     print("first use: for some files none is known; the first download is trusted, later ones must agree with it.")
-    print(f"They are kept in {data_folder()}. Fetch one: mini-bert data get NAME")
+    print(f"They are kept in {data_folder()}. Fetch one: {command('data', 'get', 'NAME')}")
 
 
 def get_command(names: list[str], force: bool = False) -> None:

@@ -20,6 +20,7 @@ from mini_bert.labelled import Scored
 from mini_bert.model import MiniBERT
 from mini_bert.pseudo_perplexity import pseudo_perplexity
 from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
+from mini_bert.typed import command
 
 TOLERANCE = 1e-6
 LISTED = (
@@ -150,7 +151,7 @@ def metrics_command(test: bool = False) -> int:
     if not test:
         for name in LISTED:
             print(f"{name:20} {(getattr(metrics, name).__doc__ or '').splitlines()[0]}")
-        print("\nEach on a small case whose answer is known: --test. Of a model, on text: mini-bert eval")
+        print(f"\nEach on a small case whose answer is known: --test. Of a model, on text: {command('eval')}")
         return 0
     wrong, all_cases = 0, cases()
     print(f"{'':8}{'metric':20} {'found':>22} {'expected':>22}   case: why")

@@ -259,7 +259,7 @@ def embeddings_command(
         if len(known) < 2:
             raise ValueError(
                 f"of {counted(len(words), 'word')}, {len(known)} are single tokens of this vocabulary; give at least "
-                "two that are (mini-bert tokenizer show tells)"
+                "two that are (`mini-bert tokenizer show` tells)"
             )
         names = [word for word, _ in known]
         vectors = loaded.tokens.table.data[[tokenizer.ids([word])[0][0] for word in names]]

@@ -65,7 +65,7 @@ def _read_vocab(path: Path) -> Read:
         raise ValueError(
             f"{path} is no vocabulary: that has one token a line, with {', '.join(missing)} among them, and this "
             f"file has {counted(len(tokens), 'line')} without any of these. To learn one from text: "
-            f"mini-bert tokenizer train {path}"
+            f"`mini-bert tokenizer train {path}`"
         )
     if missing:
         raise ValueError(f"{path} is no vocabulary for BERT: it has no {', '.join(missing)}; add a line for each")

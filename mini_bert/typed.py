@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 
@@ -18,6 +19,17 @@ def called_as() -> str:
 def command(name: str, *words: str | os.PathLike[str]) -> str:
     """A command as the reader would call it: `mini-bert train --out 'my runs/first' --resume`"""
     return " ".join([called_as(), name, *map(quoted, words)])
+
+
+def as_called(text: str) -> str:
+    """`mini-bert NAME …` between backquotes, or a line of it behind two blanks, as the reader would call it
+
+    >>> as_called(
+    ...     "try `mini-bert info`, the command of mini-bert"
+    ... ) == f"try `{called_as()} info`, the command of mini-bert"
+    True
+    """
+    return re.sub(r"(^  |`)mini-bert ", lambda found: f"{found[1]}{called_as()} ", text, flags=re.MULTILINE)
 
 
 def quoted(word: str | os.PathLike[str]) -> str:

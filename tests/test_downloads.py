@@ -483,7 +483,9 @@ def test_what_was_damaged_is_fetched_again(site, library):
         get("texts")
         assert installed("texts", thorough=True)
     (library / "texts" / "t" / "dev.txt").unlink()
-    with pytest.raises(FileNotFoundError, match="has changed since it was fetched; fetch it: mini-bert data get texts"):
+    with pytest.raises(
+        FileNotFoundError, match="has changed since it was fetched; fetch it: `mini-bert data get texts`"
+    ):
         list(read("texts"))
 
 
@@ -534,7 +536,7 @@ def test_names_that_are_not_there(library):
     with pytest.raises(ValueError, match=r"no download named 'wikitext2'; did you mean wikitext-2\?"):
         get_command(["texts", "wikitext2"])
     assert not library.exists()
-    with pytest.raises(FileNotFoundError, match="texts is not here yet; fetch it: mini-bert data get texts"):
+    with pytest.raises(FileNotFoundError, match="texts is not here yet; fetch it: `mini-bert data get texts`"):
         list(read("texts"))
     get("texts")
     get("plain")

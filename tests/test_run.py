@@ -518,3 +518,13 @@ def test_the_package_depends_on_four_others_and_on_no_framework():
         *settings["project"]["optional-dependencies"].values(),
     ]
     assert not any("torch" in need for needs in lists for need in needs)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("run.py", "python run.py"), ("../my place/run.py", "python '../my place/run.py'"), ("-c", "python run.py")],
+)
+@pytest.mark.skipif(os.name == "nt", reason="quotes of a Unix shell")
+def test_advice_can_be_typed_where_we_were_called(typed, expected, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [typed])
+    assert run.called_as() == expected
