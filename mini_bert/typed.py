@@ -24,9 +24,7 @@ def command(name: str, *words: str | os.PathLike[str]) -> str:
 def as_called(text: str) -> str:
     """`mini-bert NAME …` between backquotes, or a line of it behind two blanks, as the reader would call it
 
-    >>> as_called(
-    ...     "try `mini-bert info`, the command of mini-bert"
-    ... ) == f"try `{called_as()} info`, the command of mini-bert"
+    >>> as_called("try `mini-bert info` of mini-bert") == f"try `{called_as()} info` of mini-bert"
     True
     """
     return re.sub(r"(^  |`)mini-bert ", lambda found: f"{found[1]}{called_as()} ", text, flags=re.MULTILINE)

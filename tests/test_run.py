@@ -58,6 +58,7 @@ def front(monkeypatch):
         ("train --steps 10", ["base", "plots"], "mini-bert train --steps 10"),
         ("plot runs/run-1", ["base", "plots"], "mini-bert plot runs/run-1"),
         ("probe pos --out probes", ["base", "plots"], "mini-bert probe pos --out probes"),
+        ("probe pos", ["base"], "mini-bert probe pos"),
         ("plot-model activations", ["base", "plots"], "mini-bert plot-model activations"),
         ("attention text --out=a.SVG", ["base", "plots"], "mini-bert attention text --out=a.SVG"),
         ("attention text --out a.html", ["base"], "mini-bert attention text --out a.html"),
