@@ -426,9 +426,13 @@ def healthy(history: History) -> Finding:
         what += f" On held-out text it is {held[-1]:.2f} (perplexity {number(math.exp(min(held[-1], 50)))}){right}."
     why = "Nothing in the numbers is out of the ordinary."
     if entropy is not None:
+        last = held[-1] if held else last  # what is said of the text that it has not seen is the verdict
         why = f"That is {against(last, entropy)} of {entropy:.2f}: {verdict(last, entropy)}."
         if not knows_frequencies(last, entropy):
-            advice = "Too early to say more. Look again after a few hundred steps; a learning rate near 0.001 helps."
+            advice = (
+                "Too early to say more. Look again after a few hundred steps; a learning rate near 0.001 helps, for "
+                "models wider than Mini-BERT less."
+            )
             return Finding("good", "Nothing is wrong so far", what, why, advice)
         if not uses_context(last, entropy) and end_of_warmup(history) is None:
             advice = "Go on: the learning rate is still rising, and what comes of it is seen only later."

@@ -264,7 +264,7 @@ def _finish(
 
 
 def examples(model: MiniBERT, validation: MLMDataGenerator, count: int = EXAMPLES) -> list[str]:
-    """Some gaps of held-out text with the three best guesses; the true word is marked where it is among them."""
+    """Some gaps of held-out text, one at a time, with the three best guesses; the true word is marked among them."""
     tokenizer = validation.tokenizer
     lines: list[str] = []
     for number in range(0, len(validation), max(1, len(validation) // (3 * count))):
@@ -274,7 +274,10 @@ def examples(model: MiniBERT, validation: MLMDataGenerator, count: int = EXAMPLE
         if found is None or len(lines) == count:
             continue
         row, truth, around = int(rows[found]), int(targets[found]), _around(T)
-        sequence, place = ids[row // T], row % T
+        text = ids.copy()
+        text.flat[rows] = targets  # as it stood: masking puts other words in some places
+        sequence, place = text[row // T], row % T
+        sequence[place] = tokenizer.mask_id
         y, _ = model.encode(sequence[None], run=Run(), chosen=np.array([place]))
         scores = model.head.forward(y, Run())[0][0, : tokenizer.vocab_size]
         best = np.argsort(-scores)[:3].tolist()

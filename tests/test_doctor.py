@@ -24,6 +24,7 @@ from mini_bert.doctor import (
     doctor_command,
     report,
 )
+from mini_bert.history import read_run
 
 U = 6.5  # the unigram entropy of these runs
 NAMES = ["tokens.table"] + [
@@ -103,6 +104,8 @@ def test_a_healthy_run(tmp_path, capsys):
     assert finding.level == "good" and finding.title == "Nothing is wrong with this run"
     assert "On held-out text it is 4.1" in finding.what and "30% of the hidden words" in finding.what
     assert "below the unigram entropy of 6.50: it uses what stands around a gap" in finding.why
+    held = read_run(tmp_path).series("eval", "loss")[1][-1]  # and not of the training loss
+    assert f"That is {6.5 - held:.2f} below" in finding.why
     assert "training longer will pay" in finding.try_
     assert doctor_command(tmp_path) == 0
     assert capsys.readouterr().out.startswith(f"{tmp_path}: 4,000 steps in 4:00, loss ")

@@ -74,6 +74,12 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     said = capsys.readouterr().err
     for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next"):
         assert expected in said
+    gaps = re.findall(r"… (.*) … *\n *(.*)", said)
+    for shown, guesses in gaps:  # with the word that stood there it is the text: nothing else was replaced
+        truth = (re.search(r"★(\w+|\.)", guesses) or re.search(r"it was: (\w+|\.)", guesses))[1]
+        whole = re.sub(r" (?=\.)", "", shown.replace("[____]", truth))
+        assert whole in re.sub(r"\s+", " ", Path("text.txt").read_text().replace(" .", ".")), shown
+    assert gaps
     assert "vocabulary has 16 pieces, and so has the model, instead of the 999 in its config" in said
     assert "fill-mask" in said and "doctor" in said
     if importlib.util.find_spec("matplotlib"):
