@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TEMPLATE = Path(__file__).parent / "pages" / "attention.html"
 NIGHT, LAMP = (8.0, 0.0, -3.0), (92.0, -6.0, 14.0)  # the ends of the shades on a dark page, in CIELAB
 STEPS = 64  # shades
-DIGITS = 4  # of numbers in the page
+DIGITS = 6  # behind the point: more than is ever shown, so that nothing is rounded twice in sight
 
 
 def attention_page(found: Analysis) -> str:

@@ -32,6 +32,7 @@ from mini_bert.layers.base import PRODUCT
 from mini_bert.layers.lean_attention import TILE
 from mini_bert.optim import CHUNK
 from mini_bert.parallel import default_threads
+from mini_bert.progress import counted
 from mini_bert.sixteen import check_kind
 from mini_bert.switches import checkpointed_layers
 from mini_bert.typed import command
@@ -351,4 +352,5 @@ def _table(config: MiniBertConfig, shown: dict[str, Choice]) -> None:
         print(f"  {row[0][0]:42}" + "".join(f"{size / 1e6:14,.1f}" for size in sizes))
     for title, choice in shown.items():
         most, when = activation_bytes(config, shape_of(config, choice.micro_batch), choice)
-        print(f"  {title}: micro-batches of {choice.micro_batch} on {choice.threads}; most, {most / 1e6:,.1f}, {when}")
+        threads = counted(choice.threads, "thread")
+        print(f"  {title}: micro-batches of {choice.micro_batch}, {threads}; most, {most / 1e6:,.1f} MB, {when}")

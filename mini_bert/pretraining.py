@@ -170,7 +170,7 @@ def _run(
             display.note(f"{model.get_parameter_count():,} parameters; {batches}")
             if validation is None:
                 display.note("nothing is held out, so there is no telling how well it does on text it has not seen")
-            display.note(f"text: {', '.join(data['corpus'])}; all of it is kept in {path}")
+            display.note(f"text: {', '.join(data['corpus'])}; what comes of it is kept in {path}")
             start = start_record(model, batches, validation, settings)
             run = RunFolder(path, tokenizer, settings.keep, resume, hooks, start, alone, say)
             state = train(model, batches, validation, settings, run)
