@@ -384,7 +384,8 @@ def draw(found: Analysis, path: Path) -> None:
     if len(found.heads) == 1:
         save(attention_map(tokens, weights, *found.heads[0], saliency=saliency), path)
     else:
-        save(attention_grid(tokens, weights, found.heads, saliency=saliency), path)
+        title = f"Who looks at whom: the heads of {found.model}"
+        save(attention_grid(tokens, weights, found.heads, title, saliency), path)
 
 
 # --- words -------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from mini_bert.plots_style import COLOURS, GREY, Axes, Figure, dress, lettering,
 if TYPE_CHECKING:
     from mini_bert.saliency import Saliency
 
-NAMED = 32  # tokens up to which the maps of a grid name them
+NAMED = 64  # tokens up to which the maps of a grid name them: as many as Mini-BERT reads
+FEW = 32  # up to which there is room for larger letters
 NUMBERED = 20  # tokens up to which the map of one head has room for its weights in figures
 LETTERS = 16  # of a token that a map has room for
 TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)  # on a scale of square roots
@@ -43,7 +44,7 @@ def attention_grid(
     columns = sorted({head for _, head in chosen})
     named = T <= NAMED
     names, font = lettering(tokens, LETTERS)
-    size = max(1.6, 0.125 * T) if named else 2.2  # inches
+    size = max(1.6, (0.125 if T <= FEW else 0.1) * T) if named else 2.2  # inches
     label = _width(names) if named else 0.0
     bars = 0.15 * T + 1.2 if saliency else 0.0  # inches that the bars want
     size = max(size, min((bars - label - 1.4) / len(columns), 3.4))
@@ -64,7 +65,10 @@ def attention_grid(
             panels.append(panel)
             image = _shade(panel, weights[layer, head])
             panel.set_title(f"layer {layer}, head {head}", fontsize=8, pad=3)
-            _name(panel, names, font, x=named and row == len(layers) - 1, y=named and column == 0)
+            below, left = row == len(layers) - 1, column == 0
+            _name(panel, names, font, _points(T, small=True), x=named and below, y=named and left)
+            panel.set_xlabel("is looked at" if below else "", fontsize=8)
+            panel.set_ylabel("looks" if left else "", fontsize=8)
     _scale(figure, image, panels)
     if saliency is not None:
         saliency_bars(figure.add_subplot(lower), saliency)
@@ -94,7 +98,7 @@ def attention_map(
     image = _shade(panel, weights[layer, head])
     (line,), face = lettering([title or f"layer {layer}, head {head}"], 100)
     panel.set_title(line, fontsize=10, **face)
-    _name(panel, names, font, x=True, y=True)
+    _name(panel, names, font, _points(T), x=True, y=True)
     panel.set_ylabel("looks", fontsize=8)
     panel.set_xlabel("is looked at", fontsize=8)
     if T <= NUMBERED:
@@ -153,9 +157,8 @@ def _shade(panel: Axes, weights: np.ndarray) -> Any:
     return image
 
 
-def _name(panel: Axes, names: Sequence[str], font: dict[str, Any], x: bool, y: bool) -> None:
+def _name(panel: Axes, names: Sequence[str], font: dict[str, Any], points: float, x: bool, y: bool) -> None:
     """Token names below and at the left, where asked for"""
-    points = _points(len(names))
     panel.tick_params(length=2, pad=2)
     panel.set_xticks(range(len(names)) if x else [])
     panel.set_yticks(range(len(names)) if y else [])
@@ -180,8 +183,9 @@ def _scale(figure: Figure, image: Any, panels: Any) -> None:
     bar.set_label("weight", fontsize=8)
 
 
-def _points(count: int) -> float:
-    return 8.0 if count > NAMED else 7.5
+def _points(count: int, small: bool = False) -> float:
+    """The size of letters; the maps of a grid are small, and grow more slowly than their tokens"""
+    return 7.5 if count <= FEW else 6.0 if small else 8.0
 
 
 def _width(names: Sequence[str]) -> float:

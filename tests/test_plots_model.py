@@ -132,11 +132,14 @@ def test_a_grid_of_all_heads():
 
 
 def test_a_grid_of_64_tokens_or_of_some_heads():
-    """Small maps of many tokens say where names are found; heads can be chosen."""
-    figure = attention_grid(["word"] * 64, heads(64), [(0, 1), (1, 2)])
+    """All of 64 tokens are named; small maps of more say where names are found. Heads can be chosen."""
+    words = [f"word{number}" for number in range(64)]
+    figure = attention_grid(words, heads(64), [(0, 0), (0, 1)])
     texts = texts_of(figure)
-    assert sum(text.startswith("layer") for text in texts) == 2
-    assert any("64 tokens" in text for text in texts) and "word" not in texts
+    assert sum(text.startswith("layer") for text in texts) == 2 and {"looks", "is looked at"} <= set(texts)
+    assert all(texts.count(word) == 3 for word in words)  # at the left, and below both
+    texts = texts_of(attention_grid(["word"] * 65, heads(65), [(0, 1), (1, 2)]))
+    assert any("65 tokens" in text for text in texts) and "word" not in texts
     with pytest.raises(ValueError, match="no head to draw"):
         attention_grid(["a"], heads(1), [])
     with pytest.raises(ValueError, match=r"weights have shape \(2, 3, 2, 2\), expected \(layers, heads, 1, 1\)"):
