@@ -119,10 +119,16 @@ def report(
     elif last == "interrupted":
         lines.append("\nStopped by hand" + ("; the best model so far is kept." if out else "."))
     if out is not None and (out / "model").is_dir():
-        lines.append(f"\nthe best model: {out / 'model'}\n\n    {command('predict', out)} {EXAMPLE[task.name]}")
+        lines.append(f"\nthe best model: {out / 'model'}\n\n    {command('predict', out)} {example(task)}")
     elif out is None:
         lines.append("\nNothing is saved; with --out FOLDER the best model is.")
     return "\n".join(lines)
+
+
+def example(task: Task) -> str:
+    """What to type behind `mini-bert predict FOLDER`"""
+    pairs = task.name == "classify" and task.settings()["pairs"]
+    return '"A first text." "And a second."' if pairs else EXAMPLE[task.name]
 
 
 EXAMPLE = {
@@ -157,6 +163,6 @@ layer decay {settings.layer_decay:g}, dropout {settings.dropout:g}, seed {result
 The weights are those that did best on the dev data, so that score is a little too good; on other data expect less.
 {notes}
 ```console
-mini-bert predict . {EXAMPLE[task.name]}
+mini-bert predict . {example(task)}
 ```
 """

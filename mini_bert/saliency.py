@@ -141,19 +141,23 @@ def word_saliency(
 def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label: str | None = None) -> list[Saliency]:
     """Of a model fine-tuned to classify: which tokens its answer depends on, or that `label`; then the other classes"""
     from mini_bert.labelled import Labelled
+    from mini_bert.tasks.classify import seen_by
 
     model, task, tokenizer, length = tuned
     if task.name != "classify":
         raise ValueError(f"this model is fine-tuned for {task.name!r}; classes are asked of one fine-tuned to classify")
     if label is not None and label not in task.labels:
         raise ValueError(f"there is no label {label!r}; this model knows {', '.join(task.labels)}")
+    if task.pairs and second is None:
+        raise ValueError("this model compares two texts, and 1 text was given; give the other with --second")
     item = task.items([Labelled(text, second, "", 1)], tokenizer, length, training=False)[0]
     C, T = len(task.labels), len(item.ids)
     ids, asked, types = np.tile(item.ids, (C, 1)), np.zeros((C, T), bool), np.zeros((C, T), int)
     asked[:, item.asked] = True
     if item.second is not None:
         types[:, item.second :] = 1
-    values, scores = gradient_times_input(model, ids, class_log_probability(range(C), asked=asked), types=types)
+    looked_at = seen_by(model.task, asked, types)
+    values, scores = gradient_times_input(model, ids, class_log_probability(range(C), asked=looked_at), types=types)
     answer = int(values.argmax())
     first = answer if label is None else task.labels.index(label)
     tokens = [tokenizer.tokens[i] for i in item.ids]

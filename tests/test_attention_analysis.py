@@ -256,14 +256,14 @@ def test_saliency_of_a_class_is_the_slope(model):
     np.testing.assert_allclose(scores[0], slopes(model, ids[0], value), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("pooling", [("mean",), ("cls",)])
-def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling):
+@pytest.mark.parametrize(("pooling", "pairs"), [(("mean",), False), (("cls",), False), (("mean",), True)])
+def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling, pairs):
     """The model's own layer for a task: probabilities as `predict` has them, slopes as finite differences."""
-    task = Classify(["bad", "fair", "good"], pooling, dense=True)
+    task = Classify(["bad", "fair", "good"], pooling, dense=not pairs, pairs=pairs)
     tuned = FineTuned(with_task(model, task, seed=3), task, TOKENIZER, 9)
     tuned.model.flat.grad[...] = 7.0
     found = class_saliency(tuned, "the old", "cat sat", "fair")
-    assert (tuned.model.flat.grad == 7.0).all() and tuned.model.task.linear.w.grad.shape == (14, 3)
+    assert (tuned.model.flat.grad == 7.0).all() and tuned.model.task.linear.w.grad.shape == (4 * 14 if pairs else 14, 3)
     said = predictions(tuned, [Labelled("the old", "cat sat", "", 1)])[0]
     by_label = {re.search(r"\((.*)\)", one.of).group(1): math.exp(one.value) for one in found}
     assert by_label == pytest.approx(said["probabilities"]) and found[0].of.startswith("log p(fair)")
@@ -278,6 +278,9 @@ def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling):
     np.testing.assert_allclose(found[0].scores[[0, 1, 2, 4, 5]], slope, rtol=1e-5, atol=1e-9)
     with pytest.raises(ValueError, match="there is no label 'poor'; this model knows bad, fair, good"):
         class_saliency(tuned, "the old", label="poor")
+    if pairs:
+        with pytest.raises(ValueError, match="this model compares two texts, and 1 text was given; give the other"):
+            class_saliency(tuned, "the old")
 
 
 def test_a_very_unlikely_word_has_a_finite_number():

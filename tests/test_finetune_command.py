@@ -243,6 +243,7 @@ def test_pairs_of_texts(folder, tmp_path):
     (tmp_path / "train.tsv").write_text("premise\thypothesis\tgold_label\n" + "".join(rows))
     finetune_command("classify", str(tmp_path / "train.tsv"), out=tmp_path / "out", model=str(folder), **QUICK)
     assert load(tmp_path / "out").task.pairs
+    assert 'predict . "A first text." "And a second."' in (tmp_path / "out" / "model" / "README.md").read_text()
     words = [str(tmp_path / "out"), "the cat was old .", "a cat is old"]
     assert "the cat was old .  |  a cat is old" in ask(*words)
     config = json.loads((tmp_path / "out/model/config.json").read_text())

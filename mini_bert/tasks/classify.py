@@ -99,6 +99,11 @@ def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool
     return SentenceHead(width, classes, pooling, dense, p)
 
 
+def seen_by(head: Layer, asked: np.ndarray, types: np.ndarray) -> np.ndarray:
+    """What the head looks at: the words (B,T); a PairHead those of the first texts and those of the second (2,B,T)"""
+    return np.stack((asked & (types == 0), asked & (types == 1))) if isinstance(head, PairHead) else asked
+
+
 def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
     """ids -> encoder -> model.task -> (B,C), caches. Where only [CLS] is asked, the last block runs on it alone."""
     if tuple(pooling) != ("cls",):
@@ -107,10 +112,7 @@ def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
         B, T = batch.ids.shape
         x, encoded = encode(model, batch.ids, batch.mask, batch.types, run, np.arange(B) * T)  # (B,H)
         x = x[:, None]
-    asked = batch.asked
-    if isinstance(model.task, PairHead):
-        asked = np.stack((asked & (batch.types == 0), asked & (batch.types == 1)))
-    y, head = model.task.forward(x, run.fork(HEAD), asked=asked)
+    y, head = model.task.forward(x, run.fork(HEAD), asked=seen_by(model.task, batch.asked, batch.types))
     return y, (encoded, head, tuple(pooling) == ("cls",))
 
 
