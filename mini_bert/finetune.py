@@ -117,7 +117,7 @@ class Runs:
         tuned = with_task(from_scratch(self.model, seed) if random else self.model, task, settings.dropout, seed)
         self.tuned = tuned
 
-        measured = ""
+        said = measured = ""
 
         def measure(each: Each) -> Measurement:
             answers = predict(tuned, task, self.dev_items, self.tokenizer.pad_id, each)
@@ -125,13 +125,14 @@ class Runs:
             return Measurement(task.scores(self.data.dev, found), task.dev_loss(self.data.dev, found))
 
         def record(found: dict[str, Any]) -> None:
-            nonlocal measured
+            nonlocal said, measured
             self.record({**found, "start": start, "seed": seed})
             if found["kind"] == "train":
-                note = progress(found, settings.epochs, task.counts) + measured
-                self.show(f"{start}, seed {seed}", note, found["step"], found["steps"])
-            else:
-                measured = f"; dev: {task.metric} {found[task.metric]:.1%}"
+                said = progress(found, settings.epochs, task.counts)
+            else:  # stays in sight until the next one, and so says from when it is
+                measured = f"; dev at epoch {found['epoch']:.1f}: {task.metric} {task.shown(found[task.metric])}"
+            note = said + measured if said else measured.removeprefix("; ")
+            self.show(f"{start}, seed {seed}", note, found["step"], found["steps"])
 
         def keep(outcome: TuningRun) -> None:
             if not random and (self.best is None or outcome.rank(task.metric) > self.best.outcome.rank(task.metric)):
@@ -155,8 +156,8 @@ def _say_what_is_cut(task: Task, items: Sequence[Item], length: int) -> None:
     if task.name in ("classify", "similarity"):
         full = sum(item.length == length for item in items)
         if full:
-            logger.warning("%s of %d fill the %d tokens; what is longer is cut there",
-                           counted(full, "text"), len(items), length)  # fmt: skip
+            logger.warning("%s of %s fill%s the %d tokens; what is longer is cut there",
+                           counted(full, "text"), f"{len(items):,}", "s" * (full == 1), length)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- the command

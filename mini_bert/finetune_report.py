@@ -102,7 +102,7 @@ def report(
         names = [name for name in summary[rows[0]] if name != "seconds"]
         guessing = f"guessing: {guess.name}"
         width = max(22, len(guessing) + 2)
-        lines += ["", f"{'dev, %':{width}}" + "".join(f"{name:>16}" for name in names) + f"{'seconds':>10}"]
+        lines += ["", f"{f'dev, {task.unit}':{width}}" + "".join(f"{name:>16}" for name in names) + f"{'seconds':>10}"]
         for start in rows:
             cells = "".join(f"{shown(summary[start][name]):>16}" for name in names)
             lines.append(f"{start:{width}}{cells}{summary[start]['seconds']['mean']:10.0f}")
@@ -146,7 +146,7 @@ def shown(value: dict[str, float]) -> str:
 
 def model_card(task: Task, model: str, data: TaskData, settings: FineTuning, result: Result) -> str:
     """README.md of the model folder"""
-    scores = "\n".join(f"| dev {name} | {100 * value:.1f} % |" for name, value in result.outcome.scores.items())
+    scores = "\n".join(f"| dev {name} | {task.shown(value)} |" for name, value in result.outcome.scores.items())
     notes = "".join(f"\n{note[0].upper()}{note[1:]}.\n" for note in data.notes)
     labels = f"\n| labels | {', '.join(task.labels)} |" if task.labels else ""
     return f"""# A BERT fine-tuned for {task.name}, by mini-bert {mini_bert.__version__}

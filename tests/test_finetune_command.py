@@ -492,10 +492,27 @@ def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
     for kind in ("classify", "similarity"):
         out = tmp_path / kind
         finetune_command(kind, **files(tmp_path, kind), model=str(mini), out=out, **QUICK | {"quiet": False})
-        last = capsys.readouterr().err.splitlines()[-1]
+        shown = capsys.readouterr()
+        last = shown.err.splitlines()[-1]
         assert "; training: loss" in last and ("accuracy" in last) == (kind == "classify") and "right" not in last
         records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         assert all(("right" in one) == (kind == "classify") for one in records if one["kind"] == "train")
+        score = [one for one in records if one["kind"] == "dev"][-1]  # the line has the score of its own epoch
+        measured = f"accuracy {score['accuracy']:.1%}" if kind == "classify" else f"spearman {score['spearman']:.3f}"
+        assert last.startswith("pretrained, seed 0: epoch 2.0 of 2;") and last.endswith(
+            f"; dev at epoch 2.0: {measured}"
+        )
+        assert ("dev, %" in shown.out) == (kind == "classify") != ("dev, × 100" in shown.out)  # correlations
+        assert ("%" in (out / "model/README.md").read_text()) == (kind == "classify")
+
+
+def test_what_is_cut_is_counted_in_good_english(caplog):
+    from mini_bert.finetune import _say_what_is_cut
+
+    for full, told in ((1, "1 text of 3,001 fills the 5 tokens"), (2, "2 texts of 3,002 fill the 5 tokens")):
+        items = [SimpleNamespace(length=length) for length in [5] * full + [4] * 3000]
+        _say_what_is_cut(SimpleNamespace(name="classify"), items, 5)
+        assert told in caplog.messages[-1]
 
 
 def test_sst2_needs_no_file(mini):

@@ -69,6 +69,7 @@ class Task:
     architecture = "BertModel"  # as transformers calls it, and there
     head_name = ""  # the name of the last linear layer
     published: Mapping[str, Any] = {}  # and the settings that its models of that kind have
+    unit = "%"  # in which a table of scores counts
     counts = "accuracy"  # what the second number of `loss` says of training, as a share; "": nothing
 
     @staticmethod
@@ -104,6 +105,11 @@ class Task:
 
     def scores(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
         raise NotImplementedError
+
+    @staticmethod
+    def shown(score: float) -> str:
+        """One score for people: most are shares"""
+        return f"{score:.1%}"
 
     def dev_loss(self, examples: Sequence[Any], predictions: Sequence[Any]) -> float | None:
         """Of the same predictions, lower is better: it decides between equal scores. None where none is at hand"""

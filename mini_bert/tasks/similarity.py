@@ -41,6 +41,7 @@ class Similarity(Task):
     architecture = "BertForSequenceClassification"
     head_name = "classifier"
     published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
+    unit = "× 100"  # correlations are no shares
     counts = ""  # a score is near or far, not right or wrong
 
     def __init__(
@@ -66,6 +67,10 @@ class Similarity(Task):
     @staticmethod
     def fits(labels: int) -> bool:
         return labels == 1
+
+    @staticmethod
+    def shown(score: float) -> str:
+        return f"{score:.3f}"
 
     def more_config(self):
         return {} if self.vectors else {"problem_type": "regression"}
