@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from mini_bert.examples import (
@@ -33,6 +34,12 @@ DOCUMENT = "-DOCSTART-"  # CoNLL 2003 writes it before every document
 CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 RANGE, EMPTY_NODE = re.compile(r"(\d+)-(\d+)"), re.compile(r"\d+\.\d+")
 WORDS, TAGS = ("words", "tokens"), ("tags", "ner_tags", "labels", "upos", "pos_tags")  # their names in JSON lines
+HEADINGS = (  # what tables are headed with, over texts or words, and over their labels or tags
+    {"sentence", "text", "review", "content", "tweet", "phrase", "word", "words", "token", "tokens", "form"},
+    {"label", "labels", "class", "sentiment", "score", "tag", "tags", "ner", "ner_tags", "pos", "upos", "pos_tags"},
+)
+TABLES = "A table of texts and their labels is for `mini-bert finetune classify`"
+PIECES = 2  # with blanks between, at most, in a word of a tagged file, on average: some languages write words so
 Row = tuple[int, list[str]]  # the line of a word, and the fields there
 
 
@@ -53,13 +60,41 @@ def read_tagged(path: Path, column: int = -1) -> list[Tagged]:
     if top and (width < 2 or not -width < column < width or column == 0):
         has = f"a line has {counted(width, 'field')}: {top!r:.60}"
         raise LabelError(path, at, f"{has}; expected a word, and its tag in column {column}")
+    sentences = list(_sentences(path, content, tabs, width, column))
+    _check_words(path, sentences, column)
     return some(
         path,
-        [
-            Tagged([row[0] for _, row in rows], [row[column] for _, row in rows], start)
-            for start, rows in _sentences(path, content, tabs, width, column)
-        ],
+        [Tagged([row[0] for _, row in rows], [row[column] for _, row in rows], start) for start, rows in sentences],
     )
+
+
+def _check_words(path: Path, sentences: list[tuple[int, list[Row]]], column: int) -> None:
+    """A table of texts and labels has a first field and a last one, too, but is no tagged file"""
+    every = [row for _, rows in sentences for row in rows]
+    expected = "expected a word and its tag on each line, and an empty line behind each sentence"
+    for line, row in every[:1]:
+        if row[0].lower() in HEADINGS[0] and row[column].lower() in HEADINGS[1]:
+            what = f"{row[0]!r} and {row[column]!r} are the header of a table"
+            raise LabelError(path, line, f"{what}; {expected}, without a header. {TABLES}")
+    pieces = sum(len(row[0].split()) for _, row in every)
+    if pieces > PIECES * len(every):
+        line, text = next((line, row[0]) for line, row in every if len(row[0].split()) > PIECES)
+        raise LabelError(path, line, f"{text!r:.60} is a text, and so are most of the words here; {expected}. {TABLES}")
+
+
+def word_line(path: Path, start: int, number: int) -> int:
+    """The line of a word, counted from 0, of the sentence that starts on that line: asked when something is wrong"""
+    content = content_of(path)
+    if format_of(os.fspath(path)) == "jsonl":
+        return start
+    top = next((text for _, text in lines_of(content) if not _aside(text)), "")
+    conllu = is_conllu(path, top)
+    lines = (
+        line
+        for line, text in lines_of(content)
+        if line >= start and (text.split("\t")[0].isdecimal() if conllu else not text.startswith(DOCUMENT))
+    )
+    return next(islice(lines, number, None), start)
 
 
 def _sentences(path: Path, content: str, tabs: bool, width: int, column: int) -> Iterator[tuple[int, list[Row]]]:

@@ -107,7 +107,16 @@ def check_labels(
                 close = difflib.get_close_matches(name, names, 1)
                 meant = f"; is it {close[0]!r}?" if close else ""
                 problem = f"the label{at} {name!r} is not one of those in the training data: {listed(names)}{meant}"
-                raise LabelError("examples" if path is None else path, example.line, problem)
+                raise LabelError("examples" if path is None else path, line_of(path, example, number), problem)
+
+
+def line_of(path: Path | None, example: Labelled | Tagged | Parsed, number: int) -> int:
+    """Where word `number`, counted from 0, of a sentence stands; of a text and its label, the line of both"""
+    if isinstance(example, Labelled) or path is None or not os.path.isfile(path):
+        return example.line
+    from mini_bert.conll import word_line  # which reads such files into these types
+
+    return word_line(path, example.line, number)
 
 
 def _labels(example: Labelled | Tagged | Parsed) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from mini_bert import labelled
 from mini_bert.draws import address, shuffled
+from mini_bert.examples import line_of
 from mini_bert.labelled import Labelled, Question, Tagged
 from mini_bert.metrics import ENTITY_TAGS, is_entity_tag
 from mini_bert.progress import counted
@@ -71,7 +72,7 @@ def read_data(
         measured = read(dev, **given)
         if labels:
             labelled.check_labels(measured, labels, dev)
-        notes += _seen(examples, measured, train, dev)
+        notes += seen(examples, measured, train, dev)
         data = TaskData(examples, measured, name, Path(dev).name, labels, notes)
     if kind == "classify" and len({example.second is None for example in [*data.train, *data.dev]}) > 1:
         raise ValueError(f"one of {train} and {dev} has single texts, the other pairs; expected the same in both")
@@ -140,7 +141,7 @@ def drawn_from(examples: Sequence[Any], count: int, seed: int) -> list[Any]:
     return [examples[place] for place in sorted(shuffled(len(examples), address(seed))[:count].tolist())]
 
 
-def _seen(train: Sequence[Any], dev: Sequence[Any], train_path: str, dev_path: str) -> list[str]:
+def seen(train: Sequence[Any], dev: Sequence[Any], train_path: str, dev_path: str) -> list[str]:
     """What to say where dev examples are in the training data, too"""
     if os.path.samefile(train_path, dev_path):
         return [
@@ -151,7 +152,8 @@ def _seen(train: Sequence[Any], dev: Sequence[Any], train_path: str, dev_path: s
     count = sum(_whole(example) in known for example in dev)
     if count < COMMON * len(dev):
         return []
-    return [f"{count:,} of the {counted(len(dev), 'dev example')} are in the training data, too: the scores flatter"]
+    are = "is" if count == 1 else "are"
+    return [f"{count:,} of the {counted(len(dev), 'dev example')} {are} in the training data, too: the scores flatter"]
 
 
 def _no_entities(sentences: Sequence[Tagged], labels: Sequence[str], path: str) -> list[str]:
@@ -159,9 +161,9 @@ def _no_entities(sentences: Sequence[Tagged], labels: Sequence[str], path: str) 
     if not any(label != "O" and is_entity_tag(label) for label in labels) or all(map(is_entity_tag, labels)):
         return []
     line, word, tag = next(
-        (sentence.line, word, tag)
+        (line_of(path, sentence, number), word, tag)
         for sentence in sentences
-        for word, tag in zip(sentence.words, sentence.tags, strict=True)
+        for number, (word, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True))
         if not is_entity_tag(tag)
     )
     return [

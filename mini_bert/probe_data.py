@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mini_bert.draws import address, shuffled
+from mini_bert.examples import line_of
+from mini_bert.finetune_data import seen
 from mini_bert.labelled import LabelError, Parsed, Tagged, check_labels, label_names, read_conllu, read_tagged
 from mini_bert.metrics import ENTITY_TAGS, is_entity_tag
 from mini_bert.synthetic import parsed, tagged
@@ -19,6 +21,7 @@ class ProbeData(NamedTuple):
     train: Sentences
     dev: Sentences
     classes: list[str]  # all labels that there are, also those that a sample has not
+    notes: list[str] = []  # what a reader of the results has to know  # noqa: RUF012
 
 
 def labels(task: str, sentences: Sentences) -> list[Tagged]:
@@ -53,17 +56,17 @@ def read(task: str, train: str | None, dev: str | None, column: int = -1) -> Pro
         check_bio(measured, dev)
     classes = label_names(learnt)
     check_labels(measured, classes, dev)
-    return ProbeData(files[0], files[1], classes)
+    return ProbeData(files[0], files[1], classes, seen(learnt, measured, train, dev))
 
 
 def check_bio(sentences: Sequence[Tagged], path: str) -> None:
     """LabelError at the first tag that says nothing about entities"""
     for sentence in sentences:
-        for word, tag in zip(sentence.words, sentence.tags, strict=True):
+        for number, (word, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True)):
             if not is_entity_tag(tag):
                 raise LabelError(
                     path,
-                    sentence.line,
+                    line_of(path, sentence, number),
                     f"the tag of {word!r} is {tag!r}, expected {ENTITY_TAGS}; "
                     "if the tags stand in another column, give its number with --column",
                 )

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mini_bert.progress import counted
+
 
 class Part(NamedTuple):
     """How much data"""
@@ -70,6 +72,7 @@ class Setting(NamedTuple):
     synthetic: bool
     seeds: int
     pooling: str
+    notes: Sequence[str] = ()  # what has to be known about the data
 
 
 def merged(runs: Sequence[list[Results]]) -> list[Results]:
@@ -102,16 +105,17 @@ def report(setting: Setting, results: Sequence[Results]) -> str:
         lines.append(f"data: {setting.train}: no person wrote it, so read the numbers as a demonstration")
     else:
         lines.append(f"data: {Path(setting.train).name}, measured on {Path(setting.dev).name}")
+    lines += [f"  {note}" for note in setting.notes]
     for one in results:
         lines += ["", *_table(setting, one)]
     return "\n".join(lines)
 
 
 def _table(setting: Setting, one: Results) -> list[str]:
-    among = "the words of the sentence" if one.classes is None else f"{one.classes} classes"
+    among = "the words of the sentence" if one.classes is None else counted(one.classes, "class")
     lines = [
         f"{one.title}, among {among}",
-        f"learnt from {one.train.sentences:,} sentences ({one.train.words:,} words), measured on "
+        f"learnt from {counted(one.train.sentences, 'sentence')} ({counted(one.train.words, 'word')}), measured on "
         f"{one.dev.sentences:,} ({one.dev.words:,})"
         + (f"; mean ± spread of {setting.seeds} seeds" * (setting.seeds > 1)),
         "",
@@ -124,8 +128,9 @@ def _table(setting: Setting, one: Results) -> list[str]:
     for layer in one.trained:
         cells = []
         for scores in (one.trained[layer], one.random[layer]):
-            columns = ([scores.f1] if scores.f1 else []) + [scores.accuracy, scores.control, scores.selectivity]
-            cells.append("".join(f"{_percent(values):>{width}}" for values in columns))
+            shares = ([scores.f1] if scores.f1 else []) + [scores.accuracy, scores.control]
+            columns = [*(_shown(values, "%") for values in shares), _shown(scores.selectivity)]
+            cells.append("".join(f"{column:>{width}}" for column in columns))
         lines.append(f"{'embeddings' if layer == 0 else layer!s:11}" + "  ".join(cells))
     lines.append("")
     pad = max(map(len, one.baselines))
@@ -133,8 +138,9 @@ def _table(setting: Setting, one: Results) -> list[str]:
     return [*lines, "", _verdict(one)]
 
 
-def _percent(values: Sequence[float]) -> str:
-    text = f"{statistics.fmean(values):.1%}"
+def _shown(values: Sequence[float], unit: str = "") -> str:
+    """A share in %; the difference of two, selectivity, in points"""
+    text = f"{statistics.fmean(values) * 100:.1f}{unit}"
     return f"{text} ±{spread(values) * 100:.1f}" if len(values) > 1 else text
 
 
@@ -145,7 +151,7 @@ def _verdict(one: Results) -> str:
     return (
         f"best: {layer_name(one.best)}, {measure} {best.score:.1%}, {abs(gap):.1f} points "
         f"{'above' if gap >= 0 else 'below'} the best of random weights ({layer_name(one.best_random)}, "
-        f"{other.score:.1%}); selectivity {statistics.fmean(best.selectivity) * 100:.1f}"
+        f"{other.score:.1%}); selectivity {statistics.fmean(best.selectivity) * 100:.1f} points"
     )
 
 

@@ -271,9 +271,10 @@ def probe_command(
     with showing(words > MANY) as show:
         for seed, part in enumerate(samples[:1] if everything else samples):
             seeds_here = range(seeds) if everything else [seed]
-            runs.append(probe(loaded, tokenizer, task, *part, seeds_here, chosen, pooling, l2, threads, show))
+            runs.append(probe(loaded, tokenizer, task, *part[:3], seeds_here, chosen, pooling, l2, threads, show))
     results = merged(runs)
-    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, data is None, seeds, pooling)
+    notes = [] if data is None else data.notes
+    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, data is None, seeds, pooling, notes)
     print(report_json(setting, results) if as_json else report(setting, results))
     if out is not None:
         write(Path(out), setting, results)

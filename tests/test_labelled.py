@@ -319,6 +319,9 @@ def test_tagged_json_lines(file):
         ("a.conll", "\n# text\nEU\nrejects\n", 3, "a line has 1 field: 'EU'; expected a word, and its tag"),
         ("a.conll", "EU\tB\n# a remark inside\nx\tO\n", 2, "1 field, expected 2"),
         ("a.conll", "\n\n", None, "there is no example in it"),
+        ("a.tsv", "sentence\tlabel\na fine day\t1\n", 1, "'sentence' and 'label' are the header of a table; expected a"),
+        ("a.conll", "Token Tag\nEU B\n", 1, "'Token' and 'Tag' are the header of a table"),
+        ("a.tsv", "well\t1\nit was a fine day\t1\nit rained all day\t0\n", 2, "'it was a fine day' is a text, and so"),
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', 1, "2 words and 1 tag; expected a tag for each word"),
         ("a.jsonl", '{"tokens": ["a"], "tags": ["O"]}\n{"tokens": [], "tags": []}', 2, "a word or a tag is empty"),
         ("a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}', 1, "is empty"),
@@ -328,6 +331,11 @@ def test_tagged_json_lines(file):
 )  # fmt: skip
 def test_bad_tagged_files(file, name, content, line, words):
     refused(read_tagged, file(name, content), line, words)
+
+
+def test_words_with_blanks(file):
+    """As they are written in Vietnamese, and as some files have names."""
+    assert read_tagged(file("a.conll", "New York\tB\n\nhọc sinh\tN\nđi\tV\n"))[1].words == ["học sinh", "đi"]
 
 
 @pytest.mark.parametrize("column", [0, 2, -2, 5, -5])
@@ -547,6 +555,18 @@ def test_unknown_labels_are_told_with_their_line():
         check_labels([Tagged(["In", "Bath"], ["O", "B-LOC"], 4)], ["O", "B-PER"], Path("x"))
     with pytest.raises(LabelError, match=r"^examples:3: the label of word 1, 'We', 'PRON'"):
         check_labels([WE], ["VERB"])
+
+
+def test_unknown_tags_are_told_with_the_line_of_the_word(file):
+    """Whatever stands between the words of a sentence; of JSON lines, the line that all words are on."""
+    tagged = "# a remark\nEU\tB\n-DOCSTART-\tO\nit\tX\n"
+    told = {"a.conll": (tagged, 4), "b.conllu": (CONLLU.partition("# newpar")[0].replace("do\tAUX", "do\tX"), 5),
+            "c.jsonl": ('\n{"tokens": ["a", "b"], "tags": ["B", "X"]}\n', 2)}  # fmt: skip
+    for name, (content, line) in told.items():
+        path = file(name, content)
+        found = read_tagged(path)
+        with pytest.raises(LabelError, match=f":{line}: the label of word 2, .* 'X' is not one of"):
+            check_labels(found, {*label_names(found)} - {"X"}, path)
 
 
 # --- round trips -------------------------------------------------------------------------------------------

@@ -241,12 +241,17 @@ def write(path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("task", "train", "dev", "told"),
     [
-        ("pos", CONLLU, CONLLU + CONLLU.replace("VERB", "VRB"), r"dev:7: .*'VRB' is not .*; is it 'VERB'\?"),
+        ("pos", CONLLU, CONLLU + CONLLU.replace("VERB", "VRB"), r"dev:9: .*'VRB' is not .*; is it 'VERB'\?"),
         ("pos", "The\tDET\ncat\n", CONLLU, r"train:2: 1 field, expected 2"),
         ("pos", "", CONLLU, r"train: there is no example in it"),
         ("dep", CONLLU.replace("\t3\tnsubj", "\t9\tnsubj"), CONLLU, r"train:3: the head of 'cat' is '9'"),
-        ("dep", CONLLU, CONLLU.replace("nsubj", "subj"), r"dev:2: .*'subj' is not one of those"),
-        ("ner", "Anna\tB-PER\nsang\tO\n", "\nBell\tPER\n", r"dev:2: the tag of 'Bell' is 'PER', expected O, or B-"),
+        ("dep", CONLLU, CONLLU.replace("nsubj", "subj"), r"dev:3: .*'subj' is not one of those"),
+        (
+            "ner",
+            "Anna\tB-PER\nsang\tO\n",
+            "\nthe\tO\nBell\tPER\n",
+            r"dev:3: the tag of 'Bell' is 'PER', expected O, or B-",
+        ),
         ("ner", "Anna\tB-PER\nsang\tO\n", "Rome\tB-LOC\n", r"dev:1: .*'B-LOC' is not one of those"),
     ],
     ids=["unknown label", "missing tag", "empty", "bad head", "unknown relation", "not BIO", "unknown entity"],
@@ -268,6 +273,11 @@ def test_files_are_read(tmp_path):
     assert read("pos", table, table, column=1).classes == ["NNP", "VBD"]
     with pytest.raises(LabelError, match=r"the tag of 'Anna' is 'NNP'.*--column"):
         read("ner", table, table, column=1)
+    other = write(tmp_path / "c.conllu", CONLLU + CONLLU.replace("The\tthe", "A\ta"))
+    assert read("dep", treebank, other).notes == [
+        "1 of the 2 dev examples is in the training data, too: the scores flatter"
+    ]
+    assert read("dep", treebank, write(tmp_path / "d.conllu", CONLLU.replace("The\tthe", "A\ta"))).notes == []
     assert read("pos", None, None) is None
     with pytest.raises(ValueError, match="--train is given, but not --dev"):
         read("pos", treebank, None)
@@ -294,9 +304,11 @@ def test_the_table():
     """Mean and spread of each number; the best layer against the best of random weights; where the data come from."""
     text = report(SETTING, [made_up()])
     assert "train.conllu, measured on dev.conllu" in text and "1,234 words" in text and "17 classes" in text
-    assert "82.0% ±0.0" in text and "55.0% ±7.1" in text and "70.5% ±0.7" in text and "27.0% ±7.1" in text
+    assert "82.0% ±0.0" in text and "55.0% ±7.1" in text and "70.5% ±0.7" in text and "27.0 ±7.1" in text
     assert "best: layer 2, accuracy 82.0%, 11.5 points above the best of random weights (embeddings, 70.5%)" in text
-    assert "selectivity 27.0" in text and max(map(len, text.splitlines())) <= 120
+    assert "selectivity 27.0 points" in text and max(map(len, text.splitlines())) <= 120
+    text = report(SETTING, [made_up()._replace(train=Part(1, 1), classes=1)])
+    assert "among 1 class\nlearnt from 1 sentence (1 word), measured on 20 (345)" in text
     text = report(SETTING._replace(train=SYNTHETIC, dev=SYNTHETIC, synthetic=True), [made_up()])
     assert SYNTHETIC in text
     text = report(SETTING._replace(seeds=1), [made_up(f1=[0.4], seeds=1)])
@@ -401,6 +413,8 @@ def test_the_command_on_files(folder, tmp_path, capsys):
     probe_command("pos", path, path, folder, seeds=2, as_json=True)
     record = json.loads(capsys.readouterr().out)
     assert record["train"] == path and not record["synthetic"]
+    assert len(record["notes"]) == 1 and "is given both to learn from and to measure on" in record["notes"][0]
+    assert f"\n  {record['notes'][0]}\n" in report(SETTING._replace(notes=record["notes"]), [made_up()])
     layer = record["probes"][0]["layers"][1]
     assert layer["trained"]["accuracy"]["spread"] == 0 < layer["random"]["accuracy"]["spread"]
     assert len(set(layer["trained"]["control"]["values"])) == 2
