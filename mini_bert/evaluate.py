@@ -13,6 +13,7 @@ How far below it a model uses context, yardstick.py says.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import threading
 from collections.abc import Callable, Iterable
@@ -37,10 +38,12 @@ from mini_bert.yardstick import against, verdict
 if TYPE_CHECKING:
     from mini_bert.data import Batch, MLMDataGenerator
     from mini_bert.models.bert import Bert
+    from mini_bert.shards import Shards
     from mini_bert.tokenizer import WordPieceTokenizer
 
 ENOUGH = 50  # hidden words, to speak about a model
 LENGTH = 128  # tokens a sequence, where the model knows more
+logger = logging.getLogger(__name__)
 
 
 class Evaluation(NamedTuple):
@@ -218,7 +221,7 @@ def eval_command(
     text: the pseudo-perplexity of each; pairs: files of sentence pairs with scores; neighbours: words.
     """
     from mini_bert import embedding_quality as quality
-    from mini_bert.labelled import read_scored
+    from mini_bert.labelled import ColumnError, read_scored
     from mini_bert.pseudo_perplexity import content as surprise_content
     from mini_bert.pseudo_perplexity import pseudo_perplexity
     from mini_bert.pseudo_perplexity import report as surprise_report
@@ -228,7 +231,10 @@ def eval_command(
             "there is nothing to measure; give --corpus FILE (loss and accuracy on hidden words), --text SENTENCE "
             "(pseudo-perplexity), --pairs FILE (sentence similarity) or --neighbours WORD"
         )
-    scored = [read_scored(path) for path in pairs or ()]  # what is wrong with them is told before the work begins
+    try:
+        scored = [read_scored(path) for path in pairs or ()]  # what is wrong with them is told before the work begins
+    except ColumnError as error:
+        raise error.with_remedy("Head the columns of the file sentence1, sentence2 and score") from None
     keep_freed_memory()
     loaded, tokenizer = load_model(model)
     if corpus or text:
@@ -288,20 +294,23 @@ def _corpora(
     length: int | None,
 ) -> list[Row]:
     from mini_bert.data import MLMDataGenerator
+    from mini_bert.shards import prepare
 
+    wanted = min(max_length(model), LENGTH) if length is None else length
     options: dict[str, Any] = {
-        "max_seq_length": min(max_length(model), LENGTH) if length is None else length,
         "seed": seed,
         "held_out": held_out,
         "split": "validation" if held_out else "train",
         "fixed": True,
     }
-    if options["max_seq_length"] > max_length(model):
+    if wanted > max_length(model):
         raise ValueError(f"length is {length}, but {name} knows {max_length(model)} positions; choose at most these")
     rows = []
     for source in corpus:
+        shards = prepare(source, tokenizer)
+        options["max_seq_length"] = _fitting(source, shards, held_out, wanted)
         # One sequence a batch asks least of a text; when it is known how many there are, as many as that allows.
-        first = MLMDataGenerator(source, tokenizer, batch_size=1, **options)
+        first = MLMDataGenerator(shards, tokenizer, batch_size=1, **options)
         generator = MLMDataGenerator(first.shards, tokenizer, batch_size=min(batch, first.sequences), **options)
         total = len(generator) if max_batches is None else min(len(generator), max_batches)
         with showing() as show:
@@ -312,6 +321,22 @@ def _corpora(
             result, calibration, brier = measure(model, islice(generator.once(), total), threads, after_each)
         rows.append(Row(source, result, unigram_entropy(generator), calibration.error, brier, calibration.bins))
     return rows
+
+
+def _fitting(source: str, shards: Shards, held_out: float, wanted: int) -> int:
+    """How long sequences are: as wanted, or, of a text that does not fill one, as long as it is"""
+    from mini_bert.sequences import Documents
+
+    documents = Documents(shards, held_out, validation=bool(held_out))
+    if not documents.count:
+        raise ValueError(
+            f"{source} has {counted(len(shards.hashes), 'document')}, and `train --held-out {held_out:g}` would have "
+            "learnt from all of them, so that nothing is left to measure; leave --held-out out, or give more text"
+        )
+    tokens = documents.tokens.size - 1  # the first [SEP] separates nothing
+    if tokens < wanted - 2:
+        logger.warning("%s has %s, and is measured as one short sequence", source, counted(tokens, "token"))
+    return max(3, min(wanted, tokens + 2))
 
 
 def mean_row(rows: list[Row]) -> Row:

@@ -82,6 +82,20 @@ class LabelError(ValueError):
         self.path, self.line = os.fspath(path), line
 
 
+class ColumnError(LabelError):
+    """A table lacks a column, which `argument` of the reader could have named; a command has an option for that"""
+
+    def __init__(self, path: Path, line: int, lack: str, argument: str, remedy: str | None = None):
+        told = remedy or f'Name the one you mean, {argument}="…", or give its number, from 1, if there is no header'
+        super().__init__(path, line, f"{lack}. {told}")
+        self.lack, self.argument = lack, argument
+
+    def with_remedy(self, remedy: str) -> ColumnError:
+        """The same in the words of a command"""
+        assert self.line is not None
+        return ColumnError(self.path, self.line, self.lack, self.argument, remedy)
+
+
 def label_names(examples: Iterable[Labelled | Tagged | Parsed]) -> list[str]:
     """Every label or tag that occurs, once, in order (numbers by their size)
 

@@ -60,16 +60,15 @@ def read_data(
         if dev is not None:
             raise ValueError(f"there is a dev file, {dev}, but no training file; give it with --train")
         return _synthetic(kind, max_samples)
-    read = READERS[kind]
     given = {name: value for name, value in columns.items() if value is not None}
-    examples, name = read(train, **given), Path(train).name
+    examples, name = _read(kind, train, given), Path(train).name
     labels = labelled.label_names(examples) if kind in ("classify", "tag") else []
     notes = _no_entities(examples, labels, train) if kind == "tag" else []
     if dev is None:
         rest, kept, note = cut(examples, train)
         data = TaskData(rest, kept, name, f"a part of {name}", labels, [*notes, note])
     else:
-        measured = read(dev, **given)
+        measured = _read(kind, dev, given)
         if labels:
             labelled.check_labels(measured, labels, dev)
         notes += seen(examples, measured, train, dev)
@@ -82,21 +81,43 @@ def read_data(
     return data
 
 
+def _read(kind: str, path: str, columns: dict[str, Any]) -> list[Any]:
+    try:
+        return READERS[kind](path, **columns)
+    except labelled.ColumnError as error:
+        option = f"--{error.argument}"
+        raise error.with_remedy(
+            f"Name the one you mean with {option} NAME, or give its number, {option} 1, if there is no header"
+        ) from None
+
+
 def cut(examples: Sequence[Any], path: str) -> tuple[list[Any], list[Any], str]:
     """-> those to learn from, those held out, and what to say about it"""
     groups: dict[Hashable, list[Any]] = {}  # in the order of the file
     for example in examples:
         groups.setdefault(together(example), []).append(example)
-    if len(groups) < 2:
-        what = f"questions on {counted(len(groups), 'text')}" if isinstance(examples[0], Question) else "text"
-        has = f"{counted(len(examples), 'example')}" + (f", all the same {what}" if len(examples) > 1 else "")
-        raise ValueError(f"{path} has {has}, too few to hold some out; give --dev")
+    asked = isinstance(examples[0], Question)
+    if len(groups) < (2 if asked else HELD_OUT):  # of fewer, one would be more than a tenth; a text has many questions
+        what = f"questions on {counted(len(groups), 'text')}" if asked else "text"
+        has = f"{counted(len(examples), 'example')}"
+        if len(groups) == 1 < len(examples):
+            has += f", all the same {what}"
+        elif len(groups) < len(examples):
+            has += f" of {counted(len(groups), 'text')}"
+        raise ValueError(f"{path} has {has}, too few to hold some out; give a file to measure on with --dev")
     chosen = held_out(len(groups))
     parts: tuple[list[Any], list[Any]] = [], []
     for number, group in enumerate(groups.values()):
         parts[number in chosen].extend(group)
+    labels = [{example.label for example in part} for part in (parts[0], examples) if isinstance(part[0], Labelled)]
+    if labels and len(labels[0]) == 1 < len(labels[1]):
+        raise ValueError(
+            f"{path} has {counted(len(examples), 'example')}; with {counted(len(parts[1]), 'example')} held out to "
+            f"measure on, all others have the label {labels[0].pop()!r}, and nothing can be learnt from them; give a "
+            "file to measure on with --dev"
+        )
     blocks = counted(_blocks(len(chosen)), "block")
-    whole = "; no text has questions on both sides" if isinstance(examples[0], Question) else ""
+    whole = "; no text has questions on both sides" if asked else ""
     note = (
         f"held out: {len(parts[1]):,} of the {counted(len(examples), 'example')} of {Path(path).name}, {blocks} spread "
         f"over it{whole}. No independent dev set: what was learnt from is much like it, so expect less on other data; "

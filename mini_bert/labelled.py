@@ -25,6 +25,7 @@ from typing import Any
 
 from mini_bert.conll import read_conllu, read_tagged
 from mini_bert.examples import (
+    ColumnError,
     LabelError,
     Labelled,
     Parsed,
@@ -45,6 +46,7 @@ from mini_bert.progress import counted
 from mini_bert.text_files import LONGEST_RECORD, format_of
 
 __all__ = [
+    "ColumnError",
     "LabelError",
     "Labelled",
     "Parsed",
@@ -89,7 +91,7 @@ def read_labelled(
     """
     at, names, records = _records(path, (text, second, label))
     text, second = _text_columns(path, at, names, text, second)
-    label = _column(path, at, names, label, LABELS, "label")
+    label = _column(path, at, names, label, LABELS, "label", "label")
     found = []
     for line, record in records:
         name = _label(path, line, record, label)
@@ -112,10 +114,15 @@ def read_scored(
     `read_labelled`.
     """
     at, names, records = _records(path, (first, second, score))
-    first, other = _text_columns(path, at, names, first, second)
+    if first is None and second is None and (half := _half_of_a_pair(names)) is not None:
+        found, missing, argument = half
+        lack = f"expected two columns of text, found one, {found!r}, among {listed(names)}, and no {missing!r}"
+        raise ColumnError(path, at, lack, argument)
+    first, other = _text_columns(path, at, names, first, second, "first")
     if other is None:
-        raise LabelError(path, at, f"expected two columns of text, found one, {first!r}, among {listed(names)}")
-    score = _column(path, at, names, score, SCORES, "score")
+        lack = f"expected two columns of text, found one, {first!r}, among {listed(names)}"
+        raise ColumnError(path, at, lack, "second")
+    score = _column(path, at, names, score, SCORES, "score", "score")
     found = []
     for line, record in records:
         value = record.get(score)
@@ -197,22 +204,35 @@ def _quoted(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
         raise LabelError(path, line, problem) from error
 
 
+def _half_of_a_pair(names: list[str]) -> tuple[str, str, str] | None:
+    """Where a table has the one column of a pair, and of no pair both: that one, the other, and which it is"""
+    lower = {name.lower(): name for name in names}
+    if any(one in lower and other in lower for one, other in PAIRS):
+        return None
+    halves = ((lower[one], other, "second") for one, other in PAIRS if one in lower and one not in TEXTS)
+    others = ((lower[other], one, "first") for one, other in PAIRS if other in lower and other not in TEXTS)
+    return next(chain(halves, others), None)
+
+
 def _text_columns(
-    path: Path, at: int, names: list[str], text: str | None, second: str | None
+    path: Path, at: int, names: list[str], text: str | None, second: str | None, argument: str = "text"
 ) -> tuple[str, str | None]:
+    """argument: what the reader calls the first of them"""
     lower = {name.lower(): name for name in names}
     if text is None and second is None:
         for one, other in PAIRS:
             if one in lower and other in lower:
                 return lower[one], lower[other]
     if second is not None:
-        second = _column(path, at, names, second, (), "second text")
+        second = _column(path, at, names, second, (), "second text", "second")
         partners = tuple(one for one, other in PAIRS if other == second.lower())
-        return _column(path, at, names, text, (*partners, *TEXTS), "text"), second
-    return _column(path, at, names, text, TEXTS, "text"), None
+        return _column(path, at, names, text, (*partners, *TEXTS), "text", argument), second
+    return _column(path, at, names, text, TEXTS, "text", argument), None
 
 
-def _column(path: Path, at: int, names: list[str], given: str | None, usual: Sequence[str], what: str) -> str:
+def _column(
+    path: Path, at: int, names: list[str], given: str | None, usual: Sequence[str], what: str, argument: str
+) -> str:
     if given is not None and given in names:
         return given
     lower = {name.lower(): name for name in reversed(names)}
@@ -220,8 +240,7 @@ def _column(path: Path, at: int, names: list[str], given: str | None, usual: Seq
     if chosen in lower:
         return lower[chosen]
     looked = f"no column {given!r}" if given is not None else f"no column for the {what}, such as {listed(usual[:3])}"
-    remedy = "Name the one you mean, or give its number, from 1, if there is no header"
-    raise LabelError(path, at, f"{looked}; there are {listed(names)}. {remedy}")
+    raise ColumnError(path, at, f"{looked}; there are {listed(names)}", argument)
 
 
 def _text(path: Path, line: int, record: dict[str, Any], column: str) -> str:

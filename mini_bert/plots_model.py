@@ -315,9 +315,12 @@ def _sentences(texts: Sequence[str] | None, file: str | None) -> tuple[list[str]
         from mini_bert.text_files import format_of
 
         if format_of(file) in ("tsv", "csv", "jsonl"):
-            from mini_bert.labelled import read_labelled
+            from mini_bert.labelled import ColumnError, read_labelled
 
-            read = read_labelled(file)
+            try:
+                read = read_labelled(file)
+            except ColumnError as error:
+                raise error.with_remedy("Head the columns of the file text and label") from None
             return [one.text for one in read], [one.label for one in read], Path(file).name
         found, source = _texts(file)
         return found, [""] * len(found), source

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mini_bert.tokenizer import WordPieceTokenizer
 
 BAR = 24  # characters of the longest bar
+LIKE = 1.25  # texts of which none has more tokens than so many times those of another can be compared
 
 
 class Surprise(NamedTuple):
@@ -117,7 +118,7 @@ def pseudo_perplexity(
 
 
 def report(results: Sequence[PseudoPerplexity]) -> str:
-    """For people: a row and a bar for every token; of several texts, which fits best"""
+    """For people: a row and a bar for every token; of several texts of like length, which fits best"""
     block = "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
     every = [one for result in results for one in result.tokens]
     longest = max([5.0, *(one.surprise for one in every if math.isfinite(one.surprise))])  # one scale for all texts
@@ -131,7 +132,8 @@ def report(results: Sequence[PseudoPerplexity]) -> str:
             lines.append(f"  {one.token:{width}} {one.surprise:6.2f}  {other:{wide + 5}}  {bar}".rstrip())
         note = f"; not asked for: {' '.join(result.unknown)}" if result.unknown else ""
         lines += [f"pseudo-perplexity {result.perplexity:,.2f} over {counted(len(result.tokens), 'token')}{note}", ""]
-    if len(results) > 1:
+    sizes = [len(result.tokens) for result in results]
+    if len(results) > 1 and max(sizes) <= LIKE * min(sizes):
         best = min(results, key=lambda result: result.perplexity)
         lines += [f"The model is least surprised by: {best.text}", ""]
     lines.append(

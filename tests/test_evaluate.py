@@ -243,6 +243,21 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
         eval_command(str(model), [str(corpus)], length=12)
 
 
+def test_a_short_text_is_measured_as_it_is(folder, tmp_path, capsys, caplog):
+    """Shorter than one sequence: it is one, and what is said of so few words is said."""
+    path = tmp_path / "short.txt"
+    path.write_text("the cat sat\n")
+    eval_command(folder, [str(path)], length=8)
+    assert "too few to say how good it is" in capsys.readouterr().out
+    assert f"{path} has 3 tokens, and is measured as one short sequence" in caplog.messages
+    caplog.clear()
+    path.write_text("the cat sat on the mat\n")
+    eval_command(folder, [str(path)], length=8)
+    assert not caplog.messages
+    with pytest.raises(ValueError, match=r"short\.txt has 1 document, and `train --held-out 1e-09` would have learnt"):
+        eval_command(folder, [str(path)], held_out=1e-9)
+
+
 def test_a_model_without_a_head(tmp_path, tokenizer):
     """A sentence encoder cannot be asked for words, and that is said before any text is read."""
     Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
@@ -311,6 +326,11 @@ def test_bad_pairs_are_told_before_the_work(folder, corpus, tmp_path, capsys):
     bad.write_text("sentence1\tsentence2\tscore\na\tb\tmuch\n")
     with pytest.raises(ValueError, match=r"bad\.tsv:2: score is 'much', expected a number"):
         eval_command("nowhere", [str(corpus)], pairs=[str(bad)])
+    bad.write_text("sentence1\tscore\na\t1\n")  # eval has no options that name columns
+    with pytest.raises(
+        ValueError, match=r"no 'sentence2'\. Head the columns of the file sentence1, sentence2 and score"
+    ):
+        eval_command("nowhere", pairs=[str(bad)])
     assert capsys.readouterr().out == ""
 
 

@@ -242,6 +242,18 @@ def test_scored(file):
         ("sentence1\tsentence2\tscore\na\t\t3\n", 2, "sentence2 is empty"),
         ("sentence\tscore\na\t3\n", 1, "expected two columns of text, found one, 'sentence'"),
         ("sentence1\tsentence2\tpoints\na\tb\t3\n", 1, "no column for the score"),
+        (
+            "sentence1\tscore\na\t3\n",
+            1,
+            "found one, 'sentence1', among 'sentence1', 'score', and no 'sentence2'. Name "
+            'the one you mean, second="…", or',
+        ),
+        (
+            "hypothesis\tscore\na\t3\n",
+            1,
+            """found one, 'hypothesis', among 'hypothesis', 'score', and no 'premise'. """
+            'Name the one you mean, first="…"',
+        ),
     ],
 )
 def test_bad_scored_files(file, content, line, words):
@@ -319,7 +331,7 @@ def test_tagged_json_lines(file):
         ("a.conll", "\n# text\nEU\nrejects\n", 3, "a line has 1 field: 'EU'; expected a word, and its tag"),
         ("a.conll", "EU\tB\n# a remark inside\nx\tO\n", 2, "1 field, expected 2"),
         ("a.conll", "\n\n", None, "there is no example in it"),
-        ("a.tsv", "sentence\tlabel\na fine day\t1\n", 1, "'sentence' and 'label' are the header of a table; expected a"),
+        ("a.tsv", "sentence\tlabel\na fine day\t1\n", 1, "'sentence' and 'label' are the header of a table; expected"),
         ("a.conll", "Token Tag\nEU B\n", 1, "'Token' and 'Tag' are the header of a table"),
         ("a.tsv", "well\t1\nit was a fine day\t1\nit rained all day\t0\n", 2, "'it was a fine day' is a text, and so"),
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', 1, "2 words and 1 tag; expected a tag for each word"),

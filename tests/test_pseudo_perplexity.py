@@ -136,8 +136,9 @@ def test_the_report():
     assert lines[5] == "  a     0.00"
     assert lines[6].split()[:4] == ["cat", "4.00", "dog", "25%"] and lines[6].count(lines[6][-1]) == 12
     assert lines[7] == "pseudo-perplexity 7.39 over 2 tokens"
-    assert "The model is least surprised by: a cat" in lines
-    assert "least surprised" not in report([odd])
+    assert "least surprised" not in report([odd, likely]) + report([odd])  # of unlike length, or alone
+    longer, shorter = odd._replace(tokens=odd.tokens * 5), likely._replace(tokens=likely.tokens * 2)
+    assert "The model is least surprised by: a cat" in report([longer, shorter]).splitlines()
     assert content(odd) == {
         "text": "cat ☃ a",
         "pseudo_perplexity": 2981.0,
