@@ -107,7 +107,12 @@ class LargerBERTTrainer:
         settings = self._settings(data_generator, num_steps, minutes)
         path = self.out or new_folder()
         description = self._description(data_generator, settings)
-        RunFolder.create(path, description)
+        RunFolder.create(
+            path,
+            description,
+            "go on with it by trainer.resume(data_generator)",
+            'choose another folder: LargerBERTTrainer(model, out="runs/another")',
+        )
         bias, known = self.model.named_params()["head.b"].data, word_shares(data_generator)
         if not bias.any():
             bias[...] = np.log(known.min())  # ids that the tokenizer never gives
@@ -139,8 +144,12 @@ class LargerBERTTrainer:
 
     save_checkpoint = save  # as some write it
 
-    def load_checkpoint(self, path: str | os.PathLike[str]) -> MiniBERT:
-        """The weights of a `model.safetensors`, into the trainer's model."""
+    def load_checkpoint(self, path: str | os.PathLike[str] | None = None) -> MiniBERT:
+        """Saved weights into the trainer's model: of a run (its best model; default: the trainer's own run), of a
+        checkpoint (`runs/run-1/checkpoints/step-00000500`), of a model folder, or of a weights file."""
+        path = self.out if path is None else path
+        if path is None:
+            raise ValueError("which checkpoint? name a run, a folder or a file: trainer.load_checkpoint('runs/run-1')")
         return self.model.load_checkpoint(path)
 
     # ------------------------------------------------------------------ behind them

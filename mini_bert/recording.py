@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
 CONFIG = "config.json"
+RESUME, OTHER = "go on with it by --resume", "choose another folder with --out"  # where a folder is taken: `train` says
 Hook = Callable[[Record], None]  # gets every record
 
 
@@ -92,26 +93,24 @@ class RunFolder:
         self.say = say or (lambda text: print(text, file=sys.stderr, flush=True))  # to whoever is waiting
 
     @staticmethod
-    def create(path: Path, config: dict[str, Any]) -> None:
-        """A new folder, with what it takes to do the same again."""
-        RunFolder.check_new(path)
+    def create(path: Path, config: dict[str, Any], resume: str = RESUME, other: str = OTHER) -> None:
+        """A new folder, with what it takes to do the same again. resume, other: what to do if there is one already"""
+        RunFolder.check_new(path, resume, other)
         path.mkdir(parents=True, exist_ok=True)
         versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
         with RunLock(path):
-            RunFolder.check_new(path)  # two may have come this far together
+            RunFolder.check_new(path, resume, other)  # two may have come this far together
             write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
 
     @staticmethod
-    def check_new(path: Path) -> None:
+    def check_new(path: Path, resume: str = RESUME, other: str = OTHER) -> None:
         """A run writes into a folder of its own: nobody's files are touched."""
         if path.exists() and not path.is_dir():
-            raise ValueError(f"{path} is a file, expected a folder for the run; choose another with --out")
+            raise ValueError(f"{path} is a file, expected a folder for the run; {other}")
         if (path / CONFIG).exists():
-            raise ValueError(
-                f"{path} holds a run already; go on with it by --resume, or choose another folder with --out"
-            )
+            raise ValueError(f"{path} holds a run already; {resume}, or {other}")
         if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
-            raise ValueError(f"{path} is not empty, and a run wants a folder of its own; choose another with --out")
+            raise ValueError(f"{path} is not empty, and a run wants a folder of its own; {other}")
 
     @staticmethod
     def config(path: Path) -> dict[str, Any]:

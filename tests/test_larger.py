@@ -169,6 +169,18 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         LargerBERT(SMALL, seed=1), "whole", True, threads=2, save_every=3, checkpointing=(0, 2), batch_size=8, **sixteen
     )
     whole.train(generator(0), num_steps=6)
+    for way in ("whole", "whole/model", "whole/checkpoints/step-00000006", "whole/model/model.safetensors", None):
+        expected = MiniBERT.from_pretrained(
+            Path("whole/checkpoints/step-00000006" if way and "step" in way else "whole")
+        )
+        fresh = LargerBERTTrainer(LargerBERT(SMALL, seed=9), out=None if way else "whole")
+        np.testing.assert_array_equal(fresh.load_checkpoint(way).flat.data, expected.flat.data)
+    earlier = LargerBERT(SMALL, seed=9).load_checkpoint("whole/checkpoints/step-00000003").flat.data
+    assert (earlier != whole.model.flat.data).any()  # that of its step, and not the newest
+    with pytest.raises(
+        ValueError, match=r"whole holds a run already; go on .* trainer\.resume\(.*LargerBERTTrainer\(.*out="
+    ):
+        whole.train(generator(0), num_steps=6)
     for way in ("python",) if kept == "bfloat16" else ("python", "command"):
         shutil.copytree("whole", way)
         shutil.rmtree(Path(way, "checkpoints/step-00000006"))
@@ -193,6 +205,9 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer("8k"), ValueError, "8,192 tokens.*knows 16 ids"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).train(generator()), ValueError, "for how long"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).resume(generator()), ValueError, "which run"),
+        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_checkpoint(), ValueError, "which checkpoint"),
+        (lambda: LargerBERT(SMALL).load_checkpoint("runs/x"), FileNotFoundError, "no model folder"),
+        (lambda: LargerBERT(SMALL).load_checkpoint("x.safetensors"), FileNotFoundError, "no weights file"),
         (
             lambda: LargerBERTTrainer(LargerBERT(replace(SMALL, max_seq_length=8))).train(generator(), num_steps=1),
             ValueError,

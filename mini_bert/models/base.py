@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from copy import copy, deepcopy
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from mini_bert.layers.base import Flat, Layer, Pool, Run, bind
-from mini_bert.pretrained import assign, read_tensors
+from mini_bert.pretrained import WEIGHT_FILES, assign, read_folder, read_tensors
 from mini_bert.sixteen import check_kind, narrow, stored, widen
 
 PART = 1 << 20  # weights that are rounded at a time
@@ -100,6 +101,12 @@ class Model(Layer):
         return ".".join(parts[:3]) if parts[0] == "encoder" else parts[0]
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> Self:
-        """Replace the weights by those of one file in this library's own names (`model.safetensors`)."""
-        assign(self.named_params(), read_tensors(path), str(path))
+        """Replace the weights by saved ones, in this library's own names: of a file (`model.safetensors`), or a folder
+
+        A folder is one that `locate` knows: of a model, of a checkpoint (`RUN/checkpoints/step-00000500`), or of a run,
+        which stands for its best model, or its newest checkpoint where there is none yet.
+        """
+        is_file = Path(path).suffix in WEIGHT_FILES and not Path(path).is_dir()
+        tensors = read_tensors(path) if is_file else read_folder(path)[1]
+        assign(self.named_params(), tensors, str(path))
         return self

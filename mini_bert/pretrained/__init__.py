@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
+WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # how their names end
 BUNDLED = Path(__file__).parent  # a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
 MODEL, OLD_MODEL = "model", ".model.old"  # of a run; the second while the first is replaced, or if that was cut short
@@ -69,7 +70,7 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     refuse_pickle(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder, expected a weights file such as {path / WEIGHTS}")
-    if path.suffix not in (".safetensors", ".bin", ".pt", ".pth"):
+    if path.suffix not in WEIGHT_FILES:
         raise ValueError(f"{path}: unknown kind of weights file {path.suffix!r}, expected .safetensors or .bin")
     if not path.is_file():
         raise FileNotFoundError(f"there is no weights file {path}")
