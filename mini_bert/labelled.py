@@ -115,8 +115,8 @@ def read_scored(
     """
     at, names, records = _records(path, (first, second, score))
     if first is None and second is None and (half := _half_of_a_pair(names)) is not None:
-        found, missing, argument = half
-        lack = f"expected two columns of text, found one, {found!r}, among {listed(names)}, and no {missing!r}"
+        only, missing, argument = half
+        lack = f"expected two columns of text, found one, {only!r}, among {listed(names)}, and no {missing!r}"
         raise ColumnError(path, at, lack, argument)
     first, other = _text_columns(path, at, names, first, second, "first")
     if other is None:
