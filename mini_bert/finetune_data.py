@@ -97,13 +97,10 @@ def cut(examples: Sequence[Any], path: str) -> tuple[list[Any], list[Any], str]:
     for example in examples:
         groups.setdefault(together(example), []).append(example)
     asked = isinstance(examples[0], Question)
-    if len(groups) < (2 if asked else HELD_OUT):  # of fewer, one would be more than a tenth; a text has many questions
+    if len(groups) < 2 or (len(examples) < HELD_OUT and not asked):  # a text has many questions
         what = f"questions on {counted(len(groups), 'text')}" if asked else "text"
-        has = f"{counted(len(examples), 'example')}"
-        if len(groups) == 1 < len(examples):
-            has += f", all the same {what}"
-        elif len(groups) < len(examples):
-            has += f" of {counted(len(groups), 'text')}"
+        same = f", all the same {what}" if len(groups) == 1 < len(examples) else ""
+        has = f"{counted(len(examples), 'example')}{same}"
         raise ValueError(f"{path} has {has}, too few to hold some out; give a file to measure on with --dev")
     chosen = held_out(len(groups))
     parts: tuple[list[Any], list[Any]] = [], []
