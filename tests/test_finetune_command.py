@@ -444,7 +444,7 @@ def test_tags_of_other_schemes(mini, tmp_path, capsys):
     assert (
         f"{tmp_path / 'bad.conll'}:49: scored word by word, without entity F1, since the tag of 'cleo'" in data.notes[0]
     )
-    (tmp_path / "pos.conll").write_text("dogs\tNOUN\nbark\tVERB\n\nit\tPRON\n")
+    (tmp_path / "pos.conll").write_text("dogs\tNOUN\nbark\tVERB\n\nit\tPRON\n\n" * 5)
     assert not any("word by word" in note for note in read_data("tag", str(tmp_path / "pos.conll"), None).notes)
 
 
