@@ -449,7 +449,7 @@ def test_wrong_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"vocab\.txt is no vocabulary.* has 0 lines without any of these"):
         WordPieceTokenizer.load(tmp_path / "vocab.txt")
     (tmp_path / "notes.txt").write_text("The cat sat on the mat.\nIt was tired.\n")
-    match = r"notes\.txt is no vocabulary.*has 2 lines without .*from text: mini-bert tokenizer train .*notes\.txt"
+    match = r"notes\.txt is no vocabulary.*has 2 lines without .*from text: `mini-bert tokenizer train .*notes\.txt"
     with pytest.raises(ValueError, match=match):
         WordPieceTokenizer.load(tmp_path / "notes.txt")
     (tmp_path / "notes.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
