@@ -127,7 +127,7 @@ def _found(path: Path, key: dict[str, Any] | None = None) -> dict[str, Any] | No
 
 def table(results: Path, tasks: list[str], seeds: int) -> str:
     lines = [
-        "| dev, % | | pretrained | from random weights | difference | minutes a run |",
+        "| dev, × 100 | | pretrained | from random weights | difference | minutes a run |",
         "|---|---|---|---|---|---|",
     ]
     for name in tasks:

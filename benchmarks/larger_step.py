@@ -29,6 +29,7 @@ from train_step import CLIP, LR, PARTS, Step, batches, joined, numbers_of_a_step
 from mini_bert.config import LARGER_BERT_CONFIG, MiniBertConfig, TrainingConfig
 from mini_bert.data import Batch
 from mini_bert.layers.base import Run
+from mini_bert.memory import share_memory_among_threads
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
@@ -109,6 +110,7 @@ def main() -> None:
         memory_table(options.threads)
         return
 
+    share_memory_among_threads()  # as training does
     held, held_again = activations(False), activations(True)
     print(f"activations of 8 × 128 tokens: {held / 1e6:.0f} MB plain, {held_again / 1e6:.0f} MB checkpointed, "
           f"{held_again / held:.0%}", flush=True)  # fmt: skip
