@@ -52,7 +52,11 @@ SPARE = 0.95  # of the memory that is there, a plan uses no more
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to run the same training: the switches, in the words of a TrainingConfig."""
+    """One way to run the same training: the switches, in the words of a TrainingConfig.
+
+    The same up to rounding. With dropout, another micro_batch or method of attention also draws other masks, which are
+    as good; threads and checkpointing draw the same.
+    """
 
     micro_batch: int
     threads: int = 1
@@ -239,12 +243,12 @@ def best_choice(config: MiniBertConfig, batch: int, threads: int, memory: float)
     return min(fitting, key=lambda choice: relative_time(config, batch, choice), default=None)
 
 
-def plain_choice(batch: int, threads: int) -> Choice:
+def plain_choice(config: MiniBertConfig, batch: int, threads: int) -> Choice:
     """What `mini-bert train` does if nothing is asked for."""
     from mini_bert.pretraining import default_micro_batch
 
-    threads = min(threads, batch)
-    return Choice(default_micro_batch(batch, threads), threads)
+    micro = default_micro_batch(batch, min(threads, batch), config.dropout)
+    return Choice(micro, min(threads, batch // micro))
 
 
 def parse_memory(text: str) -> float:
@@ -305,7 +309,7 @@ def plan_command(
     if tie_head:
         config = replace(config, tie_head=True)
     room, threads = parse_memory(memory), threads or default_threads()
-    plain = plain_choice(batch, threads)
+    plain = plain_choice(config, batch, threads)
     best = best_choice(config, batch, threads, room)
     print(
         f"{display_name(config)}, {parameter_count(config):,} parameters{', tied head' if config.tie_head else ''}: "

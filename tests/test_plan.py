@@ -144,7 +144,7 @@ def test_the_pick_fits_and_no_faster_one_does(batch, memory):
 
 
 def test_plenty_of_memory_changes_nothing(capsys):
-    assert best_choice(MINI_BERT_CONFIG, 32, 2, 64e9) == plain_choice(32, 2) == Choice(16, 2)
+    assert best_choice(MINI_BERT_CONFIG, 32, 2, 64e9) == plain_choice(MINI_BERT_CONFIG, 32, 2) == Choice(16, 2)
     assert plan_command("mini", 32, "8GB", 2) == 0
     assert "It fits as it comes" in capsys.readouterr().out
 
