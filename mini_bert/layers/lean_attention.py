@@ -63,6 +63,8 @@ class LeanCache(NamedTuple):
     seed: int | None  # of all dropout masks, or None without dropout
     tile: int
 
+    exact = ("logsumexp",)  # not to be rounded (packed.py): an error of δ there makes every weight exp(δ) times as large
+
     @property
     def probs(self) -> np.ndarray:
         """(B,A,M,T) who looks at whom, before dropout: made again, for those who want to see it all the same"""

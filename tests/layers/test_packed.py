@@ -44,6 +44,29 @@ def test_a_packed_block_is_the_block_but_for_rounding(kind, error, p):
         assert 0 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < error
 
 
+@pytest.mark.parametrize(("gain", "error"), [(1, 4.5e-3), (4, 1.5e-2)])
+def test_a_packed_block_with_lean_attention(gain, error):
+    """Weights are made again from what was rounded: as good as plain while scores are small, worse where large."""
+    x, dy = np.random.default_rng(0).normal(size=(2, 2, 300, 34)).astype(np.float32)
+    found = []
+    for wrap in (lambda block: block, Packed):
+        inner = TransformerBlock(34, heads=2, inner=130)
+        inner.attention.method = "lean"
+        block = wrap(inner)
+        bind(block, seed=1)
+        inner.attention.qkv.w.data[:, :68] *= gain**0.5  # q and k, so that scores grow with the gain
+        _, cache = block.forward(x, Run())
+        if wrap is Packed:
+            assert cache.tree.attention.attended.logsumexp.dtype == np.float32
+        else:
+            largest = np.abs(cache.attention.attended.logsumexp).max()
+            assert largest < 12 if gain == 1 else largest > 15
+        block.backward(dy, cache, Run())
+        found.append(inner.attention.qkv.w.grad.copy())
+    exact, rounded = found
+    assert 0 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < error
+
+
 def test_half_the_memory_and_shared_arrays_once():
     block = TransformerBlock(64, heads=4, inner=256)
     bind(block, seed=0)
