@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 KINDS = ("float32", "bfloat16", "float16")
+LARGEST = 65504.0  # that float16 has
 _DTYPES = {"float32": np.float32, "bfloat16": np.uint16, "float16": np.float16}
 
 

@@ -146,6 +146,36 @@ def test_sixteen_bits_are_put_on_and_taken_off():
         settings(moments="int8")
 
 
+@pytest.mark.parametrize(
+    ("changes", "dtype", "message"),
+    [
+        ({"weights": "bfloat16", "checkpointing": True}, np.float64, "computes in float64"),
+        ({"checkpointing": (7,), "activations": "bfloat16"}, np.float32, "names layer 7"),
+    ],
+)
+@pytest.mark.parametrize("on", [apply, lambda model, given: applied(model, given).__enter__()], ids=["apply", "applied"])
+def test_what_cannot_be_switched_on_changes_nothing(on, changes, dtype, message):
+    model = MiniBERT(CONFIG, dtype=dtype)
+    before = list(model.encoder.blocks)
+    with pytest.raises(ValueError, match=message):
+        on(model, settings(attention="lean", **changes))
+    assert all(now is then for now, then in zip(model.encoder.blocks, before, strict=True))
+    assert [block.attention.method for block in before] == ["auto"] * 3 and model.flat.data.dtype == dtype
+
+
+def test_the_switches_go_off_when_they_could_not_all_be_put_on(monkeypatch):
+    """Memory may end while weights are rounded: what was changed before is changed back."""
+    model = MiniBERT(CONFIG)
+
+    def full(kind):
+        raise MemoryError
+
+    monkeypatch.setattr(model, "keep_weights", full)
+    with pytest.raises(MemoryError), applied(model, settings(attention="lean", checkpointing=True, weights="float16")):
+        pass
+    assert [block.attention.method for block in model.encoder.blocks] == ["auto"] * 3
+
+
 # ---------------------------------------------------------------------- dropout, whoever computes
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.layers.base import Layer, Run, bind
-from mini_bert.sixteen import check_kind, narrow, stored, widen
+from mini_bert.sixteen import LARGEST, check_kind, narrow, stored, widen
 
 SMALL = 1024  # numbers, below which an array is kept as it is
 
@@ -61,6 +61,10 @@ def pack(cache: Any, kind: str) -> PackedCache:
         if id(whole) not in places:
             bits = stored(whole.size, kind)
             narrow(whole.reshape(-1), bits)
+            if kind == "float16":  # what is beyond its range becomes its largest: one gradient is off, not all infinite
+                beyond = np.isinf(bits)
+                if beyond.any():
+                    bits[beyond] = np.copysign(np.float16(LARGEST), bits[beyond])
             places[id(whole)] = len(wholes), whole
             wholes.append(bits)
         return View(places[id(whole)][0], array.ctypes.data - whole.ctypes.data, array.shape, array.strides)

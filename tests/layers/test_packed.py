@@ -111,6 +111,17 @@ def test_a_model_with_packed_blocks_trains_and_can_be_looked_into():
     np.testing.assert_allclose(attention_weights(packed_cache)[1], attention_weights(cache)[1], atol=0.01)
 
 
+def test_numbers_beyond_float16_become_its_largest():
+    """65,504: then gradients are finite, and off only where such a number was."""
+    x = np.random.default_rng(0).normal(size=2 * SMALL).astype(np.float32)
+    x[:3] = 1e6, -7e4, 65_504
+    (found,) = pack((x,), "float16").unpacked()
+    assert found[:3].tolist() == [65_504, -65_504, 65_504]
+    np.testing.assert_allclose(found[3:], x[3:], rtol=1e-3, atol=1e-7)
+    (found,) = pack((x,), "bfloat16").unpacked()
+    np.testing.assert_allclose(found, x, rtol=2**-8)
+
+
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="kind is 'float8'"):
         Packed(TransformerBlock(8, 2, 8), "float8")
