@@ -119,7 +119,9 @@ class TrainingConfig:
             check_positive("threads", self.threads)
         for name in ("minutes", "learning_rate", "clip", "eps"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+            if name == "minutes" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ValueError(f"{name} is {value!r}, expected a positive number")
         check_share("warmup", self.warmup, "a share of the run")
         for name in ("weight_decay", "beta1", "beta2"):

@@ -13,8 +13,10 @@ from mini_bert.layers.base import Run
 from mini_bert.layers.dropout import draw_keep
 from mini_bert.layers.encoder import Recompute, RecomputeCache
 from mini_bert.model import MiniBERT
+from mini_bert.models import base
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
+from mini_bert.sixteen import narrow, stored, widen
 from mini_bert.switches import applied, apply, bare, checkpointed_layers, parse_checkpointing
 
 CONFIG = MiniBertConfig(101, 24, 3, 3, 40, 16, dropout=0.3)
@@ -146,6 +148,18 @@ def test_sixteen_bits_are_put_on_and_taken_off():
         settings(moments="int8")
 
 
+@pytest.mark.parametrize("part", [1, 100, 1 << 20])
+def test_weights_are_rounded_a_part_at_a_time_and_none_is_left_out(part, monkeypatch):
+    monkeypatch.setattr(base, "PART", part)
+    model = MiniBERT(replace(CONFIG, num_layers=1), seed=2)
+    model.flat.data += 1.0  # so that none is 0, as in memory that was never written
+    expected = stored(model.flat.data.size, "bfloat16")
+    narrow(model.flat.data, expected)
+    model.keep_weights("bfloat16")
+    np.testing.assert_array_equal(model.flat.data, expected)
+    np.testing.assert_array_equal(model.keep_weights("float32").flat.data, widen(expected))
+
+
 @pytest.mark.parametrize(
     ("changes", "dtype", "message"),
     [
@@ -153,7 +167,9 @@ def test_sixteen_bits_are_put_on_and_taken_off():
         ({"checkpointing": (7,), "activations": "bfloat16"}, np.float32, "names layer 7"),
     ],
 )
-@pytest.mark.parametrize("on", [apply, lambda model, given: applied(model, given).__enter__()], ids=["apply", "applied"])
+@pytest.mark.parametrize(
+    "on", [apply, lambda model, given: applied(model, given).__enter__()], ids=["apply", "applied"]
+)
 def test_what_cannot_be_switched_on_changes_nothing(on, changes, dtype, message):
     model = MiniBERT(CONFIG, dtype=dtype)
     before = list(model.encoder.blocks)

@@ -63,7 +63,9 @@ class LeanCache(NamedTuple):
     seed: int | None  # of all dropout masks, or None without dropout
     tile: int
 
-    exact = ("logsumexp",)  # not to be rounded (packed.py): an error of δ there makes every weight exp(δ) times as large
+    exact = (
+        "logsumexp",
+    )  # not to be rounded (packed.py): an error of δ there makes every weight exp(δ) times as large
 
     @property
     def probs(self) -> np.ndarray:
