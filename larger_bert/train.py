@@ -130,8 +130,8 @@ class LargerBERTTrainer:
         settings = TrainingConfig.from_dict(RunFolder.config(path)["training"])
         if not checkpoint.folders(path):
             raise FileNotFoundError(
-                f"{path} has no checkpoint yet, so there is nothing to go on from; start again with trainer.train(…), in "
-                "a folder of its own"
+                f"{path} has no checkpoint yet, so there is nothing to go on from; start again with trainer.train(…), "
+                "in a folder of its own"
             )
         self.out = path
         return self._run(data_generator, settings, checkpoint.latest(path))
@@ -170,7 +170,7 @@ class LargerBERTTrainer:
         if isinstance(size, int) and size % micro:
             fitting = max(micro, size // micro * micro)
             raise ValueError(
-                f"batch_size is {size}, but the generator gives {micro} sequences at a time; choose a multiple of these "
+                f"batch_size is {size}, but the generator gives {micro} sequences at a time; choose a multiple of that "
                 f"such as batch_size={fitting}, or build the generator with a batch_size that divides {size}"
             )
         given |= {"micro_batch": micro, "steps": steps, "minutes": minutes}

@@ -142,8 +142,8 @@ def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
             found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first
         if found is None and "tokenizer" not in description["data"]:
             raise ValueError(
-                f"{path} was started by a program and has no checkpoint yet: its vocabulary and first weights were that "
-                "program's, so there is nothing to go on from; start it again there, in a folder of its own"
+                f"{path} was started by a program and has no checkpoint yet: its vocabulary and first weights were "
+                "that program's, so there is nothing to go on from; start it again there, in a folder of its own"
             )
         tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
         return _run(path, description, tokenizer, quiet, tensorboard, alone, found, new=False, said=said)

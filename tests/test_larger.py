@@ -269,7 +269,7 @@ def test_a_run_without_a_checkpoint_cannot_be_resumed(place):
     """Its vocabulary and weights were those of the program that began it."""
     LargerBERTTrainer(LargerBERT(SMALL), "out", True, threads=1).train(generator(0), num_steps=1)
     shutil.rmtree("out/checkpoints")
-    with pytest.raises(FileNotFoundError, match="out has no checkpoint yet.*start again with trainer.train"):
+    with pytest.raises(FileNotFoundError, match=r"out has no checkpoint yet.*start again with trainer.train"):
         LargerBERTTrainer(LargerBERT(SMALL), "out", True).resume(generator(0))
     with pytest.raises(SystemExit, match="out was started by a program and has no checkpoint yet"):
         main(["train", "--resume", "--out", "out", "--quiet"])

@@ -152,7 +152,7 @@ def test_sixteen_bits_are_put_on_and_taken_off():
 def test_weights_are_rounded_a_part_at_a_time_and_none_is_left_out(part, monkeypatch):
     monkeypatch.setattr(base, "PART", part)
     model = MiniBERT(replace(CONFIG, num_layers=1), seed=2)
-    model.flat.data += 1.0  # so that none is 0, as in memory that was never written
+    model.flat.data[...] += 1.0  # so that none is 0, as in memory that was never written
     expected = stored(model.flat.data.size, "bfloat16")
     narrow(model.flat.data, expected)
     model.keep_weights("bfloat16")

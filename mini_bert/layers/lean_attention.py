@@ -63,9 +63,7 @@ class LeanCache(NamedTuple):
     seed: int | None  # of all dropout masks, or None without dropout
     tile: int
 
-    exact = (
-        "logsumexp",
-    )  # not to be rounded (packed.py): an error of δ there makes every weight exp(δ) times as large
+    exact = ("logsumexp",)  # not to be rounded (packed.py): an error of δ makes every weight exp(δ) times as large
 
     @property
     def probs(self) -> np.ndarray:
