@@ -184,8 +184,6 @@ def memory_by_purpose(config: MiniBertConfig, choice: Choice) -> dict[str, int]:
     """Bytes of a training run, by what they are for"""
     P, j = parameter_count(config), choice.threads
     activations, _ = activation_bytes(config, shape_of(config, choice.micro_batch), choice)
-    if choice.weights != "float32":  # to be saved they are widened, when no activations are there
-        activations = max(activations, round(4 * P / HOLES / j))
     scratch = 4 * (PRODUCT + CHUNK)  # add_product's and Adam's, a part of the weights at a time
     return {
         "parameters": BYTES[choice.weights] * P,

@@ -122,6 +122,9 @@ class Stored:
         return widen(self.bits[index])
 
     def __setitem__(self, index: Any, values: Any) -> None:
+        if isinstance(values, Stored) and values.bits.dtype == self.bits.dtype:
+            self.bits[index] = values.bits
+            return
         place = self.bits[index]
         rounded = np.empty(place.shape, place.dtype)
         narrow(np.ascontiguousarray(np.broadcast_to(values, place.shape), np.float32), rounded)

@@ -131,6 +131,8 @@ def test_every_switch_saves_what_it_should():
         less = memory_by_purpose(LARGER_BERT_CONFIG, replace(plain, **changes))
         assert less["activations"] < needs["activations"] and HOLES >= 1
     assert memory_by_purpose(LARGER_BERT_CONFIG, replace(plain, threads=1))["gradients"] == 4 * P
+    narrow = memory_by_purpose(LARGER_BERT_CONFIG, replace(plain, weights="bfloat16"))
+    assert sum(needs.values()) - sum(narrow.values()) == 2 * P  # they are also saved as they are, not widened
 
 
 @pytest.mark.parametrize(("batch", "memory"), [(8, 1e9), (32, 1.2e9), (32, 0.95e9), (1, 1e9)])
@@ -163,7 +165,7 @@ def test_what_the_command_prints(capsys):
 
 def test_nothing_fits(capsys):
     with pytest.raises(SystemExit) as stop:
-        cli.main(["plan", "--model", "larger", "--batch", "8", "--memory", "600MB", "--threads", "2"])
+        cli.main(["plan", "--model", "larger", "--batch", "8", "--memory", "500MB", "--threads", "2"])
     said = capsys.readouterr().out
     assert stop.value.code == 1
     assert "Nothing fits: the least it takes is" in said and "--tie-head" in said and "--checkpointing" in said

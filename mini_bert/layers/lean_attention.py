@@ -63,7 +63,10 @@ class LeanCache(NamedTuple):
     seed: int | None  # of all dropout masks, or None without dropout
     tile: int
 
-    exact = ("logsumexp",)  # not to be rounded (packed.py): an error of δ makes every weight exp(δ) times as large
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Not to be rounded when the rest is (packed.py): an error of δ makes every weight exp(δ) times as large"""
+        return ("logsumexp",)
 
     @property
     def probs(self) -> np.ndarray:
