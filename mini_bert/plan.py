@@ -145,10 +145,23 @@ def block_works(config: MiniBertConfig, shape: Shape, last: bool, lean: bool = F
     B, T, N, M = shape
     H, BT = config.hidden_size, B * T
     asking, seats = (N, B * M) if last else (BT, BT)
-    looks = min(T, TILE) ** 2 if lean else seats * config.num_heads * T
-    attention = 3 * asking * H + 4 * BT * H + 2 * looks
-    feed_forward = 4 * asking * H + 5 * asking * config.intermediate_size // 4
-    return max(attention, feed_forward)
+    looks = tiles(T) if lean else 2 * seats * config.num_heads * T
+    if lean and config.dropout:
+        looks += 5 * tile_size(T) // 4  # what dropout leaves of a tile, and its mask, a byte a number
+    stay = tiles(T) if lean else 0
+    attention = 3 * asking * H + 4 * BT * H + looks
+    projections = 4 * asking * H + 6 * BT * H + stay  # dq, dk and dv, the same side by side, and the dx of it
+    feed_forward = 4 * asking * H + 5 * asking * config.intermediate_size // 4 + stay
+    return max(attention, projections, feed_forward)
+
+
+def tile_size(T: int) -> int:
+    return math.ceil(T / math.ceil(T / TILE)) ** 2
+
+
+def tiles(T: int) -> int:
+    """Numbers of the two tiles that lean attention works in; once taken, they stay with the thread"""
+    return 2 * min(T, TILE) ** 2
 
 
 def activation_bytes(config: MiniBertConfig, shape: Shape, choice: Choice) -> tuple[int, str]:
@@ -159,7 +172,8 @@ def activation_bytes(config: MiniBertConfig, shape: Shape, choice: Choice) -> tu
     embeddings, *blocks = (held for _, held in lower)
     counted = shape.N * config.vocab_size  # evaluation asks which words are less likely than the true one
     sizes = [held.size("float32" if index in again else kept) for index, held in enumerate(blocks)]
-    moments = [(embeddings.size() + sum(sizes) + head.size() + counted, "at the head")]
+    tiled = 4 * tiles(shape.T) if lean else 0
+    moments = [(embeddings.size() + sum(sizes) + head.size() + counted + tiled, "at the head")]
     for index in range(config.num_layers):
         last = index == config.num_layers - 1
         below = embeddings.size() + sum(sizes[: index + 1])

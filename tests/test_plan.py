@@ -38,6 +38,7 @@ from mini_bert.plan import (
 from mini_bert.switches import apply
 
 TINY = MiniBertConfig(31, 10, 3, 2, 13, 11)
+LONG = MiniBertConfig(2000, 96, 3, 4, 384, 512, dropout=0.1)
 DROPPING = replace(TINY, dropout=0.1)
 MIDDLE = MiniBertConfig(6000, 96, 4, 4, 384, 64, dropout=0.1)  # Larger-BERT's proportions: V large, I = 4 H
 
@@ -81,25 +82,32 @@ def test_activations_are_those_of_a_real_cache(config, attention, checkpointing)
 
 
 @pytest.mark.parametrize(
-    ("config", "batch", "checkpointing"),
+    ("config", "batch", "switches"),
     [
-        (replace(MINI_BERT_CONFIG, vocab_size=4000), 8, False),
-        (MIDDLE, 8, False),
-        (MIDDLE, 16, True),
-        (MIDDLE, 16, (0, 1, 2)),
-        (replace(MIDDLE, tie_head=True, dropout=0.0), 16, (1,)),
+        (replace(MINI_BERT_CONFIG, vocab_size=4000), 8, {}),
+        (MIDDLE, 8, {}),
+        (MIDDLE, 16, {"checkpointing": True}),
+        (MIDDLE, 16, {"checkpointing": (0, 1, 2)}),
+        (replace(MIDDLE, tie_head=True, dropout=0.0), 16, {"checkpointing": (1,)}),
+        (MIDDLE, 16, {"activations": "bfloat16"}),
+        (LONG, 2, {"attention": "lean"}),
+        (LONG, 2, {"attention": "lean", "activations": "bfloat16"}),
+        (LONG, 2, {"attention": "lean", "checkpointing": True}),
+        (replace(LONG, dropout=0.0), 2, {"attention": "lean", "checkpointing": True}),
+        (replace(LONG, max_seq_length=128), 8, {"attention": "lean", "checkpointing": True}),
+        (replace(LONG, max_seq_length=1200), 1, {"checkpointing": True}),
     ],
 )
-def test_the_peak_of_a_step_is_foreseen(config, batch, checkpointing):
+def test_the_peak_of_a_step_is_foreseen(config, batch, switches):
     """What is allocated at the worst moment of a training step, within 10 %, weights aside."""
-    shape, choice = shape_of(config, batch), Choice(batch, checkpointing=checkpointing)
+    shape, choice = shape_of(config, batch), Choice(batch, **switches)
     ids = np.random.default_rng(0).integers(5, config.vocab_size, (batch, config.max_seq_length))
     each = np.arange(0, ids.size, config.max_seq_length)[:, None] + np.arange(shape.M)
     rows = each.ravel()[: shape.N]
     tracemalloc.start()
     try:
         model = MiniBERT(config)
-        apply(model, TrainingConfig(steps=1, checkpointing=checkpointing))
+        apply(model, TrainingConfig(steps=1, **switches))
         optimiser = Adam(model.flat)
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(2):
