@@ -224,8 +224,9 @@ def relative_time(config: MiniBertConfig, batch: int, choice: Choice) -> float:
     block = 2 * T * (4 * H * H + 2 * H * config.intermediate_size + 2 * T * H)  # forward, a sequence
     head = 2 * CHOSEN * T * H * config.vocab_size
     again = len(checkpointed_layers(choice.checkpointing, L)) * block
-    products = batch * (3 * (L * block + head) + again) / 40e9 / choice.threads
-    additions = max(0, batch // choice.micro_batch - choice.threads) * 12 * P / 6e9 / choice.threads
+    rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # of 7 parts, one of two threads takes 4
+    products = rounds * choice.micro_batch * (3 * (L * block + head) + again) / 40e9
+    additions = (rounds - 1) * 12 * P / 6e9
     step = 28 * P / 6e9
     cost = {"activations": 0.06, "moments": 0.03, "weights": 0.4}
     packing = sum(share for name, share in cost.items() if getattr(choice, name) != "float32")

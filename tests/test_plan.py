@@ -153,6 +153,12 @@ def test_the_pick_fits_and_no_faster_one_does(batch, memory):
             assert predicted_peak(LARGER_BERT_CONFIG, other) > SPARE * memory
 
 
+def test_a_thread_that_waits_is_no_help():
+    """7 parts on two threads take 4 rounds, as 8 do; 6 take 3."""
+    seven, eight, six = (relative_time(LARGER_BERT_CONFIG, n, Choice(1, 2)) for n in (7, 8, 6))
+    assert seven == eight > six
+
+
 def test_plenty_of_memory_changes_nothing(capsys):
     assert best_choice(MINI_BERT_CONFIG, 32, 2, 64e9) == plain_choice(MINI_BERT_CONFIG, 32, 2) == Choice(16, 2)
     assert plan_command("mini", 32, "8GB", 2) == 0
