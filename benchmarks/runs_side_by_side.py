@@ -43,10 +43,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the picture (.svg, .png)")
     options = parser.parse_args()
     runs: dict[str, tuple[History, list[Point]]] = {}
+    models = [display_name(MiniBertConfig.from_dict(RunFolder.config(run)["model"])) for run in options.runs]
+    names = {name for name in models if models.count(name) > 1}  # those that do not tell their runs apart
     for run in options.runs:
         config = RunFolder.config(run)
         name = display_name(MiniBertConfig.from_dict(config["model"]))
+        name = f"{name} ({run})" if name in names else name
         history = read_run(run)
+        if not history.of("eval") or not history.of("train"):
+            raise SystemExit(
+                f"{run} has no measurements on held-out text yet; let it run until its first, or leave it out"
+            )
         runs[name] = history, measured(history)
         start, last = history.last("start"), history.last("train")
         print(f"{name}: {start['parameters']:,} parameters, {start['tokens_per_step']:,} tokens a step, learning rate "

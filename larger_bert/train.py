@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from larger_bert import LargerBERT
-from mini_bert import checkpoint
+from mini_bert import checkpoint, switches
 from mini_bert.checkpoint import Checkpoint
 from mini_bert.config import TrainingConfig
 from mini_bert.data import MLMDataGenerator
@@ -68,7 +68,8 @@ class LargerBERTTrainer:
         **settings: Any,
     ):
         self.model = LargerBERT() if model is None else model
-        self.out = None if out is None else Path(out)
+        self._place = None if out is None else Path(out)
+        self.out = self._place  # of the last run, or of the one to come
         self.quiet, self.settings = quiet, settings
         own = {"steps", "minutes", "micro_batch"}  # said when training starts; the last is the generator's batch_size
         unknown = sorted(set(settings) - {field.name for field in fields(TrainingConfig)} | set(settings) & own)
@@ -105,15 +106,16 @@ class LargerBERTTrainer:
         begins with the frequencies of the text's words in the bias of its head, as `mini-bert train` does.
         """
         settings = self._settings(data_generator, num_steps, minutes)
-        path = self.out or new_folder()
+        path = self._place or new_folder()
         description = self._description(data_generator, settings)
-        RunFolder.create(
+        switches.check(self.model, settings)
+        bias, known = self.model.named_params()["head.b"].data, word_shares(data_generator)
+        RunFolder.create(  # only now: whatever could be wrong has been said
             path,
             description,
             "go on with it by trainer.resume(data_generator)",
             'choose another folder: LargerBERTTrainer(model, out="runs/another")',
         )
-        bias, known = self.model.named_params()["head.b"].data, word_shares(data_generator)
         if not bias.any():
             bias[...] = np.log(known.min())  # ids that the tokenizer never gives
             bias[: known.size] = np.log(known)
@@ -126,6 +128,11 @@ class LargerBERTTrainer:
         if path is None:
             raise ValueError("which run? name its folder: trainer.resume(data_generator, out='runs/run-1')")
         settings = TrainingConfig.from_dict(RunFolder.config(path)["training"])
+        if not checkpoint.folders(path):
+            raise FileNotFoundError(
+                f"{path} has no checkpoint yet, so there is nothing to go on from; start again with trainer.train(…), "
+                "in a folder of its own"
+            )
         self.out = path
         return self._run(data_generator, settings, checkpoint.latest(path))
 
@@ -159,6 +166,13 @@ class LargerBERTTrainer:
             raise ValueError("for how long? say num_steps=1000, or minutes=60")
         micro = batches.batch_size
         given = {"batch_size": max(micro, ACCUMULATED // micro * micro)} | self.settings
+        size = given["batch_size"]
+        if isinstance(size, int) and size % micro:
+            fitting = max(micro, size // micro * micro)
+            raise ValueError(
+                f"batch_size is {size}, but the generator gives {micro} sequences at a time; choose a multiple of that "
+                f"such as batch_size={fitting}, or build the generator with a batch_size that divides {size}"
+            )
         given |= {"micro_batch": micro, "steps": steps, "minutes": minutes}
         given.setdefault("threads", min(default_threads(), max(1, given["batch_size"] // micro)))
         given.setdefault("warmup", default_warmup(steps, minutes))

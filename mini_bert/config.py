@@ -85,7 +85,7 @@ class TrainingConfig:
     steps: int | None = None
     minutes: float | None = None  # the learning rate then follows the clock
     batch_size: int = 32  # sequences for one change of the weights
-    micro_batch: int = 16  # sequences that go through the model at once; no effect on the result but rounding
+    micro_batch: int = 16  # sequences that go through the model at once: rounding depends on it, and dropout's masks
     learning_rate: float = 1e-3  # at its peak
     warmup: float = 0.1  # share of the run in which it rises from 0; then it falls to 0
     clip: float = 1.0  # longest gradient
@@ -119,7 +119,9 @@ class TrainingConfig:
             check_positive("threads", self.threads)
         for name in ("minutes", "learning_rate", "clip", "eps"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+            if name == "minutes" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ValueError(f"{name} is {value!r}, expected a positive number")
         check_share("warmup", self.warmup, "a share of the run")
         for name in ("weight_decay", "beta1", "beta2"):

@@ -25,12 +25,11 @@ from typing import Any
 import numpy as np
 
 from mini_bert.layers.base import Flat
-from mini_bert.sixteen import check_kind, narrow, stored, widen
+from mini_bert.sixteen import LARGEST, check_kind, narrow, stored, widen
 
 CHUNK = 1 << 18  # numbers at a time: few enough for the cache, enough that threads do not wait for Python between them
 
-SCALE = 4096.0  # of moments in float16: clipped gradients are below 1, and 65,504 is the largest that fits
-LARGEST = 65504.0
+SCALE = 4096.0  # of moments in float16: clipped gradients are below 1, and LARGEST is 65,504
 
 Each = Callable[[Callable[[int], Any], Iterable[int]], Any]  # calls a function with every item, in any order
 

@@ -52,7 +52,11 @@ SPARE = 0.95  # of the memory that is there, a plan uses no more
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to run the same training: the switches, in the words of a TrainingConfig."""
+    """One way to run the same training: the switches, in the words of a TrainingConfig.
+
+    The same up to rounding. With dropout, another micro_batch or method of attention also draws other masks, which are
+    as good; threads and checkpointing draw the same.
+    """
 
     micro_batch: int
     threads: int = 1
@@ -141,10 +145,23 @@ def block_works(config: MiniBertConfig, shape: Shape, last: bool, lean: bool = F
     B, T, N, M = shape
     H, BT = config.hidden_size, B * T
     asking, seats = (N, B * M) if last else (BT, BT)
-    looks = min(T, TILE) ** 2 if lean else seats * config.num_heads * T
-    attention = 3 * asking * H + 4 * BT * H + 2 * looks
-    feed_forward = 4 * asking * H + 5 * asking * config.intermediate_size // 4
-    return max(attention, feed_forward)
+    looks = tiles(T) if lean else 2 * seats * config.num_heads * T
+    if lean and config.dropout:
+        looks += 5 * tile_size(T) // 4  # what dropout leaves of a tile, and its mask, a byte a number
+    stay = tiles(T) if lean else 0
+    attention = 3 * asking * H + 4 * BT * H + looks
+    projections = 4 * asking * H + 6 * BT * H + stay  # dq, dk and dv, the same side by side, and the dx of it
+    feed_forward = 4 * asking * H + 5 * asking * config.intermediate_size // 4 + stay
+    return max(attention, projections, feed_forward)
+
+
+def tile_size(T: int) -> int:
+    return math.ceil(T / math.ceil(T / TILE)) ** 2
+
+
+def tiles(T: int) -> int:
+    """Numbers of the two tiles that lean attention works in; once taken, they stay with the thread"""
+    return 2 * min(T, TILE) ** 2
 
 
 def activation_bytes(config: MiniBertConfig, shape: Shape, choice: Choice) -> tuple[int, str]:
@@ -155,7 +172,8 @@ def activation_bytes(config: MiniBertConfig, shape: Shape, choice: Choice) -> tu
     embeddings, *blocks = (held for _, held in lower)
     counted = shape.N * config.vocab_size  # evaluation asks which words are less likely than the true one
     sizes = [held.size("float32" if index in again else kept) for index, held in enumerate(blocks)]
-    moments = [(embeddings.size() + sum(sizes) + head.size() + counted, "at the head")]
+    tiled = 4 * tiles(shape.T) if lean else 0
+    moments = [(embeddings.size() + sum(sizes) + head.size() + counted + tiled, "at the head")]
     for index in range(config.num_layers):
         last = index == config.num_layers - 1
         below = embeddings.size() + sum(sizes[: index + 1])
@@ -180,8 +198,6 @@ def memory_by_purpose(config: MiniBertConfig, choice: Choice) -> dict[str, int]:
     """Bytes of a training run, by what they are for"""
     P, j = parameter_count(config), choice.threads
     activations, _ = activation_bytes(config, shape_of(config, choice.micro_batch), choice)
-    if choice.weights != "float32":  # to be saved they are widened, when no activations are there
-        activations = max(activations, round(4 * P / HOLES / j))
     scratch = 4 * (PRODUCT + CHUNK)  # add_product's and Adam's, a part of the weights at a time
     return {
         "parameters": BYTES[choice.weights] * P,
@@ -208,8 +224,9 @@ def relative_time(config: MiniBertConfig, batch: int, choice: Choice) -> float:
     block = 2 * T * (4 * H * H + 2 * H * config.intermediate_size + 2 * T * H)  # forward, a sequence
     head = 2 * CHOSEN * T * H * config.vocab_size
     again = len(checkpointed_layers(choice.checkpointing, L)) * block
-    products = batch * (3 * (L * block + head) + again) / 40e9 / choice.threads
-    additions = max(0, batch // choice.micro_batch - choice.threads) * 12 * P / 6e9 / choice.threads
+    rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # of 7 parts, one of two threads takes 4
+    products = rounds * choice.micro_batch * (3 * (L * block + head) + again) / 40e9
+    additions = (rounds - 1) * 12 * P / 6e9
     step = 28 * P / 6e9
     cost = {"activations": 0.06, "moments": 0.03, "weights": 0.4}
     packing = sum(share for name, share in cost.items() if getattr(choice, name) != "float32")
@@ -239,12 +256,12 @@ def best_choice(config: MiniBertConfig, batch: int, threads: int, memory: float)
     return min(fitting, key=lambda choice: relative_time(config, batch, choice), default=None)
 
 
-def plain_choice(batch: int, threads: int) -> Choice:
+def plain_choice(config: MiniBertConfig, batch: int, threads: int) -> Choice:
     """What `mini-bert train` does if nothing is asked for."""
     from mini_bert.pretraining import default_micro_batch
 
-    threads = min(threads, batch)
-    return Choice(default_micro_batch(batch, threads), threads)
+    micro = default_micro_batch(batch, min(threads, batch), config.dropout)
+    return Choice(micro, min(threads, batch // micro))
 
 
 def parse_memory(text: str) -> float:
@@ -305,7 +322,7 @@ def plan_command(
     if tie_head:
         config = replace(config, tie_head=True)
     room, threads = parse_memory(memory), threads or default_threads()
-    plain = plain_choice(batch, threads)
+    plain = plain_choice(config, batch, threads)
     best = best_choice(config, batch, threads, room)
     print(
         f"{display_name(config)}, {parameter_count(config):,} parameters{', tied head' if config.tie_head else ''}: "

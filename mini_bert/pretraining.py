@@ -16,7 +16,14 @@ import numpy as np
 
 from mini_bert import checkpoint
 from mini_bert.checkpoint import Checkpoint
-from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig, TrainingConfig, display_name, load_config
+from mini_bert.config import (
+    MINI_BERT_CONFIG,
+    MiniBertConfig,
+    TrainingConfig,
+    check_positive,
+    display_name,
+    load_config,
+)
 from mini_bert.data import MLMDataGenerator
 from mini_bert.display import Display, heard
 from mini_bert.evaluate import unigram_entropy, word_counts
@@ -77,19 +84,27 @@ def train_command(
     path = out or new_folder()
     RunFolder.check_new(path)
     batch_size = given.get("batch_size", TrainingConfig.batch_size)
-    given.setdefault("threads", min(default_threads(), batch_size))
     given.setdefault("warmup", default_warmup(steps, minutes))
-    given.setdefault("micro_batch", default_micro_batch(batch_size, given["threads"]))
     config = load_config(model)
     if tie_head:
         config = replace(config, tie_head=True)
     given.setdefault("learning_rate", default_learning_rate(config))
+    threads = given.get("threads", min(default_threads(), batch_size))
+    micro = given.setdefault("micro_batch", default_micro_batch(batch_size, threads, config.dropout))
+    check_positive("micro_batch", micro)
+    given.setdefault("threads", max(1, min(threads, batch_size // micro)))
     training = TrainingConfig(steps=steps, minutes=minutes, **given)
     source = [_absolute(name) for name in corpus] if corpus else default_corpus()
     checkpointed_layers(training.checkpointing, config.num_layers)  # a layer that does not exist is named now
     vocabulary = _absolute(tokenizer) if tokenizer else TOKENIZERS.get(config.vocab_size, "8k")
     loaded = WordPieceTokenizer.load(vocabulary)
     notes = []
+    if threads > batch_size // micro:
+        notes.append(
+            f"a batch has {counted(batch_size // micro, 'micro-batch')} of {micro} sequences, and so work for no more "
+            f"of {threads} threads; a smaller --micro-batch has work for all"
+            + (", and draws other masks of dropout" if config.dropout else "")
+        )
     if config.vocab_size != loaded.vocab_size:
         notes.append(
             f"the tokenizer {vocabulary} has {loaded.vocab_size:,} pieces, and so has the model, instead of the "
@@ -125,6 +140,11 @@ def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
     with RunLock(path) as alone:
         with heard() as said:
             found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first
+        if found is None and "tokenizer" not in description["data"]:
+            raise ValueError(
+                f"{path} was started by a program and has no checkpoint yet: its vocabulary and first weights were "
+                "that program's, so there is nothing to go on from; start it again there, in a folder of its own"
+            )
         tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
         return _run(path, description, tokenizer, quiet, tensorboard, alone, found, new=False, said=said)
 
@@ -373,9 +393,13 @@ def _absolute(name: str) -> str:
     return name
 
 
-def default_micro_batch(batch_size: int, threads: int) -> int:
-    """The largest part of a batch, up to 16 sequences, of which every thread gets as many, or at least one"""
-    most = max(1, min(TrainingConfig.micro_batch, batch_size // threads))
+def default_micro_batch(batch_size: int, threads: int, dropout: float = 0.0) -> int:
+    """The largest part of a batch, up to 16 sequences, of which every thread gets as many, or at least one
+
+    Dropout's masks are drawn by micro-batch. So a model that has any gets the parts that two threads would get, however
+    many there are: the same command then draws the same masks on every machine.
+    """
+    most = max(1, min(TrainingConfig.micro_batch, batch_size // (2 if dropout and batch_size > 1 else threads)))
     return max(size for size in range(1, most + 1) if batch_size % size == 0)
 
 

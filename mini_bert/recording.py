@@ -135,7 +135,7 @@ class RunFolder:
             if self.start:
                 self.record(self.start)
             return State()
-        assign(model.named_params(), read_tensors(found.path / WEIGHTS), str(found.path))
+        assign(model.named_params(), read_tensors(found.path / WEIGHTS, widened=False), str(found.path))
         for name, moment in (("m", adam.m), ("v", adam.v)):  # one after the other: of a large model, each is large
             moment[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, name)
         adam.t = found.state["adam_t"]
@@ -178,7 +178,7 @@ class RunFolder:
         self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
 
     def write_model(self, model: MiniBERT, folder: Path) -> None:
-        write_tensors(folder / WEIGHTS, {name: np.asarray(param.data) for name, param in model.named_params().items()})
+        write_tensors(folder / WEIGHTS, {name: param.data for name, param in model.named_params().items()})
         (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
         self.tokenizer.save(folder)
 

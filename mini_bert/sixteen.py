@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 KINDS = ("float32", "bfloat16", "float16")
+LARGEST = 65504.0  # that float16 has
 _DTYPES = {"float32": np.float32, "bfloat16": np.uint16, "float16": np.float16}
 
 
@@ -59,13 +60,9 @@ def narrow(x: np.ndarray, out: np.ndarray, rng: np.random.Generator | None = Non
     if out.dtype == np.float32:
         out[...] = x
         return
-    if not np.isfinite(x).all():  # a carry into the exponent would make other things of them
+    if out.dtype == np.float16:
         with np.errstate(over="ignore"):
-            out[...] = np.where(np.isnan(x), 0x7FC0, _upper(x)) if out.dtype == np.uint16 else x
-        return
-    if rng is None and out.dtype == np.float16:
-        with np.errstate(over="ignore"):
-            out[...] = x
+            out[...] = x if rng is None else _cut_for_float16(x, rng)
         return
     whole = x.view(np.uint32)
     if rng is None:
@@ -73,17 +70,37 @@ def narrow(x: np.ndarray, out: np.ndarray, rng: np.random.Generator | None = Non
         below &= 1
         below += 0x7FFF  # half, or just under it where the upper half is even: half goes to the even neighbour
     else:
-        noise = rng.integers(0, 1 << 64, -(-x.size // 4), np.uint64).view(np.uint16)[: x.size].reshape(x.shape)
-        below = noise.astype(np.uint32)
-        if out.dtype == np.float16:
-            below >>= 3  # 13 bits are cut
+        below = _noise(x, rng).astype(np.uint32)
     below += whole
-    if out.dtype == np.uint16:
-        out[...] = _upper(below)
-    else:
-        below &= 0xFFFFE000
-        with np.errstate(over="ignore"):
-            out[...] = below.view(np.float32)
+    out[...] = _upper(below)
+    lost = np.isnan(x)  # a carry into the exponent makes other things of them
+    if lost.any():
+        out[lost] = 0x7FC0
+
+
+def _cut_for_float16(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """x, stochastically rounded to numbers that float16 has: 13 bits are cut, and more where it runs out of exponents
+
+    Below 2⁻¹⁴ its numbers lie on a grid of 2⁻²⁴, however small they are.
+    """
+    noise = _noise(x, rng)
+    cut = (noise >> 3).astype(np.uint32)
+    cut += x.view(np.uint32)
+    cut &= 0xFFFFE000
+    found = cut.view(np.float32)
+    small = np.abs(x) < 2.0**-14
+    if small.any():
+        steps = np.abs(x[small]) * np.float32(2.0**24)
+        down = np.floor(steps)
+        up = noise[small] < (steps - down) * np.float32(2.0**16)
+        found[small] = np.copysign((down + up) * np.float32(2.0**-24), x[small])
+    found[np.isnan(x)] = np.nan
+    return found
+
+
+def _noise(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """16 random bits for every number"""
+    return rng.integers(0, 1 << 64, -(-x.size // 4), np.uint64).view(np.uint16)[: x.size].reshape(x.shape)
 
 
 class Stored:
@@ -105,6 +122,9 @@ class Stored:
         return widen(self.bits[index])
 
     def __setitem__(self, index: Any, values: Any) -> None:
+        if isinstance(values, Stored) and values.bits.dtype == self.bits.dtype:
+            self.bits[index] = values.bits
+            return
         place = self.bits[index]
         rounded = np.empty(place.shape, place.dtype)
         narrow(np.ascontiguousarray(np.broadcast_to(values, place.shape), np.float32), rounded)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 def apply(model: MiniBERT, settings: TrainingConfig) -> None:
     """Set the model's switches; call before replicas are made of it, which then have them, too."""
+    check(model, settings)
     blocks = [bare(block) for block in model.encoder.blocks]
     for block in blocks:
         block.attention.method = settings.attention  # type: ignore[attr-defined]
@@ -44,13 +45,20 @@ def apply(model: MiniBERT, settings: TrainingConfig) -> None:
         model.keep_weights(settings.weights)
 
 
+def check(model: MiniBERT, settings: TrainingConfig) -> None:
+    """Refuse what `apply` could not do to this model, before anything is changed"""
+    checkpointed_layers(settings.checkpointing, len(model.encoder.blocks))
+    if settings.weights != "float32":
+        model.check_weights(settings.weights)
+
+
 @contextmanager
 def applied(model: MiniBERT, settings: TrainingConfig) -> Iterator[None]:
     """The switches are on inside the `with` block, and as before behind it; weights are then float32 again."""
     before = model.encoder.blocks
     methods = [bare(block).attention.method for block in before]  # type: ignore[attr-defined]
-    apply(model, settings)
     try:
+        apply(model, settings)
         yield
     finally:
         model.encoder.blocks = before

@@ -19,7 +19,7 @@ from mini_bert.layers.base import Run
 from mini_bert.loading import load_model
 from mini_bert.model import MiniBERT
 from mini_bert.plan import parameter_count
-from mini_bert.pretraining import default_learning_rate, train_command
+from mini_bert.pretraining import default_learning_rate, train_command, word_shares
 from mini_bert.recording import RunFolder
 from mini_bert.switches import apply, bare
 from mini_bert.tokenizer import WordPieceTokenizer
@@ -161,7 +161,7 @@ def test_the_documented_training(place, capsys):
     np.testing.assert_array_equal(load_model("mine")[0].flat.data, trainer.model.flat.data)
 
 
-@pytest.mark.parametrize("kept", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kept", ["float32", "bfloat16", "float16"])
 def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
     """Stopped at a checkpoint, resumed by a new trainer or by the command line: the same bits, dropout included."""
     sixteen = dict.fromkeys(("weights", "moments", "activations"), kept)
@@ -169,6 +169,9 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         LargerBERT(SMALL, seed=1), "whole", True, threads=2, save_every=3, checkpointing=(0, 2), batch_size=8, **sixteen
     )
     whole.train(generator(0), num_steps=6)
+    size = 4 if kept == "float32" else 2
+    written = Path("whole/checkpoints/step-00000006/model.safetensors").stat().st_size
+    assert 0 <= written - size * whole.model.flat.data.size < 4000  # the header
     for way in ("whole", "whole/model", "whole/checkpoints/step-00000006", "whole/model/model.safetensors", None):
         expected = MiniBERT.from_pretrained(
             Path("whole/checkpoints/step-00000006" if way and "step" in way else "whole")
@@ -181,7 +184,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         ValueError, match=r"whole holds a run already; go on .* trainer\.resume\(.*LargerBERTTrainer\(.*out="
     ):
         whole.train(generator(0), num_steps=6)
-    for way in ("python",) if kept == "bfloat16" else ("python", "command"):
+    for way in ("python",) if kept != "float32" else ("python", "command"):
         shutil.copytree("whole", way)
         shutil.rmtree(Path(way, "checkpoints/step-00000006"))
         if way == "python":
@@ -224,6 +227,55 @@ def test_what_cannot_work_is_said(place, call, error, message):
     with pytest.raises(error, match=message):
         call()
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "dtype", "message"),
+    [
+        ({"checkpointing": (9,)}, np.float32, "names layer 9"),
+        ({"weights": "bfloat16"}, np.float64, "computes in float64"),
+        ({"learning_rate": None}, np.float32, "learning_rate is None, expected a positive number"),
+        ({"batch_size": 10}, np.float32, "batch_size is 10, but the generator gives 4.*such as batch_size=8"),
+        ({"batch_size": 3}, np.float32, "batch_size is 3, but the generator gives 4.*such as batch_size=4"),
+    ],
+)
+def test_a_run_that_cannot_start_leaves_no_folder(place, changes, dtype, message):
+    trainer = LargerBERTTrainer(LargerBERT(SMALL, dtype=dtype), "out", True, **changes)
+    with pytest.raises(ValueError, match=message):
+        trainer.train(generator(), num_steps=1)
+    assert not Path("out").exists()
+    assert not trainer.model.named_params()["head.b"].data.any()
+
+
+def test_every_run_has_a_folder_of_its_own(place):
+    """A trainer without `out` takes a new one each time; resume goes on with the last."""
+    trainer = LargerBERTTrainer(LargerBERT(SMALL), quiet=True, threads=1)
+    for number in (1, 2):
+        trainer.train(generator(0), num_steps=1)
+        assert trainer.out == Path(f"runs/run-{number}")
+    assert trainer.resume(generator(0)).step == 1 and trainer.out == Path("runs/run-2")
+
+
+def test_the_first_bias_of_a_new_model_is_what_is_frequent(place):
+    """Frequent words have the larger bias from the first step on; a bias that a model brings stays."""
+    new, known = LargerBERT(SMALL), LargerBERT(SMALL)
+    given = np.linspace(-1, 1, 16).astype(np.float32)
+    known.named_params()["head.b"].data[...] = given
+    for model, out in ((new, "new"), (known, "known")):
+        LargerBERTTrainer(model, out, True, threads=1, learning_rate=1e-9).train(generator(0), num_steps=1)
+    expected = np.log(word_shares(generator(0)))
+    np.testing.assert_allclose(new.named_params()["head.b"].data, expected, atol=1e-5)
+    np.testing.assert_allclose(known.named_params()["head.b"].data, given, atol=1e-5)
+
+
+def test_a_run_without_a_checkpoint_cannot_be_resumed(place):
+    """Its vocabulary and weights were those of the program that began it."""
+    LargerBERTTrainer(LargerBERT(SMALL), "out", True, threads=1).train(generator(0), num_steps=1)
+    shutil.rmtree("out/checkpoints")
+    with pytest.raises(FileNotFoundError, match=r"out has no checkpoint yet.*start again with trainer.train"):
+        LargerBERTTrainer(LargerBERT(SMALL), "out", True).resume(generator(0))
+    with pytest.raises(SystemExit, match="out was started by a program and has no checkpoint yet"):
+        main(["train", "--resume", "--out", "out", "--quiet"])
 
 
 def test_the_bundled_vocabulary_is_that_of_the_model():

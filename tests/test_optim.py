@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from mini_bert import sixteen
 from mini_bert.layers.base import Flat
 from mini_bert.optim import CHUNK, Adam, course, one_by_one
 
@@ -113,6 +114,22 @@ def test_moments_in_16_bits_take_half_the_memory_and_the_same_way(moments):
     assert half * 2 == whole
     assert rounded.mean() == pytest.approx(exact.mean(), rel=1e-3)
     assert np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < 0.02
+
+
+@pytest.mark.parametrize("moments", ["bfloat16", "float16"])
+def test_moments_in_16_bits_decay_when_the_gradient_has_stopped(moments):
+    """Down to the smallest numbers: a tenth less at every step, on average, and not stuck where float16 ends."""
+    flat = Flat(np.zeros(20_000, np.float32), np.full(20_000, 1e-8, np.float32), 0)
+    adam, exact = Adam(flat, moments=moments), 0.0
+    scale = 4096 if moments == "float16" else 1
+    for step in range(30):
+        adam.step()
+        exact = 0.9 * exact + 0.1 * float(flat.grad[0])
+        if step == 4:
+            flat.grad[...] = 0
+        if step in (4, 14, 29):
+            m = sixteen.widen(adam.m).astype(np.float64) / scale
+            assert abs(m.mean() - exact) < 5 * m.std() / np.sqrt(m.size), step
 
 
 @pytest.mark.parametrize("moments", ["bfloat16", "float16"])

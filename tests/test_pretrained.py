@@ -5,10 +5,12 @@ import os
 
 import numpy as np
 import pytest
+import safetensors
 
 from mini_bert.config import MiniBertConfig
 from mini_bert.model import MiniBERT
 from mini_bert.pretrained import read_tensors, write_atomic, write_tensors
+from mini_bert.sixteen import Stored, stored
 
 TINY = MiniBertConfig(vocab_size=31, hidden_size=10, num_layers=1, num_heads=2, intermediate_size=13, max_seq_length=11)
 
@@ -43,6 +45,27 @@ def test_a_view_is_saved_as_what_it_shows(tmp_path):
     loaded = read_tensors(tmp_path / "x.safetensors")
     np.testing.assert_array_equal(loaded["t"], base.T)
     np.testing.assert_array_equal(loaded["s"], base[:, ::2])
+
+
+@pytest.mark.parametrize(("kind", "name"), [("bfloat16", "BF16"), ("float16", "F16")])
+def test_weights_in_16_bits_are_written_as_they_are(tmp_path, kind, name):
+    """Half the bytes, a file that the library finds whole, and the same bits when they are read again."""
+    exact = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    weights = Stored(stored((3, 5), kind))
+    weights[...] = exact
+    plain, empty = np.arange(7, dtype=np.float32), np.zeros((0, 3), np.float32)
+    write_tensors(tmp_path / "x.safetensors", {"w": weights, "v": weights.part(1), "plain": plain, "empty": empty})
+    entries = dict(safetensors.deserialize((tmp_path / "x.safetensors").read_bytes()))
+    assert entries["w"]["dtype"] == entries["v"]["dtype"] == name and entries["plain"]["dtype"] == "F32"
+    assert bytes(entries["w"]["data"]) == weights.bits.tobytes()
+    for widened in (True, False):
+        found = read_tensors(tmp_path / "x.safetensors", widened)
+        for array, expected in (("w", weights), ("v", weights[1]), ("plain", plain), ("empty", empty)):
+            assert found[array].shape == expected.shape
+            np.testing.assert_array_equal(np.asarray(found[array]), np.asarray(expected))
+    again = Stored(stored((3, 5), kind))
+    again[...] = found["w"]
+    np.testing.assert_array_equal(again.bits, weights.bits)
 
 
 def test_bfloat16_is_widened_exactly(tmp_path):

@@ -58,6 +58,39 @@ def test_stochastic_rounding_is_right_on_average(kind, value):
     assert abs(found.mean(dtype=np.float64) - float(x[0])) < 4 * spread
 
 
+@pytest.mark.parametrize("value", [6e-5, 1e-6, 1e-7, 2e-8, -1e-6, -2e-8])
+def test_float16_is_right_on_average_where_it_runs_out_of_exponents(value):
+    """Below 2⁻¹⁴ its numbers are 2⁻²⁴ apart, so a third of one becomes a whole one every third time."""
+    x = np.full(40_000, value, np.float32)
+    found = kept(x, "float16", np.random.default_rng(3)).astype(np.float64)
+    assert len(np.unique(found)) == 2
+    assert np.ptp(found) == 2.0**-24
+    assert abs(found.mean() - float(x[0])) < 4 * found.std() / np.sqrt(x.size)
+
+
+def test_the_small_numbers_of_float16_come_back():
+    """Nothing is cut off of what float16 has: not of its smallest numbers, either, nor of the sign of 0."""
+    exact = np.arange(1 << 11).astype(np.uint16).view(np.float16).astype(np.float32)
+    exact = np.concatenate([exact, -exact])
+    found = kept(exact, "float16", np.random.default_rng(0))
+    np.testing.assert_array_equal(found, exact)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(exact))
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_one_number_that_is_none_leaves_the_others_alone(kind, odd):
+    x = np.random.default_rng(0).normal(size=1001).astype(np.float32)
+    beside = np.append(x, np.float32(odd))
+    for seed in (None, 5):
+        both = [kept(one, kind, None if seed is None else np.random.default_rng(seed)) for one in (x, beside)]
+        np.testing.assert_array_equal(both[1][:-1], both[0])
+        np.testing.assert_array_equal(both[1][-1], odd)
+    all_ones = np.full(3, 0x7FFFFFFF, np.uint32).view(np.float32)  # a NaN that any carry would turn into -0
+    assert np.isnan(kept(all_ones, kind, np.random.default_rng(0))).all()
+    assert np.isnan(kept(all_ones, kind)).all()
+
+
 def test_many_small_steps_add_up_only_if_rounded_stochastically():
     """A thousand times 0.0001 on top of 1: to the nearest it stays 1 for ever, stochastically it becomes 1.1."""
     nearest, stochastic = np.ones(1000, np.float32), np.ones(1000, np.float32)

@@ -13,8 +13,10 @@ from mini_bert.layers.base import Run
 from mini_bert.layers.dropout import draw_keep
 from mini_bert.layers.encoder import Recompute, RecomputeCache
 from mini_bert.model import MiniBERT
+from mini_bert.models import base
 from mini_bert.optim import Adam
 from mini_bert.parallel import Team
+from mini_bert.sixteen import narrow, stored, widen
 from mini_bert.switches import applied, apply, bare, checkpointed_layers, parse_checkpointing
 
 CONFIG = MiniBertConfig(101, 24, 3, 3, 40, 16, dropout=0.3)
@@ -144,6 +146,50 @@ def test_sixteen_bits_are_put_on_and_taken_off():
         assert rounded == pytest.approx(team.gradient(parts(), seed=(7, 3)).loss, rel=1e-2)
     with pytest.raises(ValueError, match="moments is 'int8', expected one of float32, bfloat16, float16"):
         settings(moments="int8")
+
+
+@pytest.mark.parametrize("part", [1, 100, 1 << 20])
+def test_weights_are_rounded_a_part_at_a_time_and_none_is_left_out(part, monkeypatch):
+    monkeypatch.setattr(base, "PART", part)
+    model = MiniBERT(replace(CONFIG, num_layers=1), seed=2)
+    model.flat.data[...] += 1.0  # so that none is 0, as in memory that was never written
+    expected = stored(model.flat.data.size, "bfloat16")
+    narrow(model.flat.data, expected)
+    model.keep_weights("bfloat16")
+    np.testing.assert_array_equal(model.flat.data, expected)
+    np.testing.assert_array_equal(model.keep_weights("float32").flat.data, widen(expected))
+
+
+@pytest.mark.parametrize(
+    ("changes", "dtype", "message"),
+    [
+        ({"weights": "bfloat16", "checkpointing": True}, np.float64, "computes in float64"),
+        ({"checkpointing": (7,), "activations": "bfloat16"}, np.float32, "names layer 7"),
+    ],
+)
+@pytest.mark.parametrize(
+    "on", [apply, lambda model, given: applied(model, given).__enter__()], ids=["apply", "applied"]
+)
+def test_what_cannot_be_switched_on_changes_nothing(on, changes, dtype, message):
+    model = MiniBERT(CONFIG, dtype=dtype)
+    before = list(model.encoder.blocks)
+    with pytest.raises(ValueError, match=message):
+        on(model, settings(attention="lean", **changes))
+    assert all(now is then for now, then in zip(model.encoder.blocks, before, strict=True))
+    assert [block.attention.method for block in before] == ["auto"] * 3 and model.flat.data.dtype == dtype
+
+
+def test_the_switches_go_off_when_they_could_not_all_be_put_on(monkeypatch):
+    """Memory may end while weights are rounded: what was changed before is changed back."""
+    model = MiniBERT(CONFIG)
+
+    def full(kind):
+        raise MemoryError
+
+    monkeypatch.setattr(model, "keep_weights", full)
+    with pytest.raises(MemoryError), applied(model, settings(attention="lean", checkpointing=True, weights="float16")):
+        pass
+    assert [block.attention.method for block in model.encoder.blocks] == ["auto"] * 3
 
 
 # ---------------------------------------------------------------------- dropout, whoever computes

@@ -26,6 +26,7 @@ from mini_bert.optim import Adam
 from mini_bert.parallel import Team
 from mini_bert.pretrained import read_tensors
 from mini_bert.recording import RunFolder, State
+from mini_bert.switches import bare
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import Stopwatch, _train_record, held_out_loss, train
 
@@ -120,6 +121,45 @@ def test_the_tensors_record_measures_the_step(tmp_path, corpus, tokenizer):
     for name, entry in record["tensors"].items():
         assert entry["update"] == pytest.approx(float(np.linalg.norm(new[name] - old[name])), rel=1e-3), name
         assert entry["weight"] == pytest.approx(float(np.linalg.norm(new[name])), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "blocks", "method", "bytes_a_weight", "moments"),
+    [
+        ({}, ["MiniTransformerLayer"] * 2, "auto", 4, "float32"),
+        ({"checkpointing": (0,)}, ["Recompute", "MiniTransformerLayer"], "auto", 4, "float32"),
+        ({"attention": "lean", "moments": "float16"}, ["MiniTransformerLayer"] * 2, "lean", 4, "float16"),
+        (
+            {"checkpointing": (1,), "activations": "bfloat16", "weights": "bfloat16", "moments": "bfloat16"},
+            ["Packed", "Recompute"], "auto", 2, "uint16",
+        ),
+    ],
+)  # fmt: skip
+def test_a_run_trains_with_the_switches_it_was_given(
+    tmp_path, corpus, tokenizer, monkeypatch, changes, blocks, method, bytes_a_weight, moments
+):
+    """Every replica has them at every step, the optimiser too; and the model is as it was when the run is over."""
+    seen = []
+    gradient, step = Team.gradient, Adam.step
+
+    def watched_gradient(team, *rest, **keywords):
+        for replica in team.replicas:
+            kinds = [type(block).__name__ for block in replica.encoder.blocks]
+            methods = {bare(block).attention.method for block in replica.encoder.blocks}
+            seen.append((kinds, methods, replica.flat.data.itemsize))
+        return gradient(team, *rest, **keywords)
+
+    def watched_step(adam, *rest, **keywords):
+        seen.append((str(adam.m.dtype), str(adam.v.dtype), adam.flat.data.itemsize))
+        return step(adam, *rest, **keywords)
+
+    monkeypatch.setattr(Team, "gradient", watched_gradient)
+    monkeypatch.setattr(Adam, "step", watched_step)
+    model, _ = go(tmp_path / "run", corpus, tokenizer, replace(SETTINGS, steps=2, **changes))
+    of_a_step = [(blocks, {method}, bytes_a_weight)] * 2 + [(moments, moments, bytes_a_weight)]
+    assert seen == of_a_step * 2
+    assert [type(block).__name__ for block in model.encoder.blocks] == ["MiniTransformerLayer"] * 2
+    assert {block.attention.method for block in model.encoder.blocks} == {"auto"} and model.flat.data.itemsize == 4
 
 
 def test_twice_the_same_run_is_the_same_to_the_last_bit(whole, tmp_path, corpus, tokenizer):

@@ -64,6 +64,11 @@ class LeanCache(NamedTuple):
     tile: int
 
     @property
+    def exact(self) -> tuple[str, ...]:
+        """Not to be rounded when the rest is (packed.py): an error of δ makes every weight exp(δ) times as large"""
+        return ("logsumexp",)
+
+    @property
     def probs(self) -> np.ndarray:
         """(B,A,M,T) who looks at whom, before dropout: made again, for those who want to see it all the same"""
         probs = np.zeros((*self.q.shape[:3], self.k.shape[2]), self.q.dtype)
@@ -104,6 +109,7 @@ def lean_attend(q, k, v, scale: float, run, mask=None, p: float = 0.0, tile: int
             amount += total(exp)
             offered *= mend
             offered += weights @ v[b, a, keys]
+            del weights  # as large as a tile, where there is dropout: the next one needs the room
         nobody = largest == lowest
         amount[nobody] = np.inf  # and what was offered means nothing: o/∞ = 0
         context[b, a, rows] = offered / amount
@@ -126,12 +132,14 @@ def lean_attend_backward(dcontext, cache, run):
         np.exp(probs, out=probs)
         weights, dropped = dropout(probs, cache.p, _draws(cache, b, a, rows, keys))
         dv[b, a, keys] += weights.T @ dcontext[b, a, rows]
+        del weights
         dweights = np.matmul(dcontext[b, a, rows], v[b, a, keys].T, out=_cut(other, probs.shape))
         dscores = dropout_backward(dweights, dropped)
         dscores -= expected[b, a, rows]
         dscores *= probs
         dq[b, a, rows] += dscores @ k[b, a, keys]
         dk[b, a, keys] += dscores.T @ q[b, a, rows]
+        del dscores, dropped
     run.give(scratch)
     run.give(other)
     dq *= cache.scale  # in the forward pass: scores = q kᵀ · scale

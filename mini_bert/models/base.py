@@ -54,9 +54,7 @@ class Model(Layer):
 
     def keep_weights(self, kind: str) -> Self:
         """Keep the weights in "float32", "bfloat16" or "float16" (sixteen.py); products and gradients stay float32."""
-        check_kind("kind", kind)
-        if self.dtype != np.float32:
-            raise ValueError(f"this model computes in {self.dtype}; weights in 16 bits go with float32")
+        self.check_weights(kind)
         exact = self.flat.data if self.flat.data.itemsize == 4 else widen(self.flat.data)
         data = exact if kind == "float32" else stored(exact.size, kind)
         if data is not exact:
@@ -64,6 +62,12 @@ class Model(Layer):
                 narrow(exact[start : start + PART], data[start : start + PART])
         self.flat = bind(self, data, self.flat.grad)
         return self
+
+    def check_weights(self, kind: str) -> None:
+        """Whether `keep_weights` can be done"""
+        check_kind("kind", kind)
+        if self.dtype != np.float32:
+            raise ValueError(f"this model computes in {self.dtype}; weights in 16 bits go with float32")
 
     @property
     def dtype(self) -> np.dtype[Any]:

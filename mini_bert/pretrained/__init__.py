@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.sixteen import Stored
+
 WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
 WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # how their names end
 BUNDLED = Path(__file__).parent  # a folder for each bundled model
@@ -64,8 +66,8 @@ def _is_model(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in (WEIGHTS, TORCH_WEIGHTS))
 
 
-def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """All arrays of one weights file, chosen by its ending."""
+def read_tensors(path: str | os.PathLike[str], widened: bool = True) -> dict[str, Any]:
+    """All arrays of one weights file, chosen by its ending; bfloat16 as float32, or in 16 bits as sixteen.Stored."""
     path = Path(path)
     refuse_pickle(path)
     if path.is_dir():
@@ -75,7 +77,7 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no weights file {path}")
     if path.suffix == ".safetensors":
-        return _read_safetensors(path)
+        return _read_safetensors(path, widened)
     from mini_bert.torch_files import load_torch_file
 
     return load_torch_file(path)
@@ -89,7 +91,7 @@ def refuse_pickle(path: Path) -> None:
         )
 
 
-def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+def _read_safetensors(path: Path, widened: bool) -> dict[str, Any]:
     """The header is checked by the library; the numbers are read once, into one array that all tensors are views of.
 
     (`safetensors.deserialize` would hold them twice: for a model of 90 MB a fifth of a second more.)
@@ -105,7 +107,8 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
             data = np.fromfile(file, np.uint8)
     except SafetensorError as error:
         raise ValueError(f"{path} is not a whole safetensors file ({error}); {damaged}") from error
-    return {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
+    found = {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
+    return {name: np.asarray(array) for name, array in found.items()} if widened else found
 
 
 _DTYPES = {
@@ -114,10 +117,10 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def _as_array(path: Path, name: str, entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
+def _as_array(path: Path, name: str, entry: dict[str, Any], data: np.ndarray) -> Any:
     own = data[slice(*entry["data_offsets"])]
-    if entry["dtype"] == "BF16":  # the upper half of a float32: put zeros behind it
-        return (own.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(entry["shape"])
+    if entry["dtype"] == "BF16":
+        return Stored(own.view("<u2").astype(np.uint16, copy=False).reshape(entry["shape"]))
     if entry["dtype"] not in _DTYPES:
         raise ValueError(
             f"{path}: tensor {name} has dtype {entry['dtype']}, expected one of {', '.join(_DTYPES)}, BF16"
@@ -157,18 +160,41 @@ def write_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], tens
     write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
-def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
-    """A safetensors file, written straight from the arrays' memory."""
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:
+    """A safetensors file, written straight from the arrays' memory; weights in 16 bits (sixteen.Stored) as they are."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    bits = {name: array.bits if isinstance(array, Stored) else array for name, array in tensors.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in bits.items()}
+    bfloat16 = {name for name, array in tensors.items() if isinstance(array, Stored) and array.bits.dtype == np.uint16}
     with _written_beside(Path(path)) as temporary:
+        if bfloat16:  # which NumPy does not have, and so the library's function for NumPy does not, either
+            _write_with_bfloat16(temporary, arrays, bfloat16)
+            return
         try:
             # "format: pt" is what transformers asks for before it opens a file; it says nothing about who wrote it.
             save_file(arrays, temporary, metadata={"format": "pt"})
         except SafetensorError as error:  # a full disk comes as one of these
             raise OSError(f"{path}: {error}") from error
+
+
+def _write_with_bfloat16(path: Path, arrays: Mapping[str, np.ndarray], bfloat16: set[str]) -> None:
+    """8 bytes with the length of the header, the header in JSON, the arrays; those that are named hold bfloat16"""
+    names = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # so that all lie aligned
+    for name in order:
+        array = arrays[name]
+        dtype, start, end = "BF16" if name in bfloat16 else names[array.dtype], end, end + array.nbytes
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            array = arrays[name]
+            file.write(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data)
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -44,6 +44,29 @@ def test_a_packed_block_is_the_block_but_for_rounding(kind, error, p):
         assert 0 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < error
 
 
+@pytest.mark.parametrize(("gain", "error"), [(1, 4.5e-3), (4, 1.5e-2)])
+def test_a_packed_block_with_lean_attention(gain, error):
+    """Weights are made again from what was rounded: as good as plain while scores are small, worse where large."""
+    x, dy = np.random.default_rng(0).normal(size=(2, 2, 300, 34)).astype(np.float32)
+    found = []
+    for wrap in (lambda block: block, Packed):
+        inner = TransformerBlock(34, heads=2, inner=130)
+        inner.attention.method = "lean"
+        block = wrap(inner)
+        bind(block, seed=1)
+        inner.attention.qkv.w.data[:, :68] *= gain**0.5  # q and k, so that scores grow with the gain
+        _, cache = block.forward(x, Run())
+        if wrap is Packed:
+            assert cache.tree.attention.attended.logsumexp.dtype == np.float32
+        else:
+            largest = np.abs(cache.attention.attended.logsumexp).max()
+            assert largest < 12 if gain == 1 else largest > 15
+        block.backward(dy, cache, Run())
+        found.append(inner.attention.qkv.w.grad.copy())
+    exact, rounded = found
+    assert 0 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < error
+
+
 def test_half_the_memory_and_shared_arrays_once():
     block = TransformerBlock(64, heads=4, inner=256)
     bind(block, seed=0)
@@ -86,6 +109,17 @@ def test_a_model_with_packed_blocks_trains_and_can_be_looked_into():
     assert isinstance(packed_cache.blocks[0], PackedCache)
     np.testing.assert_allclose(hidden_states(packed_y, packed_cache)[1], hidden_states(y, cache)[1], atol=0.02)
     np.testing.assert_allclose(attention_weights(packed_cache)[1], attention_weights(cache)[1], atol=0.01)
+
+
+def test_numbers_beyond_float16_become_its_largest():
+    """65,504: then gradients are finite, and off only where such a number was."""
+    x = np.random.default_rng(0).normal(size=2 * SMALL).astype(np.float32)
+    x[:3] = 1e6, -7e4, 65_504
+    (found,) = pack((x,), "float16").unpacked()
+    assert found[:3].tolist() == [65_504, -65_504, 65_504]
+    np.testing.assert_allclose(found[3:], x[3:], rtol=1e-3, atol=1e-7)
+    (found,) = pack((x,), "bfloat16").unpacked()
+    np.testing.assert_allclose(found, x, rtol=2**-8)
 
 
 def test_an_unknown_kind_is_refused():
