@@ -4,9 +4,9 @@
     python benchmarks/plan.py --only mini        those whose line contains the word
 
 Every run is a process of its own: `mini-bert train` on the built-in corpus for a few steps, with a checkpoint and a
-model at the end. Nothing is held out: measuring takes the micro-batches of training, no gradients, and long. What a run
-with held-out text does besides is to read its best model again at the end, 4 P. That fits where the moments were, if the
-system has got their memory back; of a small model it has not: Mini-BERT with micro-batches of 4 on one thread takes
+model at the end. Nothing is held out: measuring takes the micro-batches of training, no gradients, and long. Besides, a
+run with held-out text reads its best model again at the end, 4 P. That fits where the moments were, if the system
+has got their memory back; of a small model it has not: Mini-BERT with micro-batches of 4 on one thread takes
 123 MB while it trains, and 141 MB for that moment. The plan does not count it.
 """
 
