@@ -12,35 +12,30 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from mini_bert.config import load_config
+from mini_bert.config import TrainingConfig, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.layers.base import Run
-from mini_bert.layers.packed import Packed
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam, course
 from mini_bert.parallel import Team
+from mini_bert.pretraining import TOKENIZERS, default_learning_rate
+from mini_bert.switches import apply
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import held_out_loss
 
-
-class Choice(NamedTuple):
-    weights: str = "float32"
-    activations: str = "float32"
-    moments: str = "float32"
-
-
-CHOICES = {
-    "float32": Choice(),
-    "moments": Choice(moments="bfloat16"),
-    "activations": Choice(activations="bfloat16"),
-    "weights": Choice(weights="bfloat16"),
-    "moments+activations": Choice(activations="bfloat16", moments="bfloat16"),
-    "all": Choice("bfloat16", "bfloat16", "bfloat16"),
-    "all, float16": Choice("float16", "float16", "float16"),
+PARTS = ("weights", "activations", "moments")
+CHOICES: dict[str, dict[str, Any]] = {  # as in a TrainingConfig
+    "float32": {},
+    "moments": {"moments": "bfloat16"},
+    "activations": {"activations": "bfloat16"},
+    "weights": {"weights": "bfloat16"},
+    "moments+activations": {"activations": "bfloat16", "moments": "bfloat16"},
+    "all": dict.fromkeys(PARTS, "bfloat16"),
+    "all, float16": dict.fromkeys(PARTS, "float16"),
 }
 
 
@@ -61,26 +56,26 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", default=["builtin"])
     parser.add_argument("--model", default="mini")
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--lr", type=float, help="default: that of `mini-bert train` for the model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--choices", nargs="+", default=list(CHOICES), choices=list(CHOICES))
     options = parser.parse_args()
     config = load_config(options.model)
-    tokenizer = WordPieceTokenizer.load("50k" if config.vocab_size == 50_000 else "8k")
-    print(f"{options.model}, {options.steps} steps\n")
+    tokenizer = WordPieceTokenizer.load(TOKENIZERS[config.vocab_size])
+    peak = options.lr or default_learning_rate(config)
+    print(f"{options.model}, {options.steps} steps, learning rate {peak:g}\n")
     print("| kept in 16 bits | weights, MB | moments, MB | caches, MB | held-out loss | ratio | ms a step |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     reference = None
     for name in options.choices:
-        choice = CHOICES[name]
+        settings = TrainingConfig(steps=options.steps, **CHOICES[name])
         batches = MLMDataGenerator(
             options.corpus, tokenizer, config.max_seq_length, 16, held_out=0.05, progress=False, seed=0
         )
         validation = batches.validation(batch_size=32)
-        model = MiniBERT(config).keep_weights(choice.weights)
-        if choice.activations != "float32":
-            model.encoder.blocks = [Packed(block, choice.activations) for block in model.encoder.blocks]
-        adam = Adam(model.flat, moments=choice.moments)
+        model = MiniBERT(config)
+        apply(model, settings)
+        adam = Adam(model.flat, moments=settings.moments)
         batch = batches.batch(0)
         _, cache = model.loss(*batch[:4], run=Run(0, train=True))
         caches = megabytes(cache.encoded)
@@ -89,7 +84,7 @@ def main() -> None:
             start = time.perf_counter()
             for step in range(1, options.steps + 1):
                 outcome = team.gradient([next(batches) for _ in range(2)], seed=(0, step))
-                lr = options.lr * course(step / (options.steps + 1), 0.3)
+                lr = peak * course(step / (options.steps + 1), 0.3)
                 adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
             seconds = time.perf_counter() - start
             loss = held_out_loss(team, validation, 1024).loss
