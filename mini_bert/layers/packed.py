@@ -7,7 +7,7 @@ rounding: run this file to see by how much.
 
 Lean attention makes its weights again from q and k, as exp(s − L). Rounding q and k moves a score s by about s/500 in
 bfloat16 (s/4000 in float16), and the weight by that share. Measured on a random block of 640 tokens, the gradient of
-W_qkv is as good as plain attention's, which keeps its weights, while the largest L is 8; at 12 it is off by 1.8 times as
+W_qkv is as good as plain attention's, which keeps its weights, while the largest L is 8; at 12 it is off 1.8 times as
 much, at 23 by 3, at 46 by 6. L itself stays float32, for an error there would scale all weights of its row.
 
 The alternative that costs time instead of precision is Recompute (encoder.py).
