@@ -92,10 +92,12 @@ def test_activations_are_those_of_a_real_cache(config, attention, checkpointing)
         (MIDDLE, 16, {"activations": "bfloat16"}),
         (LONG, 2, {"attention": "lean"}),
         (LONG, 2, {"attention": "lean", "activations": "bfloat16"}),
-        (LONG, 2, {"attention": "lean", "checkpointing": True}),
-        (replace(LONG, dropout=0.0), 2, {"attention": "lean", "checkpointing": True}),
+        pytest.param(LONG, 2, {"attention": "lean", "checkpointing": True}, marks=pytest.mark.slow),
+        pytest.param(
+            replace(LONG, dropout=0.0), 2, {"attention": "lean", "checkpointing": True}, marks=pytest.mark.slow
+        ),
         (replace(LONG, max_seq_length=128), 8, {"attention": "lean", "checkpointing": True}),
-        (replace(LONG, max_seq_length=1200), 1, {"checkpointing": True}),
+        pytest.param(replace(LONG, max_seq_length=1200), 1, {"checkpointing": True}, marks=pytest.mark.slow),
     ],
 )
 def test_the_peak_of_a_step_is_foreseen(config, batch, switches):
