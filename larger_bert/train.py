@@ -149,8 +149,6 @@ class LargerBERTTrainer:
         if tokenizer is not None:
             tokenizer.save(folder)
 
-    save_checkpoint = save  # as some write it
-
     def load_checkpoint(self, path: str | os.PathLike[str] | None = None) -> MiniBERT:
         """Saved weights into the trainer's model: of a run (its best model; default: the trainer's own run), of a
         checkpoint (`runs/run-1/checkpoints/step-00000500`), of a model folder, or of a weights file."""
