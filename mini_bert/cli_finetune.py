@@ -6,12 +6,13 @@ The four tasks share most options: these stand in `_shared`, once. A task adds i
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from mini_bert.cli_words import sharing
 
 TRAIN = Annotated[str | None, typer.Option(help="the file to learn from", show_default="synthetic examples")]
 DEV = Annotated[str | None, typer.Option(help="the file to measure on; default: a tenth of the other is held out")]
@@ -64,23 +65,13 @@ NAMED = {"from_scratch": "scratch", "max_length": "length"}  # as finetune_comma
 def _task(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
     """Make a command of a function: its options and those that all share in, arguments of finetune_command out"""
 
-    def command_of(own: Callable[..., dict[str, Any]]) -> Callable[..., None]:
-        shared, mine = (list(inspect.signature(part, eval_str=True).parameters.values()) for part in (_shared, own))
+    def act(special: dict[str, Any], given: dict[str, Any]) -> None:
+        from mini_bert.finetune import finetune_command
 
-        def command(**given: Any) -> None:
-            from mini_bert.finetune import finetune_command
+        named = {NAMED.get(name, name): value for name, value in given.items()}
+        _say_how_it_ended(finetune_command(kind, **named, **special))
 
-            special = own(**{option.name: given.pop(option.name) for option in mine})
-            named = {NAMED.get(name, name): value for name, value in given.items()}
-            _say_how_it_ended(finetune_command(kind, **named, **special))
-
-        options = [*shared[:FIRST], *mine, *shared[FIRST:]]
-        command.__name__, command.__doc__ = own.__name__, own.__doc__
-        command.__signature__ = inspect.Signature(options, return_annotation=None)  # type: ignore[attr-defined]
-        command.__annotations__ = {option.name: option.annotation for option in options}
-        return command
-
-    return command_of
+    return sharing(_shared, FIRST, act)
 
 
 @_task("classify")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from mini_bert.cli_words import MODELS
+from mini_bert.cli_words import MODELS, sharing
 
-# What the three probe commands share; a function with all of it would hide their signatures.
 PROBE_FILES = "for pos and ner a word and its tag a line, or CoNLL-U; for dep CoNLL-U; default: synthetic sentences"
 ProbeTrain = Annotated[str | None, typer.Option(help=f"sentences to learn from: {PROBE_FILES}")]
 ProbeDev = Annotated[str | None, typer.Option(help="sentences to measure on")]
@@ -29,7 +29,7 @@ ProbeOut = Annotated[Path | None, typer.Option(help="a folder for the table as J
 ProbeJson = Annotated[bool, typer.Option("--json", help="for programs")]
 
 
-def probe_pos(
+def _shared_by_probes(
     train: ProbeTrain = None,
     dev: ProbeDev = None,
     model: ProbeModel = "mini-bert",
@@ -38,69 +38,56 @@ def probe_pos(
     max_sentences: ProbeMaxSentences = None,
     pooling: ProbePooling = "mean",
     l2: ProbePenalty = None,
-    column: ProbeColumn = -1,
     threads: ProbeThreads = 2,
     out: ProbeOut = None,
     as_json: ProbeJson = False,
 ) -> None:
+    """The options that all probes have"""
+
+
+FIRST = 8  # of them stand before a probe's own in --help
+
+
+def _probe(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
+    def act(special: dict[str, Any], given: dict[str, Any]) -> None:
+        from mini_bert.probing import probe_command
+
+        probe_command(kind, **given, **special)
+
+    return sharing(_shared_by_probes, FIRST, act)
+
+
+@_probe("pos")
+def probe_pos(column: ProbeColumn = -1) -> dict[str, Any]:
     """Can parts of speech be read from the layers?
 
     A linear probe on each, with control task and random weights.
 
     For example:  mini-bert probe pos --train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out probes
     """
-    from mini_bert.probing import probe_command
-
-    probe_command("pos", train, dev, model, layers, seeds, max_sentences, pooling, l2, column, threads, out, as_json)
+    return {"column": column}
 
 
-def probe_dep(
-    train: ProbeTrain = None,
-    dev: ProbeDev = None,
-    model: ProbeModel = "mini-bert",
-    layers: ProbeLayers = None,
-    seeds: ProbeSeeds = 1,
-    max_sentences: ProbeMaxSentences = None,
-    pooling: ProbePooling = "mean",
-    l2: ProbePenalty = None,
-    threads: ProbeThreads = 2,
-    out: ProbeOut = None,
-    as_json: ProbeJson = False,
-) -> None:
+@_probe("dep")
+def probe_dep() -> dict[str, Any]:
     """Can syntax be read from the layers?
 
     Two linear probes on each: a word's relation to its head, and its head.
 
     For example:  mini-bert probe dep --train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out probes
     """
-    from mini_bert.probing import probe_command
-
-    probe_command("dep", train, dev, model, layers, seeds, max_sentences, pooling, l2, -1, threads, out, as_json)
+    return {}
 
 
-def probe_ner(
-    train: ProbeTrain = None,
-    dev: ProbeDev = None,
-    model: ProbeModel = "mini-bert",
-    layers: ProbeLayers = None,
-    seeds: ProbeSeeds = 1,
-    max_sentences: ProbeMaxSentences = None,
-    pooling: ProbePooling = "mean",
-    l2: ProbePenalty = None,
-    column: ProbeColumn = -1,
-    threads: ProbeThreads = 2,
-    out: ProbeOut = None,
-    as_json: ProbeJson = False,
-) -> None:
+@_probe("ner")
+def probe_ner(column: ProbeColumn = -1) -> dict[str, Any]:
     """Can entities be read from the layers?
 
     A linear probe on each for BIO tags, scored by tag and by entity.
 
     For example:  mini-bert probe ner --train train.conll --dev dev.conll --out probes
     """
-    from mini_bert.probing import probe_command
-
-    probe_command("ner", train, dev, model, layers, seeds, max_sentences, pooling, l2, column, threads, out, as_json)
+    return {"column": column}
 
 
 def attention(

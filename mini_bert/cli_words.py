@@ -46,6 +46,30 @@ def _parts(hint: Any) -> set[Any]:
     return {hint}.union(*(_parts(inner) for inner in get_args(hint)[: 1 if hasattr(hint, "__metadata__") else None]))
 
 
+def sharing(
+    shared: Callable[..., None], first: int, act: Callable[[dict[str, Any], dict[str, Any]], None]
+) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
+    """Commands that have most options in common: these stand in the signature of `shared`, once.
+
+    A decorated function has the options of its own, which --help shows behind the `first` shared ones, and returns what
+    they mean; `act` gets that, and what was given for the shared ones.
+    """
+
+    def command_of(own: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+        common, mine = (list(inspect.signature(part, eval_str=True).parameters.values()) for part in (shared, own))
+
+        def command(**given: Any) -> None:
+            act(own(**{option.name: given.pop(option.name) for option in mine}), given)
+
+        options = [*common[:first], *mine, *common[first:]]
+        command.__name__, command.__doc__ = own.__name__, own.__doc__
+        command.__signature__ = inspect.Signature(options, return_annotation=None)  # type: ignore[attr-defined]
+        command.__annotations__ = {option.name: option.annotation for option in options}
+        return command
+
+    return command_of
+
+
 def help_of(function: Callable[..., None]) -> str:
     """The docstring of a command, laid out.
 
