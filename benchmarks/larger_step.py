@@ -85,8 +85,8 @@ def memory_table(threads: int) -> None:
     for batch in (1, 4, 8):
         plain = Choice(batch, 1)
         lean = best_choice(LARGER_BERT_CONFIG, batch, threads, 1e9)
-        least = Choice(1, 1, True, moments="bfloat16")
-        for name, choice in {"plain": plain, "fits 1 GB": lean, "as little as can be": least}.items():
+        small = Choice(1, 1, True, moments="bfloat16")
+        for name, choice in {"plain": plain, "fits 1 GB": lean, "smaller still": small}.items():
             if choice is None:
                 print(f"| {batch} | {name}: nothing does | | |")
                 continue
