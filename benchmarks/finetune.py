@@ -5,7 +5,8 @@
 
 The folder needs what ../shared/data/MANIFEST.md lists: sst2, ner, qa, stsb. Every run's scores are written to --results
 as soon as it is done, and a run that is there already (same weights, same settings) is not done again: the whole takes
-hours, and can be stopped at any time and called again. At the end stands one table, in Markdown.
+hours, and can be stopped at any time and called again. At the end stands one table, in Markdown. Two processes side by
+side, with a thread each, are faster than one with two threads: give one `--control-seeds 0`, the other `--seeds 0`.
 
 Every number is that of the best measurement of its run on the dev data. Only SQuAD differs: its dev set is large, so
 the best weights are chosen by 1,000 questions spread over it, and then answer all 10,570.
@@ -19,7 +20,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mini_bert.finetune import Runs, default_epochs, default_learning_rate, make_task, settings_for
+from mini_bert.finetune import Runs, default_epochs, defaults, make_task, settings_for
 from mini_bert.finetune_data import read_data
 from mini_bert.finetune_report import PRETRAINED, SCRATCH, mean_spread, shown
 from mini_bert.finetuning import FineTuning, predict
@@ -67,6 +68,7 @@ def main() -> None:
     share_memory_among_threads()
     model, tokenizer = load_model(options.model)
     weights = hashlib.sha256(model.flat.data.tobytes()).hexdigest()[:16]
+    control_seeds = options.seeds if options.control_seeds is None else options.control_seeds
     options.results.mkdir(parents=True, exist_ok=True)
     for name in options.tasks:
         recipe = RECIPES[name]
@@ -75,16 +77,16 @@ def main() -> None:
         if recipe.measured is not None:
             data = data._replace(dev=whole[:: max(1, len(whole) // recipe.measured)])
         task = make_task(recipe.kind, model, data, vectors=recipe.vectors)
-        settings = FineTuning(
-            epochs=options.epochs or recipe.epochs or default_epochs(len(data.train), FineTuning.batch_size),
-            learning_rate=options.learning_rate or default_learning_rate(model),
-            threads=options.threads,
-        )
+        given = defaults(recipe.kind, model)
+        given["epochs"] = options.epochs or recipe.epochs or default_epochs(len(data.train), FineTuning.batch_size)
+        if options.learning_rate is not None:
+            given["learning_rate"] = options.learning_rate
+        settings = FineTuning(**given, threads=options.threads)
         runs: Runs | None = None
         length = min(128, max_length(model))
         for start in (PRETRAINED, SCRATCH):
-            for seed in range(options.seeds if start == PRETRAINED else options.control_seeds or options.seeds):
-                own = settings_for(start, settings, seed)
+            for seed in range(options.seeds if start == PRETRAINED else control_seeds):
+                own = settings_for(start, settings, seed, model)
                 path = options.results / f"{name}-{start.split()[-1]}-{seed}.json"
                 recipe_of_run = {name: value for name, value in own.to_dict().items() if name != "threads"}
                 key = {"weights": weights, "settings": recipe_of_run, "task": task.settings()}
@@ -102,7 +104,7 @@ def main() -> None:
                 outcome = result.outcome._asdict() | {"scores": scores}
                 write_atomic(path, (json.dumps({"key": key, **outcome}, indent=2) + "\n").encode())
                 print(f"{name}, {start}, seed {seed}: {scores}, {outcome['seconds']:.0f} s", flush=True)
-    print(table(options.results, options.tasks, options.seeds))
+    print(table(options.results, options.tasks, max(options.seeds, control_seeds)))
 
 
 def _on_all(runs: Runs, whole: list[Any], length: int, threads: int) -> dict[str, float]:

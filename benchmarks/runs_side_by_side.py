@@ -96,13 +96,11 @@ def picture(path: Path, runs: dict[str, tuple[History, list[Point]]]) -> None:
             panels[0].plot(x, losses, label=name, **style)
             panels[1].plot(x, gains, label=name, **style)
             panels[0].axhline(history.unigram_entropy, color=colour(index), linewidth=0.9, linestyle=(0, (1, 2)))
-    dress(by_step, "by steps", "", "loss on held-out text")
+    dress(by_step, "by steps", "", "loss on held-out text\n(dotted: the entropy of single tokens)")
     dress(by_hour, "by hours of two cores", "")
     dress(gain_step, "", "step", "nats below the entropy of single tokens")
     dress(gain_hour, "", "hours")
     by_step.set_xscale("log")
-    by_hour.annotate("dotted: the entropy of single tokens", (0.98, 0.97), xycoords="axes fraction",
-                     ha="right", va="top", fontsize=8)  # fmt: skip
     gain_hour.legend(fontsize=9, frameon=False, loc="lower right")
     save(figure, path)
     print(f"\n{path}")

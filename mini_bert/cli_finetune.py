@@ -23,6 +23,9 @@ BATCH_SIZE = Annotated[int | None, typer.Option(min=1, help="examples for one ch
 LEARNING_RATE = Annotated[float | None, typer.Option("--learning-rate", "--lr", help="at its peak, for the top layer")]
 LAYER_DECAY = Annotated[float | None, typer.Option(help="what each layer gets of the one above it; 1: all alike")]
 DROPOUT = Annotated[float | None, typer.Option(help="share that is dropped in training")]
+WORD_DROPOUT = Annotated[
+    float | None, typer.Option(help="share of the words that are hidden behind [MASK] in training")
+]
 PATIENCE = Annotated[int | None, typer.Option(min=1, help="measurements without a better one, until it stops")]
 SEED = Annotated[int, typer.Option(min=0, help="the first seed; of --max-samples, too")]
 SEEDS = Annotated[int, typer.Option(min=1, help="runs with different seeds; mean and spread are shown")]
@@ -45,6 +48,7 @@ def _shared(
     learning_rate: LEARNING_RATE = None,
     layer_decay: LAYER_DECAY = None,
     dropout: DROPOUT = None,
+    word_dropout: WORD_DROPOUT = None,
     patience: PATIENCE = None,
     seed: SEED = 0,
     seeds: SEEDS = 1,

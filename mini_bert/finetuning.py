@@ -45,7 +45,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class FineTuning:
-    """How to fine-tune. The defaults are those that did best for Mini-BERT on SST-2 (docs/finetuning.md)."""
+    """How to fine-tune. Learning rate and hidden words also depend on task and model: finetune.defaults."""
 
     epochs: int = 3
     batch_size: int = 32

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,11 +24,11 @@ import tiny_tasks as tiny
 from mini_bert import finetuned
 from mini_bert.cli import app
 from mini_bert.embed import embed
-from mini_bert.finetune import default_epochs, default_learning_rate, finetune_command, progress
+from mini_bert.finetune import default_epochs, defaults, finetune_command, progress, settings_for
 from mini_bert.finetune_data import cut, held_out, read_data
-from mini_bert.finetune_report import baseline, verdict
+from mini_bert.finetune_report import PRETRAINED, SCRATCH, baseline, verdict
 from mini_bert.finetuned import load
-from mini_bert.finetuning import predict
+from mini_bert.finetuning import FineTuning, predict
 from mini_bert.loading import load_model, word_head
 from mini_bert.model import MiniBERT
 from mini_bert.predict import gather, predictions
@@ -553,8 +554,8 @@ def test_options_reach_the_command(monkeypatch):
         return [SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))]
 
     monkeypatch.setattr("mini_bert.finetune.finetune_command", command)
-    settings = {"epochs": 4, "batch_size": 5, "learning_rate": 0.1, "layer_decay": 0.5, "dropout": 0.2, "patience": 7,
-                "seed": 2, "threads": 6}  # fmt: skip
+    settings = {"epochs": 4, "batch_size": 5, "learning_rate": 0.1, "layer_decay": 0.5, "dropout": 0.2,
+                "word_dropout": 0.3, "patience": 7, "seed": 2, "threads": 6}  # fmt: skip
     others = {"train": "a", "dev": "b", "out": "c", "model": "m", "seeds": 3, "max_length": 30, "max_samples": 9}
     common = ["--from-scratch", "--json", "--quiet"]
     for name, value in (settings | others).items():
@@ -574,9 +575,28 @@ def test_options_reach_the_command(monkeypatch):
 
 
 def test_defaults_follow_model_and_data():
-    assert default_learning_rate(MiniBERT(tiny.MINI)) == 1e-3
-    assert default_learning_rate(SimpleNamespace(config=SimpleNamespace(hidden_size=768))) == 6e-5
+    wide = SimpleNamespace(config=SimpleNamespace(hidden_size=768))
+    assert defaults("tag", MiniBERT(tiny.MINI)) == {"learning_rate": 1e-3, "word_dropout": 0}
+    assert defaults("classify", MiniBERT(tiny.MINI)) == {"learning_rate": 5e-4, "word_dropout": 0.1}
+    assert (defaults("tag", wide)["learning_rate"], defaults("classify", wide)["learning_rate"]) == (6e-5, 3e-5)
     assert [default_epochs(count, 32) for count in (67_349, 20_000, 8_000, 500)] == [3, 3, 8, 10]
+
+
+@pytest.mark.parametrize(("width", "given", "slow"), [(48, 1e-3, 3e-4), (48, 5e-4, 3e-4), (48, 1e-4, 1e-4),
+                                                      (768, 6e-5, 3e-4 / 16)])  # fmt: skip
+def test_a_control_learns_slowly_and_all_layers_alike(width, given, slow):
+    model = SimpleNamespace(config=SimpleNamespace(hidden_size=width))
+    settings = FineTuning(learning_rate=given)
+    assert settings_for(PRETRAINED, settings, 4, model) == replace(settings, seed=4)
+    control = settings_for(SCRATCH, settings, 4, model)
+    assert control == replace(settings, seed=4, layer_decay=1.0, learning_rate=control.learning_rate)
+    assert control.learning_rate == pytest.approx(slow)
+
+
+@pytest.mark.parametrize(("kind", "given", "hidden"), [("classify", None, 0.1), ("tag", None, 0), ("classify", 0.0, 0)])
+def test_words_are_hidden_where_a_text_is_judged_as_a_whole(kind, given, hidden, mini, capsys):
+    finetune_command(kind, model=str(mini), max_samples=20, as_json=True, word_dropout=given, **QUICK | {"epochs": 1})
+    assert json.loads(capsys.readouterr().out)["settings"]["word_dropout"] == hidden
 
 
 def test_windows_count_when_epochs_are_chosen(mini, monkeypatch):

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_tasks as tiny
 
 from mini_bert.finetuned import from_scratch, shares, with_task
-from mini_bert.finetuning import FineTuning, Measurement, fine_tune, measuring_steps, predict, split
+from mini_bert.finetuning import FineTuning, Measurement, fine_tune, hide, measuring_steps, predict, split
 from mini_bert.tasks.answer import Answer, best_spans, token_span
-from mini_bert.tasks.base import epoch, owners, packed, windows
+from mini_bert.tasks.base import Item, epoch, owners, packed, windows
 from mini_bert.tasks.classify import Classify
 from mini_bert.tasks.similarity import Similarity
 from mini_bert.tasks.tag import Tag, spell_entities
@@ -111,6 +111,31 @@ def test_the_encoder_is_copied_and_the_head_is_new(kind):
         with_task(encoder, task, 0.1, 2).task.linear.w.data, with_task(encoder, task, 0.1, 3).task.linear.w.data
     )
     assert not np.array_equal(from_scratch(encoder, 1).tokens.table.data, encoder.tokens.table.data)
+
+
+def test_word_dropout_hides_a_share_of_the_words_and_nothing_else():
+    batch = Classify(["a", "b"]).batch([Item(0, [2, *range(10, 60), 3], list(range(1, 51)), 0)] * 40, 0)
+    hidden = hide(batch, 0.2, 4, (1, 2, 3))
+    changed = hidden.ids != batch.ids
+    assert (hidden.ids[changed] == 4).all() and not changed[~batch.asked].any()
+    assert (
+        changed.mean(0)[1:51].max() < 0.6 and 0.17 < changed[batch.asked].mean() < 0.23
+    )  # 2,000 words: +- 3 deviations
+    assert np.array_equal(hide(batch, 0.2, 4, (1, 2, 3)).ids, hidden.ids)
+    assert not np.array_equal(hide(batch, 0.2, 4, (1, 2, 4)).ids, hidden.ids)
+
+
+def test_words_are_hidden_while_it_learns_and_shown_when_it_is_measured(monkeypatch):
+    seen, loss = [], Classify.loss
+
+    def spy(self, model, batch, run, targets):
+        seen.append((batch.ids == 9)[batch.asked].mean())
+        return loss(self, model, batch, run, targets)
+
+    monkeypatch.setattr(Classify, "loss", spy)
+    settings = replace(SETTINGS, epochs=1, word_dropout=0.5)
+    _, outcome = learn(Classify(["neg", "pos"]), tiny.labelled(80), tiny.labelled(40, seed=1), settings, mask_id=9)
+    assert len(seen) == outcome.steps == 10 and 0.3 < np.mean(seen) < 0.7 and len(set(seen)) > 1
 
 
 def test_dropout_is_on_in_fine_tuning_where_the_model_has_none():
