@@ -134,8 +134,9 @@ class TokenHead(Layer):
         self.p = p
         self.linear = Linear(width, classes, std=std)
 
-    def forward(self, x, run):
-        x, dropped = dropout(x, self.p, run)
+    def forward(self, x, run, at=None):
+        """at: of which sequence each is, and which token of it (layers/dropout.py)"""
+        x, dropped = dropout(x, self.p, run, at)
         y, linear = self.linear.forward(x, run)
         return y, (dropped, linear)
 

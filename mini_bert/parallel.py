@@ -20,6 +20,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,17 +109,19 @@ class Team:
     ) -> Outcome:
         """Forward and backward of a batch that comes in parts; the gradient of its mean loss is then model.flat.grad.
 
-        What that held before does not count. A part has `targets`, with a row for each thing that the mean is over.
-        Part i draws its dropout from (*seed, i), so that the masks do not depend on the number of threads.
+        What that held before does not count. A part begins with its sequences, (B,T), and has `targets`, with a row for
+        each thing that the mean is over. Sequences are numbered through all parts, and draw their dropout by their
+        number: so the masks depend neither on the number of threads nor on how the batch is cut into parts.
         """
         targets, n = sum(len(part.targets) for part in parts), len(self.replicas)
+        first = [0, *accumulate(len(part[0]) for part in parts)]
 
         def share(j: int) -> tuple[float, int]:
             model, loss, correct = self.replicas[j], 0.0, 0
             for param in self._params[j]:
                 param.fresh = True
             for i in range(j, len(parts), n):
-                run = Run((*seed, i), train=True, pool=model.run.pool)
+                run = Run(seed, train=True, pool=model.run.pool, first=first[i])
                 part_loss, part_correct = objective(model, parts[i], run, targets)
                 loss += part_loss
                 correct += part_correct

@@ -54,8 +54,7 @@ SPARE = 0.95  # of the memory that is there, a plan uses no more
 class Choice:
     """One way to run the same training: the switches, in the words of a TrainingConfig.
 
-    The same up to rounding. With dropout, another micro_batch or method of attention also draws other masks, which are
-    as good; threads and checkpointing draw the same.
+    All give the same numbers up to rounding, with dropout, too: its masks depend on none of them.
     """
 
     micro_batch: int
@@ -260,7 +259,7 @@ def plain_choice(config: MiniBertConfig, batch: int, threads: int) -> Choice:
     """What `mini-bert train` does if nothing is asked for."""
     from mini_bert.pretraining import default_micro_batch
 
-    micro = default_micro_batch(batch, min(threads, batch), config.dropout)
+    micro = default_micro_batch(batch, min(threads, batch))
     return Choice(micro, min(threads, batch // micro))
 
 

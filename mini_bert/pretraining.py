@@ -90,7 +90,7 @@ def train_command(
         config = replace(config, tie_head=True)
     given.setdefault("learning_rate", default_learning_rate(config))
     threads = given.get("threads", min(default_threads(), batch_size))
-    micro = given.setdefault("micro_batch", default_micro_batch(batch_size, threads, config.dropout))
+    micro = given.setdefault("micro_batch", default_micro_batch(batch_size, threads))
     check_positive("micro_batch", micro)
     given.setdefault("threads", max(1, min(threads, batch_size // micro)))
     training = TrainingConfig(steps=steps, minutes=minutes, **given)
@@ -103,7 +103,6 @@ def train_command(
         notes.append(
             f"a batch has {counted(batch_size // micro, 'micro-batch')} of {micro} sequences, and so work for no more "
             f"of {threads} threads; a smaller --micro-batch has work for all"
-            + (", and draws other masks of dropout" if config.dropout else "")
         )
     if config.vocab_size != loaded.vocab_size:
         notes.append(
@@ -393,13 +392,9 @@ def _absolute(name: str) -> str:
     return name
 
 
-def default_micro_batch(batch_size: int, threads: int, dropout: float = 0.0) -> int:
-    """The largest part of a batch, up to 16 sequences, of which every thread gets as many, or at least one
-
-    Dropout's masks are drawn by micro-batch. So a model that has any gets the parts that two threads would get, however
-    many there are: the same command then draws the same masks on every machine.
-    """
-    most = max(1, min(TrainingConfig.micro_batch, batch_size // (2 if dropout and batch_size > 1 else threads)))
+def default_micro_batch(batch_size: int, threads: int) -> int:
+    """The largest part of a batch, up to 16 sequences, of which every thread gets as many, or at least one"""
+    most = max(1, min(TrainingConfig.micro_batch, batch_size // threads))
     return max(size for size in range(1, most + 1) if batch_size % size == 0)
 
 

@@ -52,14 +52,17 @@ class AttendCache(NamedTuple):
     v: np.ndarray  # (B,A,T,d)
 
 
-def attend(scores, v, run, mask=None, p: float = 0.0):
-    """C = dropout(softmax(S)) v        scores (B,A,T,T), v (B,A,T,d), mask: True = may look, broadcast to the scores"""
+def attend(scores, v, run, mask=None, p: float = 0.0, at=None):
+    """C = dropout(softmax(S)) v        scores (B,A,T,T), v (B,A,T,d), mask: True = may look, broadcast to the scores
+
+    at  sequence, head and token of every row of scores, where the rows are not all tokens (dropout.py)
+    """
     if mask is not None:
         scores = np.where(mask, scores, np.finfo(scores.dtype).min)
     probs, _ = softmax(scores)
     if mask is not None and not mask.any(-1).all():  # a row with nobody to look at: softmax of equals is not 0
         probs = np.where(mask.any(-1, keepdims=True), probs, 0)
-    weights, dropped = dropout(probs, p, run)
+    weights, dropped = dropout(probs, p, run, at)
     return weights @ v, AttendCache(probs, dropped, v)  # (B,A,T,d)
 
 
@@ -124,7 +127,7 @@ class MultiHeadAttention(Layer):
     With `chosen` only these rows ask, and y is (N,H): the same numbers as y[chosen] of all. Everybody can be asked.
 
     method  "plain": S and P are written down; "lean": tile by tile (lean_attention.py); "auto": lean for more than LONG
-            tokens. The numbers are the same up to rounding, but dropout draws other masks.
+            tokens. The numbers are the same up to rounding, dropout included.
     """
 
     method = "auto"
@@ -144,13 +147,14 @@ class MultiHeadAttention(Layer):
         (q, k, v), projected = self._project(x, run, chosen, places)
         if mask is not None and places is not None and mask.shape[-2] > 1:  # who may look differs from row to row
             mask = np.take_along_axis(np.broadcast_to(mask, (B, 1, T, T)), places.token[:, None, :, None], 2)
+        at = None if places is None else places.asking(self.heads)
         attended: AttendCache | LeanCache
         if is_lean(self.method, T):
-            context, attended = lean_attend(q, k, v, self.scale, run, mask, self.p, self.tile)  # (B,A,M,d)
+            context, attended = lean_attend(q, k, v, self.scale, run, mask, self.p, self.tile, at)  # (B,A,M,d)
         else:
             scores = q @ k.swapaxes(-1, -2)  # (B,A,M,T)
             scores *= self.scale
-            context, attended = attend(scores, v, run, mask, self.p)  # (B,A,M,d)
+            context, attended = attend(scores, v, run, mask, self.p, at)  # (B,A,M,d)
         context = context.transpose(0, 2, 1, 3)  # (B,M,A,d)
         joined = context.reshape(B, T, H) if places is None else places.collect(context)
         y, output = self.output.forward(joined, run)

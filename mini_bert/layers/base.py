@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.draws import address
 from mini_bert.sixteen import Stored
 
 SCATTER = 512  # rows that are added to a table at a time
@@ -216,41 +217,34 @@ class Pool:
 class Run:
     """What one thread needs while it computes.
 
-    rng     random numbers, from `seed` alone: a Run with the same seed draws the same numbers
+    seed    of its random numbers: a Run with the same seed draws the same ones
+    first   the number of its first sequence, where a batch is computed in parts: it decides which masks they meet
     train   whether dropout is on
     take    a scratch buffer with undefined content; whoever takes one gives it back
     """
 
-    def __init__(self, seed: int | tuple[int, ...] = 0, train: bool = False, pool: Pool | None = None):
-        self.seed = tuple(seed) if isinstance(seed, tuple) else (operator.index(seed),)
+    def __init__(self, seed: int | tuple[int, ...] = 0, train: bool = False, pool: Pool | None = None, first: int = 0):
+        self.seed = tuple(map(operator.index, seed if isinstance(seed, tuple) else (seed,)))
         self.train = train
         self.pool = pool
-        self._rng: np.random.Generator | None = None
+        self.first = first
 
-    @property
-    def rng(self) -> np.random.Generator:
-        if self._rng is None:
-            first, *key = self.seed  # a plain tuple will not do: NumPy pads it with zeros, so (1,) would be (1, 0)
-            self._rng = np.random.default_rng(np.random.SeedSequence(first, spawn_key=key))
-        return self._rng
+    def keys(self, sequence: Any, *place: Any) -> np.ndarray:
+        """A key for the random numbers (draws.py) of each place: token 5 of the batch's sequence 2, for one"""
+        return address(len(self.seed), *self.seed, sequence + self.first, *place)
 
     def fork(self, *key: int) -> Run:
-        """A Run with random numbers of its own, decided by our seed and `key`, not by what was drawn so far."""
-        return Run(self.seed + key, self.train, self.pool)
+        """A Run with random numbers of its own, decided by our seed and `key`."""
+        return Run(self.seed + key, self.train, self.pool, self.first)
 
-    def again(self, ticket: tuple[tuple[int, ...], bool]) -> Run:
-        """Replay: a Run that draws what the Run of that ticket drew from its start, in the memory of this one."""
-        seed, train = ticket
-        return Run(seed, train, self.pool)
-
-    @property
-    def used(self) -> bool:
-        """Whether anything was drawn so far."""
-        return self._rng is not None
+    def again(self, ticket: tuple[tuple[int, ...], bool, int]) -> Run:
+        """Replay: a Run that draws what the Run of that ticket drew, in the memory of this one."""
+        seed, train, first = ticket
+        return Run(seed, train, self.pool, first)
 
     @property
-    def ticket(self) -> tuple[tuple[int, ...], bool]:
-        return self.seed, self.train
+    def ticket(self) -> tuple[tuple[int, ...], bool, int]:
+        return self.seed, self.train, self.first
 
     def take(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return np.empty(shape, dtype) if self.pool is None else self.pool.take(shape, dtype)

@@ -58,15 +58,16 @@ class TransformerBlock(Layer):
 
     def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
         """With `chosen`, y is (N,H): all that follows the keys and values runs on these rows only (chosen.py)."""
-        a, attention = self.attention.forward(x, run, mask=mask, chosen=chosen)
-        chose = None
+        a, attention = self.attention.forward(x, run.fork(0), mask=mask, chosen=chosen)
+        chose = at = None
         if chosen is not None:
+            at = np.divmod(chosen, x.shape[1])  # of which sequence, and which token of it
             x, chose = choose_rows(x, chosen)
-        a, attention_dropped = dropout(a, self.p, run)
+        a, attention_dropped = dropout(a, self.p, run.fork(1), at)
         a += x  # nobody needs a alone any more
         x, attention_norm = self.attention_norm.forward(a, run)
         f, feed_forward = self.feed_forward.forward(x, run)
-        f, output_dropped = dropout(f, self.p, run)
+        f, output_dropped = dropout(f, self.p, run.fork(2), at)
         f += x
         y, output_norm = self.output_norm.forward(f, run)
         return y, BlockCache(

@@ -41,6 +41,11 @@ class Seats(NamedTuple):
     seat: np.ndarray  # (N,)
     token: np.ndarray  # (B,M) which token of its sequence sits there; 0 where nobody does
 
+    def asking(self, heads: int):
+        """Sequence, head and token of every query -> arrays that broadcast to (B,A,M)"""
+        sequence, head, _ = np.indices((len(self.token), heads, 1), sparse=True)
+        return sequence, head, self.token[:, None, :]
+
     def lay_out(self, listed):  # (N,H) -> (B,M,H), empty seats 0
         laid = np.zeros((*self.token.shape, listed.shape[-1]), listed.dtype)
         laid[self.sequence, self.seat] = listed

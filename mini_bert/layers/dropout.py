@@ -7,18 +7,25 @@ The factor 1/(1−p) keeps the expected value of y equal to x, so that at infere
 
 Backward. y is x times a constant, element by element: dx = dy ⊙ m, with the very mask of the forward pass.
 
+Which numbers are dropped is not the next thing that a generator says, but a hash of where they are: of the run's seed,
+of the sequence, the token (and the head), and of the place j in the row (draws.py). So it does not matter who computes
+a sequence, beside which others, or how often; and attention that goes tile by tile drops what plain attention drops.
+
 The mask is kept as a byte a number, 0 or 1, and the factor beside it. To draw it, one random byte a number is enough
 nearly always: with 256 p = whole + rest, a byte below `whole` drops, one above keeps, and only where it is equal, one
-time in 256, further bits decide, so that p is met exactly. Drawing a float for each number and multiplying with a mask
-of floats takes four times as long (3.2 ns a number against 0.8) and four times the memory.
+time in 256, further bits decide, so that p is met exactly.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from mini_bert.draws import draws
 from mini_bert.layers.base import Run
+
+WORDS = 1 << 14  # of 8 random bytes that are drawn at a time: they stay in the cache
 
 
 class Dropped(NamedTuple):
@@ -34,11 +41,16 @@ class Dropped(NamedTuple):
         return y
 
 
-def dropout(x, p: float, run: Run):
-    """y = x ⊙ m in training, y = x otherwise -> (y, what was dropped or None)"""
+def dropout(x, p: float, run: Run, at: Sequence[np.ndarray] | None = None):
+    """y = x ⊙ m in training, y = x otherwise -> (y, what was dropped or None)
+
+    at  where the rows of x are: sequences of the batch, tokens, …, arrays that broadcast to x.shape[:-1]. Without it,
+        row [b, t] of x is token t of sequence b.
+    """
     if not run.train or p == 0:
         return x, None
-    dropped = Dropped(draw_keep(x.shape, p, run), 1 / (1 - p))
+    keys = run.keys(*(np.indices(x.shape[:-1] or (1,), sparse=True) if at is None else at))
+    dropped = Dropped(draw_keep(keys.ravel(), range(x.shape[-1]), p).reshape(x.shape), 1 / (1 - p))
     return dropped.times(x), dropped
 
 
@@ -47,15 +59,25 @@ def dropout_backward(dy, dropped):
     return dy if dropped is None else dropped.times(dy)
 
 
-def draw_keep(shape: tuple[int, ...], p: float, run: Run) -> np.ndarray:
-    """True with probability 1 − p, False with p; the bits are those of the run's generator, 8 numbers from each 64."""
-    draw = run.rng.bit_generator.random_raw
-    size, whole = math.prod(shape), math.floor(256 * p)
-    found = draw(-(-size // 8)).view(np.uint8)[:size]
-    keep = found > whole
-    undecided = np.flatnonzero(found == whole)
-    keep[undecided] = draw(undecided.size) >= np.uint64(int((256 * p - whole) * 2**64))
-    return keep.reshape(shape)
+def draw_keep(keys: np.ndarray, numbers: range, p: float) -> np.ndarray:
+    """(R,) a key for each row -> (R,n) for these numbers of it: True with probability 1 − p, False with p
+
+    Number j of a row is decided by byte j mod 8 of draw ⌊j/8⌋.
+    """
+    first, n = numbers.start // 8, len(numbers)
+    words, skipped = np.arange(first, -(-numbers.stop // 8)), numbers.start - 8 * first
+    whole = math.floor(256 * p)
+    rest = np.uint64(int((256 * p - whole) * 2**64))
+    keep = np.empty((len(keys), n), bool)
+    some = max(1, WORDS // max(1, len(words)))
+    for low in range(0, len(keys), some):
+        some_keys, some_keep = keys[low : low + some], keep[low : low + some]
+        bits = draws(some_keys[:, None], 0, words).astype("<u8", copy=False)  # the lowest byte first, on every machine
+        found = bits.view(np.uint8)[:, skipped : skipped + n]
+        np.greater(found, whole, out=some_keep)
+        row, column = np.divmod(np.flatnonzero(found == whole), n)
+        some_keep[row, column] = draws(some_keys[row], 1, column + numbers.start) >= rest
+    return keep
 
 
 if __name__ == "__main__":

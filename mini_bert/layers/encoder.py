@@ -32,8 +32,6 @@ class Recompute(Layer):
         return self.layer.children()  # weights keep their names, wrapped or not
 
     def forward(self, x, run, **inputs):
-        if run.used:
-            raise ValueError("this run has drawn already, so it cannot be replayed; give a fresh run.fork(index)")
         y, _ = self.layer.forward(x, run, **inputs)
         return y, RecomputeCache(x, inputs, run.ticket)
 

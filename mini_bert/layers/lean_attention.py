@@ -29,8 +29,8 @@ Only D = Σ_j P_j dP_j asks for a whole row. But dP_j = dC · v_j, so D = dC · 
 rows that are there already. The price: q kᵀ and exp are computed a second time.
 
 Dropout gives weights P ⊙ μ, so C = Σ_j P_j μ_j v_j and dP_j = μ_j (dC · v_j); D = Σ_j P_j dP_j = dC · C still. The
-mask μ is as large as P and is not kept either: one number is drawn from `run`, each tile draws its mask from that
-number and its own place, and backward draws it again.
+mask μ is as large as P and is not kept either: what it holds for a query and a key is a hash of where they are
+(dropout.py), so a tile's part of it can be drawn at any time, and again in backward.
 
 A mask sets scores to the lowest number there is. While a query has met nobody, that is its maximum and its sums are of
 no meaning; the first real score multiplies them by exp(lowest − m') = 0. Who meets nobody at all gets C = 0, and
@@ -44,7 +44,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mini_bert.layers.base import Run, dot, total
-from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.dropout import Dropped, draw_keep, dropout_backward
 
 TILE = 512  # queries and keys of a tile, at most: 1 MB of float32. 256 takes 1.15 times as long, 1,024 up to 1.09
 
@@ -60,7 +60,7 @@ class LeanCache(NamedTuple):
     scale: float
     mask: np.ndarray | None  # (B,A,M,T) or (B,A,1,T), broadcast
     p: float
-    seed: int | None  # of all dropout masks, or None without dropout
+    drawn: np.ndarray | None  # (B,A,M) keys of the dropout masks of each query, or None without dropout
     tile: int
 
     @property
@@ -80,16 +80,16 @@ class LeanCache(NamedTuple):
         return probs
 
 
-def lean_attend(q, k, v, scale: float, run, mask=None, p: float = 0.0, tile: int = TILE):
-    """C = dropout(softmax(q kᵀ · scale)) v        mask: True = may look, broadcast to (B,A,M,T)"""
+def lean_attend(q, k, v, scale: float, run, mask=None, p: float = 0.0, tile: int = TILE, at=None):
+    """C = dropout(softmax(q kᵀ · scale)) v        mask: True = may look, broadcast to (B,A,M,T); at: as in `attend`"""
     B, A, M, d = q.shape
-    lowest, seed = np.finfo(q.dtype).min, None
+    lowest, drawn = np.finfo(q.dtype).min, None
     if mask is not None:
         mask = np.broadcast_to(mask, (B, A, np.atleast_2d(mask).shape[-2], k.shape[2]))
     if run.train and p:
-        seed = int(run.rng.integers(1 << 63))
+        drawn = run.keys(*(np.indices((B, A, M), sparse=True) if at is None else at))
     context = np.empty((B, M, A, d), q.dtype).transpose(0, 2, 1, 3)  # heads side by side, as the next layer reads them
-    cache = LeanCache(q, k, v, context, np.empty((B, A, M), q.dtype), scale, mask, p, seed, tile)
+    cache = LeanCache(q, k, v, context, np.empty((B, A, M), q.dtype), scale, mask, p, drawn, tile)
     scratch = _take(cache, run)
     for b, a, rows in product(*_heads(q), _tiles(q, tile)):
         size = rows.stop - rows.start
@@ -103,13 +103,14 @@ def lean_attend(q, k, v, scale: float, run, mask=None, p: float = 0.0, tile: int
             before, largest = largest, np.maximum(largest, exp.max(-1, keepdims=True))
             exp -= largest
             np.exp(exp, out=exp)
-            weights, _ = dropout(exp, p, _draws(cache, b, a, rows, keys))
+            dropped = _dropped(cache, b, a, rows, keys)
+            weights = dropout_backward(exp, dropped)  # the same product forth and back
             mend = np.exp(before - largest)
             amount *= mend
             amount += total(exp)
             offered *= mend
             offered += weights @ v[b, a, keys]
-            del weights  # as large as a tile, where there is dropout: the next one needs the room
+            del weights, dropped  # as large as a tile: the next one needs the room
         nobody = largest == lowest
         amount[nobody] = np.inf  # and what was offered means nothing: o/∞ = 0
         context[b, a, rows] = offered / amount
@@ -130,7 +131,8 @@ def lean_attend_backward(dcontext, cache, run):
             continue
         probs -= cache.logsumexp[b, a, rows, None]
         np.exp(probs, out=probs)
-        weights, dropped = dropout(probs, cache.p, _draws(cache, b, a, rows, keys))
+        dropped = _dropped(cache, b, a, rows, keys)
+        weights = dropout_backward(probs, dropped)
         dv[b, a, keys] += weights.T @ dcontext[b, a, rows]
         del weights
         dweights = np.matmul(dcontext[b, a, rows], v[b, a, keys].T, out=_cut(other, probs.shape))
@@ -161,9 +163,11 @@ def _scores(cache: LeanCache, b: int, a: int, rows: slice, keys: slice, scratch:
     return scores
 
 
-def _draws(cache: LeanCache, b: int, a: int, rows: slice, keys: slice) -> Run:
-    """The random numbers of one tile, the same in every pass."""
-    return Run() if cache.seed is None else Run((cache.seed, b, a, rows.start, keys.start), train=True)
+def _dropped(cache: LeanCache, b: int, a: int, rows: slice, keys: slice) -> Dropped | None:
+    """The mask of one tile, the same in every pass"""
+    if cache.drawn is None:
+        return None
+    return Dropped(draw_keep(cache.drawn[b, a, rows], range(keys.start, keys.stop), cache.p), 1 / (1 - cache.p))
 
 
 def _heads(x: np.ndarray) -> tuple[range, range]:

@@ -68,7 +68,7 @@ class Tag(Task):
 
     def loss(self, model, batch, run, targets):
         x, encoded = encode(model, batch.ids, batch.mask, batch.types, run, batch.chosen)  # (N,H)
-        logits, head = model.task.forward(x, run.fork(HEAD))  # (N,C)
+        logits, head = model.task.forward(x, run.fork(HEAD), np.nonzero(batch.asked))  # (N,C)
         loss, entropy = cross_entropy(logits, batch.targets, targets)
         right = int((logits.argmax(-1) == batch.targets).sum())
         dx = model.task.backward(cross_entropy_backward(1.0, entropy), head, run)

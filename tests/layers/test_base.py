@@ -113,21 +113,21 @@ def test_an_unbound_weight_says_what_to_do():
         Linear(2, 3).forward(np.ones((1, 2)), Run())
 
 
-def test_forks_depend_on_seed_and_key_alone():
-    """What a fork draws does not depend on what was drawn before it."""
-    run, used = Run(seed=1), Run(seed=1)
-    used.rng.random(100)
-    assert run.fork(2).rng.random() == used.fork(2).rng.random() != run.fork(3).rng.random()
-    assert Run((1, 2)).rng.random() == run.fork(2).rng.random() == run.again(((1, 2), True)).rng.random()
-    draws = [
-        r.rng.random() for r in (Run(1), Run(1).fork(0), Run(1).fork(0, 0), Run(1).fork(1), Run((1, 1, 1)), Run(0))
-    ]
-    assert len(set(draws)) == len(draws)  # also where the keys are zeros
-    assert Run(np.int64(1)).rng.random() == draws[0]
+def test_keys_depend_on_seed_place_and_number_alone():
+    """The same address has the same key whoever asks; another seed, fork or place has another."""
+    run = Run(seed=1)
+    key = int(run.keys(4, 5)[0])
+    assert key == Run(np.int64(1)).keys(4, 5)[0] == Run((1,), train=True).keys(4, 5)[0] == Run(1, first=3).keys(1, 5)[0]
+    assert Run((1, 2)).keys(0) == run.fork(2).keys(0) == run.again(((1, 2), True, 0)).keys(0)
+    runs = (Run(1), Run(1).fork(0), Run(1).fork(0, 0), Run(1).fork(1), Run((1, 1, 1)), Run(0))
+    keys = [int(r.keys(b, t)[0]) for r in runs for b, t in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    keys += [int(Run(seed).keys(0)[0]) for seed in ((1,), (1, 0), (1, 0, 0), (0, 1))]
+    assert len(set(keys)) == len(keys)  # also where parts are zeros, and where an address goes on as another ends
+    assert run.keys(*np.indices((2, 3), sparse=True))[1, 2] == run.keys(1, 2)
     pool = Pool()
-    assert Run(pool=pool).fork(1).pool is pool and Run(train=True).fork(1).train
-    trained = Run(seed=4, train=True)
-    assert run.again(trained.ticket).train and run.again(trained.ticket).rng.random() == trained.rng.random()
+    assert Run(pool=pool).fork(1).pool is pool and Run(train=True).fork(1).train and Run(first=3).fork(1).first == 3
+    trained = Run(seed=4, train=True, first=2)
+    assert run.again(trained.ticket).train and run.again(trained.ticket).keys(0) == trained.keys(0)
 
 
 def test_the_pool_lends_the_smallest_buffer_that_fits():

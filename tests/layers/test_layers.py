@@ -13,7 +13,7 @@ from mini_bert.layers.base import Run, bind, normal
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
-from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.dropout import draw_keep, dropout, dropout_backward
 from mini_bert.layers.embedding import PositionEmbedding, frequencies, sinusoids
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
@@ -150,6 +150,33 @@ def test_dropout_keeps_the_mean_and_draws_the_asked_share():
     np.testing.assert_array_equal(twin == 0, y == 0)
 
 
+def test_a_mask_depends_on_where_a_row_is_and_not_on_what_is_around_it():
+    """Sequences in two parts, in another order, rows one by one, in tiles: always the mask of the whole batch."""
+    x, run = np.ones((4, 3, 21), np.float32), Run((5, 2), train=True)
+    whole = dropout(x, 0.4, run)[1].keep
+    part = dropout(x[:2], 0.4, Run((5, 2), train=True, first=2))[1].keep
+    np.testing.assert_array_equal(part, whole[2:])
+    chosen = np.array([11, 3, 3, 7])
+    some = dropout(x[:, 0], 0.4, run, np.divmod(chosen, 3))[1].keep
+    np.testing.assert_array_equal(some, whole.reshape(12, 21)[chosen])
+    keys = run.keys(*np.indices((4, 3), sparse=True)).ravel()
+    for low, high in ((0, 21), (0, 5), (5, 14), (8, 16), (14, 21), (3, 3)):
+        np.testing.assert_array_equal(draw_keep(keys, range(low, high), 0.4), whole.reshape(12, 21)[:, low:high])
+    others = (run.fork(0), run.fork(1), Run((5,), True), Run((5, 3), True), Run((5, 2), True, first=1))
+    assert len({dropout(x, 0.4, other)[1].keep.tobytes() for other in (run, *others)}) == 6
+    assert len({row.tobytes() for row in whole.reshape(12, 21)}) == 12
+
+
+def test_masks_in_many_rows_and_in_few(monkeypatch):
+    """However many rows are drawn at a time, and where one byte leaves it open (here for half of them)"""
+    keys, p = Run(3).keys(np.arange(50)), 0.5 / 256
+    whole = draw_keep(keys, range(100), p)
+    monkeypatch.setattr("mini_bert.layers.dropout.WORDS", 30)
+    np.testing.assert_array_equal(draw_keep(keys, range(100), p), whole)
+    np.testing.assert_array_equal(draw_keep(keys[7:9], range(13, 90), p), whole[7:9, 13:90])
+    assert 0 < (~whole).sum() < 30  # 10 of the 5,000 are expected
+
+
 def test_dropout_is_absent_at_inference():
     """Outside training the very same array comes back."""
     x = np.ones(5)
@@ -241,14 +268,6 @@ def test_a_cache_is_used_up_once():
     encoder.backward(y, cache, Run())
     with pytest.raises(ValueError, match="used up by an earlier backward"):
         encoder.backward(y, cache, Run())
-
-
-def test_a_used_run_cannot_be_replayed():
-    """Recomputing needs a run from its start; one that has drawn already is refused."""
-    run = Run(1, train=True)
-    run.rng.random()
-    with pytest.raises(ValueError, match="cannot be replayed"):
-        bound(Recompute(TransformerBlock(6, 2, 11))).forward(rng.normal(size=(1, 3, 6)), run)
 
 
 @pytest.mark.parametrize(
