@@ -125,7 +125,7 @@ def test_without_helpers_the_work_is_done_here(monkeypatch, caplog):
 
 
 def test_what_a_job_prints_does_not_disturb(capfd):
-    """It goes to standard error. (print writes a word and its end of line one by one, and two processes may mix these.)"""
+    """It goes to standard error. (Word and line end are written one by one, and two processes may mix them.)"""
     assert list(in_order(operator.call, print, ["hello"] * 6, 2)) == [None] * 6
     out, err = capfd.readouterr()
     assert not out and err.count("hello") == 6 == err.count("\n") and len(err) == 36
