@@ -1,11 +1,15 @@
 """What all tests share."""
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 from threadpoolctl import threadpool_limits
 
 threadpool_limits(1)  # small matrix products gain nothing from several BLAS threads, and lose much on a busy machine
+
+os.environ["MINI_BERT_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" / "mini-bert")  # not in that of the user
 
 
 @pytest.fixture
