@@ -156,6 +156,7 @@ def embedding_pca(
     (line,), face = lettering([title], 110)
     panel.set_title(line, fontsize=10, **face)
     panel.margins(0.08)
+    panel.set_aspect("equal", "datalim")  # a centimetre is as much across as up: distances may be compared
     if groups is not None:
         legend = panel.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         for text in legend.get_texts():

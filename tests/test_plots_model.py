@@ -294,6 +294,7 @@ def test_the_picture_of_embeddings():
     vectors = rng.normal(size=(60, 5))
     groups = ["verbs", "中"] * 30
     figure = embedding_pca(vectors, [f"word{n}" for n in range(59)] + [LONG[1]], groups, "words")
+    assert figure.get_axes()[0].get_aspect() == 1  # distances in the picture are distances
     texts = texts_of(figure)
     shares = pca(vectors).shares
     assert f"first component, {shares[0]:.1%} of the variance" in texts and f"second, {shares[1]:.1%}" in texts
