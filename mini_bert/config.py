@@ -85,7 +85,7 @@ class TrainingConfig:
     steps: int | None = None
     minutes: float | None = None  # the learning rate then follows the clock
     batch_size: int = 32  # sequences for one change of the weights
-    micro_batch: int = 16  # sequences that go through the model at once: only rounding depends on it
+    micro_batch: int = 16  # sequences that go through the model at once: of packed text only rounding depends on it
     learning_rate: float = 1e-3  # at its peak
     warmup: float = 0.1  # share of the run in which it rises from 0; then it falls to 0
     clip: float = 1.0  # longest gradient

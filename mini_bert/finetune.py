@@ -69,7 +69,7 @@ def make_task(
 
 
 def defaults(kind: str, model: MiniBERT | Bert) -> dict[str, float]:
-    """What did best for Mini-BERT: where a text is judged as a whole, half the rate, and words hidden from it
+    """What did best for Mini-BERT on dev data; `classify` learns at half the rate, with words hidden from it
 
     The wider, the slower: 1e-3 for Mini-BERT's 192 (measured) is 6e-5 for the 768 of BERT-base (customary).
     """
@@ -78,6 +78,7 @@ def defaults(kind: str, model: MiniBERT | Bert) -> dict[str, float]:
 
 
 def narrowness(model: MiniBERT | Bert) -> float:
+    """The share of the learning rate that is left for a model wider than Mini-BERT"""
     return min(1.0, (192 / model.config.hidden_size) ** 2)
 
 
@@ -235,6 +236,7 @@ def finetune_command(
     summary = summarize(task, results) | {"task": kind, "model": model, "train": data.train_name, "dev": data.dev_name,
                                           "examples": [len(data.train), len(data.dev)], "notes": data.notes,
                                           "baseline": guess._asdict(), "settings": tuning.to_dict(),
+                                          "control": settings_for(SCRATCH, tuning, tuning.seed, loaded).to_dict(),
                                           "max_length": length, "version": mini_bert.__version__}  # fmt: skip
     if out is not None:
         write_atomic(out / "results.json", (json.dumps(summary, indent=2) + "\n").encode())

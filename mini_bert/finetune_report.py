@@ -158,7 +158,8 @@ def model_card(task: Task, model: str, data: TaskData, settings: FineTuning, res
 | dev data | {data.dev_name}, {counted(len(data.dev), "example")} |{labels}
 {scores}
 | settings | {settings.epochs} epochs of batches of {settings.batch_size}, learning rate {settings.learning_rate:g}, \
-layer decay {settings.layer_decay:g}, dropout {settings.dropout:g}, seed {result.seed} |
+layer decay {settings.layer_decay:g}, dropout {settings.dropout:g}, \
+word dropout {settings.word_dropout:g}, seed {result.seed} |
 
 The weights are those that did best on the dev data, so that score is a little too good; on other data expect less.
 {notes}

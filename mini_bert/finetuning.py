@@ -20,12 +20,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mini_bert.config import check_positive, check_probability
-from mini_bert.draws import address, draws, uniform
+from mini_bert.draws import draws, uniform
 from mini_bert.finetuned import shares
 from mini_bert.layers.base import Run
 from mini_bert.model import MiniBERT
@@ -37,6 +38,7 @@ from mini_bert.train import asked_to_stop
 
 PART = 32  # sequences that go through the model at once, at most
 AT_ONCE = 32  # and when it only answers
+HIDDEN = (1 << 20) + 1  # where the random numbers of hidden words fork off: no block has this number
 EVERY = 20  # steps between two records of the loss
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]  # work, items -> results: parallel.Team.each
@@ -124,15 +126,15 @@ def fine_tune(
     steps, due = settings.epochs * in_epoch, measuring_steps(in_epoch, settings)
     best, weights = TuningRun({}, 0, 0, 0.0, ""), model.flat.data.copy()
     waited, stopped, since = 0, "", []
+
+    def objective(model: Any, part: Batch, run: Run, targets: int) -> tuple[float, int]:
+        return task.loss(model, hide(part, settings.word_dropout, mask_id, run), run, targets)
+
     with Team(model, settings.threads) as team, asked_to_stop(_say) as asked:
         for step, batch in enumerate(batches(items, settings), 1):
             lr = settings.learning_rate * course(step / (steps + 1), settings.warmup)
             parts = [task.batch(part, pad_id) for part in split(batch, settings.threads)]  # batch
-            if settings.word_dropout:
-                parts = [
-                    hide(part, settings.word_dropout, mask_id, (settings.seed, step, i)) for i, part in enumerate(parts)
-                ]
-            found = team.gradient(parts, (settings.seed, step), task.loss)  # forward, backward
+            found = team.gradient(parts, (settings.seed, step), objective)  # forward, backward
             if not (math.isfinite(found.loss) and math.isfinite(found.norm)):
                 stopped = "nonfinite"
                 break
@@ -180,18 +182,21 @@ def measuring_steps(in_epoch: int, settings: FineTuning) -> set[int]:
     return {max(1, in_epoch * part // settings.measurements) for part in range(1, parts + 1)}
 
 
-def hide(batch: Batch, share: float, mask_id: int, key: tuple[int, ...]) -> Batch:
-    """Some of the asked tokens become [MASK]: no word can be relied on alone. The key says which."""
-    chosen = batch.asked & (uniform(draws(address(*key), 0, np.arange(batch.ids.size))) < share).reshape(
-        batch.ids.shape
-    )
+def hide(batch: Batch, share: float, mask_id: int, run: Run) -> Batch:
+    """Some of the asked tokens become [MASK], so that no word can be relied on alone: which ones says their address"""
+    if not share:
+        return batch
+    sequences, T = batch.ids.shape
+    keys = run.fork(HIDDEN).keys(np.arange(sequences))
+    chosen = batch.asked & (uniform(draws(keys[:, None], 0, np.arange(T))) < share)
     return batch._replace(ids=np.where(chosen, mask_id, batch.ids))
 
 
 def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:
-    """A part for every thread, of at most PART items"""
-    parts = max(threads, -(-len(batch) // PART))
-    return [part for part in (batch[number::parts] for number in range(parts)) if part]
+    """A part for every thread, of at most PART items, one after the other: their numbers in the batch do not change"""
+    parts = min(len(batch), max(threads, -(-len(batch) // PART)))
+    ends = [len(batch) * number // parts for number in range(parts + 1)]
+    return [batch[low:high] for low, high in pairwise(ends)]
 
 
 def predict(

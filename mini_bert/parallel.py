@@ -111,7 +111,7 @@ class Team:
 
         What that held before does not count. A part begins with its sequences, (B,T), and has `targets`, with a row for
         each thing that the mean is over. Sequences are numbered through all parts, and draw their dropout by their
-        number: so the masks depend neither on the number of threads nor on how the batch is cut into parts.
+        number: so the masks depend neither on the number of threads nor on where the batch is cut.
         """
         targets, n = sum(len(part.targets) for part in parts), len(self.replicas)
         first = [0, *accumulate(len(part[0]) for part in parts)]

@@ -98,7 +98,7 @@ def test_the_model_that_is_kept_is_the_best_of_all_seeds(mini, tmp_path, capsys)
     out = tmp_path / "out"
     results = finetune_command("tag", **files(tmp_path, "tag"), out=out, model=str(mini), seeds=3, **QUICK)
     best = max(results, key=lambda result: result.outcome.scores["f1"])
-    assert f"seed {best.seed} |" in (out / "model/README.md").read_text()
+    assert f"word dropout 0, seed {best.seed} |" in (out / "model/README.md").read_text()
     assert not [path for path in out.iterdir() if path.name.startswith(".")]  # nothing lies about
 
 
@@ -577,6 +577,7 @@ def test_options_reach_the_command(monkeypatch):
 def test_defaults_follow_model_and_data():
     wide = SimpleNamespace(config=SimpleNamespace(hidden_size=768))
     assert defaults("tag", MiniBERT(tiny.MINI)) == {"learning_rate": 1e-3, "word_dropout": 0}
+    assert defaults("qa", wide) == defaults("similarity", wide) == defaults("tag", wide)
     assert defaults("classify", MiniBERT(tiny.MINI)) == {"learning_rate": 5e-4, "word_dropout": 0.1}
     assert (defaults("tag", wide)["learning_rate"], defaults("classify", wide)["learning_rate"]) == (6e-5, 3e-5)
     assert [default_epochs(count, 32) for count in (67_349, 20_000, 8_000, 500)] == [3, 3, 8, 10]
@@ -596,7 +597,24 @@ def test_a_control_learns_slowly_and_all_layers_alike(width, given, slow):
 @pytest.mark.parametrize(("kind", "given", "hidden"), [("classify", None, 0.1), ("tag", None, 0), ("classify", 0.0, 0)])
 def test_words_are_hidden_where_a_text_is_judged_as_a_whole(kind, given, hidden, mini, capsys):
     finetune_command(kind, model=str(mini), max_samples=20, as_json=True, word_dropout=given, **QUICK | {"epochs": 1})
-    assert json.loads(capsys.readouterr().out)["settings"]["word_dropout"] == hidden
+    found = json.loads(capsys.readouterr().out)
+    assert found["settings"]["word_dropout"] == found["control"]["word_dropout"] == hidden
+    assert found["control"]["layer_decay"] == 1 and found["control"]["learning_rate"] == 3e-4
+
+
+def test_words_are_hidden_behind_the_mask_of_the_vocabulary(mini, monkeypatch):
+    """Wherever that is: 4 in ours, 103 in that of published BERT."""
+    seen = set()
+    monkeypatch.setattr("mini_bert.finetuning.hide", lambda batch, share, mask_id, run: seen.add(mask_id) or batch)
+
+    def elsewhere(name):
+        model, tokenizer = load_model(name)
+        tokenizer.mask_id = 17
+        return model, tokenizer
+
+    monkeypatch.setattr("mini_bert.finetune.load_model", elsewhere)
+    finetune_command("classify", model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
+    assert seen == {17}
 
 
 def test_windows_count_when_epochs_are_chosen(mini, monkeypatch):

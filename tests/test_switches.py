@@ -283,6 +283,9 @@ def test_masks_of_any_length_and_their_bits():
     assert draw_keep(Run(1).keys(np.arange(0)), range(5), 0.5).shape == (0, 5)
     drawn = draw_keep(Run(0).keys(np.arange(3)), range(8), 0.5)
     assert np.packbits(drawn).tolist() == FIRST_BITS
+    rare = draw_keep(Run(0).keys(np.arange(40)), range(100), 0.5 / 256)  # where one byte is never enough
+    assert np.flatnonzero(~rare).tolist() == RARE
 
 
 FIRST_BITS = [26, 192, 211]  # computed once with Python's whole numbers, by the formulas in draws.py
+RARE = [396, 761, 787, 2494, 2535, 2620, 2736, 2865, 3086, 3424]

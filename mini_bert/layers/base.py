@@ -217,7 +217,7 @@ class Pool:
 class Run:
     """What one thread needs while it computes.
 
-    seed    of its random numbers: a Run with the same seed draws the same ones
+    seed    of its random numbers: a Run with the same seed draws the same ones, so a second dropout needs a fork
     first   the number of its first sequence, where a batch is computed in parts: it decides which masks they meet
     train   whether dropout is on
     take    a scratch buffer with undefined content; whoever takes one gives it back

@@ -85,11 +85,14 @@ def test_dropouts_of_a_block_are_set_apart():
     np.testing.assert_allclose(block.forward(x, Run())[0].mean(-1), 0, atol=1e-12)
 
 
-def test_blocks_draw_different_masks():
-    """Each block of an encoder has random numbers of its own."""
-    encoder = bound(Encoder([TransformerBlock(6, 2, 11, p=0.5) for _ in range(2)]))
-    _, caches = encoder.forward(rng.normal(size=(4, 5, 6)), Run(1, train=True))
-    assert not np.array_equal(caches[0].output_dropped.keep, caches[1].output_dropped.keep)
+def test_blocks_and_their_halves_draw_different_masks():
+    """Each block of an encoder has random numbers of its own, and so has each half of it, each sequence and head."""
+    encoder = bound(Encoder([TransformerBlock(5, 5, 11, p=0.5) for _ in range(2)]))
+    _, caches = encoder.forward(rng.normal(size=(4, 5, 5)), Run(1, train=True))
+    masks = [dropped.keep for cache in caches for dropped in (cache.attention_dropped, cache.output_dropped)]
+    looks = [cache.attention.attended.dropped.keep for cache in caches]  # (4,5,5,5)
+    squares = [*np.concatenate(masks), *np.concatenate(looks).reshape(-1, 5, 5)]
+    assert len({square.tobytes() for square in squares}) == len(squares) == 4 * 4 + 2 * 4 * 5
 
 
 def test_feed_forward_starts_with_the_asked_spread():
@@ -234,8 +237,9 @@ def test_choose_rows_counts_tokens_of_all_sequences():
 
 @pytest.mark.parametrize("chosen", [[6, 2, 2, 0], [7, 8, 9], [], list(range(10))], ids=str)
 @pytest.mark.parametrize("mask", [None, "padding", "causal", "one for each sequence"])
-def test_chosen_rows_are_those_of_all_rows(chosen, mask):
-    """The shortcut is exact: output, gradients of the input and of every weight equal those of the full computation."""
+@pytest.mark.parametrize("p", [0.0, 0.3])
+def test_chosen_rows_are_those_of_all_rows(chosen, mask, p):
+    """The shortcut is exact, with dropout, too: output and all gradients equal those of the full computation."""
     rng = np.random.default_rng(0)
     x, chosen = rng.normal(size=(2, 5, 12)), np.array(chosen, np.intp)
     masks = {
@@ -244,17 +248,17 @@ def test_chosen_rows_are_those_of_all_rows(chosen, mask):
         "causal": np.tri(5, dtype=bool),
         "one for each sequence": rng.random((2, 1, 5, 5)) < 0.7,
     }
-    encoder = Encoder([TransformerBlock(12, 3, 17) for _ in range(2)])
+    encoder = Encoder([TransformerBlock(12, 3, 17, p=p) for _ in range(2)])
     flat = bind(encoder, dtype=np.float64, seed=0)
-    dy = rng.normal(size=(len(chosen), 12))
+    dy, run = rng.normal(size=(len(chosen), 12)), Run(1, train=True)
 
-    everything, caches = encoder.forward(x, Run(), mask=masks[mask])
+    everything, caches = encoder.forward(x, run, mask=masks[mask])
     expected, chose = choose_rows(everything, chosen)
     expected_dx = encoder.backward(choose_rows_backward(dy, chose), caches, Run())
     expected_gradients = flat.grad.copy()
 
     flat.grad[...] = 0
-    y, caches = encoder.forward(x, Run(), mask=masks[mask], chosen=chosen)
+    y, caches = encoder.forward(x, run, mask=masks[mask], chosen=chosen)
     dx = encoder.backward(dy, caches, Run())
     np.testing.assert_allclose(y, expected, atol=1e-12)
     np.testing.assert_allclose(dx, expected_dx, atol=1e-12)

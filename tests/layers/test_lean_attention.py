@@ -148,15 +148,16 @@ def layers(p=0.0, **settings):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("chosen", [None, [], [6, 2, 2, 0], list(range(13, 26))], ids=str)
 @pytest.mark.parametrize("mask", ["none", "padding", "full", "causal"])
-def test_the_layer_gives_the_same_by_either_method(mask, chosen, dtype):
-    """Output, gradient of the input, gradients of all weights; for all rows and for chosen ones."""
+@pytest.mark.parametrize("p", [0.0, 0.3])
+def test_the_layer_gives_the_same_by_either_method(mask, chosen, dtype, p):
+    """Output, gradient of the input, gradients of all weights; for all rows and for chosen ones, with dropout, too."""
     rng, T = np.random.default_rng(0), 13
     x, keywords = rng.normal(size=(B, T, A * D)).astype(dtype), {"mask": masks(T, T)[mask]}
     if chosen is not None:
         keywords["chosen"] = np.array(chosen, np.intp)
     outcomes = []
-    for layer in layers(dtype=dtype):
-        y, cache = layer.forward(x, Run(), **keywords)
+    for layer in layers(p, dtype=dtype):
+        y, cache = layer.forward(x, Run(1, train=True), **keywords)
         dy = np.random.default_rng(1).normal(size=y.shape).astype(dtype)
         outcomes.append((y, layer.backward(dy, cache, Run()), *(p.grad for p in layer.named_params().values())))
         assert isinstance(cache.attended, LeanCache) == (layer.method == "lean")
