@@ -75,6 +75,8 @@ def dress(panel: Axes, title: str, x: str, y: str = "") -> None:
     panel.set_xlabel(x)
     panel.set_ylabel(y)
     panel.tick_params(labelsize=8)
+    if x == "step":  # there are no halves of one
+        panel.xaxis.get_major_locator().set_params(integer=True)
     panel.grid(True, color="#DDDDDD", linewidth=0.6)
     panel.set_axisbelow(True)
     for side in ("top", "right"):

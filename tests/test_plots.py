@@ -82,6 +82,15 @@ def test_the_curves_of_one_run(run):
     assert set(drawn["unigram entropy 6.51"][1]) == {6.51}
 
 
+def test_a_run_of_three_steps_has_no_half_ones(tmp_path):
+    records = [{"kind": "train", "step": n, "loss": 6.0 - n, "accuracy": 0.1, "lr": 1e-3, "grad_norm": 1.0, "tokens": n,
+                "tokens_per_second": 10.0, "seconds": float(n)} for n in (1, 2, 3)]  # fmt: skip
+    figure = training_curves([write(tmp_path, records)])
+    seen(figure)
+    ticks = [tick for panel in figure.get_axes() if panel.get_xlabel() == "step" for tick in panel.get_xticks()]
+    assert len(ticks) > 6 and all(tick == round(tick) for tick in ticks)
+
+
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_no_legend_covers_a_curve(tmp_path, count):
     """Legends stand outside all panels, and on no title or label of theirs."""
