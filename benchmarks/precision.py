@@ -1,28 +1,31 @@
 """What 16 bits save and what they cost: the same training, with weights, caches and moments kept in different ways.
 
     python benchmarks/precision.py                            500 steps of Mini-BERT for each choice, built-in corpus
+    python benchmarks/precision.py --seeds 3 --choices float32 moments+activations
     python benchmarks/precision.py --model larger --steps 500 --choices float32 moments+activations
 
 Every run has the same first weights, text and masks. Memory is counted from the arrays themselves: weights, Adam's two
 moments, and the caches that one micro-batch of 16 sequences keeps between forward and backward. The loss is that of
-held-out text at the end; the ratio is to float32.
+held-out text at the end; the ratio is to the first choice, of the same seed.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.config import TrainingConfig, load_config
+from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
 from mini_bert.data import MLMDataGenerator
 from mini_bert.layers.base import Run
 from mini_bert.model import MiniBERT
 from mini_bert.optim import Adam, course
 from mini_bert.parallel import Team
 from mini_bert.pretraining import TOKENIZERS, default_learning_rate
+from mini_bert.progress import counted
 from mini_bert.switches import apply
 from mini_bert.tokenizer import WordPieceTokenizer
 from mini_bert.train import held_out_loss
@@ -51,6 +54,39 @@ def megabytes(tree: Any, seen: set[int] | None = None) -> float:
     return sum(megabytes(branch, seen) for branch in tree) if isinstance(tree, tuple | list) else 0.0
 
 
+class Measured(NamedTuple):
+    weights: float  # MB
+    moments: float
+    caches: float
+    loss: float  # of held-out text, at the end
+    ms: float  # a step
+
+
+def train(config: MiniBertConfig, choice: str, seed: int, options: argparse.Namespace) -> Measured:
+    settings = TrainingConfig(steps=options.steps, **CHOICES[choice])
+    tokenizer = WordPieceTokenizer.load(TOKENIZERS[config.vocab_size])
+    batches = MLMDataGenerator(
+        options.corpus, tokenizer, config.max_seq_length, 16, held_out=0.05, progress=False, seed=seed
+    )
+    validation = batches.validation(batch_size=32)
+    model = MiniBERT(config, seed=seed)
+    apply(model, settings)
+    adam = Adam(model.flat, moments=settings.moments)
+    _, cache = model.loss(*batches.batch(0)[:4], run=Run(0, train=True))
+    caches = megabytes(cache.encoded)
+    del cache
+    with Team(model, options.threads) as team:
+        start = time.perf_counter()
+        for step in range(1, options.steps + 1):
+            outcome = team.gradient([next(batches) for _ in range(2)], seed=(seed, step))
+            lr = options.lr * course(step / (options.steps + 1), 0.3)
+            adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
+        seconds = time.perf_counter() - start
+        loss = held_out_loss(team, validation, 1024).loss
+    weights, moments = model.flat.data.nbytes / 1e6, 2 * adam.m.nbytes / 1e6
+    return Measured(weights, moments, caches, loss, 1e3 * seconds / options.steps)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--corpus", nargs="+", default=["builtin"])
@@ -58,40 +94,25 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--lr", type=float, help="default: that of `mini-bert train` for the model")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--choices", nargs="+", default=list(CHOICES), choices=list(CHOICES))
     options = parser.parse_args()
     config = load_config(options.model)
-    tokenizer = WordPieceTokenizer.load(TOKENIZERS[config.vocab_size])
-    peak = options.lr or default_learning_rate(config)
-    print(f"{options.model}, {options.steps} steps, learning rate {peak:g}\n")
+    options.lr = options.lr or default_learning_rate(config)
+    print(f"{options.model}, {options.steps} steps, learning rate {options.lr:g}; {counted(options.seeds, 'seed')}\n")
     print("| kept in 16 bits | weights, MB | moments, MB | caches, MB | held-out loss | ratio | ms a step |")
     print("|---|---:|---:|---:|---:|---:|---:|")
-    reference = None
+    first: list[float] = []
     for name in options.choices:
-        settings = TrainingConfig(steps=options.steps, **CHOICES[name])
-        batches = MLMDataGenerator(
-            options.corpus, tokenizer, config.max_seq_length, 16, held_out=0.05, progress=False, seed=0
-        )
-        validation = batches.validation(batch_size=32)
-        model = MiniBERT(config)
-        apply(model, settings)
-        adam = Adam(model.flat, moments=settings.moments)
-        batch = batches.batch(0)
-        _, cache = model.loss(*batch[:4], run=Run(0, train=True))
-        caches = megabytes(cache.encoded)
-        del cache
-        with Team(model, options.threads) as team:
-            start = time.perf_counter()
-            for step in range(1, options.steps + 1):
-                outcome = team.gradient([next(batches) for _ in range(2)], seed=(0, step))
-                lr = peak * course(step / (options.steps + 1), 0.3)
-                adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
-            seconds = time.perf_counter() - start
-            loss = held_out_loss(team, validation, 1024).loss
-        reference = loss if reference is None else reference
+        runs = [train(config, name, seed, options) for seed in range(options.seeds)]
+        losses = [run.loss for run in runs]
+        first = first or losses
+        ratios = [loss / reference for loss, reference in zip(losses, first, strict=True)]
+        weights, moments, caches, loss, ms = (statistics.fmean(column) for column in zip(*runs, strict=True))
+        each = f" ({', '.join(f'{ratio:.4f}' for ratio in ratios)})" if options.seeds > 1 else ""
         print(
-            f"| {name} | {model.flat.data.nbytes / 1e6:.1f} | {2 * adam.m.nbytes / 1e6:.1f} | {caches:.1f} "
-            f"| {loss:.4f} | {loss / reference:.4f} | {1e3 * seconds / options.steps:.0f} |",
+            f"| {name} | {weights:.1f} | {moments:.1f} | {caches:.1f} | {loss:.4f} "
+            f"| {statistics.fmean(ratios):.4f}{each} | {ms:.0f} |",
             flush=True,
         )
 
