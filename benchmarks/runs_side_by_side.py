@@ -16,6 +16,7 @@ from typing import NamedTuple
 from mini_bert.config import MiniBertConfig, display_name
 from mini_bert.history import History, read_run
 from mini_bert.plots_style import colour, dash, dress, marker, new_figure, save
+from mini_bert.progress import counted
 from mini_bert.recording import RunFolder
 
 HOURS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -58,10 +59,11 @@ def main() -> None:
         start, last = history.last("start"), history.last("train")
         print(f"{name}: {start['parameters']:,} parameters, {start['tokens_per_step']:,} tokens a step, learning rate "
               f"{config['training']['learning_rate']:g}, {history.steps:,} steps, {last['tokens'] / 1e6:.1f} million "
-              f"tokens in {last['seconds'] / 3600:.2f} hours; resumed {len(history.of('resume'))} times")  # fmt: skip
+              f"tokens in {last['seconds'] / 3600:.2f} hours; resumed {counted(len(history.of('resume')), 'time')}")  # fmt: skip
     table("after so many hours", HOURS, runs, lambda point: point.hours)
-    most = min(history.steps for history, _ in runs.values())
-    table("after so many steps", (most // 8, most // 4, most // 2, most), runs, lambda point: point.step)
+    common = set.intersection(*({point.step for point in points} for _, points in runs.values()))
+    if common:  # all were measured there
+        table("after so many steps", tuple(sorted(common)), runs, lambda point: point.step)
     if options.out:
         picture(options.out, runs)
 
