@@ -56,10 +56,10 @@ def main() -> None:
                 f"{run} has no measurements on held-out text yet; let it run until its first, or leave it out"
             )
         runs[name] = history, measured(history)
-        start, last = history.last("start"), history.last("train")
+        start, last, resumed = history.last("start"), history.last("train"), len(history.of("resume"))
         print(f"{name}: {start['parameters']:,} parameters, {start['tokens_per_step']:,} tokens a step, learning rate "
               f"{config['training']['learning_rate']:g}, {history.steps:,} steps, {last['tokens'] / 1e6:.1f} million "
-              f"tokens in {last['seconds'] / 3600:.2f} hours; resumed {counted(len(history.of('resume')), 'time')}")  # fmt: skip
+              f"tokens in {last['seconds'] / 3600:.2f} hours; resumed {counted(resumed, 'time')}")  # fmt: skip
     table("after so many hours", HOURS, runs, lambda point: point.hours)
     common = set.intersection(*({point.step for point in points} for _, points in runs.values()))
     if common:  # all were measured there
