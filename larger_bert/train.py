@@ -214,4 +214,6 @@ if __name__ == "__main__":
 
     from mini_bert.cli import main
 
+    if "--help" in sys.argv:
+        print("The same as `mini-bert train --model larger`, with its options:\n")
     main(["train", "--model", "larger", *sys.argv[1:]])

@@ -113,6 +113,10 @@ def report(
             lines.append(f"mean ± standard deviation of {max(counts)} seeds; each the best measurement of its run")
         plainly = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev)
         lines += ["", plainly] if plainly else []
+    early = sum(result.outcome.stopped == "early" for result in results)
+    if early:
+        runs = "" if len(results) == 1 else f" in {early} of {counted(len(results), 'run')}"
+        lines.append(f"\nStopped early{runs}: it did not get better for a while. A larger --patience waits longer.")
     last = results[-1].outcome.stopped if results else ""
     if last == "nonfinite":
         lines.append("\nStopped: the loss was no longer a number. Try a smaller --learning-rate.")

@@ -58,7 +58,7 @@ class FineTuning:
     clip: float = 1.0  # longest gradient
     dropout: float = 0.1  # in the encoder and before the head
     word_dropout: float = 0.0  # share of the words that are hidden behind [MASK] while it learns
-    patience: int = 6  # measurements without a better one, after which it stops
+    patience: int = 6  # measurements after warm-up without a better one, after which it stops
     measurements: int = 2  # in an epoch
     threads: int = 1
     seed: int = 0
@@ -153,7 +153,8 @@ def fine_tune(
                 known = {} if dev_loss is None else {"loss": dev_loss}
                 record({"kind": "dev", **progress, **scores, **known, "seconds": round(seconds, 2)})
                 now, before = TuningRun(scores, step, step, seconds, "", dev_loss), best.rank(task.metric)
-                waited = 0 if now.rank(task.metric)[0] > before[0] else waited + 1
+                warm = step > settings.warmup * steps  # before, it has hardly begun to learn
+                waited = waited + 1 if warm and now.rank(task.metric)[0] <= before[0] else 0
                 if now.rank(task.metric) > before:
                     best = now
                     weights[...] = model.flat.data

@@ -273,10 +273,11 @@ def _finish(
         for line in examples(best, validation):
             display.note(line)
     curve = f"    the curve: {run.path / 'loss.png'}" if drawn else ""
+    same = ["--model", "larger"] if display_name(model.config) == "Larger-BERT" else []
     display.note(
         f"\nthe model: {target}{curve}\n\nWhat to try next:\n"
         f"    {command('fill-mask', 'The answer is not [MASK].', '--model', target)}\n"
-        f"    {command('train', '--corpus', 'FILE_OR_FOLDER', '--minutes', '120')}\n"
+        f"    {command('train', *same, '--corpus', 'FILE_OR_FOLDER', '--minutes', '120')}\n"
         f"    {command('plot', run.path)}\n"
         f"    {command('doctor', run.path)}"
     )

@@ -617,6 +617,16 @@ def test_words_are_hidden_behind_the_mask_of_the_vocabulary(mini, monkeypatch):
     assert seen == {17}
 
 
+def test_a_run_that_stops_early_says_so(mini, capsys):
+    given = QUICK | {"epochs": 8, "learning_rate": 1e-9, "patience": 1, "max_samples": 20}
+    finetune_command("classify", model=str(mini), **given)
+    assert "Stopped early: it did not get better for a while. A larger --patience" in capsys.readouterr().out
+    finetune_command("classify", model=str(mini), seeds=2, **given | {"patience": 20})
+    assert "Stopped early" not in capsys.readouterr().out
+    finetune_command("classify", model=str(mini), seeds=2, **given)
+    assert "Stopped early in 2 of 2 runs:" in capsys.readouterr().out
+
+
 def test_windows_count_when_epochs_are_chosen(mini, monkeypatch):
     """A question on a long text is several sequences, and each is a step here: so three epochs, and not 100 / 20."""
     monkeypatch.setattr("mini_bert.finetune.STEPS", 100)

@@ -205,6 +205,13 @@ def test_it_stops_when_nothing_gets_better_and_the_best_weights_stay():
     np.testing.assert_array_equal(model.flat.data, seen[1])
 
 
+def test_patience_begins_when_warm_up_ends():
+    """Forty steps, measured at every second; with half of them for warm-up the first that counts is the eleventh."""
+    settings = replace(SETTINGS, epochs=10, measurements=2, patience=3, warmup=0.5)
+    _, seen, outcome = scripted([0.5] * 20, settings)
+    assert outcome.stopped == "early" and len(seen) == 13 and outcome.steps == 26
+
+
 def test_equal_scores_are_decided_by_the_lower_loss():
     """Only among equals: a lower loss with a lower score does not count, and patience does not wait for it."""
     kept = []
