@@ -31,9 +31,12 @@ def mix(x):
     return x
 
 
-def address(*parts):
-    """Whole numbers, or arrays of them that broadcast -> one 64-bit key for each combination; order matters."""
-    key = np.zeros(1, np.uint64)
+def address(*parts, after=None):
+    """Whole numbers, or arrays of them that broadcast -> one 64-bit key for each combination; order matters.
+
+    after: the key of the parts that come before, so that address(a, b, c) = address(c, after=address(a, b))
+    """
+    key = np.zeros(1, np.uint64) if after is None else after
     for part in parts:
         if isinstance(part, int):
             part %= 2**64  # negative and huge seeds are welcome

@@ -45,6 +45,7 @@ def test_addresses_are_the_same_for_ever():
         address(7, np.array([1, 2]), np.array([3, 4])), [address(7, 1, 3)[0], address(7, 2, 4)[0]]
     )
     assert address(1, 2) != address(2, 1) and address(1) != address(1, 0)
+    assert address(9, after=address(7, 3)) == address(7, 3, 9)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])

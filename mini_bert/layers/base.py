@@ -27,6 +27,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from copy import copy
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,6 +215,12 @@ class Pool:
         self._free.append(array)
 
 
+@lru_cache(1024)
+def _of_seed(seed: tuple[int, ...]) -> np.ndarray:
+    """Where the addresses of a seed begin; its length comes first, so that no seed goes on as another ends"""
+    return address(len(seed), *seed)
+
+
 class Run:
     """What one thread needs while it computes.
 
@@ -231,7 +238,7 @@ class Run:
 
     def keys(self, sequence: Any, *place: Any) -> np.ndarray:
         """A key for the random numbers (draws.py) of each place: token 5 of the batch's sequence 2, for one"""
-        return address(len(self.seed), *self.seed, sequence + self.first, *place)
+        return address(sequence + self.first, *place, after=_of_seed(self.seed))
 
     def fork(self, *key: int) -> Run:
         """A Run with random numbers of its own, decided by our seed and `key`."""
