@@ -23,7 +23,7 @@ FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 def mix(x):
     """Scramble 64-bit numbers, one to one."""
-    x = x ^ (x >> np.uint64(30))  # an array of our own from here on: changed in place, in half the time
+    x = x ^ (x >> np.uint64(30))  # an array of our own from here on: changed in place, which takes less time
     x *= FIRST
     x ^= x >> np.uint64(27)
     x *= SECOND
