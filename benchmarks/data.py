@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mini_bert.corpora import read
-from mini_bert.data import Batch, MLMDataGenerator
-from mini_bert.model import MiniBERT
-from mini_bert.shards import prepare
-from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.corpora.reading import read
+from mini_bert.data.generator import Batch, MLMDataGenerator
+from mini_bert.data.shards import prepare
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
 
 PRETRAIN = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "pretrain"
 MODES = {

@@ -16,15 +16,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from mini_bert.config import INITS, MiniBertConfig, load_config
-from mini_bert.data import MLMDataGenerator
+from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.layers.base import Run
-from mini_bert.model import MiniBERT
-from mini_bert.optim import Adam, course
-from mini_bert.parallel import Team
-from mini_bert.pretraining import TOKENIZERS, word_shares
-from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.train import held_out_loss
+from mini_bert.models.config import INITS, MiniBertConfig, load_config
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training.command import TOKENIZERS, word_shares
+from mini_bert.training.loop import held_out_loss
+from mini_bert.training.optim import Adam, course
+from mini_bert.training.parallel import Team
 
 
 def left_of_a_token(model: MiniBERT, ids: np.ndarray) -> float:

@@ -20,15 +20,15 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mini_bert.finetune import Runs, default_epochs, defaults, make_task, settings_for
-from mini_bert.finetune_data import read_data
-from mini_bert.finetune_report import PRETRAINED, SCRATCH, mean_spread, shown
-from mini_bert.finetuning import FineTuning, predict
-from mini_bert.loading import load_model, max_length
-from mini_bert.memory import keep_freed_memory, share_memory_among_threads
-from mini_bert.parallel import Team, default_threads
-from mini_bert.pretrained import write_atomic
-from mini_bert.progress import showing
+from mini_bert.common.atomic import write_atomic
+from mini_bert.common.memory import keep_freed_memory, share_memory_among_threads
+from mini_bert.common.progress import showing
+from mini_bert.finetuning.command import Runs, default_epochs, defaults, make_task, settings_for
+from mini_bert.finetuning.data import read_data
+from mini_bert.finetuning.loop import FineTuning, predict
+from mini_bert.finetuning.report import PRETRAINED, SCRATCH, mean_spread, shown
+from mini_bert.inference.loading import load_model, max_length
+from mini_bert.training.parallel import Team, default_threads
 
 
 class Recipe(NamedTuple):

@@ -32,11 +32,11 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from mini_bert.common.memory import keep_freed_memory
 from mini_bert.layers.base import Run
-from mini_bert.memory import keep_freed_memory
-from mini_bert.model import MiniBERT
 from mini_bert.models.bert import Bert
-from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
 
 SENTENCE = "The old bridge over the river was closed for three days after the heavy [MASK]."
 PAUSE = 0.05  # seconds between engines: threads that wait by spinning have gone to sleep by then
@@ -187,8 +187,8 @@ def warm(rounds: int) -> None:
 
 OURS_FILL = """
 from threadpoolctl import threadpool_limits
-from mini_bert.fill_mask import fill_mask
-from mini_bert.loading import load_model
+from mini_bert.inference.fill_mask import fill_mask
+from mini_bert.inference.loading import load_model
 threadpool_limits(1)
 print(fill_mask(*load_model({folder!r}), {text!r}).text, flush=True)
 """
@@ -204,8 +204,8 @@ print(tokenizer.decode(logits[inputs["input_ids"] == tokenizer.mask_token_id].ar
 """
 OURS_EMBED = """
 from threadpoolctl import threadpool_limits
-from mini_bert.embed import embed
-from mini_bert.loading import load_model
+from mini_bert.inference.embed import embed
+from mini_bert.inference.loading import load_model
 threadpool_limits(1)
 print(embed(*load_model({folder!r}), [{text!r}], "all")[0, :3], flush=True)
 """
@@ -255,7 +255,7 @@ def cold(rounds: int) -> None:
             "Mini-BERT, one gap": {
                 "here": [*python, OURS_FILL.format(folder=ours, text=SENTENCE)],
                 "here, mini-bert fill-mask": [
-                    sys.executable, "-m", "mini_bert.cli", "fill-mask", SENTENCE, "--model", ours,
+                    sys.executable, "-m", "mini_bert.cli.main", "fill-mask", SENTENCE, "--model", ours,
                 ],
                 "transformers": [*python, THEIRS_FILL.format(folder=theirs, text=SENTENCE)],
             },

@@ -26,15 +26,16 @@ import numpy as np
 from peak_memory import peak_of_training
 from train_step import CLIP, LR, PARTS, Step, batches, joined, numbers_of_a_step, peak, peer
 
-from mini_bert.config import LARGER_BERT_CONFIG, MiniBertConfig, TrainingConfig
-from mini_bert.data import Batch
+from mini_bert.common.memory import share_memory_among_threads
+from mini_bert.data.generator import Batch
 from mini_bert.layers.base import Run
-from mini_bert.memory import share_memory_among_threads
-from mini_bert.model import MiniBERT
-from mini_bert.optim import Adam
-from mini_bert.parallel import Team
-from mini_bert.plan import Choice, best_choice, predicted_peak, train_options
-from mini_bert.switches import apply
+from mini_bert.models.config import LARGER_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.training.optim import Adam
+from mini_bert.training.parallel import Team
+from mini_bert.training.plan import Choice, best_choice, predicted_peak, train_options
+from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.switches import apply
 
 PLAIN, AGAIN = "Larger-BERT", "Larger-BERT, checkpointing"
 

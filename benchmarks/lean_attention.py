@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mini_bert.config import MiniBertConfig
 from mini_bert.layers.attention import LONG, MultiHeadAttention
 from mini_bert.layers.base import Pool, Run, bind
 from mini_bert.layers.lean_attention import TILE
-from mini_bert.model import MiniBERT
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
 
 
 def attention(

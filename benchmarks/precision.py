@@ -18,17 +18,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.config import MiniBertConfig, TrainingConfig, load_config
-from mini_bert.data import MLMDataGenerator
+from mini_bert.common.progress import counted
+from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.layers.base import Run
-from mini_bert.model import MiniBERT
-from mini_bert.optim import Adam, course
-from mini_bert.parallel import Team
-from mini_bert.pretraining import TOKENIZERS, default_learning_rate
-from mini_bert.progress import counted
-from mini_bert.switches import apply
-from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.train import held_out_loss
+from mini_bert.models.config import MiniBertConfig, load_config
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training.command import TOKENIZERS, default_learning_rate
+from mini_bert.training.loop import held_out_loss
+from mini_bert.training.optim import Adam, course
+from mini_bert.training.parallel import Team
+from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.switches import apply
 
 PARTS = ("weights", "activations", "moments")
 CHOICES: dict[str, dict[str, Any]] = {  # as in a TrainingConfig

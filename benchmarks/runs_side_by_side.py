@@ -13,11 +13,11 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
-from mini_bert.config import MiniBertConfig, display_name
-from mini_bert.history import History, read_run
-from mini_bert.plots_style import colour, dash, dress, marker, new_figure, save
-from mini_bert.progress import counted
-from mini_bert.recording import RunFolder
+from mini_bert.common.progress import counted
+from mini_bert.models.config import MiniBertConfig, display_name
+from mini_bert.plots.style import colour, dash, dress, marker, new_figure, save
+from mini_bert.training.history import History, read_run
+from mini_bert.training.run_folder import RunFolder
 
 HOURS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 

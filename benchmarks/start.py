@@ -18,16 +18,16 @@ import math
 
 import numpy as np
 
-from mini_bert.data import MLMDataGenerator
-from mini_bert.evaluate import unigram_entropy
+from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.evaluation.evaluate import unigram_entropy
 from mini_bert.layers.attention import MultiHeadAttention
 from mini_bert.layers.embedding import sinusoids
-from mini_bert.model import AMPLITUDE, MiniBERT
-from mini_bert.optim import Adam
-from mini_bert.parallel import Team
-from mini_bert.pretraining import word_shares
-from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.train import held_out_loss
+from mini_bert.models.mini_bert import AMPLITUDE, MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training.command import word_shares
+from mini_bert.training.loop import held_out_loss
+from mini_bert.training.optim import Adam
+from mini_bert.training.parallel import Team
 
 STARTS = ("noise", "waves", "neighbours", "frequencies")
 

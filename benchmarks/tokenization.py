@@ -27,8 +27,8 @@ from typing import Any
 
 import tokenizers
 
-from mini_bert.corpora import read
-from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.corpora.reading import read
+from mini_bert.text.wordpiece import WordPieceTokenizer
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 SHORT = 60  # characters of a short line

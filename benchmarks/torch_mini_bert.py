@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mini_bert.config import MiniBertConfig
-from mini_bert.model import MiniBERT
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
 
 PARTS = ("attention.qkv", "attention.output", "feed_forward.expand", "feed_forward.contract")
 NORMS = ("attention_norm", "output_norm")

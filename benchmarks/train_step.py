@@ -27,12 +27,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from peak_memory import peak_of_training
 
-from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
-from mini_bert.data import Batch
-from mini_bert.mlm import mask_tokens
-from mini_bert.model import MiniBERT
-from mini_bert.optim import Adam
-from mini_bert.parallel import Team
+from mini_bert.data.generator import Batch
+from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.objectives.masking import mask_tokens
+from mini_bert.training.optim import Adam
+from mini_bert.training.parallel import Team
 
 PARTS, SEQUENCES, LR, CLIP = 4, 8, 1e-3, 1.0
 Step = Callable[..., float]

@@ -30,10 +30,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mini_bert.corpora import read
-from mini_bert.tokenizer import SPECIAL_TOKENS, WordPieceTokenizer
-from mini_bert.vocabulary import Merges, choose, count_words, frequent_alphabet, learn, texts_of, tokens_per_word
-from mini_bert.wordsplit import WordSplitter
+from mini_bert.corpora.reading import read
+from mini_bert.text.vocabulary import Merges, choose, count_words, frequent_alphabet, learn, texts_of, tokens_per_word
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+from mini_bert.text.wordsplit import WordSplitter
 
 PRETRAIN = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "pretrain"
 SIDES = ("mini-bert", "tokenizers")

@@ -1,8 +1,8 @@
-"""Training Larger-BERT from Python: a handle on mini_bert.train, and nothing of its own.
+"""Training Larger-BERT from Python: a handle on mini_bert.training.loop, and nothing of its own.
 
     from larger_bert import LargerBERT
     from larger_bert.train import LargerBERTTrainer
-    from mini_bert.data import MLMDataGenerator
+    from mini_bert.data.generator import MLMDataGenerator
 
     trainer = LargerBERTTrainer(LargerBERT())
     tokenizer = trainer.load_tokenizer()                                  # the bundled 50k
@@ -25,16 +25,14 @@ from typing import Any
 import numpy as np
 
 from larger_bert import LargerBERT
-from mini_bert import checkpoint, switches
-from mini_bert.checkpoint import Checkpoint
-from mini_bert.config import TrainingConfig
-from mini_bert.data import MLMDataGenerator
-from mini_bert.display import Display
-from mini_bert.evaluate import Evaluation
-from mini_bert.memory import share_memory_among_threads
-from mini_bert.model import MiniBERT
-from mini_bert.parallel import Team, default_threads
-from mini_bert.pretraining import (
+from mini_bert.common.memory import share_memory_among_threads
+from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.evaluation.evaluate import Evaluation
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training import checkpoint, switches
+from mini_bert.training.checkpoint import Checkpoint
+from mini_bert.training.command import (
     TOKENIZERS,
     default_learning_rate,
     default_warmup,
@@ -43,9 +41,11 @@ from mini_bert.pretraining import (
     start_record,
     word_shares,
 )
-from mini_bert.recording import RunFolder, State
-from mini_bert.tokenizer import WordPieceTokenizer
-from mini_bert.train import held_out_loss, train
+from mini_bert.training.display import Display
+from mini_bert.training.loop import held_out_loss, train
+from mini_bert.training.parallel import Team, default_threads
+from mini_bert.training.run_folder import RunFolder, State
+from mini_bert.training.settings import TrainingConfig
 
 ACCUMULATED = 32  # sequences for one change of the weights, in micro-batches of the generator's size
 
@@ -212,7 +212,7 @@ class LargerBERTTrainer:
 if __name__ == "__main__":
     import sys
 
-    from mini_bert.cli import main
+    from mini_bert.cli.main import main
 
     if "--help" in sys.argv:
         print("The same as `mini-bert train --model larger`, with its options:\n")

@@ -11,31 +11,35 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mini_bert.common import short_names
+
 if TYPE_CHECKING:
-    from mini_bert.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, MiniBertConfig
-    from mini_bert.data import MLMDataGenerator
-    from mini_bert.gradients import gradient_check
-    from mini_bert.mlm import mask_tokens
-    from mini_bert.model import MiniBERT, MiniTransformerLayer
+    from mini_bert.checks.gradients import gradient_check
+    from mini_bert.data.generator import MLMDataGenerator
     from mini_bert.models.bert import Bert, BertConfig
-    from mini_bert.optim import Adam
-    from mini_bert.tokenizer import WordPieceTokenizer
+    from mini_bert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, MiniBertConfig
+    from mini_bert.models.mini_bert import MiniBERT, MiniTransformerLayer
+    from mini_bert.objectives.masking import mask_tokens
+    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.training.optim import Adam
 
     __version__: str
 
+short_names.install()
+
 _HOMES = {
-    "Adam": "mini_bert.optim",
+    "Adam": "mini_bert.training.optim",
     "Bert": "mini_bert.models.bert",
     "BertConfig": "mini_bert.models.bert",
-    "LARGER_BERT_CONFIG": "mini_bert.config",
-    "MINI_BERT_CONFIG": "mini_bert.config",
-    "MiniBERT": "mini_bert.model",
-    "MiniBertConfig": "mini_bert.config",
-    "MLMDataGenerator": "mini_bert.data",
-    "MiniTransformerLayer": "mini_bert.model",
-    "WordPieceTokenizer": "mini_bert.tokenizer",
-    "gradient_check": "mini_bert.gradients",
-    "mask_tokens": "mini_bert.mlm",
+    "LARGER_BERT_CONFIG": "mini_bert.models.config",
+    "MINI_BERT_CONFIG": "mini_bert.models.config",
+    "MiniBERT": "mini_bert.models.mini_bert",
+    "MiniBertConfig": "mini_bert.models.config",
+    "MLMDataGenerator": "mini_bert.data.generator",
+    "MiniTransformerLayer": "mini_bert.models.mini_bert",
+    "WordPieceTokenizer": "mini_bert.text.wordpiece",
+    "gradient_check": "mini_bert.checks.gradients",
+    "mask_tokens": "mini_bert.objectives.masking",
 }
 
 __all__ = [

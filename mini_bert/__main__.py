@@ -1,5 +1,5 @@
 """`python -m mini_bert` is the `mini-bert` command."""
 
-from mini_bert.cli import main
+from mini_bert.cli.main import main
 
 main()

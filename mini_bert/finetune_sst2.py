@@ -2,10 +2,11 @@
 
     python finetune_sst2.py --train SST-2/train.tsv --dev SST-2/dev.tsv --seeds 3 --out sentiment
 
-It is `mini-bert finetune sst2`. Without files the sentences are synthetic (synthetic.py), and the output says so.
+It is `mini-bert finetune sst2`. Without files the sentences are synthetic (data/synthetic/dataset.py), and the output
+says so.
 """
 
 if __name__ == "__main__":
-    from mini_bert.cli import script
+    from mini_bert.cli.main import script
 
     script("finetune sst2")

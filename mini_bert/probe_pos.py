@@ -2,12 +2,12 @@
 
     python probe_pos.py --max_sentences 100
 
-in this folder. `probing.py` says what it does.
+in this folder. `probing/probe.py` says what it does.
 """
 
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from mini_bert.cli import script
+    from mini_bert.cli.main import script
 
     script("probe pos")

@@ -11,18 +11,19 @@ import pytest
 
 from larger_bert import LARGER_BERT_CONFIG, LargerBERT
 from larger_bert.train import LargerBERTTrainer
-from mini_bert.cli import main
-from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig, TrainingConfig, display_name
-from mini_bert.data import MLMDataGenerator
-from mini_bert.gradcheck import check_model
+from mini_bert.checks.gradcheck import check_model
+from mini_bert.cli.main import main
+from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
-from mini_bert.loading import load_model
-from mini_bert.model import MiniBERT
-from mini_bert.plan import parameter_count
-from mini_bert.pretraining import default_learning_rate, train_command, word_shares
-from mini_bert.recording import RunFolder
-from mini_bert.switches import apply, bare
-from mini_bert.tokenizer import WordPieceTokenizer
+from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_name
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training.command import default_learning_rate, train_command, word_shares
+from mini_bert.training.plan import parameter_count
+from mini_bert.training.run_folder import RunFolder
+from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.switches import apply, bare
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
 SMALL = replace(
@@ -41,7 +42,7 @@ def place(tmp_path, monkeypatch):
     """An empty folder with a text, a vocabulary and the config of a Larger-BERT made small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("mini_bert.plots.loss_picture", lambda *args, **kwargs: None)
+    monkeypatch.setattr("mini_bert.training.figures.loss_picture", lambda *args, **kwargs: None)
     rng = random.Random(0)
     pairs = list(zip(WORDS[:-1:2], WORDS[1::2], strict=True))
     text = "\n\n".join(" ".join(f"{a} {b} ." for a, b in rng.choices(pairs, k=40)) for _ in range(60))

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 import run
-from mini_bert.cli import COMMANDS
+from mini_bert.cli.main import COMMANDS
 
 posix_only = pytest.mark.skipif(os.name == "nt", reason="signals between processes are a POSIX matter")
 

@@ -34,7 +34,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.config import ATTENTION
 from mini_bert.layers.base import Initialiser, Layer, Run, bind
 from mini_bert.layers.chosen import Seats, choose_rows, choose_rows_backward, seats
 from mini_bert.layers.dropout import Dropped, dropout, dropout_backward
@@ -43,6 +42,7 @@ from mini_bert.layers.lean_attention import TILE, LeanCache, lean_attend, lean_a
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.softmax import softmax, softmax_backward
 
+ATTENTION = ("auto", "plain", "lean")
 LONG = 512  # tokens, above which lean attention needs 1/2 to 1/25 of the memory and no more time: at most 1.05 times
 
 

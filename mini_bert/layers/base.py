@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.draws import address
-from mini_bert.sixteen import Stored
+from mini_bert.common.draws import address
+from mini_bert.common.sixteen_bit import Stored
 
 SCATTER = 512  # rows that are added to a table at a time
 PRODUCT = 1 << 18  # numbers of a product that are computed at a time
@@ -165,7 +165,8 @@ def bind(
     dtype: Any = np.float32,
     seed: int | None = None,
 ) -> Flat:
-    """Give every Param its place in two flat arrays, weights that decay first. Weights may be in 16 bits (sixteen.py).
+    """Give every Param its place in two flat arrays, weights that decay first. Weights may be in 16 bits
+    (common/sixteen_bit.py).
 
     Pass `data` to share weights that exist already (a replica: same weights, own gradient); with a
     `seed` the weights are drawn anew. The draw is made in float64 and rounded, so a float32 and a float64
@@ -237,7 +238,7 @@ class Run:
         self.first = first
 
     def keys(self, sequence: Any, *place: Any) -> np.ndarray:
-        """A key for the random numbers (draws.py) of each place: token 5 of the batch's sequence 2, for one"""
+        """A key for the random numbers (common/draws.py) of each place: token 5 of the batch's sequence 2, for one"""
         return address(sequence + self.first, *place, after=_of_seed(self.seed))
 
     def fork(self, *key: int) -> Run:

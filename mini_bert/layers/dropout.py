@@ -8,7 +8,8 @@ The factor 1/(1−p) keeps the expected value of y equal to x, so that at infere
 Backward. y is x times a constant, element by element: dx = dy ⊙ m, with the very mask of the forward pass.
 
 Which numbers are dropped is not the next thing that a generator says, but a hash of where they are: of the run's seed,
-of the sequence, the token (and the head), and of the place j in the row (draws.py). So it does not matter who computes
+of the sequence, the token (and the head), and of the place j in the row (common/draws.py). So it does not matter who
+computes
 a sequence, beside which others, or how often; and attention that goes tile by tile drops what plain attention drops.
 
 The mask is kept as a byte a number, 0 or 1, and the factor beside it. To draw it, one random byte a number is enough
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mini_bert.draws import draws
+from mini_bert.common.draws import draws
 from mini_bert.layers.base import Run
 
 WORDS = 1 << 14  # of 8 random bytes that are drawn at a time: they stay in the cache

@@ -2,8 +2,8 @@
 
 Most memory of training is caches: every block keeps its input, q, k, v, the attention weights, the inner features of
 its feed-forward network. `Packed(block)` computes as the block does, in float32, and then rounds its cache to 16 bits
-(sixteen.py); backward widens it again, one block at a time. Half the memory, and gradients that are off by the
-rounding: run this file to see by how much.
+(common/sixteen_bit.py); backward widens it again, one block at a time. Half the memory, and gradients that are off by
+the rounding: run this file to see by how much.
 
 Lean attention makes its weights again from q and k, as exp(s − L). Rounding q and k moves a score s by about s/500 in
 bfloat16 (s/4000 in float16), and the weight by that share. Measured on a random block of 640 tokens, the gradient of
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.sixteen_bit import LARGEST, check_kind, narrow, stored, widen
 from mini_bert.layers.base import Layer, Run, bind
-from mini_bert.sixteen import LARGEST, check_kind, narrow, stored, widen
 
 SMALL = 1024  # numbers, below which an array is kept as it is
 

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
+from mini_bert.files.model_folder import WEIGHT_FILES, assign, read_folder, read_tensors
 from mini_bert.layers.base import Flat, Layer, Pool, Run, bind
-from mini_bert.pretrained import WEIGHT_FILES, assign, read_folder, read_tensors
-from mini_bert.sixteen import check_kind, narrow, stored, widen
 
 PART = 1 << 20  # weights that are rounded at a time
 
@@ -24,7 +24,7 @@ class Model(Layer):
 
     flat: Flat
     run: Run
-    task: Any = None  # the layer on top of a fine-tuned model (finetuned.py, heads.py)
+    task: Any = None  # the layer on top of a fine-tuned model (finetuning/model.py, finetuning/heads.py)
     _passes = 0
 
     def _own_memory(self, seed: int | None, dtype: Any) -> None:
@@ -53,7 +53,8 @@ class Model(Layer):
         return twin
 
     def keep_weights(self, kind: str) -> Self:
-        """Keep the weights in "float32", "bfloat16" or "float16" (sixteen.py); products and gradients stay float32."""
+        """Keep the weights in "float32", "bfloat16" or "float16" (common/sixteen_bit.py); products and gradients stay
+        float32."""
         self.check_weights(kind)
         exact = self.flat.data if self.flat.data.itemsize == 4 else widen(self.flat.data)
         data = exact if kind == "float32" else stored(exact.size, kind)

@@ -6,8 +6,8 @@
     mlm    = LayerNorm(gelu(x W + b)) Eᵀ + b              which word stands here? E: the token table again (tied)
     next   = pooled W + b                                 does the second sentence follow the first?
 
-The difference from Mini-BERT (model.py): token types and a norm at the embeddings, biases in attention, GELU,
-no norm after the last block, a pooler, and heads that published checkpoints carry. A checkpoint has some of the
+The difference from Mini-BERT (models/mini_bert.py): token types and a norm at the embeddings, biases in attention,
+GELU, no norm after the last block, a pooler, and heads that published checkpoints carry. A checkpoint has some of the
 heads or none; a `Bert` has just those.
 """
 
@@ -21,8 +21,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from mini_bert.config import check_heads, check_positive, check_probability
-from mini_bert.inputs import check_ids, check_mask, check_rows
+from mini_bert.common.inputs import check_ids, check_mask, check_rows
+from mini_bert.common.values import check_heads, check_positive, check_probability
+from mini_bert.files.model_folder import Name, assign, read_folder, write_folder
 from mini_bert.layers.activations import activation, tanh, tanh_backward
 from mini_bert.layers.base import Layer, normal
 from mini_bert.layers.block import TransformerBlock
@@ -33,7 +34,6 @@ from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import Model
-from mini_bert.pretrained import Name, assign, read_folder, write_folder
 
 
 @dataclass(frozen=True)

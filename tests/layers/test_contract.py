@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from mini_bert.gradcheck import CASES, Case, check_case
-from mini_bert.gradients import TOLERANCE
+from mini_bert.checks.gradcheck import CASES, Case, check_case
+from mini_bert.checks.gradients import TOLERANCE
 from mini_bert.layers.base import Layer, Pool, Run, bind
 from mini_bert.layers.encoder import Recompute
 

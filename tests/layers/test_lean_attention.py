@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mini_bert.config import MINI_BERT_CONFIG, MiniBertConfig
-from mini_bert.data import Batch
-from mini_bert.encoders import attention_weights, encode
+from mini_bert.data.generator import Batch
 from mini_bert.layers.attention import LONG, MultiHeadAttention, attend, attend_backward, is_lean
 from mini_bert.layers.base import Pool, Run, bind
 from mini_bert.layers.dropout import dropout
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.lean_attention import LeanCache, lean_attend, lean_attend_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
-from mini_bert.model import MiniBERT
-from mini_bert.parallel import Team
+from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.encoders import attention_weights, encode
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.training.parallel import Team
 
 ROOT = Path(__file__).parents[2]
 B, A, D = 2, 3, 7

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from mini_bert.config import MiniBertConfig
-from mini_bert.encoders import attention_weights, hidden_states
 from mini_bert.layers.base import Run, bind
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.packed import SMALL, Packed, PackedCache, pack
-from mini_bert.model import MiniBERT
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.encoders import attention_weights, hidden_states
+from mini_bert.models.mini_bert import MiniBERT
 
 
 def arrays(tree):

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mini_bert.gradients import gradient_check
+from mini_bert.checks.gradients import gradient_check
+from mini_bert.files.model_folder import read_tensors, write_folder
 from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Run
 from mini_bert.models.bert import Bert, BertConfig, BertOutput
-from mini_bert.pretrained import read_tensors, write_folder
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "bert"
 TINY = BertConfig(

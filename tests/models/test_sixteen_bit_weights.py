@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import mini_bert.layers.base as base
-from mini_bert.config import MiniBertConfig
-from mini_bert.model import MiniBERT
+from mini_bert.common.sixteen_bit import Stored, widen
 from mini_bert.models.bert import Bert, BertConfig
-from mini_bert.optim import Adam
-from mini_bert.sixteen import Stored, widen
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.training.optim import Adam
 
 MINI = MiniBertConfig(vocab_size=97, hidden_size=20, num_layers=2, num_heads=2, intermediate_size=30, max_seq_length=13)
 TIED = replace(MINI, tie_head=True)

@@ -1,0 +1,332 @@
+"""Every layer and every model, against finite differences: the table behind `mini-bert gradcheck`.
+
+`CASES` is one list for two readers: this command, which checks gradients, and the tests, which put each layer
+through the whole contract. Every dimension is a different prime where it can be, so that a swapped axis fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.checks.gradients import TOLERANCE, Checked, gradient_check
+from mini_bert.finetuning.heads import (
+    PairHead,
+    SentenceHead,
+    SpanHead,
+    TokenHead,
+    VectorHead,
+    span_loss,
+    span_loss_backward,
+)
+from mini_bert.finetuning.model import with_task
+from mini_bert.finetuning.tasks.answer import Answer
+from mini_bert.finetuning.tasks.base import Batch, Task
+from mini_bert.finetuning.tasks.classify import Classify
+from mini_bert.finetuning.tasks.similarity import Similarity
+from mini_bert.finetuning.tasks.tag import Tag
+from mini_bert.layers.activations import ACTIVATIONS
+from mini_bert.layers.attention import MultiHeadAttention, attend, attend_backward
+from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.block import TransformerBlock
+from mini_bert.layers.chosen import choose_rows, choose_rows_backward
+from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
+from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.embedding import Embedding, PositionEmbedding
+from mini_bert.layers.encoder import Encoder, Recompute
+from mini_bert.layers.feed_forward import FeedForward
+from mini_bert.layers.layer_norm import LayerNorm
+from mini_bert.layers.linear import Linear, TiedLinear
+from mini_bert.layers.pooling import POOLING
+from mini_bert.layers.similarity import (
+    beside,
+    beside_backward,
+    contrastive,
+    contrastive_backward,
+    cosine,
+    cosine_backward,
+    squared_error,
+    squared_error_backward,
+)
+from mini_bert.layers.softmax import softmax, softmax_backward
+from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
+from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.switches import apply
+
+
+class Case(NamedTuple):
+    """A layer at a small size, with inputs to try it on."""
+
+    name: str
+    build: Callable[[], Layer]
+    shapes: tuple[tuple[int, ...], ...]  # of the inputs that have gradients
+    fixed: tuple[Any, ...] = ()  # further inputs: ids
+    keywords: dict[str, Any] = {}  # masks  # noqa: RUF012
+
+
+class Function(Layer):
+    """A pair of functions without weights, dressed as a layer so that it can join the table."""
+
+    def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any]):
+        self._forward, self._backward = forward, backward
+
+    def forward(self, *inputs, **keywords):
+        *arrays, run = inputs
+        return self._forward(*arrays, run=run, **keywords)
+
+    def backward(self, dy, cache, run):
+        return self._backward(dy, cache)
+
+
+def _plain(forward: Callable[..., Any], backward: Callable[..., Any], *arguments: Any) -> Callable[[], Layer]:
+    """For functions that take no run."""
+    return lambda: Function(lambda x, run: forward(x, *arguments), backward)
+
+
+def _tied() -> Layer:
+    owner = Embedding(11, 7, std=1.0)
+    return TiedLinear(owner.table)
+
+
+B, T, A, D, I, V = 2, 5, 3, 7, 13, 17
+H = A * D  # 21
+_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
+_PADDED = {"mask": _MASK[:, None, None, :]}
+_CAUSAL = {"mask": np.tri(T, dtype=bool)}
+_NOTHING = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
+_ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
+_TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
+_CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # in no order, one twice
+_X = ((B, T, H),)
+_LEAN = ((B, T, 2 * D),)
+_SCORES_V = ((B, A, T, T), (B, A, T, D))
+_BERT = BertConfig(
+    vocab_size=V, hidden_size=6, num_hidden_layers=2, num_attention_heads=2, intermediate_size=11,
+    max_position_embeddings=7, type_vocab_size=3, initializer_range=0.5,
+)  # fmt: skip
+
+
+def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> TransformerBlock:
+    return TransformerBlock(H, A, I, activation, attention_bias=bias, p=p)
+
+
+def _lean(attention: MultiHeadAttention) -> MultiHeadAttention:
+    attention.method, attention.tile = "lean", 3  # 5 tokens: three and two
+    return attention
+
+
+CASES = [
+    Case("linear", lambda: Linear(7, 11), ((2, 3, 7),)),
+    Case("linear without bias", lambda: Linear(7, 11, bias=False), ((2, 3, 7),)),
+    Case("tied linear", _tied, ((2, 3, 7),)),
+    Case("embedding", lambda: Embedding(11, 7), (), fixed=(np.array([[1, 5, 1], [10, 1, 0]]),)),
+    Case("position embedding", lambda: PositionEmbedding(5, 7), ((2, 3, 7),)),
+    Case("layer norm", lambda: LayerNorm(7), ((2, 3, 7),)),
+    Case("dropout", lambda: Function(lambda x, run: dropout(x, 0.3, run), dropout_backward), ((2, 3, 7),)),
+    *(Case(name, _plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
+    Case("softmax", _plain(softmax, softmax_backward), ((2, 3, 7),)),
+    Case("cross-entropy", _plain(cross_entropy, cross_entropy_backward, np.array([1, 0, 10])), ((3, 11),)),
+    Case("choose rows", _plain(choose_rows, choose_rows_backward, np.array([5, 0, 3])), ((2, 3, 7),)),
+    Case("attend", lambda: Function(attend, attend_backward), _SCORES_V, keywords=_PADDED),
+    Case("attend, dropout", lambda: Function(attend, attend_backward), _SCORES_V, keywords={"p": 0.2}),
+    Case("attention", lambda: MultiHeadAttention(H, A), _X),
+    Case("attention without bias", lambda: MultiHeadAttention(H, A, bias=False), _X),
+    Case("attention, padding", lambda: MultiHeadAttention(H, A), _X, keywords=_PADDED),
+    Case("attention, causal", lambda: MultiHeadAttention(H, A), _X, keywords=_CAUSAL),
+    Case("attention, nothing to see", lambda: MultiHeadAttention(H, A), _X, keywords=_NOTHING),
+    Case("attention, dropout", lambda: MultiHeadAttention(H, A, p=0.2), _X),
+    Case("feed-forward", lambda: FeedForward(H, I), _X),
+    Case("feed-forward, gelu", lambda: FeedForward(H, I, "gelu"), _X),
+    Case("block", _block, _X),
+    Case("block, gelu", lambda: _block(activation="gelu", bias=True), _X, keywords=_PADDED),
+    Case("block, dropout", lambda: _block(p=0.2), _X, keywords=_PADDED),
+    Case("attention, chosen rows", lambda: MultiHeadAttention(H, A), _X, keywords=_CHOSEN | _PADDED),
+    Case("attention, chosen rows, causal", lambda: MultiHeadAttention(H, A, p=0.2), _X, keywords=_CHOSEN | _CAUSAL),
+    Case("block, chosen rows", lambda: _block(p=0.2), _X, keywords=_CHOSEN | _PADDED),
+    Case("encoder, chosen rows", lambda: Encoder([_block(), Recompute(_block(p=0.2))]), _X, keywords=_CHOSEN),
+    Case("block, recomputed", lambda: Recompute(_block(p=0.2)), _X, keywords=_PADDED),
+    Case("encoder", lambda: Encoder([_block(p=0.1), _block(p=0.1)]), _X, keywords=_PADDED),
+    Case("lean attention, padding", lambda: _lean(MultiHeadAttention(2 * D, 2)), _LEAN, keywords=_PADDED),
+    Case("lean attention, nothing to see", lambda: _lean(MultiHeadAttention(2 * D, 2)), _LEAN, keywords=_NOTHING),
+    Case("lean attention, dropout, chosen, causal", lambda: _lean(MultiHeadAttention(2 * D, 2, p=0.2)), _LEAN,
+         keywords=_CHOSEN | _CAUSAL),
+    Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
+    *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
+    Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),
+    Case("beside", lambda: Function(lambda u, v, run: beside(u, v), beside_backward), ((3, 7), (3, 7))),
+    Case("squared error", _plain(squared_error, squared_error_backward, np.array([1.0, -2.0, 0.5]), 5), ((3,),)),
+    Case("contrastive", _plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
+    Case("sentence head", lambda: SentenceHead(H, 3, ("cls", "mean", "max")), _X, keywords=_ASKED),
+    Case("sentence head, dense", lambda: SentenceHead(H, 3, ("cls",), dense=True), _X),
+    Case("pair head", lambda: PairHead(H, 3, ("mean", "max")), _X, keywords=_TWO),
+    Case("vector head", lambda: VectorHead(("mean", "max")), _X, keywords=_ASKED),
+    Case("token head", lambda: TokenHead(H, 11), ((13, H),)),
+    Case("span head", lambda: SpanHead(H), _X),
+    Case("span loss", _plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
+    Case("masked-word head", lambda: MaskedWordHead(_BERT, Embedding(V, 6, std=1.0).table), ((2, 3, 6),)),
+]  # fmt: skip
+
+
+def check_case(case: Case, entries: int = 64, seed: int = 0) -> list[Checked]:
+    """The gradient of sum(y · random) with respect to every weight and every input."""
+    layer = case.build()
+    bind(layer, dtype=np.float64, seed=seed)
+    rng = np.random.default_rng(seed + 1)
+    inputs = [rng.normal(size=shape) for shape in case.shapes]
+
+    def forward() -> tuple[Any, Any]:
+        return layer.forward(*inputs, *case.fixed, Run(seed, train=True), **case.keywords)
+
+    y, cache = forward()
+    dy = rng.normal(size=np.shape(y))
+    dx = layer.backward(dy, cache, Run(seed, train=True))
+    dx = dx if isinstance(dx, tuple) else (dx,)
+    params = layer.named_params()
+    arrays = {f"input {i}": x for i, x in enumerate(inputs)} | {name: p.data for name, p in params.items()}
+    claims = {f"input {i}": d for i, d in enumerate(dx[: len(inputs)])} | {name: p.grad for name, p in params.items()}
+    return gradient_check(lambda: float(np.sum(forward()[0] * dy)), arrays, claims, entries)
+
+
+def check_model(
+    model: Any, loss: Callable[[], tuple[Any, Any]], entries: int, seed: int = 0, ids: Any = None
+) -> list[Checked]:
+    """The gradient of a model's training loss with respect to every weight; `loss` returns (loss, cache).
+
+    With `ids` that are all different, also what `loss_backward` returns, the gradient at the embeddings: moving
+    a word's row in the table then moves the input at one place only (in a model whose head has a matrix of its own).
+    """
+    model.zero_grad()
+    _, cache = loss()
+    dx = model.loss_backward(cache)
+    params = model.named_params()
+    arrays = {name: p.data for name, p in params.items()}
+    claims = {name: p.grad.copy() for name, p in params.items()}
+    if ids is not None:
+        arrays["input"], claims["input"] = arrays["tokens.table"], np.zeros_like(claims["tokens.table"])
+        claims["input"][ids] = dx
+    return gradient_check(lambda: loss()[0], arrays, claims, entries, seed)
+
+
+def _mini(config: MiniBertConfig, entries: int, lean: bool = False, **switched: Any) -> Callable[[], list[Checked]]:
+    def check() -> list[Checked]:
+        model = MiniBERT(config, dtype=np.float64)
+        if lean:
+            for block in model.encoder.blocks:
+                _lean(block.attention)  # type: ignore[attr-defined]
+        apply(model, TrainingConfig(steps=1, attention="lean" if lean else "auto", **switched))
+        rng = np.random.default_rng(0)
+        ids = rng.permutation(config.vocab_size)[: B * T].reshape(B, T)
+        chosen, targets = np.array([1, 3, 4, 7]), rng.integers(0, config.vocab_size, 4)
+        return check_model(
+            model,
+            lambda: model.loss(ids, chosen, targets, _MASK, run=Run(0, train=True)),
+            entries,
+            ids=None if config.tie_head else ids,
+        )
+
+    return check
+
+
+def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
+    def check() -> list[Checked]:
+        model = Bert(replace(_BERT, tie_word_embeddings=tied), dtype=np.float64)
+        rng = np.random.default_rng(0)
+        ids, types = rng.permutation(V)[: B * T].reshape(B, T), rng.integers(0, 3, (B, T))
+        chosen, targets, follows = np.array([1, 3, 4, 7]), rng.integers(0, V, 4), np.array([0, 1])
+
+        def loss() -> tuple[Any, Any]:
+            return model.loss(ids, chosen, targets, _MASK, types, follows, run=Run(0, train=True))
+
+        return check_model(model, loss, entries, ids=None if tied else ids)
+
+    return check
+
+
+def _fine_tuned(encoder: MiniBERT | Bert, task: Task, targets: Any) -> list[Checked]:
+    """The loss of a task, with dropout, with respect to every weight of encoder and head"""
+    model = with_task(encoder, task, dropout=0.2, seed=1)
+    rng = np.random.default_rng(0)
+    for param in model.task.named_params().values():
+        param.data += rng.normal(size=param.shape)  # far from where it starts, so that much reaches the encoder
+    types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
+    asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # of both texts
+    batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
+
+    def loss() -> float:
+        return task.loss(model, batch, Run(0, train=True), 3)[0]
+
+    model.zero_grad()
+    loss()
+    params = model.named_params()
+    claims = {name: param.grad.copy() for name, param in params.items()}
+    return gradient_check(loss, {name: param.data for name, param in params.items()}, claims, 8)
+
+
+_TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
+MODELS: dict[str, Callable[[], list[Checked]]] = {
+    "tiny Mini-BERT": _mini(_TINY, 400),
+    "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
+    "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
+    "tiny Larger-BERT, dropout, lean, checkpointing": _mini(
+        replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True
+    ),
+    "tiny BERT, masked words + next sentence": _bert(400),
+    "tiny BERT, head of its own": _bert(100, tied=False),
+    "tiny Mini-BERT, fine-tuned: classify": lambda: _fine_tuned(
+        MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], ("mean", "max")), [2, 0]
+    ),
+    "tiny Mini-BERT, fine-tuned: tag": lambda: _fine_tuned(
+        MiniBERT(_TINY, dtype=np.float64), Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]
+    ),
+    "tiny Mini-BERT, fine-tuned: pairs": lambda: _fine_tuned(
+        MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], pairs=True), [2, 0]
+    ),
+    "tiny Mini-BERT, fine-tuned: vectors": lambda: _fine_tuned(
+        MiniBERT(_TINY, dtype=np.float64), Similarity(0, 5, vectors=True), [4.0]
+    ),
+    "tiny BERT, fine-tuned: classify": lambda: _fine_tuned(
+        Bert(_BERT, dtype=np.float64), Classify(["a", "b", "c"], ("cls",), dense=True), [2, 0]
+    ),
+    "tiny BERT, fine-tuned: qa": lambda: _fine_tuned(Bert(_BERT, dtype=np.float64), Answer(), [[1, 3], [1, 1]]),
+    "tiny BERT, fine-tuned: similarity": lambda: _fine_tuned(
+        Bert(_BERT, dtype=np.float64), Similarity(0, 5, pooling=("cls",), dense=True), [4.0, 1.0]
+    ),
+    "Mini-BERT, full size, 8 of each tensor": _mini(MINI_BERT_CONFIG, 8),
+}
+
+
+def all_checks() -> Iterator[tuple[str, list[Checked]]]:
+    for case in CASES:
+        yield case.name, check_case(case)
+    for name, check in MODELS.items():
+        yield name, check()
+
+
+def main(tolerance: float = TOLERANCE, tensors: bool = False) -> int:
+    """Print the table -> exit code: 0 if every error is within the tolerance, else 1."""
+    start, failed, count = time.perf_counter(), [], 0
+    print(f"backward against central differences in float64, tolerance {tolerance:.0e}\n")
+    print(f"{'layer or model':42} {'tensors':>7} {'numbers':>8} {'worst error':>12}  in")
+    for name, results in all_checks():
+        worst = max(results, key=lambda row: row.error if row.error == row.error else np.inf)
+        numbers = sum(row.entries for row in results)
+        count += numbers
+        verdict = "" if worst.passed(tolerance) else "   <-- WRONG"
+        print(f"{name:42} {len(results):7} {numbers:8,} {worst.error:12.1e}  {worst.name}{verdict}", flush=True)
+        if tensors:
+            for row in results:
+                print(f"    {row.name:38} {row.shape!s:>16} {row.entries:8,} {row.error:12.1e}")
+        failed += [f"{name}: {row.name} ({row.error:.1e})" for row in results if not row.passed(tolerance)]
+    seconds = time.perf_counter() - start
+    if failed:
+        more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
+        print(f"\n{len(failed)} tensor(s) beyond {tolerance:.0e}: " + "; ".join(failed[:5]) + more)
+        return 1
+    print(f"\nAll gradients agree: {count:,} numbers compared in {seconds:.0f} s.")
+    return 0

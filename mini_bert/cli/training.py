@@ -1,0 +1,111 @@
+"""The options of `mini-bert train`, and of what stands around a run: `plan`, `doctor`, `plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mini_bert.cli.words import SOURCES
+
+CHECKPOINTING = "keep only the input of these layers, and run them again in backward: all, or numbers such as 0,2,4"
+
+
+def train(
+    corpus: Annotated[
+        list[str] | None, typer.Option(help=f"{SOURCES}; default: text in ./data, or else builtin")
+    ] = None,
+    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    out: Annotated[Path | None, typer.Option(help="the run folder; default: a new one in ./runs")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="stop after so many changes of the weights")] = None,
+    minutes: Annotated[float | None, typer.Option(help="or after so much time; default: 4")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with the run in --out (default: the newest in ./runs)")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="decides first weights, order of the text, masks; default: 0")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="sequences for one change of the weights")] = None,
+    micro_batch: Annotated[
+        int | None, typer.Option(min=1, help="sequences at once in a thread; default: up to 16, so that all have work")
+    ] = None,
+    checkpointing: Annotated[str | None, typer.Option(help=CHECKPOINTING, show_default="none")] = None,
+    attention: Annotated[str | None, typer.Option(help="plain, lean (tile by tile), or auto: lean if long")] = None,
+    moments: Annotated[
+        str | None, typer.Option(help="in what Adam keeps its moments: float32, bfloat16 or float16")
+    ] = None,
+    activations: Annotated[str | None, typer.Option(help="in what backward's numbers are kept: the same three")] = None,
+    weights: Annotated[str | None, typer.Option(help="in what the weights are kept: the same three")] = None,
+    tie_head: Annotated[
+        bool, typer.Option("--tie-head", help="the head uses the token table: V × H fewer weights")
+    ] = False,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", "--lr", help="at its peak; default: 1e-3, for wider models less")
+    ] = None,
+    warmup: Annotated[
+        float | None, typer.Option(help="share of the run in which the learning rate rises; default: a minute's worth")
+    ] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the one of the model")] = None,
+    held_out: Annotated[float | None, typer.Option(help="share of the documents kept for validation")] = None,
+    eval_every: Annotated[int | None, typer.Option(min=1, help="steps between measurements on held-out text")] = None,
+    save_every: Annotated[int | None, typer.Option(min=1, help="steps between checkpoints")] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="write TensorBoard's files, too (needs the extra `tensorboard`)")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs, only what must be said")] = False,
+) -> None:
+    """Train a Mini-BERT to fill gaps in text. Live display, checkpoints, a model folder at the end.
+
+    Without options: four minutes on the built-in corpus. Ctrl-C saves and says how to go on. `mini-bert plan` says what
+    a larger model needs of memory, and which of these options make it fit.
+
+    For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
+    """
+    from mini_bert.training.command import train_command
+    from mini_bert.training.switches import parse_checkpointing
+
+    layers = None if checkpointing is None else parse_checkpointing(checkpointing)
+    state = train_command(
+        corpus, model, tokenizer, out, steps, minutes, held_out, resume, tensorboard, quiet, tie_head, threads=threads,
+        seed=seed, batch_size=batch_size, micro_batch=micro_batch, checkpointing=layers, moments=moments,
+        attention=attention, activations=activations, weights=weights, learning_rate=learning_rate,
+        warmup=warmup, eval_every=eval_every, save_every=save_every,
+    )  # fmt: skip
+    if state.stopped != "done":
+        raise typer.Exit(130 if state.stopped == "interrupted" else 1)
+
+
+def plan(
+    model: Annotated[str, typer.Option(help="mini, larger, or the path of a Mini-BERT config.json")] = "mini",
+    batch: Annotated[int, typer.Option(min=1, help="sequences for one change of the weights")] = 32,
+    memory: Annotated[str, typer.Option(help="what there is, such as 1GB, 900MB, 1.5GiB")] = "1GB",
+    threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,
+    tie_head: Annotated[bool, typer.Option("--tie-head", help="the head uses the token table")] = False,
+) -> None:
+    """Say before training what fits into memory. Shows memory by purpose, and the options to train with; exits with 1
+    if nothing fits.
+
+    For example:  mini-bert plan --model larger --batch 8 --memory 1GB
+    """
+    from mini_bert.training.plan import plan_command
+
+    raise typer.Exit(plan_command(model, batch, memory, threads, tie_head))
+
+
+def doctor(run: Annotated[str, typer.Argument(help="the folder of a training run")]) -> None:
+    """Say what is wrong with a training run, and what to try."""
+    from mini_bert.training.doctor import doctor_command
+
+    raise typer.Exit(doctor_command(run))
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, to be drawn side by side")],
+    out: Annotated[Path | None, typer.Option(help="the picture: .png, .svg or .pdf")] = None,
+) -> None:
+    """Draw the curves of a run, or of several side by side. Loss, accuracy, gradients; needs the extra `plots`."""
+    from mini_bert.training.figures import plot_command
+
+    plot_command(runs, out)

@@ -1,0 +1,273 @@
+"""The built-in corpus: the English that every Python installation carries, cleaned to prose.
+
+    from mini_bert.corpora.builtin_corpus import documents
+
+    for document in documents("train"):  # or "validation", or "all"
+        print(document.name, len(document.text))
+
+Where it comes from: the language reference that `help()` shows (pydoc_data.topics); the docstrings and longer comments
+of the standard library, of the wheels that it carries for `ensurepip`, and of NumPy; and the docstrings of Python and
+NumPy that are written in C. Source files are *read*, never imported: strings and comments are found as Python's own
+lexer finds them. Only modules of C, which have no source here, are imported: those of Python itself, and NumPy.
+
+One document a module or topic, one paragraph a line. A paragraph of which more than half the runs of five words have
+been seen before is left out, so no paragraph stands in training and in validation. Which part a document belongs to
+depends on its name alone. The same installation always gives the same corpus; `fingerprint` is its hash. What a
+stripped installation lacks (sources, the reference) is missing in the corpus, and `notes` says so.
+
+Building takes some ten seconds, so the result is kept in the cache folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import inspect
+import json
+import os
+import re
+import sys
+import sysconfig
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.common.atomic import write_atomic
+from mini_bert.common.cache_folder import cache_folder
+from mini_bert.corpora.prose import paragraphs
+
+
+class Document(NamedTuple):
+    name: str
+    text: str  # paragraphs, one a line
+
+
+class Corpus(NamedTuple):
+    documents: list[Document]
+    notes: list[str]  # what this installation lacks
+    fingerprint: str
+
+
+# --- collecting --------------------------------------------------------------------------------------------
+
+SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "pydoc_data", "lib-dynload"}
+LEXER = re.compile(
+    r"""
+    (?P<comment>\#[^\n]*(?:\n[ \t]*\#[^\n]*)*)            # a block of comments
+  | (?P<text>[rRuU]?(?:'{3}(?:[^'\\]|\\.|'(?!''))*'{3}|"{3}(?:[^"\\]|\\.|"(?!""))*"{3}))
+  | [bBfF][rR]?(?:'{3}(?:[^'\\]|\\.|'(?!''))*'{3}|"{3}(?:[^"\\]|\\.|"(?!""))*"{3})
+  | '(?:[^'\\\n]|\\.)*' | "(?:[^"\\\n]|\\.)*"             # short strings, only to step over them
+    """,
+    re.S | re.X,
+)
+
+
+def source_texts(source: str) -> Iterator[str]:
+    """The long strings and blocks of comments of a Python source, in order."""
+    for found in LEXER.finditer(source):
+        if found["text"]:
+            with suppress(SyntaxError, ValueError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # "invalid escape sequence": theirs, not ours
+                yield inspect.cleandoc(ast.literal_eval(found["text"]))
+        elif found["comment"] and "\n" in found["comment"]:
+            yield re.sub(r"^[ \t]*#+ ?", "", found["comment"], flags=re.M)
+
+
+def sources(root: Path, package: str = "") -> Iterator[tuple[str, str]]:
+    """(module name, source) of every module below a folder, sorted; tests left out, many installations lack them."""
+    for folder, below, names in os.walk(root):
+        below[:] = sorted(name for name in below if name not in SKIPPED and name.isidentifier())
+        for name in sorted(names):
+            if name.endswith(".py"):
+                path = Path(folder, name)
+                parts = [package, *path.relative_to(root).with_suffix("").parts]
+                with suppress(OSError):
+                    yield ".".join(filter(None, parts)).removesuffix(".__init__"), path.read_text("utf-8", "replace")
+
+
+def wheel_sources(wheel: Path) -> Iterator[tuple[str, str]]:
+    """(module name, source) of every module in a wheel, sorted."""
+    with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(wheel) as archive:
+        for name in sorted(archive.namelist()):
+            parts = name.removesuffix(".py").split("/")
+            if name.endswith(".py") and not SKIPPED.intersection(parts):
+                yield ".".join(parts).removesuffix(".__init__"), archive.read(name).decode("utf-8", "replace")
+
+
+C_MODULES = (  # of the standard library, written in C: importing one does nothing but define names
+    *("array", "math", "cmath", "select", "zlib", "mmap", "unicodedata", "pyexpat", "binascii", "fcntl", "resource"),
+    *("_asyncio", "_bisect", "_bz2", "_csv", "_ctypes", "_curses", "_datetime", "_decimal", "_elementtree"),
+    *("_hashlib", "_heapq", "_json", "_lzma", "_multiprocessing", "_pickle", "_queue", "_random", "_socket"),
+    *("_sqlite3", "_ssl", "_struct", "_zoneinfo", "_zstd", "_statistics", "_opcode", "_posixsubprocess"),
+)
+NUMPY_MODULES = ("numpy", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator")
+
+
+def compiled_texts(module: ModuleType) -> Iterator[str]:
+    """The docstrings of a module written in C: its own, those of its functions, classes and their methods."""
+    for _, thing in sorted(vars(module).items()):
+        if isinstance(thing, type) and thing.__module__ in (module.__name__, "builtins", "numpy"):
+            yield thing.__doc__ if isinstance(thing.__doc__, str) else ""
+            for _, member in sorted(vars(thing).items()):
+                yield _docstring(member)
+        elif _belongs(thing, module):
+            yield _docstring(thing)
+
+
+def _belongs(thing: Any, module: ModuleType) -> bool:
+    """Is it the module's own? A program may put something into `sys` or `builtins`: a hook, a translator called _."""
+    if not inspect.isroutine(thing) or inspect.ismethod(thing):
+        return isinstance(thing, np.ufunc)
+    home = getattr(thing, "__module__", None) or ""
+    return getattr(thing, "__self__", None) is module or f"{module.__name__}.".startswith(f"{home}.")
+
+
+def _docstring(thing: Any) -> str:
+    if inspect.isfunction(thing):  # written in Python: its source has been read, or somebody has added it here
+        return ""
+    if inspect.isroutine(thing) or inspect.isdatadescriptor(thing) or isinstance(thing, np.ufunc):
+        text = getattr(thing, "__doc__", None)
+        if isinstance(text, str):
+            return text
+    return ""
+
+
+def collected(notes: list[str]) -> Iterator[tuple[str, Iterable[str]]]:
+    """(document name, raw texts) of everything, in a fixed order. What is missing here is told to `notes`."""
+    try:
+        topics = importlib.import_module("pydoc_data.topics").topics
+        yield from ((f"reference/{topic}", [text]) for topic, text in sorted(topics.items()))
+    except ImportError:
+        notes.append("this Python has no language reference (pydoc_data.topics)")
+    library, numpy = Path(sysconfig.get_paths()["stdlib"]), Path(np.__file__).parent
+    for what, root, package in (("Python's standard library", library, ""), ("NumPy", numpy, "numpy")):
+        found = False
+        for name, source in sources(root, package):
+            found = True
+            yield f"source/{name}", source_texts(source)
+        if not found:
+            notes.append(f"the sources of {what} are not installed")
+    for wheel in sorted(library.glob("ensurepip/_bundled/*.whl")):
+        yield from ((f"bundled/{name}", source_texts(source)) for name, source in wheel_sources(wheel))
+    for name in sorted({*sys.builtin_module_names, *C_MODULES}) + list(NUMPY_MODULES):
+        with suppress(ImportError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "deprecated and will be removed": we only look
+            yield f"compiled/{name}", list(compiled_texts(importlib.import_module(name)))
+
+
+# --- choosing ----------------------------------------------------------------------------------------------
+
+SHORTEST = 200  # characters of a document
+
+
+class Novelty:
+    """Is a paragraph new? It is if at least half of its runs of five words have not been met before.
+
+    Names and numbers count as one word, #, so that "refer to numpy.sum for details" is the same as with numpy.prod.
+    """
+
+    def __init__(self) -> None:
+        self.met: set[int] = set()
+
+    def __call__(self, paragraph: str) -> bool:
+        words = [word if word.isalpha() else "#" for word in re.findall(r"[\w.'-]*\w", paragraph.lower())]
+        runs = {zlib.crc32(" ".join(words[i : i + 5]).encode()) for i in range(max(1, len(words) - 4))}
+        new = runs - self.met
+        self.met |= runs
+        return 2 * len(new) >= len(runs)
+
+
+def in_validation(name: str) -> bool:
+    """About one document in twenty, by its name alone."""
+    return hashlib.sha256(f"mini-bert {name}".encode()).digest()[0] < 13
+
+
+def build() -> Corpus:
+    """The corpus, made anew from this installation."""
+    notes: list[str] = []
+    found: list[Document] = []
+    novel, raw = Novelty(), set()
+    for name, texts in collected(notes):
+        lines: list[str] = []
+        for text in texts:
+            if text not in raw:
+                raw.add(text)
+                lines += filter(novel, paragraphs(text))
+        document = Document(name, "\n".join(lines))
+        if len(document.text) >= SHORTEST:
+            found.append(document)
+    return Corpus(found, notes, _hash(found))
+
+
+def _hash(found: Iterable[Document]) -> str:
+    return hashlib.sha256("\0".join(part for document in found for part in document).encode("utf-8")).hexdigest()
+
+
+# --- keeping -----------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def corpus() -> Corpus:
+    """The corpus of this installation, from the cache if it is there and whole."""
+    path = cache_folder("builtin") / f"{_key()}.jsonl"
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        header, *rows = path.read_text(encoding="utf-8").splitlines()
+        kept = Corpus([Document(*json.loads(row)) for row in rows], **json.loads(header))
+        if kept.fingerprint == _hash(kept.documents):
+            return kept
+    if sys.stderr.isatty():
+        print("Collecting the built-in corpus from this Python installation, once ...", file=sys.stderr)
+    made = build()
+    header = json.dumps({"notes": made.notes, "fingerprint": made.fingerprint})
+    with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, "\n".join([header, *map(json.dumps, made.documents)]).encode())
+    return made
+
+
+def _key() -> str:
+    """Two installations, or two versions of the code that cleans, never share an entry."""
+    code = [Path(__file__), Path(paragraphs.__code__.co_filename)]
+    parts = [sys.version, sys.platform, sysconfig.get_paths()["stdlib"], np.__version__, np.__file__]
+    parts.append(str(sys.flags.optimize > 1))  # -OO takes some docstrings away
+    parts += [path.read_text(encoding="utf-8") for path in code if path.is_file()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def documents(split: str = "all") -> list[Document]:
+    """The documents of a part: "train", "validation" or "all"."""
+    if split not in ("all", "train", "validation"):
+        raise ValueError(f"the built-in corpus has no part {split!r}; expected all, train or validation")
+    return [
+        document
+        for document in corpus().documents
+        if split == "all" or in_validation(document.name) == (split == "validation")
+    ]
+
+
+def fingerprint() -> str:
+    """A hash of all names and texts."""
+    return corpus().fingerprint
+
+
+def describe() -> str:
+    """Its size, in words."""
+    lines = []
+    for split in ("all", "train", "validation"):
+        part = documents(split)
+        words, characters = (sum(map(size, part)) for size in (lambda d: len(d.text.split()), lambda d: len(d.text)))
+        lines.append(f"{split:<10} {len(part):>6,} documents {words:>9,} words {characters:>10,} characters")
+    return "\n".join(lines + corpus().notes)
+
+
+if __name__ == "__main__":
+    print(describe())

@@ -1,0 +1,407 @@
+"""Text from wherever it is: one `read` for files, folders, globs, standard input, downloads and the built-in corpus.
+
+    from mini_bert.corpora.reading import Report, read
+
+    report = Report()
+    for text, first in read("my_texts/", report):  # first: this passage begins a new document
+        ...
+    print(report)
+
+A source is one of these, or a list of them:
+
+    notes.txt  wiki.jsonl.gz     a file: .txt .jsonl .csv .tsv .parquet, plain or .gz .xz .zst .bz2
+    table.csv::review            that column of it; without, a name such as text or sentence is looked for
+    my_texts/                    every file of a known kind in the folder and below it, sorted
+    data/**/*.txt                a pattern, sorted
+    -                            standard input
+    builtin  builtin:train  builtin:validation     the English that this Python installation carries
+    wikitext-2                   a download that `mini-bert data get` has fetched
+
+An iterator of str, which is not a list, is text itself: each str a document.
+
+`Report` counts what was read and everything that was skipped, mended or left out. Without a report, `read` ends with a
+warning if there was any such thing. `identity` names what a source holds now, as a key for caches.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import stat
+import sys
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from mini_bert.common.extras import MissingExtra
+from mini_bert.common.progress import counted
+from mini_bert.corpora.text_decoding import INVALID, STANDARD_INPUT, NotText, conversion, unreadable
+from mini_bert.corpora.text_files import Passage, format_of, pieces, read_file, record_pieces
+
+__all__ = ["Passage", "Report", "corpus_command", "identity", "read"]
+
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Iterator[str]
+READER = 2  # part of every identity: raise it when the same files give other passages
+WHOLE = 1 << 23  # bytes: a file up to this size is hashed from end to end for its identity; of a larger one,
+SAMPLES, SAMPLE = 64, 1 << 14  # so many places, spread evenly from its first byte to its last, so many bytes each
+
+
+@dataclass
+class Remark:
+    """One kind of thing that happened: how often, and where first, for the first few files."""
+
+    count: int = 0
+    files: int = 0
+    places: dict[str, str] = field(default_factory=dict)
+    SHOWN = 8
+
+    def __str__(self) -> str:
+        where = [f"{name}, {place}" if place else name for name, place in self.places.items()]
+        more = f", and in {counted(self.files - len(where), 'more file')}" if self.files > len(where) else ""
+        return "; ".join(where) + more
+
+
+@dataclass
+class Report:
+    """What was read, and what was skipped, mended or left out. `str(report)` says it in words."""
+
+    files: int = 0
+    documents: int = 0
+    passages: int = 0
+    characters: int = 0
+    skipped: dict[str, Remark] = field(default_factory=dict)  # whole files, by reason
+    remarks: dict[str, Remark] = field(default_factory=dict)  # parts of files, by what was done
+    _last: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def note(self, what: str, name: str, place: str = "", count: int = 1) -> None:
+        self._add(self.remarks, what, name, place, count)
+
+    def skip(self, why: str, name: str, place: str = "") -> None:
+        self._add(self.skipped, why, name, place, 1)
+
+    def _add(self, kind: dict[str, Remark], what: str, name: str, place: str, count: int) -> None:
+        remark = kind.setdefault(what, Remark())
+        remark.count += count
+        if self._last.get(what) != name:  # files come one after the other
+            self._last[what] = name
+            remark.files += 1
+            if len(remark.places) < remark.SHOWN:
+                remark.places.setdefault(name, place)
+
+    @property
+    def clean(self) -> bool:
+        """Nothing was skipped, mended or left out."""
+        return not self.skipped and not self.remarks
+
+    def __str__(self) -> str:
+        files = f"{counted(self.files, 'file')}, " if self.files else ""
+        lines = [f"{files}{counted(self.documents, 'document')}, {counted(self.characters, 'character')}"]
+        for why, remark in self.skipped.items():
+            lines.append(f"skipped, {why}: {remark.count:,} ({remark})")
+        for what, remark in self.remarks.items():
+            lines.append(f"{what}: {remark.count:,} (first in {remark})")
+            if what == INVALID.format("UTF-8"):
+                lines.append(
+                    f"  if it is in another encoding, such as Latin-1: {conversion(next(iter(remark.places)))}"
+                )
+        return "\n".join(lines)
+
+
+def read(
+    source: Source, report: Report | None = None, *, column: str | None = None, format: str | None = None
+) -> Iterator[Passage]:
+    """The passages of a source, in a fixed order, in bounded memory.
+
+    `column` chooses the field of records, `format` ("txt", "jsonl", "csv", "tsv", "parquet") overrides the endings of
+    names. A source in which there is no text at all is an error.
+    """
+    if format not in (None, "txt", "jsonl", "csv", "tsv", "parquet"):
+        raise ValueError(f"format {format!r} is unknown, expected txt, jsonl, csv, tsv or parquet")
+    _check(source)
+    return _read(source, report, column, format)
+
+
+def _read(source: Source, given: Report | None, column: str | None, format: str | None) -> Iterator[Passage]:
+    report = Report() if given is None else given
+    documents = report.documents
+    for item in _items(source, column, report):
+        before = report.documents
+        try:
+            for passage in item.passages(report, format):
+                report.documents += passage.first
+                report.passages += 1
+                report.characters += len(passage.text)
+                yield passage
+            report.files += isinstance(item, File | StandardInput)
+        except (NotText, PermissionError, MissingExtra) as error:
+            if item.named:
+                raise
+            lack = error.lack if isinstance(error, MissingExtra) else "permission denied"
+            report.skip("not text" if isinstance(error, NotText) else lack, item.shown)
+        else:
+            if report.documents == before:
+                report.note("files without text", item.shown)
+    if report.documents == documents:
+        raise ValueError(f"there is no text in {_words(source)}: {'; '.join(str(report).splitlines())}")
+    if given is None and not report.clean:
+        warnings.warn(f"reading {_words(source)}: {report}", stacklevel=2)
+
+
+def _check(source: Any) -> None:
+    """A wrong kind of source is told at once, not when the first passage is asked for."""
+    expected = "expected a path or another place to read, a list of them, or an iterator of texts"
+    if isinstance(source, str | os.PathLike | Iterator):
+        return
+    if isinstance(source, bytes) or not isinstance(source, Sequence):
+        raise TypeError(f"the source of text is {source!r:.60}, a {type(source).__name__}: {expected}")
+    if not source:
+        raise ValueError("the list of sources is empty")
+    for one in source:
+        if not isinstance(one, str | os.PathLike):
+            raise TypeError(f"the list of sources holds {one!r:.60}, a {type(one).__name__}: {expected}")
+
+
+def _words(source: Source) -> str:
+    if isinstance(source, Iterator):
+        return "the iterator"
+    items = [source] if isinstance(source, str | os.PathLike) else list(source)
+    return ", ".join(os.fspath(item) for item in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
+
+
+# --- what a source consists of -----------------------------------------------------------------------------
+
+
+class File(NamedTuple):
+    path: Path
+    name: str  # relative to the source: what identities hold
+    column: str | None
+    named: bool  # directly, so that what cannot be read is an error; else found in a folder, and skipped
+    begins: str | None = None  # of a download: how the paragraph looks that begins a document
+
+    @property
+    def shown(self) -> str:
+        """What reports and errors say: a path that can be given as a source."""
+        return str(self.path) if self.named else self.path.as_posix()
+
+    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
+        try:
+            file = open(self.path, "rb")  # noqa: SIM115
+        except PermissionError as error:
+            raise PermissionError(error.errno, "you may not read this file", str(self.path)) from None
+        with file:
+            before = os.fstat(file.fileno())
+            passages = read_file(file, self.shown, report.note, format, self.column)
+            yield from passages if self.begins is None else _articles(passages, self.begins)
+            if stat.S_ISREG(before.st_mode):
+                _unchanged(self.path, before)
+
+    def identity(self, format: str | None = None) -> str:
+        now = self.path.stat()
+        if not stat.S_ISREG(now.st_mode):
+            return uuid.uuid4().hex  # a pipe: nobody knows what will come
+        try:
+            with open(self.path, "rb") as file:
+                head = file.read(4096)
+                content = _hash(file, now.st_size)
+        except PermissionError:
+            return f"{self.name} unreadable"
+        if not self.named and unreadable(head, (format or format_of(self.name)) == "parquet"):
+            return f"{self.name} unreadable"  # until its package is installed
+        return f"{self.name} {self.column} {self.begins} {now.st_size} {now.st_mtime_ns} {content}"
+
+
+def _articles(passages: Iterator[Passage], begins: str) -> Iterator[Passage]:
+    """The first passage begins a document, and after that only one that looks like this."""
+    for number, (text, first) in enumerate(passages):
+        yield Passage(text, not number or (first and re.match(begins, text) is not None))
+
+
+def _hash(file: BinaryIO, size: int) -> str:
+    """Of all that a file holds, or of places spread over it: an edit that keeps size and time may be seen or not."""
+    content = hashlib.sha256()
+    places = [0] if size <= WHOLE else [(size - SAMPLE) * i // (SAMPLES - 1) for i in range(SAMPLES)]
+    for place in places:
+        file.seek(place)
+        content.update(file.read(WHOLE if size <= WHOLE else SAMPLE))
+    return content.hexdigest()
+
+
+def _unchanged(path: Path, before: os.stat_result) -> None:
+    try:
+        after = path.stat()
+    except FileNotFoundError:
+        raise ValueError(f"{path} disappeared while it was read") from None
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise ValueError(
+            f"{path} changed while it was read: it had {before.st_size:,} bytes at the start and has {after.st_size:,} "
+            "now. Wait until whoever writes it is done, or read a copy"
+        )
+
+
+class StandardInput(NamedTuple):
+    column: str | None
+    shown: str = STANDARD_INPUT
+    named: bool = True
+
+    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
+        stream: BinaryIO = sys.stdin.buffer
+        if stream.isatty():
+            print("Reading text from the keyboard; end it with Ctrl-D (Windows: Ctrl-Z, Enter).", file=sys.stderr)
+        return read_file(stream, self.shown, report.note, format, self.column)
+
+    def identity(self, format: str | None = None) -> str:
+        return uuid.uuid4().hex
+
+
+class Texts(NamedTuple):
+    """An iterator of texts, each a document. It can be read once."""
+
+    texts: Iterator[str]
+    shown: str = "the iterator"
+    named: bool = True
+
+    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
+        for number, text in enumerate(self.texts):
+            if not isinstance(text, str):
+                raise TypeError(f"text {number} of the iterator is a {type(text).__name__}, expected str: {text!r:.60}")
+            yield from record_pieces(text, self.shown, report.note, f"text {number:,}")
+
+    def identity(self, format: str | None = None) -> str:
+        return uuid.uuid4().hex
+
+
+class Builtin(NamedTuple):
+    split: str
+    shown: str = "builtin"
+    named: bool = True
+
+    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
+        from mini_bert.corpora.builtin_corpus import corpus, documents
+
+        for lack in corpus().notes:
+            report.note(lack, self.shown)
+        for document in documents(self.split):
+            yield from pieces(document.text, True, self.shown, report.note)
+
+    def identity(self, format: str | None = None) -> str:
+        from mini_bert.corpora.builtin_corpus import fingerprint
+
+        return f"builtin:{self.split} {fingerprint()}"
+
+
+def _items(source: Source, column: str | None, report: Report) -> Iterator[Any]:
+    """What a source consists of, one after the other."""
+    _check(source)
+    if isinstance(source, Iterator):
+        yield Texts(source)
+        return
+    for one in [source] if isinstance(source, str | os.PathLike) else source:
+        yield from _resolve(os.fspath(one), column, report)
+
+
+def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
+    path = Path(source)
+    if source == "-":
+        yield StandardInput(column)
+    elif source == "builtin" or source.startswith("builtin:"):
+        split = source.partition(":")[2] or "all"
+        if split not in ("all", "train", "validation"):
+            raise ValueError(f"the built-in corpus has no part {split!r}: builtin, builtin:train, builtin:validation")
+        yield Builtin(split)
+    elif os.path.isdir(source):  # these two take any str, also one that is too long for a path
+        yield from _folder(path, column, report)
+    elif os.path.exists(source):
+        yield File(path, path.name, column, named=True)
+    elif "::" in source:
+        where, _, column = source.rpartition("::")
+        yield from _resolve(where, column, report)
+    elif glob.has_magic(source):
+        found = sorted(glob.glob(source, recursive=True))
+        if not found:
+            raise FileNotFoundError(f"no file matches {_short(source)}{_texts_hint(source)}")
+        for match in map(Path, found):
+            if not match.is_dir():
+                yield File(match, match.as_posix(), column, named=False)
+            elif "**" not in source:  # which matches the files below by itself
+                yield from _folder(match, column, report)
+    else:
+        from mini_bert.corpora.downloads import DATASETS, corpus_files
+
+        if hint := _texts_hint(source):
+            raise FileNotFoundError(f"there is no file, folder or download {_short(source)}{hint}")
+        for path in corpus_files(source):
+            begins = DATASETS[source.partition(":")[0]].begins
+            yield File(path, f"{source}/{path.name}", column, named=True, begins=begins)
+
+
+def _short(source: str) -> str:
+    return repr(source if len(source) < 100 else source[:80] + " …")
+
+
+def _texts_hint(source: str) -> str:
+    """For what has spaces in it, and is perhaps no name at all."""
+    if len(source.split()) < 2:
+        return ""
+    return (
+        ". (A str or a list names places to read from; to give texts themselves, give an iterator of them: iter(texts))"
+    )
+
+
+def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
+    """Every file of a known kind, sorted by path, so that the order is the same on every system."""
+    found = []
+    seen = set()
+
+    def denied(error: OSError) -> None:
+        report.skip("a folder that you may not open", str(error.filename))
+
+    for folder, below, names in os.walk(root, followlinks=True, onerror=denied):
+        if (real := os.path.realpath(folder)) in seen:  # a link that leads back up
+            below.clear()
+            continue
+        seen.add(real)
+        for name in below + names:
+            if name.startswith("."):
+                report.skip("hidden", Path(folder, name).as_posix())
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        found += [Path(folder, name) for name in names if not name.startswith(".")]
+    found.sort(key=lambda path: path.relative_to(root).parts)
+    for path in found:
+        if not path.is_file():
+            report.skip("not a regular file", path.as_posix())
+        elif format_of(path.name) is None:
+            report.skip(f"{path.suffix} is not a kind of text that a folder is searched for", path.as_posix())
+        else:
+            yield File(path, path.relative_to(root).as_posix(), column, named=False)
+
+
+def identity(source: Source, *, column: str | None = None, format: str | None = None) -> str:
+    """A hash of what `read` would read now: names below the source, sizes, times and content of every file; of one of
+    more than 8 MB, the content at 64 places.
+
+    Equal as long as nothing changed, wherever a folder was moved to. Standard input and pipes never have it twice.
+    """
+    content = hashlib.sha256(f"mini-bert corpus {READER} {format}".encode())
+    for item in _items(source, column, Report()):
+        content.update(b"\n" + item.identity(format).encode("utf-8", "surrogateescape"))
+    return content.hexdigest()
+
+
+# --- the command -------------------------------------------------------------------------------------------
+
+
+def corpus_command(source: Source = "builtin", samples: int = 3, column: str | None = None) -> None:
+    """Read a source from end to end, print its report and a few passages of it."""
+    report = Report()
+    shown: list[str] = []
+    for number, passage in enumerate(read(source, report, column=column)):
+        if number & (number - 1) == 0 and passage.text:  # passages 0, 1, 2, 4, 8, …: the later, the wider apart
+            shown.append(" ".join(passage.text[:400].split()))
+    print(report)
+    for text in shown[-samples:] if samples else ():
+        print(f"\n  {text[:300]}{' …' if len(text) > 300 else ''}")

@@ -1,0 +1,1 @@
+"""Labelled files, read and checked line by line."""

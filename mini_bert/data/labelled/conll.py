@@ -1,0 +1,261 @@
+"""Files with a word on each line: CoNLL (a word, its tag) and CoNLL-U (words with parts of speech and trees).
+
+    EU       B-ORG          1  Dogs   dog   NOUN  NNS  _  2  nsubj  _  _
+    rejects  O              2  bark   bark  VERB  VBP  _  0  root   _  _
+                            3  .      .     PUNCT .    _  2  punct  _  _
+
+An empty line ends a sentence. What these files allow beside words is understood: comments, -DOCSTART-, and in CoNLL-U
+multiword tokens (3-4 don't, whose parts follow) and words that were not said (5.1).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from mini_bert.common.progress import counted
+from mini_bert.corpora.text_files import format_of
+from mini_bert.data.labelled.examples import (
+    LabelError,
+    Parsed,
+    Path,
+    Tagged,
+    content_of,
+    json_lines,
+    lines_of,
+    listed,
+    some,
+)
+
+DOCUMENT = "-DOCSTART-"  # CoNLL 2003 writes it before every document
+CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+RANGE, EMPTY_NODE = re.compile(r"(\d+)-(\d+)"), re.compile(r"\d+\.\d+")
+WORDS, TAGS = ("words", "tokens"), ("tags", "ner_tags", "labels", "upos", "pos_tags")  # their names in JSON lines
+HEADINGS = (  # what tables are headed with, over texts or words, and over their labels or tags
+    {"sentence", "text", "review", "content", "tweet", "phrase", "word", "words", "token", "tokens", "form"},
+    {"label", "labels", "class", "sentiment", "score", "tag", "tags", "ner", "ner_tags", "pos", "upos", "pos_tags"},
+)
+TABLES = "A table of texts and their labels is for `mini-bert finetune classify`"
+PIECES = 2  # with blanks between, at most, in a word of a tagged file, on average: some languages write words so
+Row = tuple[int, list[str]]  # the line of a word, and the fields there
+
+
+def read_tagged(path: Path, column: int = -1) -> list[Tagged]:
+    """Sentences with a tag for each word: a word and its columns on a line, an empty line behind each sentence
+
+    `column`: that of the tags, from 0, or from the end if negative. Of CoNLL-U the tags are by default the universal
+    parts of speech; of JSON lines, the list beside the list of words (tokens or words; tags, ner_tags or labels).
+    """
+    content = content_of(path)
+    if format_of(os.fspath(path)) == "jsonl":
+        return _tagged_json(path, content)
+    at, top = next(((line, text) for line, text in lines_of(content) if not _aside(text)), (0, ""))
+    if is_conllu(path, top):
+        return _tagged_conllu(path, content, 3 if column == -1 else column)
+    tabs = "\t" in top
+    width = len(_fields(top, tabs))
+    if top and (width < 2 or not -width < column < width or column == 0):
+        has = f"a line has {counted(width, 'field')}: {top!r:.60}"
+        raise LabelError(path, at, f"{has}; expected a word, and its tag in column {column}")
+    sentences = list(_sentences(path, content, tabs, width, column))
+    _check_words(path, sentences, column)
+    return some(
+        path,
+        [Tagged([row[0] for _, row in rows], [row[column] for _, row in rows], start) for start, rows in sentences],
+    )
+
+
+def _check_words(path: Path, sentences: list[tuple[int, list[Row]]], column: int) -> None:
+    """A table of texts and labels has a first field and a last one, too, but is no tagged file"""
+    every = [row for _, rows in sentences for row in rows]
+    expected = "expected a word and its tag on each line, and an empty line behind each sentence"
+    for line, row in every[:1]:
+        if row[0].lower() in HEADINGS[0] and row[column].lower() in HEADINGS[1]:
+            what = f"{row[0]!r} and {row[column]!r} are the header of a table"
+            raise LabelError(path, line, f"{what}; {expected}, without a header. {TABLES}")
+    pieces = sum(len(row[0].split()) for _, row in every)
+    if pieces > PIECES * len(every):
+        line, text = next((line, row[0]) for line, row in every if len(row[0].split()) > PIECES)
+        raise LabelError(path, line, f"{text!r:.60} is a text, and so are most of the words here; {expected}. {TABLES}")
+
+
+def word_line(path: Path, start: int, number: int) -> int:
+    """The line of a word, counted from 0, of the sentence that starts on that line: asked when something is wrong"""
+    content = content_of(path)
+    if format_of(os.fspath(path)) == "jsonl":
+        return start
+    top = next((text for _, text in lines_of(content) if not _aside(text)), "")
+    conllu = is_conllu(path, top)
+    lines = (
+        line
+        for line, text in lines_of(content)
+        if line >= start and (text.split("\t")[0].isdecimal() if conllu else not text.startswith(DOCUMENT))
+    )
+    return next(islice(lines, number, None), start)
+
+
+def _sentences(path: Path, content: str, tabs: bool, width: int, column: int) -> Iterator[tuple[int, list[Row]]]:
+    """The line a sentence starts on, and its words"""
+    rows: list[Row] = []
+    known = _known_tags(content, tabs, width, column)
+    for line, text in (*lines_of(content), (0, "")):
+        fields = _fields(text, tabs)
+        if not text.strip(" \t"):
+            if rows:
+                yield rows[0][0], rows
+            rows = []
+        elif fields[0] == DOCUMENT or (not rows and _comment(text, fields, tabs, width, column, known)):
+            continue
+        elif len(fields) != width:
+            has = f"{counted(len(fields), 'field')}, expected {width} as on the lines before"
+            raise LabelError(path, line, f"{has}: {text!r:.60}. Is a word, a tag or an empty line missing?")
+        elif not fields[0] or not fields[column]:
+            raise LabelError(path, line, f"{text!r:.60} lacks {'its tag' if fields[0] else 'the word'}")
+        else:
+            rows.append((line, fields))
+
+
+def _fields(text: str, tabs: bool) -> list[str]:
+    """Only tab and space separate: a word may hold other white space, such as one that does not break"""
+    return text.split("\t") if tabs else re.split(r"[ \t]+", text.strip(" \t"))
+
+
+def _comment(text: str, fields: list[str], tabs: bool, width: int, column: int, known: set[str]) -> bool:
+    """A remark before a sentence, and not a word that begins with # (a hashtag), which has its tag
+
+    `# two words` may be the word # with a tag: if so, another line has that tag, too.
+    """
+    if not text.startswith("#"):
+        return False
+    if tabs:
+        return "\t" not in text
+    return len(fields) != width or (fields[0] == "#" and fields[column] not in known)
+
+
+def _known_tags(content: str, tabs: bool, width: int, column: int) -> set[str]:
+    """Tags of lines that are no comments for sure; and #, which the Penn Treebank gives to the word #"""
+    lines = (_fields(text, tabs) for _, text in lines_of(content) if not text.startswith("#"))
+    return {"#", *(fields[column] for fields in lines if len(fields) == width)}
+
+
+def _aside(text: str) -> bool:
+    return not text.strip() or text.startswith(DOCUMENT) or (text.startswith("#") and "\t" not in text)
+
+
+def _tagged_json(path: Path, content: str) -> list[Tagged]:
+    found = []
+    for line, record in json_lines(path, content):
+        words, tags = (_strings(path, line, record, names) for names in (WORDS, TAGS))
+        if len(words) != len(tags):
+            has = f"{counted(len(words), 'word')} and {counted(len(tags), 'tag')}"
+            raise LabelError(path, line, f"{has}; expected a tag for each word")
+        if not words or "" in words or "" in tags:
+            raise LabelError(path, line, "the sentence, a word or a tag is empty; write it, or leave the line out")
+        found.append(Tagged(words, tags, line))
+    return some(path, found)
+
+
+def _strings(path: Path, line: int, record: dict[str, Any], names: tuple[str, ...]) -> list[str]:
+    values = next((record[name] for name in names if name in record), None)
+    if not isinstance(values, list) or not all(isinstance(value, str | int) for value in values):
+        raise LabelError(path, line, f"expected a list under {' or '.join(names)}; there are {listed(record)}")
+    return [str(value) for value in values]
+
+
+def _tagged_conllu(path: Path, content: str, column: int) -> list[Tagged]:
+    if not 1 < column < 10:
+        names = ", ".join(f"{number} {name}" for number, name in enumerate(CONLLU))
+        raise LabelError(path, None, f"column is {column}, expected one with tags, from 2 to 9: {names}")
+    found = []
+    for start, rows in _conllu_sentences(path, content):
+        for line, row in rows:
+            if row[column] in ("", "_") and CONLLU[column] != "FEATS":
+                raise LabelError(path, line, f"{row[1]!r} has no tag in column {column} ({CONLLU[column]})")
+        found.append(Tagged([row[1] for _, row in rows], [row[column] for _, row in rows], start))
+    return some(path, found)
+
+
+def is_conllu(path: Path, first: str) -> bool:
+    """Says its name so, or its first line of words? Ten columns, the first of which counts the words"""
+    if ".conllu" in os.path.basename(os.fspath(path)).lower():
+        return True
+    fields = first.split("\t")
+    return len(fields) == 10 and re.fullmatch(r"1(-\d+)?|0\.1", fields[0]) is not None
+
+
+def read_conllu(path: Path) -> list[Parsed]:
+    """Sentences with parts of speech and dependency trees
+
+    A multiword token (3-4 don't) is left to its parts, and words that were not said (5.1) are left out: the tree is
+    over the words 1, 2, 3, … Every tree is checked: one root, heads that exist, no cycle.
+    """
+    found = []
+    for start, rows in _conllu_sentences(path, content_of(path)):
+        words, tags, relations = ([row[place] for _, row in rows] for place in (1, 3, 7))
+        found.append(Parsed(words, tags, _heads(path, start, rows), relations, start))
+    return some(path, found)
+
+
+def _heads(path: Path, start: int, rows: list[Row]) -> list[int]:
+    """Checked: they make a tree"""
+    heads = []
+    for line, row in rows:
+        word, head = row[1], row[6]
+        if not head.isdecimal() or int(head) > len(rows) or head == row[0]:
+            expected = f"the number of another word, up to {len(rows)}, or 0 for the root"
+            raise LabelError(path, line, f"the head of {word!r} is {head!r}, expected {expected}")
+        if row[3] in ("", "_") or row[7] in ("", "_"):
+            raise LabelError(
+                path, line, f"{word!r} has no {'part of speech (UPOS)' if row[3] in ('', '_') else 'relation'}"
+            )
+        heads.append(int(head))
+    roots = [rows[place][1][1] for place, head in enumerate(heads) if not head]
+    if len(roots) != 1:
+        raise LabelError(path, start, f"a sentence with {counted(len(roots), 'root')}, expected one: {listed(roots)}")
+    for number, (line, row) in enumerate(rows, 1):
+        place, steps = number, 0
+        while place and steps <= len(rows):
+            place, steps = heads[place - 1], steps + 1
+        if place:
+            raise LabelError(path, line, f"from {row[1]!r} no way leads to the root: the heads go round in a circle")
+    return heads
+
+
+def _conllu_sentences(path: Path, content: str) -> Iterator[tuple[int, list[Row]]]:
+    """The line a sentence's words start on, and its words, whose ten fields are checked for their number and order"""
+    rows: list[Row] = []
+    start, until = 0, 0  # the line of the first comment or word; the last word of a multiword token
+    for line, text in (*lines_of(content), (0, "")):
+        if not text or text.isspace():
+            if start and not rows:
+                raise LabelError(path, start, "a sentence without words; write them, or leave its comments out too")
+            if until > len(rows):
+                last = f"a sentence ends with word {len(rows)}, inside a token that goes to {until}"
+                raise LabelError(path, rows[-1][0], last)
+            if rows:
+                yield rows[0][0], rows
+            rows, start, until = [], 0, 0
+            continue
+        start = start or line
+        if text.startswith("#") and "\t" not in text:
+            continue
+        fields = text.split("\t")
+        if len(fields) != 10:
+            has = counted(len(fields), "field")
+            raise LabelError(path, line, f"{has}, expected 10, with tabs between: {text!r:.60}")
+        number, expected = fields[0], len(rows) + 1
+        if number != str(expected):
+            if EMPTY_NODE.fullmatch(number):
+                continue
+            if span := RANGE.fullmatch(number):
+                if int(span[1]) != expected or int(span[2]) < expected or until > len(rows):
+                    raise LabelError(path, line, f"the token {number} stands where word {expected} is expected")
+                until = int(span[2])
+                continue
+            raise LabelError(path, line, f"word {number!r}, expected {expected}: a sentence counts its words from 1")
+        if not fields[1]:
+            raise LabelError(path, line, f"word {number} is empty")
+        rows.append((line, fields))

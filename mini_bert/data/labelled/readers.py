@@ -1,0 +1,365 @@
+"""Labelled text from files: what a model is fine-tuned, probed and measured on.
+
+    read_labelled("train.tsv")     a text, or a pair of texts, and its label     .tsv .csv .jsonl
+    read_scored("pairs.csv")       two texts, and how alike they are             .tsv .csv .jsonl
+    read_tagged("train.conll")     words, a tag for each (entities, BIO)         CoNLL, CoNLL-U, .jsonl
+    read_conllu("dev.conllu")      words, parts of speech, dependency trees      CoNLL-U
+    read_squad("dev-v1.1.json")    questions, their texts, where the answer is   SQuAD's JSON, .jsonl
+
+Any of them may be compressed (.gz .xz .bz2 .zst). Nothing is guessed and nothing left out in silence: a file that does
+not keep its own rules is a LabelError, which names the file, the line, what stands there and what was expected.
+Each example keeps the line it came from, so that what is found wrong later can be named too.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from mini_bert.common.progress import counted
+from mini_bert.corpora.text_files import LONGEST_RECORD, format_of
+from mini_bert.data.labelled.conll import read_conllu, read_tagged
+from mini_bert.data.labelled.examples import (
+    ColumnError,
+    LabelError,
+    Labelled,
+    Parsed,
+    Path,
+    Question,
+    Scored,
+    Tagged,
+    check_labels,
+    content_of,
+    json_lines,
+    label_names,
+    lines_of,
+    listed,
+    parsed_json,
+    some,
+)
+
+__all__ = [
+    "ColumnError",
+    "LabelError",
+    "Labelled",
+    "Parsed",
+    "Question",
+    "Scored",
+    "Tagged",
+    "check_labels",
+    "label_names",
+    "read_conllu",
+    "read_labelled",
+    "read_scored",
+    "read_squad",
+    "read_tagged",
+]
+
+logger = logging.getLogger(__name__)
+
+# --- tables: .tsv .csv .jsonl ------------------------------------------------------------------------------
+
+PAIRS = (  # names under which people store two texts, each first with its second
+    *(("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("text1", "text2")),
+    *(("sentence_a", "sentence_b"), ("text_a", "text_b"), ("sentence_1", "sentence_2"), ("first", "second")),
+    *(("s1", "s2"), ("question", "sentence"), ("question", "passage"), ("#1 string", "#2 string")),
+)
+TEXTS = ("sentence", "text", "review", "content", "comment", "tweet", "phrase", "utterance", "query", "question")
+LABELS = (
+    *("gold_label", "label", "labels", "class", "category", "sentiment", "polarity", "target", "intent", "emotion"),
+    *("topic", "is_duplicate", "quality", "rating", "stars", "answer"),
+)
+SCORES = ("score", "similarity", "similarity_score", "relatedness_score", "relatedness", "label", "gold", "rating")
+NO_LABEL = "-"  # under gold_label, in SNLI and MultiNLI: the annotators did not agree
+
+
+def read_labelled(
+    path: Path, text: str | None = None, second: str | None = None, label: str | None = None
+) -> list[Labelled]:
+    """Texts, or pairs of them, with their labels, from a table or JSON lines
+
+    Columns are found by their usual names (sentence, text, sentence1 and sentence2, premise and hypothesis, label,
+    gold_label, …), or given: by name, or by number, from 1, where a table has no header. With `text` and no `second`
+    it is one text.
+    """
+    at, names, records = _records(path, (text, second, label))
+    text, second = _text_columns(path, at, names, text, second)
+    label = _column(path, at, names, label, LABELS, "label", "label")
+    found = []
+    for line, record in records:
+        name = _label(path, line, record, label)
+        if name == NO_LABEL and label.lower() == "gold_label":
+            continue
+        pair = None if second is None else _text(path, line, record, second)
+        found.append(Labelled(_text(path, line, record, text), pair, name, line))
+    if len(found) < len(records):
+        left = counted(len(records) - len(found), "example")
+        logger.warning("%s: %s left out, whose %s is %r: undecided", path, left, label, NO_LABEL)
+    return found
+
+
+def read_scored(
+    path: Path, first: str | None = None, second: str | None = None, score: str | None = None
+) -> list[Scored]:
+    """Pairs of texts with a number that says how alike they are, from a table or JSON lines
+
+    Columns are found by their usual names (sentence1 and sentence2, …, score, similarity, …), or given as in
+    `read_labelled`.
+    """
+    at, names, records = _records(path, (first, second, score))
+    if first is None and second is None and (half := _half_of_a_pair(names)) is not None:
+        only, missing, argument = half
+        lack = f"expected two columns of text, found one, {only!r}, among {listed(names)}, and no {missing!r}"
+        raise ColumnError(path, at, lack, argument)
+    first, other = _text_columns(path, at, names, first, second, "first")
+    if other is None:
+        lack = f"expected two columns of text, found one, {first!r}, among {listed(names)}"
+        raise ColumnError(path, at, lack, "second")
+    score = _column(path, at, names, score, SCORES, "score", "score")
+    found = []
+    for line, record in records:
+        value = record.get(score)
+        try:
+            number = math.nan if isinstance(value, bool) or value is None else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise LabelError(path, line, f"{score} is {value!r:.40}, expected a number")
+        found.append(Scored(_text(path, line, record, first), _text(path, line, record, other), number, line))
+    return found
+
+
+Record = tuple[int, dict[str, Any]]  # the line of an example, and its fields by their names
+
+
+def _records(path: Path, given: Sequence[str | None]) -> tuple[int, list[str], list[Record]]:
+    """-> the line of the header, the names in it, and each row of the table; or JSON lines, the first for the header"""
+    content = content_of(path)
+    top = content.lstrip().partition("\n")[0]
+    format = format_of(os.fspath(path)) or ("jsonl" if top.startswith("{") else None)
+    if format == "jsonl":
+        records = some(path, list(json_lines(path, content)))
+        at, names = records[0][0], list(records[0][1])
+    elif format in ("tsv", "csv") or (format == "txt" and "\t" in top):
+        rows = _quoted(path, content) if format == "csv" else _tabbed(content)
+        numbers = {column for column in given if column is not None and column.isdecimal()}
+        at, names, records = _table(path, rows, numbers)
+    else:
+        hint = "; is it one JSON document? Write an object on each line" if top.startswith("[") else ""
+        raise LabelError(path, None, f"expected a name that ends in .tsv, .csv or .jsonl (then .gz, if packed){hint}")
+    return at, names, some(path, records)
+
+
+def _table(path: Path, rows: Iterator[tuple[int, list[str]]], numbers: set[str]) -> tuple[int, list[str], list[Record]]:
+    at, header = next(((line, row) for line, row in rows if any(row)), (1, []))
+    first: list[tuple[int, list[str]]] = []
+    if numbers - set(header):  # no header: the columns are called 1, 2, …
+        first, header = [(at, header)], [str(number) for number in range(1, len(header) + 1)]
+    header = [name.strip() for name in header]
+    twice = next((name for name in header if name and header.count(name) > 1), None)
+    if twice is not None:
+        raise LabelError(path, at, f"two columns are called {twice!r}; rename one")
+    records = []
+    for line, row in chain(first, rows):
+        if not any(row):
+            continue
+        while len(row) > len(header) and not row[-1]:  # a separator at the end
+            row.pop()
+        if len(row) != len(header):
+            has = f"{counted(len(row), 'field')}, expected {len(header)}: {listed(header)}"
+            remedy = "A tab (in .csv, a comma without quotation marks around its field) begins a new one"
+            raise LabelError(path, line, f"{has}. {remedy}")
+        records.append((line, dict(zip(header, row, strict=True))))
+    return at, header, records
+
+
+def _tabbed(content: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a .tsv, in which quotation marks are characters like others"""
+    return ((line, text.split("\t")) for line, text in lines_of(content))
+
+
+def _quoted(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a .csv, each with the line it starts on: between quotation marks, a field may have line ends"""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
+    top = content.lstrip("\n").partition("\n")[0]
+    table = csv.reader(
+        (text + "\n" for _, text in lines_of(content)), delimiter=max(",;\t", key=top.count), strict=True
+    )
+    line = 1
+    try:
+        for row in table:
+            yield line, row
+            line = table.line_num + 1
+    except csv.Error as error:
+        problem = (
+            f"not a row of a CSV table ({error}). Is a quotation mark never closed, or not doubled inside a field?"
+        )
+        raise LabelError(path, line, problem) from error
+
+
+def _half_of_a_pair(names: list[str]) -> tuple[str, str, str] | None:
+    """Where a table has the one column of a pair, and of no pair both: that one, the other, and which it is"""
+    lower = {name.lower(): name for name in names}
+    if any(one in lower and other in lower for one, other in PAIRS):
+        return None
+    halves = ((lower[one], other, "second") for one, other in PAIRS if one in lower and one not in TEXTS)
+    others = ((lower[other], one, "first") for one, other in PAIRS if other in lower and other not in TEXTS)
+    return next(chain(halves, others), None)
+
+
+def _text_columns(
+    path: Path, at: int, names: list[str], text: str | None, second: str | None, argument: str = "text"
+) -> tuple[str, str | None]:
+    """argument: what the reader calls the first of them"""
+    lower = {name.lower(): name for name in names}
+    if text is None and second is None:
+        for one, other in PAIRS:
+            if one in lower and other in lower:
+                return lower[one], lower[other]
+    if second is not None:
+        second = _column(path, at, names, second, (), "second text", "second")
+        partners = tuple(one for one, other in PAIRS if other == second.lower())
+        return _column(path, at, names, text, (*partners, *TEXTS), "text", argument), second
+    return _column(path, at, names, text, TEXTS, "text", argument), None
+
+
+def _column(
+    path: Path, at: int, names: list[str], given: str | None, usual: Sequence[str], what: str, argument: str
+) -> str:
+    if given is not None and given in names:
+        return given
+    lower = {name.lower(): name for name in reversed(names)}
+    chosen = given.lower() if given is not None else next((name for name in usual if name in lower), None)
+    if chosen in lower:
+        return lower[chosen]
+    looked = f"no column {given!r}" if given is not None else f"no column for the {what}, such as {listed(usual[:3])}"
+    raise ColumnError(path, at, f"{looked}; there are {listed(names)}", argument)
+
+
+def _text(path: Path, line: int, record: dict[str, Any], column: str) -> str:
+    value = record.get(column)
+    if not isinstance(value, str):
+        raise LabelError(path, line, _missing(record, column, "text"))
+    value = value.strip()
+    if not value:
+        raise LabelError(path, line, f"{column} is empty, expected a text; write one, or leave the line out")
+    return value
+
+
+def _label(path: Path, line: int, record: dict[str, Any], column: str) -> str:
+    """JSON's 1, 1.0 and "1" are one label, as they are in a table"""
+    value = record.get(column)
+    if isinstance(value, bool):
+        value = str(value).lower()
+    elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        value = str(int(value))
+    if not isinstance(value, str):
+        raise LabelError(path, line, _missing(record, column, "a label: a word or a whole number"))
+    if not value.strip():
+        raise LabelError(path, line, f"{column} is empty, expected a label; write one, or leave the line out")
+    return value.strip()
+
+
+def _missing(record: dict[str, Any], column: str, expected: str) -> str:
+    if column in record:
+        return f"{column} is {record[column]!r:.40}, expected {expected}"
+    return f"there is no {column!r}, only {listed(record)}"
+
+
+# --- questions ---------------------------------------------------------------------------------------------
+
+
+def read_squad(path: Path, unanswered: bool = False) -> list[Question]:
+    """Questions with the texts that answer them, from SQuAD's JSON, or JSON lines with the same names
+
+    Every answer has to stand in the text where the file says it starts. Questions that SQuAD 2 marks as impossible are
+    left out, with a warning. `unanswered`: keep these, and questions without answers: enough for predicting.
+    """
+    content = content_of(path)
+    whole = re.match(r'\s*\{\s*"(version|data)"', content) or format_of(os.fspath(path)) != "jsonl"
+    places = _squad_places(path, content) if whole else _flat_places(path, content)
+    found, impossible = [], 0
+    seen: set[str] = set()
+    for number, (line, context, record) in enumerate(places, 1):
+        where = f"question {number:,} (id {record.get('id')!r:.40})" if whole else "the question"
+        if not isinstance(context, str) or not context.strip():
+            raise LabelError(path, line, f"{where} has no text that could answer it (context)")
+        asked = record.get("question")
+        if not isinstance(asked, str) or not asked.strip():
+            raise LabelError(path, line, f"{where} is empty: {asked!r:.40}")
+        answers, starts = _answers(path, line, where, context, record.get("answers"))
+        if not answers and not unanswered:
+            if not record.get("is_impossible"):
+                raise LabelError(path, line, f"{where} has no answer; expected one or more under answers")
+            impossible += 1
+            continue
+        identity = str(record.get("id", number))
+        if identity in seen:
+            raise LabelError(path, line, f"{where} has the id of another, {identity!r}; predictions go by their ids")
+        seen.add(identity)
+        found.append(Question(identity, asked.strip(), context, answers, starts, number if whole else line))
+    if impossible:
+        logger.warning("%s: %s without an answer left out", path, counted(impossible, "question"))
+    return some(path, found)
+
+
+def _squad_places(path: Path, content: str) -> Iterator[tuple[int, Any, dict[str, Any]]]:
+    """-> the line of a question, the text that belongs to it, and all the file says of it"""
+    try:
+        pairs = [
+            (paragraph["context"], record)
+            for article in parsed_json(path, 1, content)["data"]
+            for paragraph in article["paragraphs"]
+            for record in paragraph["qas"]
+        ]
+    except (KeyError, TypeError) as error:
+        form = '{"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…", "answers": […]}]}]}]}'
+        raise LabelError(path, 1, f"expected the form of SQuAD, {form}; {error!r} says what is missing") from error
+    line, place = 1, 0
+    for context, record in pairs:
+        if not isinstance(record, dict):
+            raise LabelError(path, line, f"{record!r:.40} is no question; expected id, question, answers")
+        # The parser forgets where things stood; the ids, in their order, find the lines again.
+        if isinstance(record.get("id"), str):
+            at = content.find(json.dumps(record["id"], ensure_ascii=False), place)
+            if at >= 0:
+                line, place = line + content.count("\n", place, at), at
+        yield line, context, record
+
+
+def _flat_places(path: Path, content: str) -> Iterator[tuple[int, Any, dict[str, Any]]]:
+    for line, record in json_lines(path, content):
+        yield line, record.get("context"), record
+
+
+def _answers(path: Path, line: int, where: str, context: str, given: Any) -> tuple[list[str], list[int]]:
+    """SQuAD writes a list of {text, answer_start}; others two lists under these names"""
+    if isinstance(given, dict):
+        texts, places = given.get("text"), given.get("answer_start")
+        if not isinstance(texts, list) or not isinstance(places, list) or len(texts) != len(places):
+            raise LabelError(path, line, f"{where}: expected answers as two lists alike, text and answer_start")
+        given = [{"text": text, "answer_start": place} for text, place in zip(texts, places, strict=True)]
+    if not isinstance(given, list | None):
+        raise LabelError(path, line, f"{where}: expected a list of answers, got {given!r:.60}")
+    answers, starts = [], []
+    for answer in given or []:
+        text, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
+        if not isinstance(text, str) or not text.strip() or not isinstance(start, int) or isinstance(start, bool):
+            raise LabelError(path, line, f"{where}: the answer {answer!r:.60} lacks a text or answer_start")
+        if start < 0 or context[start : start + len(text)] != text:
+            elsewhere = context.find(text)
+            hint = "it is not in the text at all" if elsewhere < 0 else f"it stands at {elsewhere:,}"
+            stands = context[max(start, 0) : max(start, 0) + len(text)]
+            raise LabelError(
+                path, line, f"{where}: the answer {text!r:.60} is not at {start:,}, where {stands!r:.60} stands; {hint}"
+            )
+        answers.append(text)
+        starts.append(start)
+    return answers, starts

@@ -1,0 +1,383 @@
+"""Text becomes token files once; every later start maps them into memory and begins at once.
+
+    text ──read──▶ passages ──sentences, tokenizer──▶ ids ──▶ one folder:
+
+    tokens.bin       [SEP] a b c d e [SEP] f g [SEP]      all documents in a row, [SEP] before each and after the last;
+                                                          uint16, or uint32 for a vocabulary of more than 65,536
+    sentences.bin          1     4         7        10    where each sentence begins in tokens.bin, and its length
+    documents.bin          0               2         3    which sentence each document begins with, and their number
+    hashes.bin             #               #              64 bits for each document: a hash of how its text begins
+    shards.json      the counts, what it was made from, and a checksum of every megabyte
+
+Numbers are little-endian, 64 bits where not said otherwise. A file is mapped, not read: it may be larger than
+memory, and what is used stays in the system's cache, shared by all processes.
+
+The folder is named after a hash of corpus, tokenizer and format, so other text or another vocabulary is another
+folder. It is made under a temporary name and renamed when whole and on disk: a folder that has its name is complete,
+whenever the power goes. On opening, sizes and checksums are compared (of every megabyte up to 64, and of 64 spread
+over a larger file); a damaged folder is said so and made anew.
+
+Sentences are tokenized by two processes where there are two cores (common/processes.py), and written in order, so the
+bytes do not depend on how many. Memory does not grow with the text: some megabytes are under way at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.common.atomic import write_atomic
+from mini_bert.common.cache_folder import cache_folder, make_folder
+from mini_bert.common.processes import cores, in_order
+from mini_bert.common.progress import counted, roughly, showing, size
+from mini_bert.common.values import check_positive
+from mini_bert.corpora import reading as corpora
+from mini_bert.data import sentences
+
+if TYPE_CHECKING:
+    from mini_bert.text.wordpiece import WordPieceTokenizer
+
+FORMAT = 1  # of the files: raise it when they are laid out otherwise
+RULES = 2  # raise it when the same text would give other sentences or ids; older folders can still be opened by path
+NAMES = ("tokens", "sentences", "documents", "hashes")
+PROCESSES = 2  # unless asked for more: with 80 MB each and 70 for this one, all stay below 400 MB
+JOB = 1 << 18  # characters that a process gets at a time, if passages are shorter
+BLOCK = 1 << 20  # bytes with one checksum
+SPEED_AFTER = 1  # second of work: what was faster says nothing of the speed
+CHECKED = 64  # blocks of each file that are compared on opening
+ABANDONED = 24 * 3600  # seconds without a change after which an unfinished folder is nobody's
+ATTEMPTS = 9  # to give a folder its name, while other processes do the same
+ELSEWHERE = "set MINI_BERT_HOME, or cache_dir, to another"
+logger = logging.getLogger(__name__)
+
+
+class DamagedShards(ValueError):
+    """A folder of shards that is not what was once written."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """The arrays of a folder, mapped into memory: read-only, of any size, safe to use from any thread."""
+
+    folder: Path
+    info: dict[str, Any]
+    tokens: np.ndarray
+    sentences: np.ndarray  # (sentences + 1,)
+    documents: np.ndarray  # (documents + 1,)
+    hashes: np.ndarray  # (documents,)
+
+    @property
+    def digest(self) -> str:
+        """Names the content: equal for equal text and tokenizer, on every machine."""
+        return self.info["digest"]
+
+    def __str__(self) -> str:
+        names = ("token", "sentence", "document")
+        tokens, sentences, documents = (counted(self.info[f"{name}s"], name) for name in names)
+        return f"{tokens} in {sentences} of {documents}"
+
+
+def prepare(
+    source: corpora.Source,
+    tokenizer: WordPieceTokenizer,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    processes: int | None = None,
+    progress: bool = True,
+) -> Shards:
+    """The shards of a source: opened if they exist, else made. `source` is what corpora.read takes.
+
+    cache_dir: where they are kept (default: the folder `shards` of the cache, see common/cache_folder.py)
+    processes: how many tokenize, each in 80 MB (default: two, or one on a single core)
+    """
+    check_tokenizer(tokenizer)
+    processes = min(cores(), PROCESSES) if processes is None else processes
+    check_positive("processes", processes)
+    home = Path(cache_dir) if cache_dir is not None else cache_folder("shards")
+    identity = corpora.identity(source)
+    folder = home / _key(identity, tokenizer)
+    if folder.is_dir():
+        try:
+            return open_shards(folder)
+        except DamagedShards as error:
+            logger.warning("%s; making them anew", error)
+    make_folder(home, ELSEWHERE)
+    _clear_abandoned(home)
+    work = _work_folder(home)
+    try:
+        info = _build(work, source, tokenizer, processes, progress)
+        if (now := corpora.identity(source)) != identity:  # standard input: only the same text will ask for it again
+            folder = home / _key(info["digest"], tokenizer)
+            if corpora.identity(source) == now:  # not so: a file
+                logger.warning("the text changed while it was read; this is neither what was there nor what is now")
+        _publish(work, folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(
+            error.errno, f"{error.strerror}: the folder {home} is to hold the tokenized text; {ELSEWHERE}, or make room"
+        ) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if progress:
+        print(f"kept for the next start in {folder}", file=sys.stderr)
+    for pause in (0.05, 0.1, 0.2, 0.4):
+        with suppress(DamagedShards):
+            return open_shards(folder)
+        time.sleep(pause)  # another process is just putting its own there, in place of damaged ones
+    return open_shards(folder)
+
+
+def _work_folder(home: Path) -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix=".unfinished-", dir=home))
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"{error.strerror}: nothing can be written in the folder {home}; {ELSEWHERE}"
+        ) from error
+
+
+def check_tokenizer(tokenizer: Any) -> None:
+    """A name is not yet a tokenizer."""
+    if isinstance(tokenizer, str | os.PathLike):
+        raise TypeError(
+            f"the tokenizer is {os.fspath(tokenizer)!r}, a name or a path; load it first: "
+            f"WordPieceTokenizer.load({os.fspath(tokenizer)!r})"
+        )
+    if not hasattr(tokenizer, "fingerprint"):
+        raise TypeError(
+            f"the tokenizer is {tokenizer!r:.60}, a {type(tokenizer).__name__}; expected one of ours, such as "
+            'WordPieceTokenizer.load("8k")'
+        )
+
+
+def _key(identity: str, tokenizer: WordPieceTokenizer) -> str:
+    content = json.dumps([FORMAT, RULES, identity, tokenizer.fingerprint, tokenizer.sep_id])
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+# --- text -> arrays ----------------------------------------------------------------------------------------
+
+
+class Order(NamedTuple):
+    """What every process needs to know."""
+
+    tokenizer: WordPieceTokenizer
+    dtype: str
+
+
+class Piece(NamedTuple):
+    """Some passages as arrays; numbers count from the piece's own beginning."""
+
+    tokens: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+    hashes: np.ndarray
+    bytes: int  # of text
+
+
+def tokenize(order: Order, passages: list[tuple[str, bool]]) -> Piece:
+    """Split into sentences, turn these into ids, put a [SEP] before every document."""
+    texts: list[str] = []
+    documents, hashes, size = [], [], 0
+    for text, first in passages:
+        raw = text.encode()
+        size += len(raw)
+        if first:
+            documents.append(len(texts))
+            hashes.append(int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little"))
+        texts += sentences.split(text)
+    rows = order.tokenizer.ids(texts, special=False)  # who writes "[SEP]" speaks of it: only ours separate
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    starts = np.concatenate([[0], np.cumsum(lengths)])  # of sentences, as if there were no [SEP]
+    separators = starts[documents] + np.arange(len(documents))
+    tokens = np.full(starts[-1] + len(documents), order.tokenizer.sep_id, order.dtype)
+    kept = np.ones(len(tokens), bool)
+    kept[separators] = False
+    tokens[kept] = np.fromiter(chain.from_iterable(rows), order.dtype, starts[-1])
+    starts = starts[:-1] + np.searchsorted(documents, np.arange(len(rows)), side="right")
+    some = lengths > 0  # characters that a tokenizer drops may be all that a sentence has
+    before = np.concatenate([[0], np.cumsum(some)])
+    return Piece(tokens, starts[some], before[documents], np.array(hashes, np.uint64), size)
+
+
+def _jobs(passages: Iterable[corpora.Passage]) -> Iterator[list[tuple[str, bool]]]:
+    """Passages in lists of about JOB characters. How they fall does not depend on the number of processes."""
+    job: list[tuple[str, bool]] = []
+    size = 0
+    for text, first in passages:
+        job.append((text, first))
+        size += len(text)
+        if size >= JOB:
+            yield job
+            job, size = [], 0
+    if job:
+        yield job
+
+
+def _build(
+    work: Path, source: corpora.Source, tokenizer: WordPieceTokenizer, processes: int | None, progress: bool
+) -> dict[str, Any]:
+    dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
+    report = corpora.Report()
+    counts = {"tokens": 0, "sentences": 0, "documents": 0, "bytes": 0}
+    jobs = _jobs(corpora.read(source, report))
+    files = {name: open(work / f"{name}.bin", "wb") for name in NAMES}  # noqa: SIM115
+    try:
+        began, total = time.monotonic(), _total(source)
+        with showing(progress) as show:
+            for piece in in_order(tokenize, Order(tokenizer, dtype), jobs, processes):
+                files["tokens"].write(piece.tokens.tobytes())
+                files["sentences"].write((piece.sentences + counts["tokens"]).astype("<i8").tobytes())
+                files["documents"].write((piece.documents + counts["sentences"]).astype("<i8").tobytes())
+                files["hashes"].write(piece.hashes.astype("<u8").tobytes())
+                for name in ("tokens", "sentences", "documents"):
+                    counts[name] += len(getattr(piece, name))
+                counts["bytes"] += piece.bytes
+                note, seconds = (
+                    f"{size(counts['bytes'])}, {roughly(counts['tokens'], 'token')}",
+                    time.monotonic() - began,
+                )
+                note += f", {size(counts['bytes'] / seconds)}/s" if seconds > SPEED_AFTER else ""
+                show("tokenizing", note, counts["bytes"], total)
+        files["tokens"].write(np.array([tokenizer.sep_id], dtype).tobytes())
+        counts["tokens"] += 1
+        files["sentences"].write(np.array([counts["tokens"]], "<i8").tobytes())
+        files["documents"].write(np.array([counts["sentences"]], "<i8").tobytes())
+        for file in files.values():
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        for file in files.values():
+            file.close()
+    if not report.clean:
+        logger.warning("reading the text: %s", report)
+    if not counts["sentences"]:
+        raise ValueError(f"there is no word in the text: {report}. Give a source that holds text")
+    contents = {name: _checksums(work / f"{name}.bin") for name in NAMES}
+    info = {
+        "format": FORMAT,
+        "dtype": dtype,
+        **counts,
+        "vocab_size": tokenizer.vocab_size,
+        "tokenizer": tokenizer.fingerprint,
+        "digest": hashlib.sha256(json.dumps([FORMAT, tokenizer.fingerprint, contents]).encode()).hexdigest(),
+        "report": str(report),
+        "files": contents,
+    }
+    write_atomic(work / "shards.json", json.dumps(info).encode())
+    return info
+
+
+# --- folders -----------------------------------------------------------------------------------------------
+
+
+def _publish(work: Path, folder: Path) -> None:
+    """Give the finished folder its name. What stood there is damaged, or the same, made by another process."""
+    os.chmod(work, 0o777 & ~_umask())  # mkdtemp's are private
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            os.rename(work, folder)
+            break
+        except OSError as error:
+            taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY) or folder.is_dir()
+            if not taken or attempt == ATTEMPTS:
+                raise
+        with suppress(DamagedShards):
+            open_shards(folder)
+            return
+        aside = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
+        try:
+            with suppress(FileNotFoundError):  # another process has just put it aside
+                os.replace(folder, aside / "damaged")
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    if os.name == "posix":  # the rename itself must reach the disk
+        for path in (folder, folder.parent):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _clear_abandoned(home: Path) -> None:
+    """Remove what killed processes left behind."""
+    for folder in home.glob(".unfinished-*"):
+        with suppress(OSError):
+            newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+            if time.time() - newest > ABANDONED:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def open_shards(folder: str | os.PathLike[str]) -> Shards:
+    """Map a folder's arrays. Raises DamagedShards where sizes or checksums are not what shards.json says."""
+    folder = Path(folder)
+    try:
+        info = json.loads((folder / "shards.json").read_text(encoding="utf-8"))
+        if info["format"] != FORMAT:
+            raise DamagedShards(f"the shards in {folder} have format {info['format']}, expected {FORMAT}")
+        arrays = {}
+        for name in NAMES:
+            content, path = info["files"][name], folder / f"{name}.bin"
+            if path.stat().st_size != content["bytes"]:
+                raise DamagedShards(
+                    f"the shards in {folder} are damaged: {path.name} has {path.stat().st_size:,} bytes, expected "
+                    f"{content['bytes']:,}"
+                )
+            sums = content["crc32"]
+            wanted = range(len(sums)) if len(sums) <= CHECKED else np.linspace(0, len(sums) - 1, CHECKED).astype(int)
+            for index in wanted:
+                if _checksum(path, int(index)) != sums[index]:
+                    where = f"{path.name} has changed at byte {index * BLOCK:,} or after"
+                    raise DamagedShards(f"the shards in {folder} are damaged: {where}")
+            dtype = {"tokens": info["dtype"], "hashes": "<u8"}.get(name, "<i8")
+            arrays[name] = np.asarray(np.memmap(path, dtype, mode="r"))  # a plain array: those are indexed faster
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, DamagedShards):
+            raise
+        raise DamagedShards(f"the shards in {folder} are damaged ({type(error).__name__}: {error})") from error
+    return Shards(folder, info, **arrays)
+
+
+def _checksums(path: Path) -> dict[str, Any]:
+    size = path.stat().st_size
+    return {"bytes": size, "crc32": [_checksum(path, index) for index in range(-(-size // BLOCK))]}
+
+
+def _checksum(path: Path, index: int) -> int:
+    with open(path, "rb") as file:
+        file.seek(index * BLOCK)
+        return zlib.crc32(file.read(BLOCK))
+
+
+def _total(source: corpora.Source) -> int | None:
+    """Bytes of text to come, where that is plain to see: in files of unpacked plain text."""
+    if isinstance(source, Iterator):
+        return None
+    paths = [Path(one) for one in ([source] if isinstance(source, str | os.PathLike) else source)]
+    if all(path.is_file() and path.suffix == ".txt" for path in paths):
+        return sum(path.stat().st_size for path in paths)
+    return None

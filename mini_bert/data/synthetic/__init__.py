@@ -1,0 +1,1 @@
+"""Labelled English made up by a grammar."""

@@ -1,0 +1,3 @@
+"""Model folders for others."""
+
+import mini_bert as mini_bert  # so that `from export.… import …` finds the same modules: common/short_names.py

@@ -1,0 +1,234 @@
+"""Model folders as people know them: `config.json` beside `model.safetensors`.
+
+Reading is strict and tells what is wrong in words; writing is atomic: a file appears whole under its name or not
+at all, whenever the power goes. Weights are safetensors (a header and raw numbers; loading one runs nothing).
+A `pytorch_model.bin` is read by `torch_files`, which can build arrays and nothing else. A `.pkl` is refused.
+
+A folder in `bundled/` is a model that comes with the package, known by its name: "mini-bert".
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.common.atomic import write_atomic, written_beside
+from mini_bert.common.sixteen_bit import Stored
+
+WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
+WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # how their names end
+BUNDLED = Path(__file__).parent / "bundled"  # a folder for each bundled model
+BUNDLED_NAMES = ("mini-bert",)
+MODEL, OLD_MODEL = "model", ".model.old"  # of a run; the second while the first is replaced, or if that was cut short
+logger = logging.getLogger(__name__)
+
+
+def locate(source: str | os.PathLike[str]) -> Path:
+    """The model folder that is meant: a folder of that path, the best model of a run, or a bundled one by its name.
+
+    Of a run that has not come to its first best model, the newest checkpoint is taken, and a warning says so.
+    """
+    folder = Path(source)
+    refuse_pickle(folder)
+    if os.fspath(source) in BUNDLED_NAMES and not (folder / CONFIG).is_file():  # a folder of your own goes first
+        folder = BUNDLED / folder
+        if not _is_model(folder):
+            raise FileNotFoundError(
+                f"the model {os.fspath(source)!r} belongs to the package, but is missing from this installation "
+                f"({folder}); install Mini-BERT again, or give the folder of another model"
+            )
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"there is no model folder {folder}{' (it is a file)' if folder.exists() else ''}; give a folder that "
+            f"holds {CONFIG} and {WEIGHTS}, the folder of a training run, or a bundled name: "
+            f"{', '.join(BUNDLED_NAMES)} (nothing is downloaded by name)"
+        )
+    if _is_model(folder):
+        return folder
+    for name in (MODEL, OLD_MODEL):
+        if _is_model(folder / name):
+            return folder / name
+    checkpoints = [path for path in sorted(folder.glob("checkpoints/step-*")) if _is_model(path)]
+    if checkpoints:
+        logger.warning("the run %s has no best model yet; taking its newest checkpoint, %s", folder, checkpoints[-1])
+        return checkpoints[-1]
+    return folder  # whoever reads it will say what it lacks
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in (WEIGHTS, TORCH_WEIGHTS))
+
+
+def read_tensors(path: str | os.PathLike[str], widened: bool = True) -> dict[str, Any]:
+    """All arrays of one weights file, chosen by its ending; bfloat16 as float32, or in 16 bits as sixteen.Stored."""
+    path = Path(path)
+    refuse_pickle(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, expected a weights file such as {path / WEIGHTS}")
+    if path.suffix not in WEIGHT_FILES:
+        raise ValueError(f"{path}: unknown kind of weights file {path.suffix!r}, expected .safetensors or .bin")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no weights file {path}")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path, widened)
+    from mini_bert.files.torch_files import load_torch_file
+
+    return load_torch_file(path)
+
+
+def refuse_pickle(path: Path) -> None:
+    if path.suffix in (".pkl", ".pickle"):
+        raise ValueError(
+            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never does. "
+            "Weights are safetensors here (save_pretrained writes them), tokenizers are JSON and text"
+        )
+
+
+def _read_safetensors(path: Path, widened: bool) -> dict[str, Any]:
+    """The header is checked by the library; the numbers are read once, into one array that all tensors are views of.
+
+    (`safetensors.deserialize` would hold them twice: for a model of 90 MB a fifth of a second more.)
+    """
+    from safetensors import SafetensorError, safe_open
+
+    damaged = "it may be truncated or damaged, copy it again"
+    if path.stat().st_size < 8:
+        raise ValueError(f"{path} is not a whole safetensors file (it has less than 8 bytes); {damaged}")
+    try:
+        with safe_open(path, framework="numpy"), path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            data = np.fromfile(file, np.uint8)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a whole safetensors file ({error}); {damaged}") from error
+    found = {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
+    return {name: np.asarray(array) for name, array in found.items()} if widened else found
+
+
+_DTYPES = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "I16": np.int16,
+    "I8": np.int8, "U8": np.uint8, "BOOL": np.bool_,
+}  # fmt: skip
+
+
+def _as_array(path: Path, name: str, entry: dict[str, Any], data: np.ndarray) -> Any:
+    own = data[slice(*entry["data_offsets"])]
+    if entry["dtype"] == "BF16":
+        return Stored(own.view("<u2").astype(np.uint16, copy=False).reshape(entry["shape"]))
+    if entry["dtype"] not in _DTYPES:
+        raise ValueError(
+            f"{path}: tensor {name} has dtype {entry['dtype']}, expected one of {', '.join(_DTYPES)}, BF16"
+        )
+    return own.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """-> the content of config.json, and the weights by name; the folder is one that `locate` finds"""
+    folder = locate(folder)
+    config = read_config(folder)
+    for name in (WEIGHTS, TORCH_WEIGHTS):
+        if (folder / name).is_file():
+            return config, read_tensors(folder / name)
+    pickles = "".join(f"; {path.name} is a pickle, which is never loaded" for path in sorted(folder.glob("*.pkl")))
+    raise FileNotFoundError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}{pickles}")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The content of a model folder's config.json"""
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{folder} has no {CONFIG}; a model folder holds {CONFIG} and {WEIGHTS}") from None
+    except ValueError as error:  # not UTF-8, or not JSON
+        raise ValueError(f"{path} is not valid JSON ({error})") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds a {type(config).__name__}, expected an object of settings")
+    return config
+
+
+def write_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> None:
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(folder / WEIGHTS, tensors)
+    write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:
+    """A safetensors file, written straight from the arrays' memory; weights in 16 bits (sixteen.Stored) as they are."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    bits = {name: array.bits if isinstance(array, Stored) else array for name, array in tensors.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in bits.items()}
+    bfloat16 = {name for name, array in tensors.items() if isinstance(array, Stored) and array.bits.dtype == np.uint16}
+    with written_beside(Path(path)) as temporary:
+        if bfloat16:  # which NumPy does not have, and so the library's function for NumPy does not, either
+            _write_with_bfloat16(temporary, arrays, bfloat16)
+            return
+        try:
+            # "format: pt" is what transformers asks for before it opens a file; it says nothing about who wrote it.
+            save_file(arrays, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk comes as one of these
+            raise OSError(f"{path}: {error}") from error
+
+
+def _write_with_bfloat16(path: Path, arrays: Mapping[str, np.ndarray], bfloat16: set[str]) -> None:
+    """8 bytes with the length of the header, the header in JSON, the arrays; those that are named hold bfloat16"""
+    names = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # so that all lie aligned
+    for name in order:
+        array = arrays[name]
+        dtype, start, end = "BF16" if name in bfloat16 else names[array.dtype], end, end + array.nbytes
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            array = arrays[name]
+            file.write(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data)
+
+
+class Name(NamedTuple):
+    """A row of an architecture's table of names: our array, and the published tensors that lie in it side by side."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    transposed: bool = False
+
+    def load(self, published: Mapping[str, np.ndarray]) -> np.ndarray:
+        parts = [published[name].T if self.transposed else published[name] for name in self.theirs]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    def save(self, array: np.ndarray) -> dict[str, np.ndarray]:
+        parts = np.split(array, len(self.theirs), axis=-1)
+        return {name: part.T if self.transposed else part for name, part in zip(self.theirs, parts, strict=True)}
+
+
+def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source: str) -> None:
+    """Copy arrays into the Params of the same names; nothing is changed unless all of them fit."""
+    missing, unexpected = sorted(set(params) - set(tensors)), sorted(set(tensors) - set(params))
+    if missing or unexpected:
+        raise ValueError(
+            f"{source} does not fit this model: "
+            + "; ".join(
+                f"{what} {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+                for what, names in (("it lacks", missing), ("it has the unknown", unexpected))
+                if names
+            )
+        )
+    for name, param in params.items():
+        if tensors[name].shape != param.shape:
+            raise ValueError(
+                f"{source}: tensor {name} has shape {tensors[name].shape}, this model needs {param.shape}; "
+                "the file belongs to a model of other sizes"
+            )
+    for name, param in params.items():
+        param.data[...] = tensors[name]

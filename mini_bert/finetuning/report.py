@@ -1,0 +1,173 @@
+"""What fine-tuning says of itself: the table for people, the numbers for programs, the card of the model.
+
+Beside the scores stands what one gets by guessing, without reading (`Task.guessing`): a score says little without it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mini_bert
+from mini_bert.common.invocation import command
+from mini_bert.common.progress import counted
+from mini_bert.finetuning.data import TaskData
+from mini_bert.finetuning.loop import FineTuning, TuningRun
+from mini_bert.finetuning.tasks.base import Task
+
+PRETRAINED, SCRATCH = "pretrained", "from random weights"
+
+
+class Result(NamedTuple):
+    start: str  # PRETRAINED or SCRATCH
+    seed: int
+    outcome: TuningRun
+
+
+class Baseline(NamedTuple):
+    """What guessing gets on the same dev examples"""
+
+    name: str
+    scores: dict[str, float]
+    luck: float  # how far above it the task's metric can be by luck: two standard errors
+
+
+def baseline(task: Task, dev: Sequence[Any]) -> Baseline:
+    name, predictions = task.guessing(dev)
+    scores = task.scores(dev, predictions)
+    share = scores[task.metric]
+    if task.name == "similarity":
+        luck = 2 / math.sqrt(max(len(dev) - 1, 1))  # numbers that have nothing in common correlate so much
+    else:
+        cases = sum(len(example.words) for example in dev) if task.name == "tag" else len(dev)
+        luck = 2 * math.sqrt(max(share * (1 - share), 0) / cases)
+    return Baseline(name, scores, luck)
+
+
+def verdict(task: Task, score: float, guess: Baseline, dev: int) -> str | None:
+    """Said plainly where a score is no better than guessing; None where it is"""
+    gain = score - guess.scores[task.metric]
+    if gain <= 0:
+        return (
+            f"Not above guessing: “{guess.name}” reaches the same {task.metric} or more. Nothing that was learnt shows "
+            "on the dev data; give more examples, or more --epochs."
+        )
+    if gain < guess.luck:
+        return (
+            f"Hardly above guessing: {100 * gain:.1f} points more {task.metric} than “{guess.name}”. With "
+            f"{counted(dev, 'dev example')} up to {100 * guess.luck:.1f} can be luck."
+        )
+    return None
+
+
+def describe(kind: str, model: str, data: TaskData) -> str:
+    """What is learnt from what, and what has to be known about it"""
+    about = (
+        f"{kind}: {model}; training {counted(len(data.train), 'example')} of {data.train_name}, "
+        f"dev {len(data.dev):,} of {data.dev_name}"
+    )
+    return "\n".join([about, *(f"  {note}" for note in data.notes)])
+
+
+def summarize(task: Task, results: Sequence[Result]) -> dict[str, Any]:
+    """Every seed's scores, and for each start their means and spreads"""
+    found: dict[str, Any] = {"metric": task.metric, "runs": [
+        {"start": start, "seed": seed, "scores": outcome.scores, "best_step": outcome.step, "steps": outcome.steps,
+         "seconds": round(outcome.seconds, 1), "stopped": outcome.stopped} for start, seed, outcome in results
+    ]}  # fmt: skip
+    for start in dict.fromkeys(result.start for result in results):
+        runs = [result.outcome for result in results if result.start == start and result.outcome.scores]
+        if runs:
+            found[start] = {name: mean_spread([run.scores[name] for run in runs]) for name in runs[0].scores}
+            found[start]["seconds"] = mean_spread([run.seconds for run in runs])
+    return found
+
+
+def mean_spread(values: Sequence[float]) -> dict[str, float]:
+    """Mean and standard deviation (of the sample; 0 for one value)"""
+    return {"mean": statistics.fmean(values), "spread": statistics.stdev(values) if len(values) > 1 else 0.0}
+
+
+def report(
+    task: Task, about: Sequence[str], guess: Baseline, results: Sequence[Result], out: Path | None, dev: int
+) -> str:
+    """The table that people read. dev: how many examples were measured"""
+    summary = summarize(task, results)
+    rows = [start for start in (PRETRAINED, SCRATCH) if start in summary]
+    lines = [*about]
+    if rows:
+        names = [name for name in summary[rows[0]] if name != "seconds"]
+        guessing = f"guessing: {guess.name}"
+        width = max(22, len(guessing) + 2)
+        lines += ["", f"{f'dev, {task.unit}':{width}}" + "".join(f"{name:>16}" for name in names) + f"{'seconds':>10}"]
+        for start in rows:
+            cells = "".join(f"{shown(summary[start][name]):>16}" for name in names)
+            lines.append(f"{start:{width}}{cells}{summary[start]['seconds']['mean']:10.0f}")
+        cells = "".join(f"{100 * guess.scores[name]:16.1f}" for name in names)
+        lines.append(f"{guessing:{width}}{cells}")
+        counts = {len([result for result in results if result.start == start]) for start in rows}
+        if max(counts) > 1:
+            lines.append(f"mean ± standard deviation of {max(counts)} seeds; each the best measurement of its run")
+        plainly = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev)
+        lines += ["", plainly] if plainly else []
+    early = sum(result.outcome.stopped == "early" for result in results)
+    if early:
+        runs = "" if len(results) == 1 else f" in {early} of {counted(len(results), 'run')}"
+        lines.append(f"\nStopped early{runs}: it did not get better for a while. A larger --patience waits longer.")
+    last = results[-1].outcome.stopped if results else ""
+    if last == "nonfinite":
+        lines.append("\nStopped: the loss was no longer a number. Try a smaller --learning-rate.")
+    elif last == "interrupted":
+        lines.append("\nStopped by hand" + ("; the best model so far is kept." if out else "."))
+    if out is not None and (out / "model").is_dir():
+        lines.append(f"\nthe best model: {out / 'model'}\n\n    {command('predict', out)} {example(task)}")
+    elif out is None:
+        lines.append("\nNothing is saved; with --out FOLDER the best model is.")
+    return "\n".join(lines)
+
+
+def example(task: Task) -> str:
+    """What to type behind `mini-bert predict FOLDER`"""
+    pairs = task.name == "classify" and task.settings()["pairs"]
+    return '"A first text." "And a second."' if pairs else EXAMPLE[task.name]
+
+
+EXAMPLE = {
+    "classify": '"A text to be judged."',
+    "tag": '"Ada Lovelace lived in London."',
+    "qa": '--question "Who sat?" --context "The cat sat on the mat."',
+    "similarity": '"A cat sat down." "A cat was sitting."',
+}
+
+
+def shown(value: dict[str, float]) -> str:
+    spread = f" ± {100 * value['spread']:.1f}" if value["spread"] else ""
+    return f"{100 * value['mean']:.1f}{spread}"
+
+
+def model_card(task: Task, model: str, data: TaskData, settings: FineTuning, result: Result) -> str:
+    """README.md of the model folder"""
+    scores = "\n".join(f"| dev {name} | {task.shown(value)} |" for name, value in result.outcome.scores.items())
+    notes = "".join(f"\n{note[0].upper()}{note[1:]}.\n" for note in data.notes)
+    labels = f"\n| labels | {', '.join(task.labels)} |" if task.labels else ""
+    return f"""# A BERT fine-tuned for {task.name}, by mini-bert {mini_bert.__version__}
+
+| | |
+|---|---|
+| made from | {Path(model).name if Path(model).exists() else model}, {result.start} |
+| training data | {data.train_name}, {counted(len(data.train), "example")} |
+| dev data | {data.dev_name}, {counted(len(data.dev), "example")} |{labels}
+{scores}
+| settings | {settings.epochs} epochs of batches of {settings.batch_size}, learning rate {settings.learning_rate:g}, \
+layer decay {settings.layer_decay:g}, dropout {settings.dropout:g}, \
+word dropout {settings.word_dropout:g}, seed {result.seed} |
+
+The weights are those that did best on the dev data, so that score is a little too good; on other data expect less.
+{notes}
+```console
+mini-bert predict . {example(task)}
+```
+"""

@@ -1,0 +1,159 @@
+"""Where in a text is the answer to a question? Extractive question answering, as in SQuAD.
+
+    [s_t e_t] = SpanHead(encoder([CLS] question [SEP] text [SEP]))
+    loss      = ½ (cross-entropy of the true first token + of the true last token)
+
+A text longer than the model's positions goes through it in windows that overlap, each with the whole question. In a
+window that does not hold the answer the truth is [CLS]: "not here". (Devlin et al. 2018, section 4.2, and their
+run_squad.py.) Of such windows training takes only some for each question: there are many, and they all say the same.
+
+To answer, every window names its best spans. What a span scores is how much more likely the window finds it than "not
+here": (s_i + e_j) − (s_0 + e_0). So windows can be compared, though each has a softmax of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mini_bert.common.draws import address, shuffled
+from mini_bert.data.labelled.readers import Question
+from mini_bert.evaluation.metrics import answer_scores
+from mini_bert.finetuning.heads import SpanHead, span_loss, span_loss_backward
+from mini_bert.finetuning.tasks.base import HEAD, Item, Task, windows
+from mini_bert.models.encoders import encode, encode_backward
+
+BEST = 20  # spans that a window names, and that are kept of a question
+LONGEST = 30  # tokens of an answer
+ABSENT = 2  # windows without the answer that training sees of a question, at most
+
+
+class Span(NamedTuple):
+    """An answer: text[start:stop]"""
+
+    text: str
+    start: int  # in characters
+    stop: int
+    score: float
+    probability: float  # among the spans that were kept
+
+
+class Answer(Task):
+    name = "qa"
+    metric = "f1"
+    labelled = False
+    architecture = "BertForQuestionAnswering"
+    head_name = "qa_outputs"
+    counts = "windows answered rightly"
+
+    def __init__(self, stride: int | None = None, longest: int = LONGEST):
+        """stride: tokens of the text from one window to the next; None: half of what fits"""
+        self.stride, self.longest = stride, longest
+
+    def settings(self):
+        return {"stride": self.stride, "longest": self.longest}
+
+    def layer(self, model, dropout):
+        return SpanHead(model.config.hidden_size)
+
+    def items(self, examples: Sequence[Question], tokenizer, length, training):
+        texts = {text: None for example in examples for text in (example.context,)}
+        rows = dict(zip(texts, tokenizer.ids(texts, special=False), strict=True))
+        offsets: dict[str, list[tuple[int, int]]] = {}
+        found: list[Item] = []
+        for number, example in enumerate(examples):
+            row = rows[example.context]
+            if example.context not in offsets:
+                offsets[example.context] = tokenizer.spans(example.context, special=False)[0]
+            places = offsets[example.context]
+            question = tokenizer.ids([example.question], special=False)[0][: (length - 3) // 2]
+            size = length - 3 - len(question)
+            truth = token_span(places, example.starts[0], len(example.answers[0])) if example.answers else None
+            here: list[Item] = []
+            absent: list[Item] = []
+            for start, stop in windows(len(row), size, min(self.stride or max(size // 2, 1), size)):
+                ids = [tokenizer.cls_id, *question, tokenizer.sep_id, *row[start:stop], tokenizer.sep_id]
+                second = len(question) + 2
+                target = (0, 0)
+                if truth is not None and start <= truth[0] and truth[1] < stop:
+                    target = (second + truth[0] - start, second + truth[1] - start)
+                item = Item(number, ids, [0, *range(second, len(ids) - 1)], target, second, offsets=places[start:stop])
+                (here if target[0] else absent).append(item)
+            if training:
+                absent = [absent[place] for place in shuffled(len(absent), address(number))[:ABSENT]]
+            found += [*here, *absent]
+        return found
+
+    def loss(self, model, batch, run, targets):
+        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run)  # (B,T,H)
+        logits, head = model.task.forward(x, run.fork(HEAD))  # (B,2,T)
+        loss, cache = span_loss(logits, batch.targets, batch.asked, targets)
+        guesses = np.where(batch.asked[:, None], logits, -np.inf).argmax(-1)
+        right = int((guesses == batch.targets).all(-1).sum())
+        dx = model.task.backward(span_loss_backward(1.0, cache), head, run)
+        encode_backward(model, dx, encoded, run)
+        return float(loss), right
+
+    def answers(self, model, batch, run):
+        """Of every window the best spans: [(score, first, last)], counted in tokens of its text"""
+        x, _ = encode(model, batch.ids, batch.mask, batch.types, run)
+        logits, _ = model.task.forward(x, run)
+        return [
+            best_spans(scores[0, asked], scores[1, asked], self.longest)
+            for scores, asked in zip(logits, batch.asked, strict=True)
+        ]
+
+    def join(self, examples: Sequence[Question], items, answers) -> list[list[Span]]:
+        """The best spans of all windows of a question, each once, the best first"""
+        found: list[dict[tuple[int, int], float]] = [{} for _ in examples]
+        for item, spans in zip(items, answers, strict=True):
+            kept = found[item.example]
+            for score, first, last in spans:
+                place = item.offsets[first][0], item.offsets[last][1]
+                kept[place] = max(score, kept.get(place, -np.inf))
+        return [_ranked(example.context, kept) for example, kept in zip(examples, found, strict=True)]
+
+    def scores(self, examples: Sequence[Question], predictions: Sequence[list[Span]]) -> dict[str, float]:
+        guesses = {str(number): spans[0].text if spans else "" for number, spans in enumerate(predictions)}
+        answers = {str(number): example.answers for number, example in enumerate(examples)}
+        exact, f1, _ = answer_scores(guesses, answers)
+        return {"f1": f1, "exact": exact}
+
+    def guessing(self, examples: Sequence[Question]) -> tuple[str, list[list[Span]]]:
+        """The whole text: it holds the answer, and everything else"""
+        return "the whole text", [[Span(one.context, 0, len(one.context), 0.0, 1.0)] for one in examples]
+
+
+def token_span(offsets: Sequence[tuple[int, int]], start: int, length: int) -> tuple[int, int] | None:
+    """The first and last token that hold the characters from start on; None where no token does"""
+    inside = [place for place, (first, last) in enumerate(offsets) if first < start + length and last > start]
+    return (inside[0], inside[-1]) if inside else None
+
+
+def best_spans(starts: np.ndarray, ends: np.ndarray, longest: int, count: int = BEST) -> list[tuple[float, int, int]]:
+    """starts, ends (1+n,): of [CLS] and of n tokens -> the best (score, first, last), first ≤ last < first + longest
+
+    score = (s_i + e_j) − (s_0 + e_0)
+    """
+    n = len(starts) - 1
+    table = (starts[1:, None] - starts[0]) + (ends[None, 1:] - ends[0])  # (n,n)
+    places = np.arange(n)
+    away = places[None] - places[:, None]
+    table = np.where((away >= 0) & (away < longest), table, -np.inf).ravel()
+    best = np.argsort(-table, kind="stable")[:count]
+    return [(float(table[place]), int(place) // n, int(place) % n) for place in best if table[place] > -np.inf]
+
+
+def _ranked(context: str, kept: dict[tuple[int, int], float]) -> list[Span]:
+    best = sorted(kept.items(), key=lambda pair: -pair[1])[:BEST]
+    if not best:
+        return []
+    scores = np.array([score for _, score in best])
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    return [
+        Span(context[start:stop], start, stop, score, float(share))
+        for ((start, stop), score), share in zip(best, shares, strict=True)
+    ]

@@ -1,0 +1,122 @@
+"""Which class does a text, or a pair of texts, belong to? Sentiment, topic, does one follow from the other.
+
+logits = SentenceHead(encoder([CLS] text [SEP]))        or PairHead(encoder([CLS] text [SEP] second [SEP]))
+loss   = cross-entropy with the true class
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mini_bert.data.labelled.readers import Labelled
+from mini_bert.evaluation.metrics import accuracy, precision_recall_f1
+from mini_bert.finetuning.heads import PairHead, SentenceHead
+from mini_bert.finetuning.tasks.base import HEAD, Item, Task, packed
+from mini_bert.layers.base import Layer
+from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
+from mini_bert.layers.softmax import softmax
+from mini_bert.models.encoders import encode, encode_backward
+
+
+class Classify(Task):
+    name = "classify"
+    metric = "accuracy"
+    architecture = "BertForSequenceClassification"
+    head_name = "classifier"
+    published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
+
+    @staticmethod
+    def fits(labels: int) -> bool:
+        return labels > 1
+
+    def __init__(
+        self, labels: Sequence[str], pooling: Sequence[str] = ("mean",), dense: bool = False, pairs: bool = False
+    ):
+        """pairs: whether it has learnt from pairs of texts"""
+        if len(labels) < 2:
+            raise ValueError(f"there is only the label {', '.join(labels)!r}; a classifier needs two or more")
+        self.labels, self.pooling, self.dense, self.pairs = list(labels), tuple(pooling), dense, pairs
+
+    def settings(self):
+        return {"pooling": list(self.pooling), "dense": self.dense, "pairs": self.pairs}
+
+    def layer(self, model, dropout):
+        return sentence_layer(model, len(self.labels), self.pooling, self.dense, self.pairs, dropout)
+
+    def items(self, examples: Sequence[Labelled], tokenizer, length, training):
+        place = {label: number for number, label in enumerate(self.labels)}
+        firsts = tokenizer.ids([example.text for example in examples], special=False)
+        others = [example.second for example in examples if example.second is not None]
+        seconds = iter(tokenizer.ids(others, special=False))
+        found = []
+        for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
+            ids, second, words = packed(tokenizer, first, None if example.second is None else next(seconds), length)
+            found.append(Item(number, ids, words, place.get(example.label), second))
+        return found
+
+    def loss(self, model, batch, run, targets):
+        logits, caches = sentence_scores(model, batch, run, self.pooling)
+        loss, entropy = cross_entropy(logits, batch.targets, targets)
+        right = int((logits.argmax(-1) == batch.targets).sum())
+        sentence_scores_backward(model, cross_entropy_backward(1.0, entropy), caches, run)
+        return float(loss), right
+
+    def answers(self, model, batch, run):
+        """The probability of every class"""
+        return list(softmax(sentence_scores(model, batch, run, self.pooling)[0])[0])
+
+    def scores(self, examples: Sequence[Labelled], predictions: Sequence[np.ndarray]) -> dict[str, float]:
+        truth = [example.label for example in examples]
+        guesses = [self.labels[int(probabilities.argmax())] for probabilities in predictions]
+        macro = precision_recall_f1(truth, guesses, "macro")
+        return {"accuracy": accuracy(truth, guesses), "macro_f1": macro.f1}
+
+    def dev_loss(self, examples: Sequence[Labelled], predictions: Sequence[np.ndarray]) -> float:
+        """The mean of −log p(the true class)"""
+        return mean_surprise(predictions, [self.labels.index(example.label) for example in examples])
+
+    def guessing(self, examples: Sequence[Labelled]) -> tuple[str, list[np.ndarray]]:
+        """Always the class that is most frequent among them"""
+        most = Counter(example.label for example in examples).most_common(1)[0][0]
+        return f"always {most}", [np.eye(len(self.labels))[self.labels.index(most)]] * len(examples)
+
+
+def mean_surprise(probabilities: Sequence[np.ndarray] | np.ndarray, targets: Sequence[int]) -> float:
+    """1/N Σ −log p_n[target_n]        probabilities (N,C)"""
+    chosen = np.asarray(probabilities)[np.arange(len(targets)), targets].astype(float)
+    return float(-np.log(np.maximum(chosen, 1e-30)).mean())
+
+
+def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool, pairs: bool, p: float) -> Layer:
+    """The head for a text, or for two. [CLS] speaks for both where an encoder has been taught to."""
+    width = model.config.hidden_size
+    if pairs and "cls" not in pooling:
+        return PairHead(width, classes, pooling, p)
+    return SentenceHead(width, classes, pooling, dense, p)
+
+
+def seen_by(head: Layer, asked: np.ndarray, types: np.ndarray) -> np.ndarray:
+    """What the head looks at: the words (B,T); a PairHead those of the first texts and those of the second (2,B,T)"""
+    return np.stack((asked & (types == 0), asked & (types == 1))) if isinstance(head, PairHead) else asked
+
+
+def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
+    """ids -> encoder -> model.task -> (B,C), caches. Where only [CLS] is asked, the last block runs on it alone."""
+    if tuple(pooling) != ("cls",):
+        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run)  # (B,T,H)
+    else:
+        B, T = batch.ids.shape
+        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run, np.arange(B) * T)  # (B,H)
+        x = x[:, None]
+    y, head = model.task.forward(x, run.fork(HEAD), asked=seen_by(model.task, batch.asked, batch.types))
+    return y, (encoded, head, tuple(pooling) == ("cls",))
+
+
+def sentence_scores_backward(model: Any, dy, caches, run) -> None:
+    encoded, head, only_first = caches
+    dx = model.task.backward(dy, head, run)
+    encode_backward(model, dx[:, 0] if only_first else dx, encoded, run)

@@ -1,0 +1,150 @@
+"""How alike are two texts? A score, learnt from scored pairs such as those of the STS Benchmark. Two ways:
+
+pair       [CLS] first [SEP] second [SEP] through the encoder together -> PairHead -> one number, the score
+           loss = (y − score)².  The texts look at each other. A model that has met pairs in pretraining is
+           more exact so; Mini-BERT, which has not, is better with vectors (docs/finetuning.md).
+
+vectors    each text alone -> mean of its tokens' vectors; how alike they are is the cosine of the two
+           loss = (cosine − score)², scores moved to 0 … 1; or the contrastive loss.  A vector can be computed once and
+           compared with millions: search, clustering, `mini-bert embed`.  (Reimers & Gurevych 2019, Sentence-BERT.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mini_bert.data.labelled.readers import Scored
+from mini_bert.evaluation.metrics import pearson, spearman
+from mini_bert.finetuning.heads import VectorHead
+from mini_bert.finetuning.tasks.base import HEAD, Item, Task, packed
+from mini_bert.finetuning.tasks.classify import sentence_layer, sentence_scores, sentence_scores_backward
+from mini_bert.layers.base import Initialiser
+from mini_bert.layers.similarity import (
+    contrastive,
+    contrastive_backward,
+    cosine,
+    cosine_backward,
+    squared_error,
+    squared_error_backward,
+)
+from mini_bert.models.encoders import encode, encode_backward
+
+
+class Similarity(Task):
+    name = "similarity"
+    metric = "spearman"
+    labelled = False
+    architecture = "BertForSequenceClassification"
+    head_name = "classifier"
+    published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
+    unit = "× 100"  # correlations are no shares
+    counts = ""  # a score is near or far, not right or wrong
+
+    def __init__(
+        self,
+        low: float = 0.0,
+        high: float = 1.0,
+        vectors: bool = False,
+        loss: str = "regression",
+        pooling: Sequence[str] = ("mean",),
+        dense: bool = False,
+    ):
+        """low, high: the range of scores; loss: of vectors, "regression" or "contrastive" """
+        if not low < high:
+            raise ValueError(f"the scores range from {low} to {high}; expected different ones")
+        if loss not in ("regression", "contrastive") or (loss == "contrastive" and not vectors):
+            raise ValueError(f"loss is {loss!r}, expected 'regression', or, for vectors, 'contrastive'")
+        self.low, self.high, self.vectors, self.kind = float(low), float(high), vectors, loss
+        self.pooling, self.dense = tuple(pooling), dense
+        self.labels = ["score"]
+        if vectors:
+            self.architecture, self.head_name, self.labels = "BertModel", "", []
+
+    @staticmethod
+    def fits(labels: int) -> bool:
+        return labels == 1
+
+    @staticmethod
+    def shown(score: float) -> str:
+        return f"{score:.3f}"
+
+    def more_config(self):
+        return {} if self.vectors else {"problem_type": "regression"}
+
+    def settings(self):
+        return {"low": self.low, "high": self.high, "vectors": self.vectors, "loss": self.kind,
+                "pooling": list(self.pooling), "dense": self.dense}  # fmt: skip
+
+    def layer(self, model, dropout):
+        if self.vectors:
+            return VectorHead(self.pooling)
+        head: Any = sentence_layer(model, 1, self.pooling, self.dense, True, dropout)
+        assert head.linear.b is not None
+        head.linear.b.init = _constant((self.low + self.high) / 2)  # the first answer is the middle
+        return head
+
+    def items(self, examples: Sequence[Scored], tokenizer, length, training):
+        firsts = tokenizer.ids([example.first for example in examples], special=False)
+        seconds = tokenizer.ids([example.second for example in examples], special=False)
+        found = []
+        for number, (example, a, b) in enumerate(zip(examples, firsts, seconds, strict=True)):
+            if self.vectors:
+                (ids, _, words), (others, _, more) = (packed(tokenizer, row, None, length) for row in (a, b))
+                found.append(Item(number, ids, words, example.score, other=Item(number, others, more, None)))
+            else:
+                ids, second, words = packed(tokenizer, a, b, length)
+                found.append(Item(number, ids, words, example.score, second))
+        return found
+
+    def loss(self, model, batch, run, targets):
+        if not self.vectors:
+            y, caches = sentence_scores(model, batch, run, self.pooling)  # (B,1)
+            loss, cache = squared_error(y[:, 0], batch.targets, targets)
+            sentence_scores_backward(model, squared_error_backward(1.0, cache)[:, None], caches, run)
+            return float(loss), 0
+        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run)  # (2B,T,H)
+        vectors, pooled = model.task.forward(x, run.fork(HEAD), asked=batch.asked)  # (2B,H)
+        cosines, angle = cosine(*np.split(vectors, 2))
+        forward, backward = LOSSES[self.kind]
+        loss, cache = forward(cosines, (batch.targets - self.low) / (self.high - self.low), targets)
+        dvectors = np.concatenate(cosine_backward(backward(1.0, cache), angle))
+        encode_backward(model, model.task.backward(dvectors, pooled, run), encoded, run)
+        return float(loss), 0
+
+    def answers(self, model, batch, run):
+        """The score of each pair"""
+        if not self.vectors:
+            return sentence_scores(model, batch, run, self.pooling)[0][:, 0].tolist()
+        x, _ = encode(model, batch.ids, batch.mask, batch.types, run)
+        vectors, _ = model.task.forward(x, run, asked=batch.asked)
+        return self._score(cosine(*np.split(vectors, 2))[0]).tolist()
+
+    def _score(self, cosines):
+        return self.low + cosines * (self.high - self.low)
+
+    def scores(self, examples: Sequence[Scored], predictions: Sequence[float]) -> dict[str, float]:
+        truth = [example.score for example in examples]
+        found = {"spearman": spearman(truth, predictions), "pearson": pearson(truth, predictions)}
+        return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}  # all alike: nothing known
+
+    def dev_loss(self, examples: Sequence[Scored], predictions: Sequence[float]) -> float:
+        """The mean squared difference from the true scores"""
+        return float(np.mean((np.array([example.score for example in examples]) - np.array(predictions)) ** 2))
+
+    def guessing(self, examples: Sequence[Scored]) -> tuple[str, list[float]]:
+        """Always the middle, which correlates with nothing"""
+        return "all alike", [(self.low + self.high) / 2] * len(examples)
+
+
+LOSSES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "regression": (squared_error, squared_error_backward),
+    "contrastive": (contrastive, contrastive_backward),
+}
+
+
+def _constant(value: float) -> Initialiser:
+    return lambda rng, shape: np.full(shape, value)

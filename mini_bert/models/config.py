@@ -1,0 +1,139 @@
+"""What a model is, in numbers. Frozen, named, checked on construction; `mini-bert config` explains every one.
+
+L layers · H hidden width · A heads · d = H/A · I feed-forward width · T tokens · V vocabulary
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from mini_bert.common.invocation import command
+from mini_bert.common.values import check_heads, check_positive, check_probability
+
+OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
+INITS = ("plain", "depth_scaled")  # how W_o and W2 start: as all projections, or 1/√(2L) of that
+
+
+@dataclass(frozen=True)
+class MiniBertConfig:
+    """The sizes of a Mini-BERT; the defaults are *the* Mini-BERT of 4,498,880 parameters."""
+
+    vocab_size: int = 8192  # V
+    hidden_size: int = 192  # H
+    num_layers: int = 3  # L
+    num_heads: int = 4  # A
+    intermediate_size: int = 768  # I
+    max_seq_length: int = 64  # T
+    dropout: float = 0.0
+    tie_head: bool = False
+    layer_norm_eps: float = 1e-5
+    init: str = "plain"
+
+    def __post_init__(self) -> None:
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_layers",
+            "num_heads",
+            "intermediate_size",
+            "max_seq_length",
+        ):
+            check_positive(name, getattr(self, name))
+        check_heads(self.hidden_size, self.num_heads)
+        check_probability("dropout", self.dropout)
+        if not isinstance(self.tie_head, bool):
+            raise ValueError(f"tie_head is {self.tie_head!r}, expected True or False")
+        if not isinstance(self.layer_norm_eps, float | int) or not self.layer_norm_eps > 0:
+            raise ValueError(
+                f"layer_norm_eps is {self.layer_norm_eps!r}, expected a small positive number such as 1e-5"
+            )
+        if self.init not in INITS:
+            raise ValueError(f"init is {self.init!r}, expected one of {', '.join(map(repr, INITS))}")
+
+    @property
+    def head_size(self) -> int:  # d
+        return self.hidden_size // self.num_heads
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"model_type": "mini_bert", **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> MiniBertConfig:
+        """From the content of a `config.json`; a field we do not know is an error, not a guess."""
+        model_type = values.get("model_type")
+        if model_type != "mini_bert":
+            raise ValueError(
+                f"config.json has model_type {model_type!r}, expected 'mini_bert'; "
+                "folders of published BERT are read by mini_bert.models.bert.Bert.from_pretrained"
+            )
+        known = {field.name for field in fields(cls)}
+        given = {name: value for name, value in values.items() if name != "model_type" and name not in OF_A_TASK}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise ValueError(f"unknown field(s) {', '.join(unknown)}; a MiniBertConfig has {', '.join(sorted(known))}")
+        return cls(**given)
+
+
+MINI_BERT_CONFIG = MiniBertConfig()
+
+LARGER_BERT_CONFIG = MiniBertConfig(
+    vocab_size=50_000,
+    hidden_size=384,
+    num_layers=6,
+    num_heads=8,
+    intermediate_size=1536,
+    max_seq_length=128,
+    dropout=0.1,
+    init="depth_scaled",
+)
+
+PRESETS = {"mini": MINI_BERT_CONFIG, "larger": LARGER_BERT_CONFIG}
+
+
+def display_name(config: MiniBertConfig) -> str:
+    """ "Mini-BERT", or "Larger-BERT" for a model with its layers, width and heads, whatever its vocabulary"""
+    sizes = (config.num_layers, config.hidden_size, config.num_heads)
+    larger = LARGER_BERT_CONFIG
+    return "Larger-BERT" if sizes == (larger.num_layers, larger.hidden_size, larger.num_heads) else "Mini-BERT"
+
+
+def load_config(name: str) -> MiniBertConfig:
+    """A preset by its name, or the path of a `config.json`."""
+    if name in PRESETS:
+        return PRESETS[name]
+    path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        raise ValueError(
+            f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a model folder nor the path of a config.json"
+        )
+    try:
+        return MiniBertConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+_REASONS = {
+    "vocab_size": "V: how many pieces of words the model knows; table and head grow with it",
+    "hidden_size": "H: the length of every token's vector, and of the residual stream",
+    "num_layers": "L: rounds of looking around, then thinking",
+    "num_heads": "A: things to look for at once, each in d = H/A = 48 dimensions",
+    "intermediate_size": "I = 4H: the customary width of the feed-forward network",
+    "max_seq_length": "T: rows in the position table; attention costs T² per head",
+    "dropout": "share of activations dropped in training; a small model on much text needs none",
+    "tie_head": "true: the head shares the token table (V·H fewer parameters)",
+    "layer_norm_eps": "keeps the division in layer norm away from zero",
+    "init": "depth_scaled: what a block adds starts small, the smaller the more blocks there are (docs/larger.md)",
+}
+
+
+def main() -> None:
+    """Print Mini-BERT's configuration with the reason for every number, and Larger-BERT's beside it."""
+    print("Mini-BERT's configuration (Larger-BERT's beside it)\n")
+    print(f"{'field':18} {'mini':>8} {'larger':>14}  why")
+    for field in fields(MiniBertConfig):
+        mini, larger = (json.dumps(getattr(config, field.name)) for config in (MINI_BERT_CONFIG, LARGER_BERT_CONFIG))
+        print(f"{field.name:18} {mini:>8} {larger:>14}  {_REASONS[field.name]}")
+    print(f"\n`{command('info')}` shows the architecture and the parameters that follow from these numbers.")

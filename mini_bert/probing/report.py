@@ -1,0 +1,197 @@
+"""What probes found: the numbers, a table for people, the same for programs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mini_bert.common.progress import counted
+
+
+class Part(NamedTuple):
+    """How much data"""
+
+    sentences: int
+    words: int
+
+
+class Scores(NamedTuple):
+    """One network at one layer; a number for each seed"""
+
+    accuracy: Sequence[float]
+    control: Sequence[float]  # accuracy on the control task
+    f1: Sequence[float] = ()  # of whole entities; empty where there are none
+
+    @property
+    def selectivity(self) -> list[float]:
+        return [a - c for a, c in zip(self.accuracy, self.control, strict=True)]
+
+    @property
+    def score(self) -> float:
+        """By which layers are compared: the mean of F1, where there is one, or else of the accuracy"""
+        return statistics.fmean(self.f1 or self.accuracy)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Scores]) -> Scores:
+        """Of several seeds"""
+        return cls(*([value for part in parts for value in part[field]] for field in range(3)))
+
+
+class Results(NamedTuple):
+    """What one probe found in all layers, of the model and of the same network with random weights"""
+
+    title: str
+    classes: int | None  # None: the choice is among the words of the sentence
+    train: Part
+    dev: Part
+    l2: float
+    baselines: dict[str, float]  # accuracy
+    trained: dict[int, Scores]  # by layer
+    random: dict[int, Scores]
+
+    @property
+    def best(self) -> int:
+        """The layer with the highest score; of equals the lowest"""
+        return max(self.trained, key=lambda layer: (self.trained[layer].score, -layer))
+
+    @property
+    def best_random(self) -> int:
+        return max(self.random, key=lambda layer: (self.random[layer].score, -layer))
+
+
+class Setting(NamedTuple):
+    """What was asked"""
+
+    task: str
+    model: str
+    train: str
+    dev: str
+    synthetic: bool
+    seeds: int
+    pooling: str
+    notes: Sequence[str] = ()  # what has to be known about the data
+
+
+def merged(runs: Sequence[list[Results]]) -> list[Results]:
+    """The results of several samples of the data as one; baselines are their means, named as in the first"""
+    found = []
+    for parts in zip(*runs, strict=True):
+        first = parts[0]
+        means = [statistics.fmean(values) for values in zip(*(part.baselines.values() for part in parts), strict=True)]
+        networks = [
+            {layer: Scores.joined([getattr(part, which)[layer] for part in parts]) for layer in first.trained}
+            for which in ("trained", "random")
+        ]
+        found.append(
+            first._replace(
+                baselines=dict(zip(first.baselines, means, strict=True)), trained=networks[0], random=networks[1]
+            )
+        )
+    return found
+
+
+def spread(values: Sequence[float]) -> float:
+    """The standard deviation from one seed to another"""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def report(setting: Setting, results: Sequence[Results]) -> str:
+    """Tables for people"""
+    lines = [f"model: {setting.model}"]
+    if setting.synthetic:
+        lines.append(f"data: {setting.train}: no person wrote it, so read the numbers as a demonstration")
+    else:
+        lines.append(f"data: {Path(setting.train).name}, measured on {Path(setting.dev).name}")
+    lines += [f"  {note}" for note in setting.notes]
+    for one in results:
+        lines += ["", *_table(setting, one)]
+    return "\n".join(lines)
+
+
+def _table(setting: Setting, one: Results) -> list[str]:
+    among = "the words of the sentence" if one.classes is None else counted(one.classes, "class")
+    lines = [
+        f"{one.title}, among {among}",
+        f"learnt from {counted(one.train.sentences, 'sentence')} ({counted(one.train.words, 'word')}), measured on "
+        f"{one.dev.sentences:,} ({one.dev.words:,})"
+        + (f"; mean ± spread of {setting.seeds} seeds" * (setting.seeds > 1)),
+        "",
+    ]
+    names = ["F1"] * bool(next(iter(one.trained.values())).f1) + ["accuracy", "control", "selectivity"]
+    width = 13
+    block = width * len(names)
+    lines.append(f"{'':11}{' the model ':-^{block}}  {' random weights ':-^{block}}".rstrip())
+    lines.append(f"{'layer':11}" + "  ".join(["".join(f"{name:>{width}}" for name in names)] * 2))
+    for layer in one.trained:
+        cells = []
+        for scores in (one.trained[layer], one.random[layer]):
+            shares = ([scores.f1] if scores.f1 else []) + [scores.accuracy, scores.control]
+            columns = [*(_shown(values, "%") for values in shares), _shown(scores.selectivity)]
+            cells.append("".join(f"{column:>{width}}" for column in columns))
+        lines.append(f"{'embeddings' if layer == 0 else layer!s:11}" + "  ".join(cells))
+    lines.append("")
+    pad = max(map(len, one.baselines))
+    lines += [f"{name:{pad}} {value:7.1%}" for name, value in one.baselines.items()]
+    return [*lines, "", _verdict(one)]
+
+
+def _shown(values: Sequence[float], unit: str = "") -> str:
+    """A share in %; the difference of two, selectivity, in points"""
+    text = f"{statistics.fmean(values) * 100:.1f}{unit}"
+    return f"{text} ±{spread(values) * 100:.1f}" if len(values) > 1 else text
+
+
+def _verdict(one: Results) -> str:
+    best, other = one.trained[one.best], one.random[one.best_random]
+    measure = "F1" if best.f1 else "accuracy"
+    gap = (best.score - other.score) * 100
+    return (
+        f"best: {layer_name(one.best)}, {measure} {best.score:.1%}, {abs(gap):.1f} points "
+        f"{'above' if gap >= 0 else 'below'} the best of random weights ({layer_name(one.best_random)}, "
+        f"{other.score:.1%}); selectivity {statistics.fmean(best.selectivity) * 100:.1f} points"
+    )
+
+
+def layer_name(layer: int) -> str:
+    return "embeddings" if layer == 0 else f"layer {layer}"
+
+
+def report_json(setting: Setting, results: Sequence[Results]) -> str:
+    """The same for programs"""
+    return json.dumps({**setting._asdict(), "probes": [_record(one) for one in results]}, indent=2)
+
+
+def _record(one: Results) -> dict[str, Any]:
+    best, other = one.trained[one.best], one.random[one.best_random]
+    return {
+        "title": one.title,
+        "classes": one.classes,
+        "train": one.train._asdict(),
+        "dev": one.dev._asdict(),
+        "l2": one.l2,
+        "baselines": one.baselines,
+        "layers": [
+            {"layer": layer, "trained": _numbers(one.trained[layer]), "random": _numbers(one.random[layer])}
+            for layer in one.trained
+        ],
+        "best": {
+            "layer": one.best,
+            "score": best.score,
+            "random_layer": one.best_random,
+            "random_score": other.score,
+            "above_random": best.score - other.score,
+        },
+    }
+
+
+def _numbers(scores: Scores) -> dict[str, Any]:
+    named = {"accuracy": scores.accuracy, "control": scores.control, "selectivity": scores.selectivity}
+    if scores.f1:
+        named["f1"] = scores.f1
+    return {
+        name: {"mean": statistics.fmean(values), "spread": spread(values), "values": values}
+        for name, values in named.items()
+    }

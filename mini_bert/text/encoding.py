@@ -1,0 +1,178 @@
+"""What a tokenizer hands over: ids with their masks, cut to a length, padded to a common one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mini_bert.text.wordpiece import WordPieceTokenizer
+
+
+class Encoding:
+    """One text or pair as numbers. Offsets and word ids are computed when asked: most uses never do.
+
+    ids             [CLS] text [SEP] pair [SEP] [PAD] ...
+    type_ids        0 for the text, 1 for the pair and its [SEP], 0 for padding
+    attention_mask  1, and 0 for padding
+    tokens          the pieces as strings
+    offsets         where in its text each piece came from: (first character, the one after the last)
+    word_ids        the number of the word that a piece belongs to, counted anew in the pair
+    Special tokens that were added have offsets (0, 0) and no word (None); those written in the text are words.
+    """
+
+    __slots__ = ("_added", "_lengths", "_special", "_texts", "_tokenizer", "attention_mask", "ids", "type_ids")
+
+    def __init__(
+        self,
+        tokenizer: WordPieceTokenizer,
+        texts: Sequence[str],
+        rows: Sequence[list[int]],
+        added: bool,
+        special: bool | str = True,
+    ):
+        """added: [CLS] and [SEP] around the texts; special: which are recognised in them, as for tokenizer.ids"""
+        self._tokenizer, self._texts = tokenizer, texts
+        self._lengths = [len(row) for row in rows]
+        self._added, self._special = added, special
+        cls, sep = ([tokenizer.cls_id], [tokenizer.sep_id]) if added else ([], [])
+        self.ids: list[int] = [*cls, *rows[0], *sep]
+        self.type_ids = [0] * len(self.ids)
+        if len(rows) == 2:
+            self.ids += [*rows[1], *sep]
+            self.type_ids += [1] * (len(rows[1]) + len(sep))
+        self.attention_mask = [1] * len(self.ids)
+
+    @property
+    def tokens(self) -> list[str]:
+        return [self._tokenizer.tokens[i] for i in self.ids]
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return self._laid_out(0, (0, 0))
+
+    @property
+    def word_ids(self) -> list[int | None]:
+        return self._laid_out(1, None)
+
+    def _laid_out(self, which: int, filler: Any) -> list[Any]:
+        """What the tokenizer says of each piece, as the ids lie: cut, between special tokens, before padding."""
+        found = [filler] * self._added
+        for text, length in zip(self._texts, self._lengths, strict=True):
+            pieces = self._tokenizer.latest_spans(text, self._special)[which]
+            found += [*pieces[:length], *[filler] * self._added]
+        return found + [filler] * (len(self.ids) - len(found))
+
+    def pad(self, length: int) -> None:
+        more = length - len(self.ids)
+        self.ids += [self._tokenizer.pad_id] * more
+        self.type_ids += [0] * more
+        self.attention_mask += [0] * more
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Encoding({' '.join(self.tokens)})"
+
+
+class Batch(dict[str, Any]):
+    """input_ids, token_type_ids, attention_mask, perhaps offset_mapping; and what else can be asked of each text."""
+
+    def __init__(
+        self,
+        encodings: list[Encoding],
+        single: bool,
+        padding: bool | str,
+        max_length: int | None,
+        offsets: bool,
+        tensors: str | None,
+    ):
+        self.encodings = encodings
+        if tensors not in (None, "np"):
+            raise ValueError(f'return_tensors={tensors!r}, expected "np" for NumPy arrays or None for lists')
+        if padding:
+            length = padded_length(encodings, padding, max_length)
+            for encoding in encodings:
+                encoding.pad(length)
+        fields = {
+            "input_ids": [encoding.ids for encoding in encodings],
+            "token_type_ids": [encoding.type_ids for encoding in encodings],
+            "attention_mask": [encoding.attention_mask for encoding in encodings],
+        }
+        rows: dict[str, Any] = fields | (
+            {"offset_mapping": [encoding.offsets for encoding in encodings]} if offsets else {}
+        )
+        if tensors == "np":
+            lengths = sorted({len(encoding) for encoding in encodings})
+            if len(lengths) > 1:
+                raise ValueError(
+                    f"texts of {lengths[0]} to {lengths[-1]} tokens make no array; pad them with padding=True, "
+                    "and perhaps cut long ones with truncation=True, max_length=..."
+                )
+            shape = (len(encodings), lengths[0] if lengths else 0)
+            for name, values in rows.items():
+                rows[name] = np.array(values, np.int64).reshape(*shape, *[2] * (name == "offset_mapping"))
+        elif single:
+            rows = {name: values[0] for name, values in rows.items()}
+        super().__init__(rows)
+
+    def word_ids(self, i: int = 0) -> list[int | None]:
+        """The word of each token of text i; None for special tokens and padding."""
+        return self.encodings[i].word_ids
+
+    def tokens(self, i: int = 0) -> list[str]:
+        return self.encodings[i].tokens
+
+
+def padded_length(encodings: Sequence[Encoding], padding: bool | str, max_length: int | None) -> int:
+    longest = max(map(len, encodings), default=0)
+    if padding in (True, "longest"):
+        return longest
+    if padding != "max_length":
+        raise ValueError(f'padding={padding!r}, expected False, True, "longest" or "max_length"')
+    if max_length is None:
+        raise ValueError('padding="max_length" needs max_length, for example max_length=64')
+    return max(longest, max_length)
+
+
+def room(max_length: int | None, special: int) -> int:
+    """The pieces of text that fit beside the special tokens."""
+    if max_length is None:
+        raise ValueError("truncation needs max_length, for example truncation=True, max_length=64")
+    if max_length < special:
+        raise ValueError(
+            f"max_length={max_length} leaves no place even for the {special} special tokens; give at least "
+            f"{special + 1}, or add_special_tokens=False"
+        )
+    return max_length - special
+
+
+def cut(lengths: Sequence[int], space: int, truncation: bool | str) -> list[int]:
+    """The lengths that a text, or a text and its pair, are cut to so that together they fit into the space."""
+    strategy = "longest_first" if truncation is True else truncation
+    if strategy not in ("longest_first", "only_first", "only_second"):
+        raise ValueError(
+            f'truncation={truncation!r}, expected False, True, "longest_first", "only_first" or "only_second"'
+        )
+    excess = sum(lengths) - space
+    if excess <= 0:
+        return list(lengths)
+    if space == 0:
+        return [0] * len(lengths)
+    if strategy == "longest_first":
+        if len(lengths) == 1:
+            return [space]
+        short = min(*lengths, space // 2)  # what is longer gets the rest, and of two long ones the second the odd one
+        first = short if lengths[0] <= lengths[1] else space - short
+        return [first, space - first]
+    which = ("only_first", "only_second").index(str(strategy))
+    if which >= len(lengths) or lengths[which] <= excess:
+        have = f"has {lengths[which]}" if which < len(lengths) else "is not there"
+        raise ValueError(
+            f"{excess} tokens too many, and the {('first', 'second')[which]} text, the only one to be cut with "
+            f"truncation={truncation!r}, {have}; raise max_length or use truncation=True"
+        )
+    return [length - excess * (i == which) for i, length in enumerate(lengths)]

@@ -1,0 +1,183 @@
+"""From text to words as BERT sees them: the step before WordPiece.
+
+    "Don't, Zoë!  東京"   ->   don ' t , zoe ! 東 京
+
+Five rules, in this order:
+
+    clean     control and format characters vanish, so that their neighbours join; any white space is a space
+    Chinese   a Chinese character gets a space on both sides: every one is a word
+    accents   é is taken apart into e and ´, and the mark dropped (only if strip_accents)
+    case      A becomes a, each character for itself (only if lowercase)
+    split     at spaces, which disappear, and around punctuation, which becomes a word
+
+Each rule looks at one character at a time. So all five together are one table, from a character to what becomes of
+it: "É" to "e", "!" to " ! ", a soft hyphen to "". A text is split by writing down the entries of its characters and
+cutting at the spaces. The table fills itself in as characters are met.
+
+Few different characters of a line need the table, if its letters are those of English. Then `quick_words` gets there
+sooner: `str.lower` and some `str.replace` do to the whole line what the table does to one character after the other.
+
+One thing reaches further: when accents are stripped, a run of marks is first put into a canonical order, and 83 rare
+characters (Hangul tone marks, parts of musical notes) take part in that and are not dropped. Text that has one of them
+goes through `_in_order` first.
+
+All is as in the `tokenizers` library, to the character; see `unicode_tables` for whose Unicode that is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from mini_bert.text.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUATION, REMOVED, SPACES, UNDIVIDED
+
+# What str.split takes for white space, and BERT removes without separating.
+JOINING = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
+
+_ASCII_WORD = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
+_ASCII_REMOVED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_NOTES = "\U0001d15e-\U0001d164\U0001d1bb-\U0001d1c0"  # musical notes, which come apart into characters that move
+_MOVING = re.compile(f"[{re.escape(''.join(MOVING))}{_NOTES}]")
+_PLAIN = b" 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # what str.lower and str.split see to
+_FEW = 24  # a `replace` for each of more characters takes longer than to look up chunks
+_TABLE_SIZE = 1 << 17  # entries; every character of every living script, about 20 MB if they all come
+
+
+class WordSplitter:
+    """Splits text into words.  strip_accents=None: as lowercase, like the published models."""
+
+    def __init__(self, lowercase: bool = True, strip_accents: bool | None = None, chinese_spacing: bool = True):
+        self.lowercase = bool(lowercase)
+        self.strip_accents = self.lowercase if strip_accents is None else bool(strip_accents)
+        self.chinese_spacing = bool(chinese_spacing)
+        self._table = _Table(self.becomes)
+        self._alone = _Table(self._becomes_alone)
+
+    def words(self, text: str) -> list[str]:
+        """The words of a text, normalised."""
+        if text.isascii() and (text.isprintable() or not _ASCII_REMOVED.search(text)):  # the same words, faster
+            text = text.lower() if self.lowercase else text
+            return [text] if text.isalnum() else _ASCII_WORD.findall(text)
+        if self.strip_accents and _MOVING.search(text):
+            text = "".join(character for character, _ in self._in_order(text))
+        return text.translate(self._table).split()
+
+    def quick_words(self, text: str) -> list[str] | None:
+        """words(text), if few different characters need the table and they can be replaced one by one; or else None."""
+        others = set(text.encode("utf-8", "surrogatepass").translate(None, _PLAIN).decode("utf-8", "surrogatepass"))
+        if len(others) > _FEW:
+            return None
+        for character in others:
+            entry = self._alone[ord(character)]
+            if entry is None:
+                return None
+            text = text.replace(character, entry)
+        return (text.lower() if self.lowercase else text).split()
+
+    def words_with_sources(self, text: str) -> list[tuple[str, Sequence[int]]]:
+        """Each word, and for each of its characters the position in the text that it came from."""
+        if text.isascii() and not _ASCII_REMOVED.search(text):
+            matches = _ASCII_WORD.finditer(text.lower() if self.lowercase else text)
+            return [(match.group(), range(match.start(), match.end())) for match in matches]
+        moving = self.strip_accents and _MOVING.search(text)
+        characters = self._in_order(text) if moving else [(character, i) for i, character in enumerate(text)]
+        table = self._table
+        pieces = [(piece, source) for character, source in characters for piece in table[ord(character)]]
+        groups = (list(group) for is_space, group in groupby(pieces, lambda pair: pair[0] == " ") if not is_space)
+        return [("".join(piece for piece, _ in word), [source for _, source in word]) for word in groups]
+
+    def chunks(self, text: str) -> list[str]:
+        """Cut at white space only: words(text) is words(chunk) of every chunk in turn.
+
+        Few chunks are new in a long text, so whoever remembers what became of each saves most of the work.
+        """
+        for character in JOINING:
+            if character in text:
+                text = text.replace(character, "")
+        return text.split()
+
+    def becomes(self, character: str) -> str:
+        """An entry of the table: the five rules for one character."""
+        if "\ud800" <= character <= "\udfff":
+            raise ValueError(
+                f"text holds U+{ord(character):04X}, half of a surrogate pair, which is no character; it comes from "
+                'bytes that were not UTF-8: read the file with errors="replace", or repair the text'
+            )
+        if character in REMOVED:
+            return ""
+        if character in SPACES:
+            return " "
+        chinese = self.chinese_spacing and character in CHINESE
+        if self.strip_accents:
+            character = "".join(part for part in _decomposed(character) if part not in MARKS)
+        if self.lowercase:
+            character = "".join(LOWER.get(part) or part.lower() for part in character)
+        character = "".join(f" {part} " if part in PUNCTUATION else part for part in character)
+        return f" {character} " if chinese else character
+
+    def _becomes_alone(self, character: str) -> str | None:
+        """The character's entry, if it may be put in before the others, in any order, and before str.lower; or None.
+
+        So what is put in must be left as it is by all that follows: ASCII by `replace` of other characters, the rest by
+        its own entry, all by str.lower. Spaces may double, they only separate.
+        """
+        entry = self.becomes(character)
+        moves = self.strip_accents and _MOVING.match(character)
+        changes = any(not (part.isascii() or part == character or self.becomes(part) == part) for part in entry)
+        return None if moves or changes or (self.lowercase and entry.lower() != entry) else entry
+
+    def _in_order(self, text: str) -> list[tuple[str, int]]:
+        """Decompose and put marks into canonical order -> characters and the positions they count as coming from.
+
+        A position belongs to a place, not to a character: where two marks are exchanged, the first still counts as
+        coming from the first position. That is how the reference counts.
+        """
+        kept = [(character, source) for source, character in enumerate(text) if character not in REMOVED]
+        parts = [(part, i > 0) for character, _ in kept for i, part in enumerate(_decomposed(character))]
+        ordered: list[tuple[str, bool]] = []
+        for _, run in groupby(parts, lambda pair: _order(pair[0]) > 0):
+            ordered += sorted(run, key=lambda pair: _order(pair[0]))
+        place, found = -1, []
+        for part, added in ordered:
+            place += not added
+            found.append((part, kept[place][1]))
+        return found
+
+    def __repr__(self) -> str:
+        return (
+            f"WordSplitter(lowercase={self.lowercase}, strip_accents={self.strip_accents}, "
+            f"chinese_spacing={self.chinese_spacing})"
+        )
+
+    def __reduce__(self):
+        return WordSplitter, (self.lowercase, self.strip_accents, self.chinese_spacing)
+
+
+class _Table(dict[int, Any]):
+    """Code point -> what becomes of the character, filled in when first asked."""
+
+    def __init__(self, becomes: Callable[[str], str | None]):
+        self.becomes = becomes
+
+    def __missing__(self, code: int) -> str | None:
+        entry = self.becomes(chr(code))
+        if len(self) < _TABLE_SIZE:
+            self[code] = entry
+        return entry
+
+
+def _decomposed(character: str) -> str:
+    return character if character in UNDIVIDED else unicodedata.normalize("NFD", character)
+
+
+def _order(character: str) -> int:
+    """The canonical combining class: marks of a run are sorted by it; 0 ends the run."""
+    return unicodedata.combining(character) if character in MARKS or character in MOVING else 0
+
+
+if __name__ == "__main__":
+    for text in ("Don't, Zoë!  東京", "ﬁn\u00adally Straße ΟΔΟΣ 한국", "a\u0085b"):
+        print(ascii(text), "->", *WordSplitter().words(text), "| cased:", *WordSplitter(lowercase=False).words(text))

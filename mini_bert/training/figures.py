@@ -1,0 +1,285 @@
+"""Pictures of training runs: the curves of one run or several, and the gradients of one, tensor by tensor.
+
+    training_curves([Path("runs/a"), Path("runs/b")]).savefig("runs.png")
+    gradient_flow(Path("runs/a")).savefig("gradients.png")
+
+How pictures look is said in plots/style.py. The others can be had from here, too: what happens inside a model
+(inside/model_figures.py), where it looks (inside/attention_figures.py), what probes find in it (probing/figures.py).
+Each function returns a matplotlib Figure.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mini_bert.common.extras import MissingExtra
+from mini_bert.plots.style import (
+    COLOURS,
+    DASHES,
+    DPI,
+    GREY,
+    Axes,
+    Figure,
+    colour,
+    dash,
+    dress,
+    edges,
+    new_figure,
+    picture_path,
+    plain,
+    plain_decades,
+    save,
+    spread,
+)
+from mini_bert.training.history import METRICS, History, Record, finite, read_run
+
+__all__ = [
+    "COLOURS",
+    "DASHES",
+    "DPI",
+    "GREY",
+    "Axes",
+    "Figure",
+    "colour",
+    "dash",
+    "dress",
+    "edges",
+    "gradient_flow",
+    "loss_picture",
+    "new_figure",
+    "plain",
+    "plot_command",
+    "save",
+    "training_curves",
+]
+
+ABREAST = 4  # runs side by side, before a new row begins
+ROW = 0.21  # inches for a tensor's name
+LONG = 32  # characters of a name that a panel has room for
+
+
+def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
+    """Above: the loss of each run in a panel of its own, the others in grey. Below: the rest, all runs together."""
+    histories = [read_run(run) for run in runs]
+    if not histories:
+        raise ValueError("no run to draw; expected at least one run folder")
+    for history in histories:
+        if not history.series("train", "loss")[0] and not history.series("eval", "loss")[0]:
+            raise ValueError(f"{history.run / METRICS} has no loss to draw yet")
+    names = labels([history.run for history in histories])
+
+    columns = min(len(histories), ABREAST)
+    rows = math.ceil(len(histories) / columns)
+    figure = new_figure(max(9.0, 3.4 * columns), 3.6 * rows + 3.0)
+    upper, lower = figure.subfigures(2, 1, height_ratios=(3.6 * rows, 3.0))
+    panels = upper.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for index, panel in enumerate(panels.flat):
+        if index < len(histories):
+            _loss_panel(panel, histories, index, names[index])
+            panel.label_outer()
+            panel.legend(  # below, where no curve is
+                loc="upper center",
+                bbox_to_anchor=(0.5, 0),
+                borderaxespad=4.2,  # times the size of its letters: the axis' own labels stand between
+                ncols=4 if columns == 1 else 2,
+                fontsize=8,
+                frameon=False,
+            )
+        else:
+            panel.remove()
+
+    accuracy, rate, norm = lower.subplots(1, 3)
+    for index, (history, name) in enumerate(zip(histories, names, strict=True)):
+        style: dict[str, Any] = {"color": colour(index), "linestyle": dash(index), "linewidth": 1.3}
+        accuracy.plot(*history.series("train", "accuracy"), label=name, **style)
+        rate.plot(*history.series("train", "lr"), **style)
+        norm.plot(*history.series("train", "grad_norm"), **style)
+    dress(accuracy, "hidden words guessed right", "step", "share")
+    dress(rate, "learning rate", "step")
+    dress(norm, "gradient norm, before clipping", "step")
+    accuracy.set_ylim(bottom=0)
+    rate.set_ylim(bottom=0)
+    rate.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
+    rate.yaxis.get_offset_text().set_fontsize(8)
+    norms = [value for history in histories for value in history.series("train", "grad_norm")[1]]
+    if norms and 0 < 30 * min(norms) < max(norms):
+        norm.set_yscale("log")
+        plain_decades(norm.yaxis)
+    else:
+        norm.set_ylim(bottom=0)
+    if len(histories) > 1:
+        lines, words = accuracy.get_legend_handles_labels()
+        abreast = int(72 * figure.get_figwidth() / (5 * max(map(len, words)) + 45))  # names of about 5 points a letter
+        lower.legend(lines, words, loc="outside lower center", ncols=max(1, abreast), fontsize=8, frameon=False)
+    return figure
+
+
+def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) -> None:
+    """One run's training and held-out loss, the line of the unigram entropy, and the other runs behind."""
+    for other, history in enumerate(histories):
+        if other != index:
+            panel.plot(*history.series("train", "loss"), color=GREY, alpha=0.6, linewidth=0.8)
+    history = histories[index]
+    panel.plot(*history.series("train", "loss"), color=colour(index), linewidth=1.1, alpha=0.75, label="training")
+    steps, held = history.series("eval", "loss")
+    if held:
+        panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label="held-out text")
+    entropy = history.unigram_entropy
+    if entropy is not None:
+        words = f"unigram entropy {entropy:.2f}"
+        panel.axhline(entropy, color=COLOURS[4], linestyle=DASHES[1], linewidth=1.3, label=words)
+    for lost in history.of("nonfinite"):
+        panel.axvline(lost["step"], color=COLOURS[1], linewidth=1.5, label=f"not finite, step {lost['step']:,}")
+    dress(panel, name, "step", "loss")
+    panel.set_title(name, fontsize=10, fontweight="bold", color=colour(index))
+
+
+def gradient_flow(run: str | os.PathLike[str]) -> Figure:
+    """Tensor by tensor, from the input at the top to the head: gradient norms over time, spread now, update now."""
+    history = read_run(run)
+    records = [record for record in history.of("tensors") if record.get("tensors")]
+    if not records:
+        raise ValueError(f"{history.run / METRICS} has no gradients by tensor yet (records of kind tensors)")
+    last = records[-1]["tensors"]
+    names = in_model_order(last)
+    rows = range(len(names))
+
+    figure = new_figure(13.0, max(4.0, ROW * len(names) + 1.6))
+    norms, singles, update = figure.subplots(1, 3, sharey=True, width_ratios=(1.25, 1, 0.8))
+    figure.suptitle(f"{labels([history.run])[0]}: gradients by tensor", fontsize=11, fontweight="bold")
+
+    grid = [[log10(record["tensors"].get(name, {}).get("gradient")) for record in records] for name in names]
+    steps = [record["step"] for record in records]
+    image = norms.pcolormesh(edges(steps), edges(list(rows)), grid, cmap="cividis", shading="flat")
+    figure.colorbar(image, ax=norms, label="log10 of the gradient norm", pad=0.01)
+    dress(norms, "gradient norm over time", "step")
+    norms.grid(False)
+    norms.set_yticks(list(rows), [plain(name.removeprefix("encoder.")) for name in names], fontsize=8)
+    norms.set_ylim(len(names) - 0.5, -0.5)
+
+    for row, name in enumerate(names):
+        found = map(finite, last[name].get("gradient_percentiles") or ())
+        percentiles = [value for value in found if value is not None]
+        if len(percentiles) == 5:
+            spread(singles, row, percentiles)
+    dress(singles, f"single gradients at step {steps[-1]:,}", "middle half thick, 1 % to 99 % thin")
+    narrow, wide = reaches(last)
+    singles.set_xscale("symlog", linthresh=narrow, linscale=0.5)
+    singles.set_xticks(symmetric_ticks(narrow, wide))
+    singles.minorticks_off()
+    singles.axvline(0, color=GREY, linewidth=0.6)
+    singles.tick_params(axis="x", labelrotation=45)
+
+    points = [(finite(last[name].get("ratio")), row) for row, name in enumerate(names)]
+    ratios = [(ratio, row) for ratio, row in points if ratio]
+    update.plot([ratio for ratio, _ in ratios], [row for _, row in ratios], "o", color=COLOURS[0], markersize=4)
+    update.axvspan(1e-4, 1e-2, color=COLOURS[2], alpha=0.15, linewidth=0)
+    if ratios:
+        update.set_xscale("log")
+    dress(update, "update norm / weight norm", "green: usual for matrices")
+    return figure
+
+
+def loss_picture(
+    run: str | os.PathLike[str], path: str | os.PathLike[str], say: Callable[[str], None] | None = None
+) -> bool:
+    """Draw a run's curves into a file; where that cannot be done, say why and go on -> whether it was done"""
+    say = say or (lambda text: print(text, file=sys.stderr))
+    try:
+        save(training_curves([run]), path)
+    except MissingExtra as lack:
+        say(f"no {Path(path).name}: {lack}")
+        return False
+    except (ValueError, OSError) as error:
+        say(f"no {Path(path).name}: {error}")
+        return False
+    return True
+
+
+def plot_command(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None) -> None:
+    """Draw one run (curves and gradients) or several side by side, and print where the pictures are.
+
+    `out` is the file of the curves: .png, .svg or .pdf. Without it: RUN/loss.png for one run, runs.png for several.
+    """
+    if out is None:
+        out = Path(runs[0]) / "loss.png" if len(runs) == 1 else Path("runs.png")
+    path = picture_path(out)
+    save(training_curves(runs), path)
+    print(path)
+    if len(runs) == 1 and read_run(runs[0]).of("tensors"):
+        beside = path.with_name(f"{path.stem}-gradients{path.suffix}")
+        save(gradient_flow(runs[0]), beside)
+        print(beside)
+
+
+# --- names, order, scales ----------------------------------------------------------------------------------
+
+
+def labels(runs: Sequence[Path]) -> list[str]:
+    """Names for runs: the last parts of their paths, as many as it takes to tell them apart.
+
+    >>> labels([Path("a/first"), Path("a/second")]), labels([Path("a/run"), Path("b/run")])
+    (['first', 'second'], ['a/run', 'b/run'])
+    """
+    paths = [run.resolve().parts for run in runs]
+    count = 1
+    while len({path[-count:] for path in paths}) < len(set(paths)):
+        count += 1
+    names = ["/".join(path[-count:]) for path in paths]
+    return [plain(name if len(name) <= LONG else f"…{name[1 - LONG :]}") for name in names]
+
+
+def in_model_order(tensors: dict[str, Record]) -> list[str]:
+    """From the input to the head: embeddings, blocks by number, the rest; records list weights that decay first.
+
+    >>> in_model_order(dict.fromkeys(["encoder.blocks.10.a.w", "head.w", "encoder.blocks.2.a.w", "tokens.table"], {}))
+    ['tokens.table', 'encoder.blocks.2.a.w', 'encoder.blocks.10.a.w', 'head.w']
+    """
+
+    def key(name: str) -> tuple[int, int]:
+        _, found, after = name.partition("blocks.")
+        if found:
+            return 1, int(after.partition(".")[0])
+        return (0 if name.endswith(".table") else 2), 0
+
+    return sorted(tensors, key=key)
+
+
+def log10(value: Any) -> float:
+    """For colours: NaN, which stays white, where there is no length to show."""
+    number = finite(value)
+    return math.log10(number) if number else math.nan
+
+
+def reaches(tensors: dict[str, Record]) -> tuple[float, float]:
+    """How far single gradients lie from 0, in the tensor where they are smallest and where they are largest.
+
+    The first is no less than a millionth of the second: below it the scale is linear, and all is near 0.
+    """
+    found = [0.0]
+    for tensor in tensors.values():
+        found.append(
+            max((abs(finite(value) or 0.0) for value in tensor.get("gradient_percentiles") or ()), default=0.0)
+        )
+    wide = max(found) or 1.0
+    return max(min((reach for reach in found if reach), default=wide), wide * 1e-6), wide
+
+
+def symmetric_ticks(narrow: float, wide: float) -> list[float]:
+    """Powers of ten on both sides of 0, at most four, and none so near to 0 that their labels would meet.
+
+    >>> symmetric_ticks(2e-6, 3e-2)
+    [-0.01, -0.001, -0.0001, 0.0, 0.0001, 0.001, 0.01]
+    >>> symmetric_ticks(1.0, 1.0)
+    [-1.0, 0.0, 1.0]
+    """
+    highest = math.floor(math.log10(wide))
+    lowest = min(math.floor(math.log10(narrow)) + 2, highest)
+    every = math.ceil((highest - lowest + 1) / 4)
+    powers = [float(f"1e{power}") for power in range(highest, lowest - 1, -every)]
+    return [*(-power for power in powers), 0.0, *reversed(powers)]

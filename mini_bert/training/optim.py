@@ -1,0 +1,166 @@
+"""Adam: every weight gets a step of its own size, from the recent history of its gradient.
+
+    m = β1 m + (1−β1) g              a running mean of the gradient: the direction, with the jitter averaged out
+    v = β2 v + (1−β2) g²             a running mean of its square: how large it usually is
+    m̂ = m / (1−β1ᵗ),  v̂ = v / (1−β2ᵗ)     both start at 0; this undoes the bias of the first steps
+    w = w − lr (m̂ / (√v̂ + ε) + λ w)  λ: weight decay, for matrices only
+
+(Kingma & Ba 2015, algorithm 1; decay outside the fraction as in Loshchilov & Hutter 2019, "AdamW".) m̂/√v̂ is
+about ±1 whatever the scale of the gradient, so lr says how far a weight moves in one step.
+
+m and v may be kept in 16 bits (common/sixteen_bit.py), half the memory: β2 = 0.999 changes v by a thousandth, far less
+than such a
+number can show, so they are rounded stochastically. float16 has a short range, too: there √v is kept, not v, which
+spans twice as many powers of ten, and both are scaled.
+
+The learning rate itself has a course: up from 0 while m and v have seen little, then down to 0, so that at the end the
+weights settle instead of jumping about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mini_bert.common.sixteen_bit import LARGEST, check_kind, narrow, stored, widen
+from mini_bert.layers.base import Flat
+
+CHUNK = 1 << 18  # numbers at a time: few enough for the cache, enough that threads do not wait for Python between them
+
+SCALE = 4096.0  # of moments in float16: clipped gradients are below 1, and LARGEST is 65,504
+
+Each = Callable[[Callable[[int], Any], Iterable[int]], Any]  # calls a function with every item, in any order
+
+
+def one_by_one(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    return [work(item) for item in items]
+
+
+class Adam:
+    """Updates `flat.data` from `flat.grad`, in place; weights that decay are the first `flat.decayed` numbers."""
+
+    def __init__(
+        self,
+        flat: Flat,
+        lr: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        moments: str = "float32",
+        shares: Sequence[tuple[slice, float]] = (),
+    ):
+        """shares: parts of the flat arrays that get only so much of the learning rate; all others get the whole"""
+        if not isinstance(flat, Flat):
+            raise TypeError(f"Adam works on a model's flat arrays: pass model.flat, not a {type(flat).__name__}")
+        self.flat = flat
+        self.lr, self.beta1, self.beta2, self.eps, self.weight_decay = lr, beta1, beta2, eps, weight_decay
+        check_kind("moments", moments)
+        self.m, self.v = (
+            (np.zeros_like(flat.grad), np.zeros_like(flat.grad))
+            if moments == "float32"  # or as wide as the gradients
+            else (stored(flat.data.size, moments), stored(flat.data.size, moments))
+        )
+        self.t = 0
+        self._shares = _complete(shares, flat.data.size)
+
+    def step(self, lr: float | None = None, scale: float = 1.0, each: Each = one_by_one) -> None:
+        """One update from the gradients times `scale`; they are left as they are.
+
+        `each` goes through the chunks, which have nothing to do with each other: parallel.Team.each shares them out.
+        """
+        self.t += 1
+        lr = self.lr if lr is None else lr
+        each(lambda start: self._update(start, lr, scale), range(0, self.m.size, CHUNK))
+
+    def _update(self, start: int, lr: float, scale: float) -> None:
+        part = slice(start, start + CHUNK)
+        w, g = _wide(self.flat.data[part]), self.flat.grad[part]
+        m, v = self._moments(part)
+        s = g * ((1 - self.beta1) * scale)
+        m *= self.beta1
+        m += s
+        np.multiply(g, g, out=s)
+        s *= (1 - self.beta2) * scale * scale
+        v *= self.beta2
+        v += s
+        self._direction(m, v, lr, s)
+        decayed = max(self.flat.decayed - start, 0)
+        for first, last, share in self._shares:
+            here = slice(max(first - start, 0), max(last - start, 0))
+            w[here][: max(decayed - here.start, 0)] *= 1 - lr * share * self.weight_decay
+            if share != 1:
+                s[here] *= share
+        w -= s
+        self._keep(part, m, v, w)
+
+    def _moments(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """m and v to compute with: the arrays themselves, or what their 16 bits say"""
+        m, v = _wide(self.m[part]), _wide(self.v[part])
+        if self.m.dtype == np.float16:
+            m *= 1 / SCALE
+            v *= 1 / SCALE
+            v *= v
+        return m, v
+
+    def _keep(self, part: slice, m: np.ndarray, v: np.ndarray, w: np.ndarray) -> None:
+        """Of what is kept in 16 bits, m, v and w were copies: round them and write them back"""
+        if self.m.dtype == np.float16:
+            m *= SCALE
+            np.sqrt(v, out=v)
+            v *= SCALE
+            np.clip(m, -LARGEST, LARGEST, out=m)
+            np.clip(v, 0, LARGEST, out=v)
+        copies = [(kept, x) for kept, x in ((self.m, m), (self.v, v), (self.flat.data, w)) if kept.itemsize == 2]
+        if copies:
+            rng = np.random.default_rng((self.t, part.start))  # the same for any number of threads, and after a resume
+            for kept, exact in copies:
+                narrow(exact, kept[part], rng)
+
+    def _direction(self, m, v, lr, out):
+        """lr m̂ / (√v̂ + ε), with both corrections taken out of the fraction: m̂ = a m and √v̂ = b √v"""
+        a, b = 1 / (1 - self.beta1**self.t), 1 / math.sqrt(1 - self.beta2**self.t)
+        np.sqrt(v, out=out)
+        out += self.eps / b
+        np.divide(m, out, out=out)
+        out *= lr * a / b
+
+    def last_update(self, part: slice, lr: float) -> np.ndarray:
+        """What the last step subtracted from a part of the weights, decay aside; computed again, for looking at."""
+        m, v = self._moments(part)
+        update = np.empty_like(m)
+        self._direction(m, v, lr, update)
+        return update
+
+
+def _complete(shares: Sequence[tuple[slice, float]], size: int) -> list[tuple[int, int, float]]:
+    """[(first, last, share)] from 0 to size without a gap: what was not named gets 1, neighbours that agree are one"""
+    found: list[tuple[int, int, float]] = []
+    for first, last, share in [*sorted((part.start, part.stop, share) for part, share in shares), (size, size, 1.0)]:
+        at = found[-1][1] if found else 0
+        if not at <= first <= last <= size:
+            raise ValueError(f"the part {first}:{last} overlaps another, or is not within the {size:,} weights")
+        for piece in ((at, first, 1.0), (first, last, share)):
+            if found and found[-1][2] == piece[2]:
+                found[-1] = (found[-1][0], piece[1], piece[2])
+            elif piece[0] < piece[1]:
+                found.append(piece)
+    return found
+
+
+def _wide(kept: np.ndarray) -> np.ndarray:
+    """To compute with: the array itself, or what its 16 bits say"""
+    return widen(kept) if kept.itemsize == 2 else kept
+
+
+def course(progress: float, warmup: float = 0.1) -> float:
+    """The learning rate as a share of its peak: a line up from 0 until `warmup`, then a line down to 0 at the end.
+
+    progress    how much of the run is done, from 0 to 1
+    """
+    if progress < warmup:
+        return progress / warmup
+    return max(0.0, (1 - progress) / (1 - warmup)) if warmup < 1 else 1.0

@@ -1,0 +1,217 @@
+"""A run and its folder: what happened, the checkpoints, and the model that came out.
+
+RUN/config.json       model, settings, data, versions: what it takes to do the same again
+RUN/metrics.jsonl     what happened, a JSON object a line
+RUN/training.log      the same for people
+RUN/checkpoints/      to go on from (training/checkpoint.py)
+RUN/model/            the best model, when the run is over: a folder that others can read
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import mini_bert
+from mini_bert.common.atomic import to_disk, write_atomic
+from mini_bert.common.json_values import finite_values
+from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.files.model_folder import MODEL, OLD_MODEL, WEIGHTS, assign, read_tensors, write_tensors
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.training import checkpoint
+from mini_bert.training.checkpoint import Checkpoint
+from mini_bert.training.history import METRICS, Record, read_run, until
+from mini_bert.training.optim import Adam
+from mini_bert.training.run_lock import NAME as LOCK
+from mini_bert.training.run_lock import RunLock
+
+if TYPE_CHECKING:
+    from mini_bert.evaluation.evaluate import Evaluation
+    from mini_bert.text.wordpiece import WordPieceTokenizer
+
+SECTIONS = ("model", "training", "data")  # of a run's config.json
+CONFIG = "config.json"
+RESUME, OTHER = "go on with it by --resume", "choose another folder with --out"  # where a folder is taken: `train` says
+Hook = Callable[[Record], None]  # gets every record
+
+
+@dataclass
+class State:
+    """How far a run has come: what changes from step to step, besides weights, moments and the place in the data."""
+
+    step: int = 0
+    seconds: float = 0.0  # of work, over all sittings
+    tokens: int = 0
+    best: float | None = None  # held-out loss
+    best_checkpoint: str | None = None
+    since: list[tuple[float, ...]] = field(default_factory=list)  # the steps since the last record
+    tokens_before: int = 0  # at the last record
+    seconds_before: float = 0.0
+    stopped: str = ""  # why, when the run is over
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> State:
+        known = {name: values[name] for name in (field.name for field in fields(cls))}
+        return cls(**known | {"since": [tuple(step) for step in values["since"]], "stopped": ""})
+
+
+class RunFolder:
+    """Writes the folder; `resume` is the checkpoint to go on from."""
+
+    def __init__(
+        self,
+        path: Path,
+        tokenizer: WordPieceTokenizer,
+        keep: int = 2,
+        resume: Checkpoint | None = None,
+        hooks: Sequence[Hook] = (),
+        start: Record | None = None,
+        alone: RunLock | None = None,
+        say: Callable[[str], None] | None = None,
+    ):
+        self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
+        self.start = start  # the first record of a run that starts
+        self.alone = alone or RunLock(path)  # `train` holds it; whoever holds it already hands it in
+        self.say = say or (lambda text: print(text, file=sys.stderr, flush=True))  # to whoever is waiting
+
+    @staticmethod
+    def create(path: Path, config: dict[str, Any], resume: str = RESUME, other: str = OTHER) -> None:
+        """A new folder, with what it takes to do the same again. resume, other: what to do if there is one already"""
+        RunFolder.check_new(path, resume, other)
+        path.mkdir(parents=True, exist_ok=True)
+        versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
+        with RunLock(path):
+            RunFolder.check_new(path, resume, other)  # two may have come this far together
+            write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
+
+    @staticmethod
+    def check_new(path: Path, resume: str = RESUME, other: str = OTHER) -> None:
+        """A run writes into a folder of its own: nobody's files are touched."""
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{path} is a file, expected a folder for the run; {other}")
+        if (path / CONFIG).exists():
+            raise ValueError(f"{path} holds a run already; {resume}, or {other}")
+        if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
+            raise ValueError(f"{path} is not empty, and a run wants a folder of its own; {other}")
+
+    @staticmethod
+    def config(path: Path) -> dict[str, Any]:
+        """What `create` wrote."""
+        try:
+            found = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path} is no run folder: it has no {CONFIG}") from None
+        except ValueError as error:
+            raise ValueError(f"{path / CONFIG} is not valid JSON ({error})") from error
+        if not isinstance(found, dict) or not all(isinstance(found.get(part), dict) for part in SECTIONS):
+            raise ValueError(f"{path} is no run folder: its {CONFIG} has no {', '.join(SECTIONS)}")
+        return found
+
+    # ------------------------------------------------------------------ what the loop calls
+
+    def begin(self, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> State:
+        """A fresh start, or everything put back as it was at the checkpoint."""
+        found = self.resume
+        if found is None:
+            write_atomic(self.path / METRICS, b"")  # of a run that died before its first checkpoint
+            if self.start:
+                self.record(self.start)
+            return State()
+        assign(model.named_params(), read_tensors(found.path / WEIGHTS, widened=False), str(found.path))
+        for name, moment in (("m", adam.m), ("v", adam.v)):  # one after the other: of a large model, each is large
+            moment[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, name)
+        adam.t = found.state["adam_t"]
+        batches.restore(found.state["data"])
+        state = State.from_dict(found.state["run"])
+        checkpoint.forget_after(self.path, found.path)
+        self._forget_after(state.step)
+        self.record({"kind": "resume", "step": state.step, "time": now()})
+        self.say(f"going on from step {state.step:,}, {found.path.name}")
+        return state
+
+    def record(self, record: Record) -> None:
+        """Write a line, then tell whoever listens."""
+        try:
+            with (self.path / METRICS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(finite_values(record)) + "\n")
+        except OSError as error:
+            raise OSError(checkpoint.cannot_write(self.path, str(self.path / METRICS), error)) from error
+        for hook in self.hooks:
+            hook(record)
+
+    def judge(self, state: State, found: Evaluation) -> bool:
+        """Note a measurement on held-out text -> whether it is the best so far, which must be saved at once"""
+        self.record({"kind": "eval", "step": state.step, **found._asdict()})
+        if not math.isfinite(found.loss) or (state.best is not None and found.loss >= state.best):
+            return False
+        state.best, state.best_checkpoint = found.loss, None  # None: the checkpoint to come
+        return True
+
+    def save(self, state: State, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> None:
+        name = f"step-{state.step:08d}"
+        best = state.best is not None and state.best_checkpoint is None
+        if best:
+            state.best_checkpoint = name
+        values = {"run": asdict(state), "adam_t": adam.t, "data": batches.state()}
+        checkpoint.save(
+            self.path, state.step, values, {"m": adam.m, "v": adam.v}, lambda folder: self.write_model(model, folder)
+        )
+        checkpoint.clean(self.path, self.keep, state.best_checkpoint)
+        self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
+
+    def write_model(self, model: MiniBERT, folder: Path) -> None:
+        write_tensors(folder / WEIGHTS, {name: param.data for name, param in model.named_params().items()})
+        (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
+        self.tokenizer.save(folder)
+
+    # ------------------------------------------------------------------ at the end
+
+    def publish(self, state: State, card: str) -> Path:
+        """Put the best model (without held-out text: the last) under RUN/model -> that folder
+
+        At every moment a whole one can be found: the old one is renamed, which `locate` knows, before the new one gets
+        its name.
+        """
+        name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
+        source, target = self.path / checkpoint.FOLDER / name, self.path / MODEL
+        beside, aside = self.path / f".{MODEL}.new", self.path / OLD_MODEL
+        try:
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir()
+            for path in source.iterdir():
+                if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
+                    shutil.copy2(path, beside / path.name)
+            (beside / "README.md").write_text(card, encoding="utf-8")
+            for path in beside.iterdir():
+                to_disk(path)
+            if target.exists():
+                shutil.rmtree(aside, ignore_errors=True)  # it stays until here: a crash may have left no other
+                os.rename(target, aside)
+            os.rename(beside, target)
+            shutil.rmtree(aside, ignore_errors=True)
+        except OSError as error:
+            raise OSError(
+                f"the model could not be written to {target} ({error.strerror or error}); it is whole in {source}. "
+                "Make it possible (is the disk full, or the old model in use?), then --resume writes it"
+            ) from error
+        return target
+
+    def _forget_after(self, step: int) -> None:
+        """Lines of steps that will be done again."""
+        kept = until(read_run(self.path).records, step) if (self.path / METRICS).exists() else []
+        write_atomic(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

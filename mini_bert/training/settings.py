@@ -1,0 +1,94 @@
+"""The settings of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from mini_bert.common.sixteen_bit import check_kind
+from mini_bert.common.values import check_positive, check_share
+from mini_bert.layers.attention import ATTENTION
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """A training run. Either `steps` or `minutes` says when it ends; every other default has its reason beside it."""
+
+    steps: int | None = None
+    minutes: float | None = None  # the learning rate then follows the clock
+    batch_size: int = 32  # sequences for one change of the weights
+    micro_batch: int = 16  # sequences that go through the model at once: of packed text only rounding depends on it
+    learning_rate: float = 1e-3  # at its peak
+    warmup: float = 0.1  # share of the run in which it rises from 0; then it falls to 0
+    clip: float = 1.0  # longest gradient
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    threads: int | None = None  # None: all cores, at most 8
+    seed: int = 0
+    log_every: int = 20  # steps
+    eval_every: int = 250
+    eval_sequences: int = 1024  # of held-out text, always the same with the same masks
+    save_every: int = 250
+    tensors_every: int = 250  # norms and distributions by tensor
+    keep: int = 2  # checkpoints, besides the best
+    checkpointing: bool | tuple[int, ...] = False  # layers that keep only their input, and run again in backward
+    attention: str = "auto"  # "plain", "lean" (tile by tile), or "auto": lean where sequences are long
+    activations: str = "float32"  # how what backward needs is kept: or in 16 bits, "bfloat16" or "float16"
+    moments: str = "float32"  # the same of Adam's m and v
+    weights: str = "float32"  # and of the weights themselves
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.minutes is None):
+            raise ValueError(f"steps is {self.steps!r} and minutes is {self.minutes!r}, expected just one of them")
+        for name in ("batch_size", "micro_batch", "log_every", "eval_every", "eval_sequences", "save_every",
+                     "tensors_every", "keep"):  # fmt: skip
+            check_positive(name, getattr(self, name))
+        if self.steps is not None:
+            check_positive("steps", self.steps)
+        if self.threads is not None:
+            check_positive("threads", self.threads)
+        for name in ("minutes", "learning_rate", "clip", "eps"):
+            value = getattr(self, name)
+            if name == "minutes" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+                raise ValueError(f"{name} is {value!r}, expected a positive number")
+        check_share("warmup", self.warmup, "a share of the run")
+        for name in ("weight_decay", "beta1", "beta2"):
+            check_share(name, getattr(self, name), "a number")
+        if self.attention not in ATTENTION:
+            raise ValueError(f"attention is {self.attention!r}, expected one of {', '.join(ATTENTION)}")
+        for name in ("activations", "moments", "weights"):
+            check_kind(name, getattr(self, name))
+        object.__setattr__(self, "checkpointing", check_checkpointing(self.checkpointing))
+        if self.batch_size % self.micro_batch:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not a multiple of micro_batch {self.micro_batch}; "
+                f"choose a micro_batch that divides {self.batch_size}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrainingConfig:
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ValueError(
+                f"unknown setting(s) {', '.join(unknown)}; a TrainingConfig has {', '.join(sorted(known))}"
+            )
+        return cls(**values)
+
+
+def check_checkpointing(value: Any) -> bool | tuple[int, ...]:
+    """-> True, False or the numbers of layers, ascending; JSON has lists where Python has tuples"""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list | tuple) or not all(type(layer) is int and layer >= 0 for layer in value):
+        raise ValueError(
+            f"checkpointing is {value!r}, expected True (all layers), False (none), or numbers of layers such as (0, 2)"
+        )
+    return tuple(sorted(set(value)))

@@ -1,0 +1,98 @@
+"""The switches of a run: what a large model can trade for memory, put on a model that knows nothing of them.
+
+    checkpointing      a block keeps only its input and runs forward again in backward (layers/encoder.Recompute):
+                       of every layer (True), of some (0, 2, 4), of none (False). Same results, to the last bit
+    attention          "plain", "lean" or "auto": whether who looks at whom is written down (layers/lean_attention.py)
+    activations        what the other blocks hold for backward is kept in 16 bits (layers/packed.py)
+    weights            are kept in 16 bits, and rounded stochastically at every step (common/sixteen_bit.py)
+
+Adam's moments in 16 bits are the optimiser's own affair: Adam(moments="bfloat16").
+
+`apply` sets a model to what a TrainingConfig says, whatever it was before. `applied` does so for a `with` block, and
+leaves the model as it was found: whoever looks at it afterwards finds the caches of every layer again.
+
+`mini-bert plan` says which switches a run needs (training/plan.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mini_bert.layers.base import Layer
+from mini_bert.layers.encoder import Recompute
+from mini_bert.layers.packed import Packed
+from mini_bert.training.settings import TrainingConfig
+
+if TYPE_CHECKING:
+    from mini_bert.models.mini_bert import MiniBERT
+
+
+def apply(model: MiniBERT, settings: TrainingConfig) -> None:
+    """Set the model's switches; call before replicas are made of it, which then have them, too."""
+    check(model, settings)
+    blocks = [bare(block) for block in model.encoder.blocks]
+    for block in blocks:
+        block.attention.method = settings.attention  # type: ignore[attr-defined]
+    again = checkpointed_layers(settings.checkpointing, len(blocks))
+    if settings.activations != "float32":
+        blocks = [
+            block if index in again else Packed(block, settings.activations) for index, block in enumerate(blocks)
+        ]
+    model.encoder.blocks = [Recompute(block) if index in again else block for index, block in enumerate(blocks)]
+    if settings.weights != "float32" or model.flat.data.itemsize == 2:
+        model.keep_weights(settings.weights)
+
+
+def check(model: MiniBERT, settings: TrainingConfig) -> None:
+    """Refuse what `apply` could not do to this model, before anything is changed"""
+    checkpointed_layers(settings.checkpointing, len(model.encoder.blocks))
+    if settings.weights != "float32":
+        model.check_weights(settings.weights)
+
+
+@contextmanager
+def applied(model: MiniBERT, settings: TrainingConfig) -> Iterator[None]:
+    """The switches are on inside the `with` block, and as before behind it; weights are then float32 again."""
+    before = model.encoder.blocks
+    methods = [bare(block).attention.method for block in before]  # type: ignore[attr-defined]
+    try:
+        apply(model, settings)
+        yield
+    finally:
+        model.encoder.blocks = before
+        for block, method in zip(before, methods, strict=True):
+            bare(block).attention.method = method  # type: ignore[attr-defined]
+        if model.flat.data.itemsize == 2:
+            model.keep_weights("float32")
+
+
+def bare(block: Layer) -> Layer:
+    """The block itself, wrapped or not"""
+    return block.layer if isinstance(block, Recompute | Packed) else block
+
+
+def checkpointed_layers(checkpointing: bool | tuple[int, ...], layers: int) -> frozenset[int]:
+    """The numbers of the layers that run again in backward"""
+    if isinstance(checkpointing, bool):
+        return frozenset(range(layers) if checkpointing else ())
+    beyond = [layer for layer in checkpointing if not 0 <= layer < layers]
+    if beyond:
+        raise ValueError(
+            f"checkpointing names layer {beyond[0]}, but the model has layers 0 to {layers - 1}; "
+            "name some of these, or leave the numbers out to take all"
+        )
+    return frozenset(checkpointing)
+
+
+def parse_checkpointing(text: str) -> bool | tuple[int, ...]:
+    """What stands behind --checkpointing: "all", "none", or numbers of layers as "0,2,4\""""
+    if text in ("all", "none"):
+        return text == "all"
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"--checkpointing is {text!r}, expected nothing or all (every layer), none, or numbers such as 0,2,4"
+        ) from None

@@ -1,0 +1,233 @@
+"""The commands, run as people run them: in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import mini_bert
+from mini_bert.checks.simple_test import main as simple_test
+from mini_bert.cli.main import COMMANDS, GROUPS, app, main
+from mini_bert.cli.words import WIDTH
+from mini_bert.common.invocation import called_as
+from mini_bert.common.processes import HelperError
+
+PACKAGE = Path(mini_bert.__file__).parent
+
+
+def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, encoding="utf-8")
+
+
+def mini(*words: str) -> subprocess.CompletedProcess[str]:
+    return run("-X", "utf8", "-m", "mini_bert.cli.main", *words)
+
+
+def test_help_lists_every_command():
+    """`mini-bert --help` names all commands; each has a help text of its own."""
+    text = mini("--help").stdout
+    for name, function in COMMANDS.items():
+        assert name.split()[0] in text
+        assert len(function.__doc__ or "") > 30
+
+
+def help_page(words: str, width: int, monkeypatch, capsys) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    with pytest.raises(SystemExit) as end:
+        main([*words.split(), "--help"])
+    assert end.value.code == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_command_has_help_that_fits(name, width, monkeypatch, capsys):
+    """`mini-bert NAME --help` works for each, in narrow and wide terminals; only an example may be longer."""
+    lines = help_page(name, width, monkeypatch, capsys)
+    assert lines[0].startswith(f"Usage: {called_as()} {name} ")
+    for line in lines:
+        assert len(line) <= min(width, WIDTH) or line.startswith(f"    {called_as()} {name} "), line
+    options = [line for line in lines[lines.index("Options:") + 1 :] if line.startswith("  --")]
+    for option in options:  # each wants N, X, PATH or TEXT, or nothing: a switch
+        assert re.match(r"  (--[\w-]+(, | / )?)+( (N|X|PATH|TEXT))?(  |$)", option), option
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_lists_of_commands_say_whole_sentences(group, monkeypatch, capsys):
+    """What a command is for fits beside its name in 80 columns; nothing ends in dots."""
+    lines = help_page(group, 80, monkeypatch, capsys)
+    listed = lines[lines.index("Commands:") + 1 :]
+    assert len(listed) > 1
+    for line in listed:
+        assert line.endswith((".", "?")) and not line.endswith("..."), line
+
+
+def test_help_names_the_program_as_it_was_called():
+    """Behind run.py, usage, examples and advice begin with `python run.py`; a model of the name mini-bert keeps it."""
+    environment = os.environ | {"MINI_BERT_CALLED_AS": "python run.py", "COLUMNS": "100"}
+    command = [sys.executable, "-X", "utf8", "-m", "mini_bert.cli.main"]
+    told = {}
+    for words in ("train --help", "eval --help", "data get --help", "trian"):
+        found = subprocess.run([*command, *words.split()], env=environment, capture_output=True, text=True)
+        told[words] = found.stdout + found.stderr
+        assert told[words].startswith("Usage: python run.py ")
+    assert "    python run.py train --corpus my_texts/" in told["train --help"]
+    assert "`python run.py plan`" in told["train --help"]
+    assert "    python run.py eval mini-bert --corpus my_text.txt" in told["eval --help"]
+    assert "`python run.py data list`" in told["data get --help"]
+    assert "Try 'python run.py --help'" in told["trian"]
+
+
+def test_help_does_not_wait_for_numpy():
+    """Commands import what they need when they are called: help needs neither numpy nor rich."""
+    code = "import sys, mini_bert.cli.main; print(*sys.modules)"
+    loaded = run("-c", code).stdout.split()
+    assert "typer" in loaded and not {"numpy", "rich", "safetensors", "mini_bert.models.config"} & set(loaded)
+
+
+def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
+    """`--lr` is `--learning-rate`, in training and in fine-tuning."""
+    given = []
+
+    def note(*_, **options):
+        given.append(options["learning_rate"])
+        raise ValueError("seen")
+
+    monkeypatch.setattr("mini_bert.training.command.train_command", note)
+    monkeypatch.setattr("mini_bert.finetuning.command.finetune_command", note)
+    for name in ("train", "finetune classify", "finetune sst2"):
+        for option in ("--lr", "--learning-rate"):
+            CliRunner().invoke(app, [*name.split(), option, "0.002"])
+    assert given == [0.002] * 6
+
+
+def test_info_shows_the_numbers():
+    """Parameters exactly, shapes, memory; for Larger-BERT too."""
+    text = mini("info").stdout
+    assert "4,498,880" in text and "(192,576)" in text and "Adam's two moments" in text
+    assert "49,137,488" in CliRunner().invoke(app, ["info", "--model", "larger"]).stdout
+
+
+def test_errors_are_one_line():
+    """A wrong value is answered in a sentence, without a traceback, and the exit code says failure."""
+    result = mini("info", "--model", "huge")
+    assert result.returncode == 1
+    assert (
+        result.stderr.strip()
+        == "mini-bert: 'huge' is neither a preset (mini, larger) nor a model folder nor the path of a config.json"
+    )
+
+
+@pytest.mark.parametrize("said", [(), ("told",)], ids=["nothing said", "told"])
+def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys, said):
+    """One word and 130, no traceback; none where the command has said what there is to say."""
+
+    def stops(*_, **__):
+        raise KeyboardInterrupt(*said)
+
+    monkeypatch.setattr("mini_bert.corpora.reading.corpus_command", stops)
+    with pytest.raises(SystemExit) as end:
+        main(["data", "show"])
+    assert end.value.code == 130 and capsys.readouterr().err == ("" if said else "\nInterrupted.\n")
+
+
+def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
+    """Out of memory in a helper process: the message with its remedy, as for any other error."""
+
+    def dies(*_, **__):
+        raise HelperError("a helper process ended before its work was done (exit code -9)")
+
+    monkeypatch.setattr("mini_bert.text.vocabulary.train_command", dies)
+    with pytest.raises(SystemExit, match="mini-bert: a helper process ended before its work was done"):
+        main(["tokenizer", "train", "builtin"])
+
+
+def test_a_table_on_standard_input(tmp_path):
+    """What the report advises can be typed."""
+    words = ["-X", "utf8", "-m", "mini_bert.cli.main"]
+    for more, told in ((["data", "show", "-"], "--column NAME"), (["data", "show", "-", "--column", "review"], "a, b")):
+        result = subprocess.run(
+            [sys.executable, *words, *more], input='id,review\n1,"a, b"\n', capture_output=True, text=True
+        )
+        assert result.returncode == 0 and told in result.stdout
+
+
+def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):
+    """The alphabet can be limited, an old tokenizer replaced; without a source it is the built-in corpus."""
+    calls = []
+    monkeypatch.setattr(
+        "mini_bert.text.vocabulary.train_command", lambda *words, **options: calls.append((words, options))
+    )
+    words = ["tokenizer", "train", "texts", "--limit-alphabet", "40", "--force", "--column", "body"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 0
+    (first, options), (second, _) = calls
+    assert first[0] == ["texts"] and options == {
+        "limit_alphabet": 40,
+        "processes": None,
+        "force": True,
+        "column": "body",
+    }
+    assert second[0] == ["builtin"]
+    for command in ("tokenizer train", "data show"):
+        assert "[default: (builtin)]" in CliRunner().invoke(app, [*command.split(), "--help"]).stdout
+
+
+def test_scripts_run_inside_the_package_folder():
+    """`cd mini_bert; python models/config.py`, and the guide's `from model import MiniBERT`."""
+    result = run("-X", "utf8", "config.py", cwd=PACKAGE)
+    assert result.returncode == 0 and "hidden_size" in result.stdout
+    result = run("-c", "from model import MiniBERT; print(MiniBERT().get_parameter_count())", cwd=PACKAGE)
+    assert result.stdout.strip() == "4498880", result.stderr
+
+
+def test_train_is_a_script_inside_the_package_folder(tmp_path):
+    """`cd mini_bert; python train.py` is `mini-bert train`, from the first word to the model folder."""
+    config = {"model_type": "mini_bert", "hidden_size": 8, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"max_seq_length": 16}))
+    (tmp_path / "text.txt").write_text("\n\n".join(f"The cat sat on mat {number}. It purred." for number in range(40)))
+    words = ["--corpus", str(tmp_path / "text.txt"), "--model", str(tmp_path / "config.json"), "--steps", "2"]
+    (tmp_path / "matplotlib.py").write_text("raise ImportError")  # a picture would take longer than all the rest
+    environment = os.environ | {"MINI_BERT_HOME": str(tmp_path / "home"), "PYTHONUTF8": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
+    command = [sys.executable, "train.py", *words, "--out", str(tmp_path / "out"), "--threads", "1"]
+    result = subprocess.run(command, cwd=PACKAGE, env=environment, capture_output=True, text=True, encoding="utf-8")
+    assert result.returncode == 0 and "the model: " in result.stderr, result.stderr
+    assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
+
+
+def test_simple_test_passes(capsys):
+    """The one-minute tour: eight parts, all [OK]."""
+    assert simple_test() == 0
+    out = capsys.readouterr().out
+    assert out.count("[OK]") == 8 and "[SUCCESS] Ready for training!" in out
+    readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
+    for line in out.splitlines():  # what the README shows is what it prints, but for the last digits of an error
+        assert line.split("(worst")[0] in readme, line
+
+
+def test_no_module_shadows_the_standard_library():
+    """Modules also run from inside their folder, which comes first on the path: none may hide a standard one."""
+    ours = {path.stem for folder in (PACKAGE, PACKAGE / "layers", PACKAGE / "models") for path in folder.glob("*.py")}
+    assert not ours & set(sys.stdlib_module_names)
+
+
+def test_gradcheck_passes_its_verdict_on(monkeypatch):
+    """The exit code of `mini-bert gradcheck` is 0 or 1, as the check says."""
+    for verdict in (0, 1):
+        monkeypatch.setattr("mini_bert.checks.gradcheck.main", lambda tolerance, tensors, verdict=verdict: verdict)
+        assert CliRunner().invoke(app, ["gradcheck"]).exit_code == verdict
+
+
+def test_demo_lists_and_shows():
+    """`demo` lists the layers; `demo softmax` shows one; another name is an error that lists them."""
+    assert "attention" in CliRunner().invoke(app, ["demo"]).stdout
+    assert "probabilities" in mini("demo", "softmax").stdout
+    assert "there is no demonstration of 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)

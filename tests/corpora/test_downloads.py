@@ -1,0 +1,628 @@
+"""Downloads from a server of our own: whatever goes wrong on the way, a file arrives whole and right, or not at all."""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mini_bert.corpora import downloads, fetching
+from mini_bert.corpora.downloads import (
+    DATASETS,
+    Dataset,
+    Remote,
+    corpus_files,
+    get,
+    get_command,
+    installed,
+    list_command,
+)
+from mini_bert.corpora.fetching import DiskFull, DownloadError, fetch, locked
+from mini_bert.corpora.reading import Report, read
+from mini_bert.corpora.unpacking import safe_parts, unpack
+
+CONTENT = np.random.default_rng(0).bytes(1_000_000)
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+class Site:
+    """A server whose every answer can be planned. `plan` holds what to do with the next requests, one entry each:
+    ("cut", n): n bytes, then the connection breaks; ("status", code); ("redirect", path); ("slow", seconds);
+    ("ignore",): hang up without an answer. With no plan: the content, with or without ranges."""
+
+    def __init__(self):
+        self.content, self.etag, self.ranges, self.length = {"/file": CONTENT}, '"one"', True, True
+        self.kind = "application/octet-stream"
+        self.plan, self.seen = [], []
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                site.seen.append(dict(self.headers))
+                site.answer(self, *(site.plan.pop(0) if site.plan else ("send",)))
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # a client that hangs up is what we test
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/file"
+
+    def answer(self, request, what, value=None):
+        request.close_connection = True
+        data = self.content.get(request.path)
+        if what == "ignore":
+            return
+        if what == "status" or data is None:
+            request.send_response(value or 404)
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
+        if what == "redirect":
+            request.send_response(302)
+            request.send_header("Location", value)
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
+        start, asked = 0, re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
+        if self.ranges and asked and request.headers.get("If-Range", self.etag) == self.etag:
+            start = int(asked[1])
+            if start >= len(data):
+                request.send_response(416)
+                request.send_header("Content-Range", f"bytes */{len(data)}")
+                request.send_header("Content-Length", "0")
+                request.end_headers()
+                return
+            request.send_response(206)
+            request.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        else:
+            request.send_response(200)
+        request.send_header("Content-Type", self.kind)
+        if self.length:
+            request.send_header("Content-Length", str(len(data) - start))
+        if self.etag:
+            request.send_header("ETag", self.etag)
+        request.end_headers()
+        body = data[start : start + value] if what == "cut" else data[start:]
+        if what == "slow":
+            request.wfile.write(body[:1000])
+            time.sleep(value)
+            body = body[1000:]
+        request.wfile.write(body)
+
+
+@pytest.fixture
+def site(monkeypatch):
+    monkeypatch.setattr(fetching, "PAUSE", 0.0)
+    monkeypatch.setenv("no_proxy", "*")
+    site = Site()
+    yield site
+    site.server.shutdown()
+    site.server.server_close()
+
+
+# --- one file ----------------------------------------------------------------------------------------------
+
+
+def test_a_file_arrives(site, tmp_path):
+    """Whole, under its name, with nothing left beside it; its sha256 comes back."""
+    assert fetch(site.url, tmp_path / "new" / "x", sha256(CONTENT), len(CONTENT)) == sha256(CONTENT)
+    assert (tmp_path / "new" / "x").read_bytes() == CONTENT
+    assert os.listdir(tmp_path / "new") == ["x"]
+    assert "Range" not in site.seen[0] and "mini-bert" in site.seen[0]["User-Agent"]
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_broken_connection_is_continued(site, tmp_path, pinned):
+    """After each break only the rest is asked for, on the condition that the file is the same; the bytes are equal."""
+    site.plan = [("cut", 300_000), ("cut", 1), ("ignore",), ("cut", 400_000)]
+    assert fetch(site.url, tmp_path / "x", sha256(CONTENT) if pinned else None) == sha256(CONTENT)
+    assert (tmp_path / "x").read_bytes() == CONTENT
+    asked = [headers.get("Range") for headers in site.seen]
+    assert asked == [None, "bytes=300000-", "bytes=300001-", "bytes=300001-", "bytes=700001-"]
+    assert {headers.get("If-Range") for headers in site.seen[1:]} == {'"one"'}
+
+
+def test_the_next_run_goes_on(site, tmp_path, monkeypatch):
+    """A program that gave up, or died, leaves its part; the next one fetches only the rest."""
+    monkeypatch.setattr(fetching, "ATTEMPTS", 1)
+    site.plan = [("cut", 600_000), ("ignore",)]
+    with pytest.raises(DownloadError, match=r"gave up after 1 attempt without progress.*600\.0 kB are kept"):
+        fetch(site.url, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT and site.seen[-1]["Range"] == "bytes=600000-"
+
+
+def test_a_complete_part_is_recognised(site, tmp_path):
+    """If the program died just before the renaming, nothing is fetched again."""
+    (tmp_path / "x.part").write_bytes(CONTENT)
+    (tmp_path / "x.part.json").write_text(json.dumps({"url": site.url, "validator": '"one"'}))
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT and len(site.seen) == 1
+    (tmp_path / "y.part").write_bytes(CONTENT)
+    fetch(site.url, tmp_path / "y", sha256(CONTENT), len(CONTENT))
+    assert len(site.seen) == 1
+
+
+def test_a_part_that_is_too_long_is_dropped(site, tmp_path):
+    """A part longer than the file belongs to something else: it is fetched from the beginning."""
+    (tmp_path / "x.part").write_bytes(CONTENT * 2)
+    (tmp_path / "x.part.json").write_text(json.dumps({"url": site.url, "validator": '"one"'}))
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT
+
+
+def test_a_server_without_ranges(site, tmp_path):
+    """It sends everything again, and that is understood: the part is replaced, not continued."""
+    site.ranges = False
+    site.plan = [("cut", 300_000), ("cut", 700_000)]
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("etag", ["", 'W/"weak"'])
+def test_without_a_validator_it_begins_again(site, tmp_path, etag):
+    """If nothing can tell whether the file is still the same, and no checksum is known, the part is not trusted."""
+    site.etag = etag
+    site.plan = [("cut", 300_000)]
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT and "Range" not in site.seen[1]
+
+
+def test_content_that_changes_between_attempts(site, tmp_path):
+    """The new file is fetched from its beginning; the two are never mixed."""
+    other = CONTENT[::-1]
+    site.plan = [("cut", 300_000)]
+    true_answer = site.answer
+
+    def changing(request, *what):
+        true_answer(request, *what)
+        site.content["/file"], site.etag = other, '"two"'
+
+    site.answer = changing
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == other and site.seen[1]["Range"] == "bytes=300000-"
+
+
+def test_a_server_that_ignores_the_condition(site, tmp_path, monkeypatch):
+    """A piece of the new file in answer to a request for the old one is refused by its ETag."""
+    site.plan = [("cut", 300_000)]
+    true_answer = site.answer
+
+    def careless(request, *what):
+        del request.headers["If-Range"]
+        true_answer(request, *what)
+        site.content["/file"], site.etag = CONTENT[::-1], '"two"'
+
+    site.answer = careless
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT[::-1]
+
+
+def test_a_wrong_checksum_is_refused(site, tmp_path):
+    """Nothing is installed, nothing kept; the message has both hashes."""
+    expected = sha256(b"something else")
+    with pytest.raises(
+        DownloadError, match=f"its sha256 is {sha256(CONTENT)}, expected {expected}.*nothing is installed"
+    ):
+        fetch(site.url, tmp_path / "x", expected)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_bad_part_does_not_spoil_the_file(site, tmp_path):
+    """If what was continued has the wrong checksum, the file is fetched once more, from the beginning."""
+    (tmp_path / "x.part").write_bytes(b"rubbish")
+    fetch(site.url, tmp_path / "x", sha256(CONTENT), len(CONTENT))
+    assert (tmp_path / "x").read_bytes() == CONTENT
+    assert [headers.get("Range") for headers in site.seen] == ["bytes=7-", None]
+
+
+def test_a_wrong_size_is_refused_before_it_is_fetched(site, tmp_path):
+    """The length that the server announces is compared with the known one, if there is one."""
+    with pytest.raises(DownloadError, match=r"has 1,000,000 bytes, expected 999: its publisher has changed it"):
+        fetch(site.url, tmp_path / "x", sha256(CONTENT), 999)
+    assert not (tmp_path / "x").exists()
+    site.length = False  # the end of the connection is the end of the file
+    with pytest.raises(DownloadError, match=r"has 1,000,000 bytes, expected 999"):
+        fetch(site.url, tmp_path / "x", sha256(CONTENT), 999)
+    fetch(site.url, tmp_path / "x", sha256(CONTENT), len(CONTENT))
+
+
+@pytest.mark.parametrize("code", [404, 403, 410])
+def test_answers_that_are_final(site, tmp_path, code):
+    """They are not tried again."""
+    site.plan = [("status", code)] * 9
+    with pytest.raises(DownloadError, match=f"the server answers {code}"):
+        fetch(site.url, tmp_path / "x")
+    assert len(site.seen) == 1
+
+
+def test_answers_that_may_change(site, tmp_path):
+    """500, 503 and 429 are tried again, a few times."""
+    site.plan = [("status", 500), ("status", 503), ("status", 429)]
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT and len(site.seen) == 4
+    site.plan = [("status", 503)] * 9
+    with pytest.raises(DownloadError, match=r"gave up after 5 attempts without progress.*503"):
+        fetch(site.url, tmp_path / "y")
+
+
+def test_pauses_grow(site, tmp_path, monkeypatch):
+    """Between attempts without progress it waits twice as long each time."""
+    waited = []
+    monkeypatch.setattr(fetching, "PAUSE", 1.0)
+    monkeypatch.setattr(fetching.time, "sleep", waited.append)
+    site.plan = [("status", 500)] * 9
+    with pytest.raises(DownloadError):
+        fetch(site.url, tmp_path / "x")
+    assert waited == [1, 2, 4, 8]
+
+
+def test_a_redirect_is_followed(site, tmp_path):
+    """To where the file has moved."""
+    site.content["/moved"] = CONTENT
+    site.plan = [("redirect", "/moved")]
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT
+
+
+def test_a_server_that_falls_silent(site, tmp_path, monkeypatch):
+    """After the time-out it is asked again, for the rest."""
+    monkeypatch.setattr(fetching, "TIMEOUT", 0.2)
+    site.plan = [("slow", 0.6)]
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT and site.seen[1]["Range"] == "bytes=1000-"
+
+
+def test_an_empty_file_is_refused(site, tmp_path):
+    """Zero bytes are no data set."""
+    site.content["/file"] = b""
+    with pytest.raises(DownloadError, match="sent an empty file"):
+        fetch(site.url, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_web_page_is_no_data(site, tmp_path):
+    """A network that asks for a log-in sends its own page for every address. Without a checksum the type tells."""
+    site.kind = "text/html; charset=utf-8"
+    with pytest.raises(DownloadError, match="a web page instead of the file"):
+        fetch(site.url, tmp_path / "x")
+
+
+def test_no_server_at_all(tmp_path, monkeypatch, capsys):
+    """Nobody listens: each attempt is told while one waits; in the end an error that names the address, and what to do.
+    Other protocols are not even tried."""
+    monkeypatch.setattr(fetching, "PAUSE", 0.0)
+    monkeypatch.setenv("no_proxy", "*")
+    with pytest.raises(DownloadError, match=r"http://127\.0\.0\.1:9/x: gave up after 5 attempts") as caught:
+        fetch("http://127.0.0.1:9/x", tmp_path / "x")
+    assert "Is there an internet connection? If this computer has none, fetch the file on another" in str(caught.value)
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition("; ")[2] for line in told] == [f"attempt {n} of 5 in 0 s ..." for n in (2, 3, 4, 5)]
+    with pytest.raises(DownloadError, match="only https:// and http://"):
+        fetch("file:///etc/passwd", tmp_path / "x")
+
+
+def test_a_full_disk_while_writing(site, tmp_path, monkeypatch):
+    """The error says so and where the part is; when there is room again, the same call goes on from there."""
+    true_write = fetching._write
+
+    def full(file, data):
+        if file.tell() + len(data) > 500_000:
+            true_write(file, data[: 500_000 - file.tell()])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        true_write(file, data)
+
+    monkeypatch.setattr(fetching, "_write", full)
+    with pytest.raises(DiskFull, match=r"the disk is full.*500,000 bytes of .* are kept in .*x\.part"):
+        fetch(site.url, tmp_path / "x")
+    assert not (tmp_path / "x").exists() and (tmp_path / "x.part").stat().st_size == 500_000
+    monkeypatch.setattr(fetching, "_write", true_write)
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT and site.seen[-1]["Range"] == "bytes=500000-"
+
+
+def test_too_little_room_is_noticed_before(site, tmp_path, monkeypatch):
+    """The announced length is compared with the free space before the first byte is written."""
+    usage = fetching.shutil.disk_usage(tmp_path)._replace(free=fetching.SPARE + 999_999)
+    monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(DiskFull, match=r"too full to fetch .*needed in .*MINI_BERT_HOME"):
+        fetch(site.url, tmp_path / "x")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of this kind are Unix")
+def test_a_real_limit_of_the_system(site, tmp_path):
+    """A process that may write files of 500 kB only: the real error of the system is understood, and the part kept."""
+    code = (
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom mini_bert.corpora.fetching import fetch\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))\n"
+        "fetch(sys.argv[1], Path(sys.argv[2]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, site.url, str(tmp_path / "x")], capture_output=True, text=True)
+    assert "DiskFull: the disk is full" in ended.stderr and "500,000 bytes of" in ended.stderr
+    assert (tmp_path / "x.part").read_bytes() == CONTENT[:500_000]
+    fetch(site.url, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT
+
+
+def test_progress_is_shown(site, tmp_path, capsys):
+    """While it comes: the name, and megabytes of how many; on standard error."""
+    fetch(site.url, tmp_path / "x")
+    told = capsys.readouterr()
+    size = f"{len(CONTENT) / 1e6:,.1f} MB"
+    assert told.out == "" and f"{size} of {size}" in told.err
+
+
+def test_what_has_come_is_told(site, tmp_path, monkeypatch, capsys):
+    """A break after some bytes is no failed attempt; what is kept is in the last message."""
+    monkeypatch.setattr(fetching, "ATTEMPTS", 1)
+    site.plan = [("cut", 5000), ("status", 500)]
+    with pytest.raises(DownloadError, match=r"500.*5\.0 kB are kept, and the next try goes on.*elsewhere"):
+        fetch(site.url, tmp_path / "x")
+    assert "broke after 5,000 of 1,000,000 bytes; going on in 0 s ..." in capsys.readouterr().err
+
+
+# --- archives ----------------------------------------------------------------------------------------------
+
+
+def zip_of(files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return packed.getvalue()
+
+
+def tar_of(files, **special):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            for key, value in special.items():
+                setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("pack", [zip_of, tar_of])
+def test_archives_are_unpacked(tmp_path, pack):
+    """Files and folders, byte for byte."""
+    path = tmp_path / ("a.zip" if pack is zip_of else "a.tar.gz")
+    path.write_bytes(pack({"a/b.txt": b"one", "c.txt": CONTENT}))
+    (tmp_path / "out").mkdir()
+    unpack(path, tmp_path / "out")
+    assert (tmp_path / "out/a/b.txt").read_bytes() == b"one" and (tmp_path / "out/c.txt").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "a/../../evil", "/evil", "C:/evil", "..\\evil", "a\\..\\..\\x", "nul:x", ""]
+)
+def test_no_file_leaves_its_folder(tmp_path, name):
+    """Names that lead elsewhere, on any system, are refused before anything is written."""
+    with pytest.raises(DownloadError, match="outside of its folder: refused"):
+        safe_parts(name)
+    if name:
+        (tmp_path / "a.zip").write_bytes(zip_of({"fine.txt": b"", name: b"evil"}))
+        (tmp_path / "a.tar.gz").write_bytes(tar_of({"fine.txt": b"", name: b"evil"}))
+        for archive in ("a.zip", "a.tar.gz"):
+            (tmp_path / "out").mkdir(exist_ok=True)
+            with pytest.raises(DownloadError, match="refused"):
+                unpack(tmp_path / archive, tmp_path / "out")
+            assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_links_are_refused(tmp_path):
+    """A symbolic link in an archive may point anywhere."""
+    (tmp_path / "a.tar.gz").write_bytes(tar_of({"link": b""}, type=tarfile.SYMTYPE, linkname="/etc"))
+    info = zipfile.ZipInfo("link")
+    info.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(info, "/etc")
+    for name in ("a.tar.gz", "a.zip"):
+        with pytest.raises(DownloadError, match=r"link.*refused"):
+            unpack(tmp_path / name, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+def test_a_damaged_archive(tmp_path, name):
+    """Cut short or no archive at all: an error that names it."""
+    whole = zip_of({"x": CONTENT}) if name == "a.zip" else tar_of({"x": CONTENT})
+    for data in (whole[:500_000], b"<html>not found</html>", b""):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(DownloadError, match=f"{name} is not a whole archive"):
+            unpack(tmp_path / name, tmp_path)
+
+
+# --- data sets ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def library(site, tmp_path, monkeypatch):
+    """Two data sets on our server: an archive with a known checksum, a plain file without."""
+    site.content["/texts.zip"] = zip_of({"t/train.txt": b"one text\n\ntwo texts", "t/dev.txt": b"a third"})
+    site.content["/plain.txt"] = b"a plain text"
+    base = site.url.removesuffix("/file")
+    packed = Remote(f"{base}/texts.zip", sha256(site.content["/texts.zip"]), len(site.content["/texts.zip"]))
+    texts = Dataset("About texts", "CC0", (packed,), {"train": "*/train.txt", "validation": "*/dev.txt"})
+    monkeypatch.setitem(DATASETS, "texts", texts)
+    monkeypatch.setitem(DATASETS, "plain", Dataset("About it", "CC0", (Remote(f"{base}/plain.txt"),), {}))
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "data"
+
+
+def test_a_data_set_is_fetched_once(site, library, capsys):
+    """`data get` unpacks it, says where, and the second time finds it there; it can be read by name."""
+    get_command(["texts"])
+    assert capsys.readouterr().out == f"texts: 2 files in {library / 'texts'}\n"
+    get_command(["texts"])
+    assert "(was here, checked)" in capsys.readouterr().out and len(site.seen) == 1
+    assert [text for text, _ in read("texts", Report())] == ["one text", "two texts"]
+    assert [text for text, _ in read("texts:validation", Report())] == ["a third"]
+    assert sorted(path.name for path in library.iterdir()) == [".texts.lock", "texts", "texts.json"]
+
+
+def test_what_was_damaged_is_fetched_again(site, library):
+    """A file that is missing, shorter or merely different is noticed; reading by name refuses, `get` repairs."""
+    get("texts")
+    for damage in (Path.unlink, lambda path: path.write_bytes(b"one"), lambda path: path.write_bytes(b"a thirD")):
+        damage(library / "texts" / "t" / "dev.txt")
+        assert not installed("texts", thorough=True)
+        get("texts")
+        assert installed("texts", thorough=True)
+    (library / "texts" / "t" / "dev.txt").unlink()
+    with pytest.raises(
+        FileNotFoundError, match="has changed since it was fetched; fetch it: `mini-bert data get texts`"
+    ):
+        list(read("texts"))
+
+
+def test_trust_on_first_use(site, library):
+    """Without a known checksum the first content is written down; another one later is refused, with advice."""
+    assert (get("plain") / "plain.txt").read_bytes() == b"a plain text"
+    site.content["/plain.txt"] = b"a forged text"
+    with pytest.raises(DownloadError, match=r"is not the file it should be.*delete plain\.json"):
+        get("plain", force=True)
+    assert (library / "plain" / "plain.txt").read_bytes() == b"a plain text" and installed("plain")
+    (library / "plain.json").unlink()
+    assert (get("plain") / "plain.txt").read_bytes() == b"a forged text"
+
+
+def test_a_failure_leaves_the_old_one(site, library):
+    """Until the new one is complete and right, the old one stays; nothing half-done is left behind."""
+    get("texts")
+    site.plan = [("status", 404)]
+    with pytest.raises(DownloadError, match="404"):
+        get("texts", force=True)
+    assert installed("texts", thorough=True)
+    assert sorted(path.name for path in library.iterdir()) == [".texts.lock", "texts", "texts.json"]
+
+
+def test_a_full_disk_while_unpacking(site, library, monkeypatch):
+    """One clear line; no half-unpacked folder."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(DiskFull, match="the disk is full while texts is installed"):
+        get("texts")
+    assert not (library / "texts").exists() and not installed("texts")
+    monkeypatch.undo()
+
+
+def test_a_file_where_the_cache_should_be(site, library, tmp_path, monkeypatch):
+    """The error names it, and what to set."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "file"))
+    with pytest.raises(OSError, match=r"folder .* cannot be made: .*file is a file; set MINI_BERT_HOME to another"):
+        get("texts")
+
+
+def test_names_that_are_not_there(library):
+    """Unknown names get a suggestion before anything is fetched; a data set that is not here says how to get it."""
+    with pytest.raises(ValueError, match=r"no download named 'wikitext2'; did you mean wikitext-2\?"):
+        get_command(["texts", "wikitext2"])
+    assert not library.exists()
+    with pytest.raises(FileNotFoundError, match="texts is not here yet; fetch it: `mini-bert data get texts`"):
+        list(read("texts"))
+    get("texts")
+    get("plain")
+    with pytest.raises(ValueError, match="has no part 'tset'; expected train, validation"):
+        corpus_files("texts:tset")
+    with pytest.raises(ValueError, match="plain is data for a task, not a corpus to read"):
+        list(read("plain"))
+
+
+def test_two_processes_take_turns(site, library):
+    """Two that fetch the same data set at once: one does it, the other waits and finds it."""
+    site.plan = [("slow", 0.3)]
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(get("texts"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [library / "texts"] * 2 and len(site.seen) == 1 and installed("texts", thorough=True)
+
+
+def test_a_lock_is_released_by_death(tmp_path):
+    """A process that dies while it holds the lock does not keep others out; one that lives does."""
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom mini_bert.corpora.fetching import locked\n"
+        "with locked(Path(sys.argv[1])):\n  print('held', flush=True)\n  time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "lock")], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline().strip() == b"held"
+        told = []
+
+        def waiting():
+            told.append(True)
+            holder.kill()
+
+        with locked(tmp_path / "lock", waiting):
+            assert told == [True]
+
+
+def test_the_list(library, capsys):
+    """Every data set with its size, how it is checked, whether it is here."""
+    get("texts")
+    capsys.readouterr()
+    list_command()
+    shown = capsys.readouterr().out
+    for name in DATASETS:
+        assert name in shown
+    assert re.search(r"^texts .* pinned +here ", shown, re.M) and re.search(r"^plain .* first use +About", shown, re.M)
+    assert str(library) in shown
+
+
+def test_the_table():
+    """Addresses are https, checksums are sha256, no file name occurs twice in a set."""
+    for name, dataset in DATASETS.items():
+        assert re.fullmatch("[a-z0-9-]+", name) and dataset.about and dataset.licence
+        assert len({remote.name for remote in dataset.files}) == len(dataset.files) > 0
+        for remote in dataset.files:
+            assert remote.url.startswith("https://")
+            assert remote.sha256 is None or (re.fullmatch("[0-9a-f]{64}", remote.sha256) and remote.size)
+
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
+@pytest.mark.parametrize(
+    ("name", "file", "copy"),
+    [
+        ("squad", "dev-v1.1.json", "qa/squad_dev-v1.1.json.gz"),
+        ("ud-ewt", "en_ewt-ud-train.conllu", "ud_ewt/en_ewt-ud-train.conllu.gz"),
+    ],
+)
+def test_checksums_against_copies(name, file, copy):
+    """Where a byte-identical copy of a published file is at hand, its size and sha256 are those of the table."""
+    import gzip
+
+    data = gzip.decompress((SHARED / copy).read_bytes())
+    (remote,) = (remote for remote in downloads.DATASETS[name].files if remote.name == file)
+    assert (remote.sha256, remote.size) == (sha256(data), len(data))

@@ -1,0 +1,382 @@
+"""Loss, perplexity and accuracy under seeded masks, against plain counting."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mini_bert.data.generator import Batch, MLMDataGenerator
+from mini_bert.evaluation import metrics
+from mini_bert.evaluation.evaluate import (
+    Evaluation,
+    Row,
+    eval_command,
+    evaluate,
+    mean_row,
+    measure,
+    report,
+    report_json,
+    unigram_entropy,
+)
+from mini_bert.models.bert import Bert, BertConfig
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+
+WORDS = [*SPECIAL_TOKENS, ".", "the", "cat", "sat", "on", "mat", "dog", "##s"]
+SIZES = MiniBertConfig(
+    vocab_size=13, hidden_size=10, num_layers=2, num_heads=2, intermediate_size=7, max_seq_length=11, dropout=0.5
+)
+TEXT = "The cat sat on the mat. Dogs sat on the cat.\n\nCats on mats. The dog sat. The zebra sat.\n\n" * 20
+
+
+@pytest.fixture
+def tokenizer():
+    return WordPieceTokenizer(WORDS)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def generator(corpus, tokenizer, tmp_path):
+    return MLMDataGenerator(
+        corpus, tokenizer, 11, 7, fixed=True, cache_dir=tmp_path / "cache", processes=1, progress=False
+    )
+
+
+def by_hand(model, batches) -> Evaluation:
+    """Full logits, one row after the other, sorted."""
+    surprise, ranks = [], []
+    for batch in batches:
+        logits = model.forward(batch.input_ids, batch.attention_mask)[0]
+        if isinstance(model, Bert):
+            logits = logits.masked_words
+        for row, target in zip(
+            logits.reshape(-1, logits.shape[-1])[batch.rows].astype(float), batch.targets, strict=True
+        ):
+            surprise.append(math.log(np.exp(row).sum()) - row[target])
+            ranks.append(np.argsort(-row).tolist().index(target))
+    loss = sum(surprise) / len(surprise)
+    return Evaluation(loss, math.exp(loss), np.mean(np.array(ranks) < 1), np.mean(np.array(ranks) < 5), len(surprise))
+
+
+@pytest.mark.parametrize("kind", ["mini", "published"])
+def test_it_counts_what_counting_counts(kind, generator):
+    """All five numbers equal those of full logits, sorted row by row; dropout is off even in training."""
+    model = (
+        MiniBERT(SIZES, seed=1)
+        if kind == "mini"
+        else Bert(BertConfig(13, 10, 2, 2, 7, max_position_embeddings=11), seed=1)
+    )
+    model.flat.data[...] *= 3  # opinions
+    wanted = by_hand(model, generator.once())
+    model.set_training(True)
+    found = evaluate(model, generator.once())
+    assert found.targets == wanted.targets > 50
+    assert found == pytest.approx(wanted, rel=1e-5)
+    assert 0 < found.top1 < found.top5 < 1
+
+
+def test_threads_change_nothing(generator):
+    """The same to the last bit on one thread and on three, and progress is told for every batch."""
+    model, told = MiniBERT(SIZES), []
+    alone = evaluate(model, generator.once())
+    together = evaluate(model, generator.once(), 3, lambda done, loss: told.append((done, loss)))
+    assert alone == together
+    assert [done for done, _ in told] == list(range(1, len(generator) + 1))
+    assert told[-1][1] == pytest.approx(alone.loss)
+
+
+def test_ties_and_nonsense_earn_nothing(generator):
+    """A model with one opinion on all words is never right, and neither is one whose weights are no numbers."""
+    model = MiniBERT(SIZES)
+    model.flat.data[...] = 0
+    flat = evaluate(model, generator.once())
+    assert (flat.top1, flat.top5) == (0, 0) and flat.perplexity == pytest.approx(13)
+    model.flat.data[...] = np.nan
+    with np.errstate(invalid="ignore"):
+        broken = evaluate(model, generator.once())
+    assert math.isnan(broken.loss) and math.isnan(broken.perplexity) and broken.top5 == 0
+
+
+def test_errors_reach_the_caller(generator):
+    """Nothing hidden is said; an error in a thread is raised."""
+    model = MiniBERT(SIZES)
+    none = np.array([], int)
+    with pytest.raises(ValueError, match="nothing to measure"):
+        evaluate(model, [])
+    with pytest.raises(ValueError, match="nothing to measure"):
+        evaluate(model, [Batch(np.array([[2, 7, 3]]), none, none)])
+    with pytest.raises(ValueError, match="expected 0 to 12"):
+        evaluate(model, [Batch(np.array([[2, 99, 3]]), np.array([1]), np.array([7]))] * 3, threads=2)
+
+
+@pytest.mark.parametrize("kind", ["mini", "published"])
+def test_calibration_is_that_of_the_first_guesses(kind, generator):
+    """Error, worst bin, the table and Brier's score, from full probabilities; threads change nothing."""
+    model = (
+        MiniBERT(SIZES, seed=1)
+        if kind == "mini"
+        else Bert(BertConfig(13, 10, 2, 2, 7, max_position_embeddings=11), seed=1)
+    )
+    model.flat.data[...] *= 4  # opinions, of which some are strong
+    found = measure(model, generator.once())
+    assert repr(measure(model, generator.once(), threads=3)) == repr(found)  # to the last bit, and nan is nan
+    probs, targets = [], []
+    for batch in generator.once():
+        logits = model.forward(batch.input_ids, batch.attention_mask)[0]
+        logits = logits.masked_words if isinstance(model, Bert) else logits
+        rows = np.exp(logits.reshape(-1, 13)[batch.rows].astype(float))
+        probs.append(rows / rows.sum(1, keepdims=True))
+        targets.append(batch.targets)
+    p, y = np.concatenate(probs), np.concatenate(targets)
+    wanted = metrics.calibration(p.max(1), p.argmax(1) == y)
+    assert sum(one.cases > 0 for one in wanted.bins) >= 3
+    assert found.calibration[:2] == pytest.approx(wanted[:2], rel=1e-5)
+    assert np.array(found.calibration.bins) == pytest.approx(np.array(wanted.bins), rel=1e-5, nan_ok=True)
+    assert found.brier == pytest.approx(metrics.brier(p, y), rel=1e-5)
+    assert found.result == evaluate(model, generator.once())
+
+
+def test_one_error_stops_all_threads():
+    """Ten thousand batches lie before the threads; after the first error none of them begins another."""
+    model = MiniBERT(SIZES)
+    good = Batch(np.array([[2, 7, 4, 3]]), np.array([2]), np.array([7]))
+    taken = []
+
+    def batches():
+        for number in range(10_000):
+            taken.append(number)
+            yield good._replace(input_ids=np.array([[2, 99, 4, 3]])) if number == 3 else good
+            time.sleep(0.001)
+
+    with pytest.raises(ValueError, match="expected 0 to 12"):
+        evaluate(model, batches(), threads=3)
+    assert 3 in taken and len(taken) < 100
+
+
+def test_an_interrupted_wait_stops_all_threads(monkeypatch):
+    """Ctrl-C reaches the thread that waits; those that work end with the batch that they are at."""
+    from concurrent.futures import Future
+
+    model, taken = MiniBERT(SIZES), []
+    begun = threading.Event()
+
+    def batches():
+        for number in range(10_000):
+            taken.append(number)
+            begun.set()
+            time.sleep(0.001)
+            yield Batch(np.array([[2, 7, 4, 3]]), np.array([2]), np.array([7]))
+
+    def interrupted(self, timeout=None):
+        begun.wait(10)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(model, batches(), threads=2)
+    assert 0 < len(taken) < 1000
+
+
+def test_what_is_no_number_is_null_in_json():
+    """A model that broke has no loss: JSON for programs says null, never NaN or Infinity; neither do means."""
+    broken = Evaluation(math.nan, math.inf, 0.0, 0.0, 3)
+    rows = [Row("a", broken, 1.0, math.nan, math.nan, []), Row("b", broken, 1.0, 0.5, 0.5, [])]
+    text = report_json({"rows": [row.result._asdict() for row in [*rows, mean_row(rows)]], "pair": [-math.inf]})
+    assert "NaN" not in text and "Infinity" not in text
+    assert json.loads(text)["rows"][0] == {"loss": None, "perplexity": None, "top1": 0, "top5": 0, "targets": 3}
+    assert json.loads(text)["pair"] == [None]
+    assert report("broken", rows).endswith("broken has no finite loss: are all of its weights numbers?")
+
+
+def test_unigram_entropy(generator, tokenizer):
+    """Counted with a Counter over the words of the text; [UNK] and [SEP] are no words."""
+    counts = Counter(i for i in tokenizer.encode(TEXT) if i not in tokenizer.special_ids)
+    total = sum(counts.values())
+    wanted = -sum(n / total * math.log(n / total) for n in counts.values())
+    assert unigram_entropy(generator) == pytest.approx(wanted)
+
+
+def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
+    """A row for each corpus and their mean; the same text gives the same numbers; JSON for programs."""
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "cache"))
+    model = tmp_path / "model"
+    MiniBERT(SIZES).save_pretrained(model)
+    tokenizer.save(model)
+    other = tmp_path / "other.txt"
+    other.write_text("The dog sat on the mat. " * 9)  # few: fewer sequences than a batch would hold
+    eval_command(str(model), [str(corpus), str(other)])
+    table = capsys.readouterr().out
+    assert [line.split()[0] for line in table.splitlines()[:4]] == ["corpus", "text.txt", "other.txt", "mean"]
+    assert "above the unigram entropy" in table
+    results = []
+    for _ in range(2):
+        eval_command(str(model), [str(corpus), str(other)], as_json=True)
+        results.append(capsys.readouterr().out)
+    assert results[0] == results[1]
+    first, second, mean = json.loads(results[0])["results"]
+    assert mean["loss"] == pytest.approx((first["loss"] + second["loss"]) / 2)
+    assert mean["perplexity"] == pytest.approx(math.exp(mean["loss"]))
+    for name in ("calibration_error", "brier", "unigram_entropy"):
+        assert mean[name] == pytest.approx((first[name] + second[name]) / 2) and first[name] != second[name]
+    assert sum(one["cases"] for one in first["bins"]) == first["targets"] and len(first["bins"]) == 10
+    assert mean["bins"] == [] and first["bins"][9]["confidence"] is None  # nobody is as certain as that
+    assert f"{first['calibration_error']:18.1%} {first['unigram_entropy']:16.3f}" in table
+    eval_command(str(model), [str(corpus)], max_batches=1, batch=4, as_json=True)
+    assert json.loads(capsys.readouterr().out)["results"][0]["targets"] < first["targets"] / 4
+    eval_command(str(model), [str(corpus)], held_out=0.5, seed=1)
+    assert "`train --held-out 0.5` would not have learnt from" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"length is 12, but .* knows 11 positions"):
+        eval_command(str(model), [str(corpus)], length=12)
+
+
+def test_a_short_text_is_measured_as_it_is(folder, tmp_path, capsys, caplog):
+    """Shorter than one sequence: it is one, and what is said of so few words is said."""
+    path = tmp_path / "short.txt"
+    path.write_text("the cat sat\n")
+    eval_command(folder, [str(path)], length=8)
+    assert "too few to say how good it is" in capsys.readouterr().out
+    assert f"{path} has 3 tokens, and is measured as one short sequence" in caplog.messages
+    caplog.clear()
+    path.write_text("the cat sat on the mat\n")
+    eval_command(folder, [str(path)], length=8)
+    assert not caplog.messages
+    with pytest.raises(ValueError, match=r"short\.txt has 1 document, and `train --held-out 1e-09` would have learnt"):
+        eval_command(folder, [str(path)], held_out=1e-9)
+
+
+def test_a_model_without_a_head(tmp_path, tokenizer):
+    """A sentence encoder cannot be asked for words, and that is said before any text is read."""
+    Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    with pytest.raises(ValueError, match="no head for masked words"):
+        eval_command(str(tmp_path), ["nowhere.txt"])
+
+
+@pytest.fixture
+def folder(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "cache"))
+    model = MiniBERT(SIZES, seed=1)
+    model.flat.data[...] *= 3
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("sentence1\tsentence2\tscore\nthe cat sat\ta cat sat\t5\nthe dog\tthe mat\t1\ndogs\tcats\t3\n")
+    return str(path)
+
+
+def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
+    """One command, four questions: each has its part in the report and in the JSON, and agrees with the functions."""
+    from mini_bert.data.labelled.readers import read_scored
+    from mini_bert.evaluation.embedding_quality import agreement, isotropy, neighbours, word_table
+    from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
+    from mini_bert.inference.loading import load_model
+
+    asked = {"text": ["The cat sat.", "Dogs sat."], "pairs": [pairs, pairs], "neighbours": ["cat", "dogs"]}
+    eval_command(folder, [str(corpus)], max_batches=1, **asked)
+    shown = capsys.readouterr().out
+    eval_command(folder, [str(corpus)], max_batches=1, as_json=True, whole_words=True, **asked)
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["model", "texts", "neighbours", "token_table", "pairs", "results"]
+    model, tokenizer = load_model(folder)
+    plain, whole = (pseudo_perplexity(model, tokenizer, "Dogs sat.", whole_words=whole) for whole in (False, True))
+    assert found["texts"][1]["pseudo_perplexity"] == pytest.approx(whole.perplexity)
+    assert found["texts"][1]["tokens"][0] == pytest.approx(whole.tokens[0]._asdict())
+    assert f"pseudo-perplexity {plain.perplexity:,.2f} over 4 tokens" in shown and plain.perplexity != whole.perplexity
+    near = neighbours(model, tokenizer, "dogs")
+    assert found["neighbours"][1]["pieces"] == near.pieces == ["dog", "##s"]
+    assert [(one["token"], one["cosine"]) for one in found["neighbours"][1]["nearest"]] == near.nearest
+    assert f"next to dogs (the mean of dog ##s): {near.nearest[0][0]} {near.nearest[0][1]:.2f}, " in shown
+    assert found["token_table"] == isotropy(word_table(model, tokenizer)[1])._asdict()
+    wanted = agreement(model, tokenizer, read_scored(pairs), batch_size=32, threads=2)
+    assert found["pairs"][0] == {"file": pairs, **wanted._asdict(), "isotropy": wanted.isotropy._asdict()}
+    assert shown.count(f"pairs.tsv                 3 {wanted.spearman:9.3f}") == 2
+    assert "unigram entropy" in shown and found["results"][0]["targets"] > 0
+
+
+def test_nothing_asked(folder):
+    """Without anything to measure, the four that can be asked for are named."""
+    with pytest.raises(
+        ValueError, match=r"nothing to measure; give --corpus FILE .* --text .* --pairs .* --neighbours"
+    ):
+        eval_command(folder)
+
+
+def test_bad_pairs_are_told_before_the_work(folder, corpus, tmp_path, capsys):
+    """A line that is no pair stops the command with its number, before any measuring."""
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("sentence1\tsentence2\tscore\na\tb\tmuch\n")
+    with pytest.raises(ValueError, match=r"bad\.tsv:2: score is 'much', expected a number"):
+        eval_command("nowhere", [str(corpus)], pairs=[str(bad)])
+    bad.write_text("sentence1\tscore\na\t1\n")  # eval has no options that name columns
+    with pytest.raises(
+        ValueError, match=r"no 'sentence2'\. Head the columns of the file sentence1, sentence2 and score"
+    ):
+        eval_command("nowhere", pairs=[str(bad)])
+    assert capsys.readouterr().out == ""
+
+
+def test_vectors_need_no_head(tmp_path, tokenizer, pairs, capsys):
+    """A sentence encoder without a head for words can be asked for pairs and neighbours, not for sentences."""
+    Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    eval_command(str(tmp_path), pairs=[pairs], neighbours=["cat"])
+    assert "next to cat: " in capsys.readouterr().out
+    with pytest.raises(ValueError, match="no head for masked words"):
+        eval_command(str(tmp_path), text=["The cat"])
+
+
+def test_the_command_line(monkeypatch):
+    """Every option of `mini-bert eval` reaches the function by its name; `mini-bert metrics` passes its verdict on."""
+    from typer.testing import CliRunner
+
+    from mini_bert.cli.main import app
+
+    asked = []
+    monkeypatch.setattr(
+        "mini_bert.evaluation.evaluate.eval_command",
+        lambda *words: asked.append(inspect.signature(eval_command).bind(*words).arguments),
+    )
+    words = (
+        "eval MODEL --corpus a --corpus b --held-out 0.25 --seed 3 --batch 5 --max-batches 7 --threads 4 --length 9 "
+        "--json --text t --text u --whole-words --pairs p --neighbours n"
+    )
+    assert CliRunner().invoke(app, words.split()).exit_code == 0
+    assert asked == [
+        {
+            **{"model": "MODEL", "corpus": ["a", "b"], "held_out": 0.25, "seed": 3, "batch": 5, "max_batches": 7},
+            **{"threads": 4, "length": 9, "as_json": True, "text": ["t", "u"], "whole_words": True, "pairs": ["p"]},
+            "neighbours": ["n"],
+        }
+    ]
+    for verdict in (0, 1):
+        monkeypatch.setattr(
+            "mini_bert.evaluation.known_cases.metrics_command", lambda test, verdict=verdict: verdict * test
+        )
+        assert CliRunner().invoke(app, ["metrics", "--test"]).exit_code == verdict
+        assert CliRunner().invoke(app, ["metrics"]).exit_code == 0
+
+
+def test_of_a_few_words_nothing_is_said():
+    """Nine hidden words say nothing about a model, however bad they look."""
+    row = Row("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, ())
+    assert "was asked for 9 words: too few to say how good it is" in report("model", [row])
+    assert "does not even know" in report("model", [row._replace(result=row.result._replace(targets=90))])

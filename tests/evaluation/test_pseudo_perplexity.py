@@ -1,0 +1,148 @@
+"""Surprise at each token of a sentence, against full logits of one hidden token at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mini_bert.evaluation.pseudo_perplexity import PseudoPerplexity, Surprise, content, pseudo_perplexity, report
+from mini_bert.models.bert import Bert, BertConfig
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+
+WORDS = [*SPECIAL_TOKENS, ".", "the", "cat", "sat", "on", "mat", "dog", "##s", "##es"]
+V = len(WORDS) + 3  # more ids than words
+SIZES = MiniBertConfig(
+    V, hidden_size=10, num_layers=2, num_heads=2, intermediate_size=7, max_seq_length=11, dropout=0.5
+)
+TEXT = "The catses sat ☃ on dogs."  # the cat ##s ##es sat [UNK] on dog ##s .
+
+
+@pytest.fixture
+def tokenizer():
+    return WordPieceTokenizer(WORDS)
+
+
+@pytest.fixture(params=["mini", "published"])
+def model(request):
+    model = (
+        MiniBERT(SIZES, seed=1)
+        if request.param == "mini"
+        else Bert(BertConfig(V, 10, 2, 2, 7, max_position_embeddings=12), seed=1)
+    )
+    model.flat.data[...] *= 3  # opinions
+    return model
+
+
+def log_probabilities(model, ids):
+    logits = model.forward(np.array([ids]))[0]
+    logits = (logits.masked_words if isinstance(model, Bert) else logits)[0].astype(float)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_it_is_one_hidden_token_after_the_other(model, tokenizer, whole_words):
+    """Tokens, surprise, the best guess and its probability, sum and mean; [UNK] is seen, but not asked for."""
+    text = "The catses ☃ dogs." if isinstance(model, MiniBERT) else TEXT
+    ids = tokenizer.encode(text)
+    words = tokenizer.encode_batch([text])[0].word_ids
+    wanted, surprises = [], []
+    for place, own in enumerate(ids):
+        if own < 5:
+            continue
+        hidden = [
+            4 if i == place or (whole_words and i > place and words[i] == words[place]) else token
+            for i, token in enumerate(ids)
+        ]
+        log_p = log_probabilities(model, hidden)[place]
+        best = 5 + int(log_p[5 : len(WORDS)].argmax())
+        wanted.append((WORDS[own], WORDS[best]))
+        surprises.append((-log_p[own], math.exp(log_p[best])))
+    model.set_training(True)  # dropout is off even then
+    found = pseudo_perplexity(model, tokenizer, text, whole_words)
+    assert [(one.token, one.guess) for one in found.tokens] == wanted
+    np.testing.assert_allclose([(one.surprise, one.certainty) for one in found.tokens], surprises, rtol=1e-4)
+    total = sum(surprise for surprise, _ in surprises)
+    assert found.log_likelihood == pytest.approx(-total, rel=1e-5)
+    assert found.perplexity == pytest.approx(math.exp(total / len(wanted)), rel=1e-4)
+    assert found.unknown == ["[UNK]"] and found.text == text
+
+
+def test_the_size_of_a_batch_changes_nothing(model, tokenizer):
+    """Seven tokens at once, by twos, one by one; and progress is told."""
+    told = []
+    wanted = pseudo_perplexity(model, tokenizer, "The cat sat on dogs.", after_each=lambda *words: told.append(words))
+    assert told == [(7, 7)]
+    for size in (1, 2, 7):
+        found = pseudo_perplexity(model, tokenizer, "The cat sat on dogs.", batch_size=size)
+        assert found.perplexity == pytest.approx(wanted.perplexity, rel=1e-5)
+        assert [one.token for one in found.tokens] == [one.token for one in wanted.tokens]
+
+
+def test_only_words_of_several_pieces_differ(model, tokenizer):
+    """Hiding the rest of the word matters where there is a rest, and nowhere else."""
+    plain, whole = (pseudo_perplexity(model, tokenizer, "The cats sat.", whole) for whole in (False, True))
+    changed = [a.token for a, b in zip(plain.tokens, whole.tokens, strict=True) if abs(a.surprise - b.surprise) > 1e-4]
+    assert changed == ["cat"]
+
+
+def test_no_opinion(tokenizer):
+    """A model of zeros wavers among all ids that it has, at every gap."""
+    model = MiniBERT(SIZES)
+    model.flat.data[...] = 0
+    assert pseudo_perplexity(model, tokenizer, "The cat sat.").perplexity == pytest.approx(V)
+
+
+def test_a_broken_model(tokenizer):
+    """Weights that are no numbers give no number, and a report all the same."""
+    model = MiniBERT(SIZES)
+    model.flat.data[...] = np.nan
+    with np.errstate(invalid="ignore"):
+        found = pseudo_perplexity(model, tokenizer, "The cat sat.")
+    assert math.isnan(found.perplexity) and "pseudo-perplexity nan" in report([found])
+
+
+def test_errors(model, tokenizer):
+    """No word, too many, a batch of nothing, a model without a head: each is told with the remedy."""
+    for text in ("", "☃ ☃", "[MASK]"):
+        with pytest.raises(ValueError, match="no word that the model knows in the text"):
+            pseudo_perplexity(model, tokenizer, text)
+    with pytest.raises(ValueError, match=r"makes 22 tokens, .* knows 1[12] positions; give one sentence at a time"):
+        pseudo_perplexity(model, tokenizer, "the cat " * 10)
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        pseudo_perplexity(model, tokenizer, "the cat", batch_size=0)
+    headless = Bert(BertConfig(V, 10, 1, 2, 7), masked_words=False, next_sentence=False)
+    with pytest.raises(ValueError, match="no head for masked words"):
+        pseudo_perplexity(headless, tokenizer, "the cat")
+
+
+def test_as_long_as_the_model_allows(tokenizer):
+    """Eleven tokens with [CLS] and [SEP] fit into eleven positions."""
+    assert len(pseudo_perplexity(MiniBERT(SIZES), tokenizer, "the " * 9).tokens) == 9
+
+
+def test_the_report():
+    """A row a token, bars on one scale for all texts, the model's guess only where it is another, the best text."""
+    likely = PseudoPerplexity(
+        "a cat", [Surprise("a", 0.0, "a", 1.0), Surprise("cat", 4.0, "dog", 0.25)], [], -4.0, 7.39
+    )
+    odd = PseudoPerplexity("cat ☃ a", [Surprise("cat", 8.0, "a", 0.5)], ["[UNK]"], -8.0, 2981.0)
+    lines = report([odd, likely]).splitlines()
+    assert lines[1].split()[:4] == ["cat", "8.00", "a", "50%"] and lines[1].count(lines[1][-1]) == 24
+    assert lines[2] == "pseudo-perplexity 2,981.00 over 1 token; not asked for: [UNK]"
+    assert lines[5] == "  a     0.00"
+    assert lines[6].split()[:4] == ["cat", "4.00", "dog", "25%"] and lines[6].count(lines[6][-1]) == 12
+    assert lines[7] == "pseudo-perplexity 7.39 over 2 tokens"
+    assert "least surprised" not in report([odd, likely]) + report([odd])  # of unlike length, or alone
+    longer, shorter = odd._replace(tokens=odd.tokens * 5), likely._replace(tokens=likely.tokens * 2)
+    assert "The model is least surprised by: a cat" in report([longer, shorter]).splitlines()
+    assert content(odd) == {
+        "text": "cat ☃ a",
+        "pseudo_perplexity": 2981.0,
+        "log_likelihood": -8.0,
+        "tokens": [{"token": "cat", "surprise": 8.0, "guess": "a", "certainty": 0.5}],
+        "not_asked_for": ["[UNK]"],
+    }

@@ -1,0 +1,35 @@
+"""Every command says the same of the same loss."""
+
+import doctest
+import json
+
+import pytest
+
+from mini_bert.evaluation import unigram_baseline as yardstick
+from mini_bert.evaluation.evaluate import Evaluation, Row, report
+from mini_bert.evaluation.unigram_baseline import BELOW, knows_frequencies, uses_context, verdict
+from mini_bert.training.doctor import diagnose
+
+ENTROPY = 6.5
+
+
+@pytest.mark.parametrize("loss", [3.0, ENTROPY - BELOW - 0.01, ENTROPY - BELOW + 0.01, 6.4, 6.6, 6.9, 9.0])
+def test_the_doctor_and_eval_agree(tmp_path, loss):
+    """Word for word, on both sides of each limit."""
+    records = [{"kind": "start", "step": 0, "unigram_entropy": ENTROPY}]
+    records += [{"kind": "train", "step": 10 * i, "loss": loss, "lr": 1e-3} for i in range(1, 5)]
+    records.append({"kind": "stop", "step": 40, "reason": "done"})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (finding,) = diagnose(tmp_path)
+    said = report("model", [Row("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), ENTROPY, 0.1, 0.5, ())])
+    assert verdict(loss, ENTROPY) in finding.why and verdict(loss, ENTROPY) in said
+
+
+def test_the_limits():
+    """0.8 nats below is context: less may be had by copying the tenth that is left standing."""
+    assert uses_context(5.7, ENTROPY) and not uses_context(5.71, ENTROPY)
+    assert knows_frequencies(6.79, ENTROPY) and not knows_frequencies(6.8, ENTROPY)
+
+
+def test_examples_in_docstrings():
+    assert doctest.testmod(yardstick).failed == 0

@@ -1,0 +1,86 @@
+"""A model for others: half the bytes, the same answers but for rounding."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mini_bert.cli.main import main
+from mini_bert.export.folder import export
+from mini_bert.inference.loading import load_model
+from mini_bert.models.bert import Bert, BertConfig
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
+
+TOKENIZER = WordPieceTokenizer.load("8k")
+MINI = MiniBertConfig(hidden_size=8, num_layers=1, num_heads=2, intermediate_size=12, max_seq_length=9)
+BERT = BertConfig(
+    vocab_size=8192, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
+    max_position_embeddings=9,
+)  # fmt: skip
+IDS = np.array([[2, 70, 4, 900, 3]])
+
+
+@pytest.mark.parametrize("model", [MiniBERT(MINI), Bert(BERT)], ids=["mini", "bert"])
+def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
+    half, full = export(model, TOKENIZER, tmp_path / "half"), export(model, TOKENIZER, tmp_path / "full", half=False)
+    assert 0.49 < half / full < 0.55
+    for folder, error in (("half", 1e-3), ("full", 0.0)):
+        loaded, tokenizer = load_model(tmp_path / folder)
+        assert loaded.dtype == np.float32 and tokenizer.vocab_size == 8192
+        np.testing.assert_allclose(loaded.flat.data, model.flat.data, rtol=error, atol=error / 1e3)
+        np.testing.assert_allclose(loaded.encode(IDS)[0], model.encode(IDS)[0], atol=10 * error)
+
+
+def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_written(tmp_path):
+    model = MiniBERT(MINI)
+    model.head.b.data[3] = 1e5
+    with pytest.raises(ValueError, match="a weight is 100000, float16 ends at 65,504; export with --full"):
+        export(model, TOKENIZER, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_takes_the_card_along_and_overwrites_nothing(tmp_path, capsys):
+    export(MiniBERT(MINI), TOKENIZER, tmp_path / "a", half=False)
+    (tmp_path / "a" / "README.md").write_text("a card")
+    words = ["export", str(tmp_path / "a"), "--out", str(tmp_path / "b")]
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 0 and "in 16 bits" in capsys.readouterr().out
+    assert (tmp_path / "b" / "README.md").read_text() == "a card"
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["model_type"] == "mini_bert"
+    with pytest.raises(SystemExit, match="is not empty; choose a new folder"):
+        main(words)
+    with pytest.raises(SystemExit, match="the folder that the model is read from"):
+        main(["export", str(tmp_path / "a"), "--out", str(tmp_path / "a")])
+
+
+def a_run_without_model(folder, **start):
+    """One checkpoint, and a history that is fine unless `start` says otherwise."""
+    export(MiniBERT(MINI), TOKENIZER, folder / "checkpoints" / "step-00000050", half=False)
+    (folder / "config.json").write_text("{}")
+    records = [{"kind": "start", "step": 0, "unigram_entropy": 6.5}]
+    records += [{"kind": "train", "step": step, "loss": 6.0, "lr": 1e-3} for step in range(10, 60, 10)]
+    (folder / "metrics.jsonl").write_text("\n".join(json.dumps(record) for record in [*records, *start.values()]))
+    return folder
+
+
+def test_a_run_without_a_model_gives_its_newest_checkpoint_and_says_so_once(tmp_path, caplog):
+    run = a_run_without_model(tmp_path / "run")
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(run), "--out", str(tmp_path / "out")])
+    assert end.value.code == 0 and (tmp_path / "out" / "model.safetensors").is_file()
+    assert [record.getMessage().count("has no best model yet") for record in caplog.records] == [1]
+
+
+def test_a_run_that_broke_is_not_exported_unless_its_checkpoint_is_named(tmp_path):
+    """Nothing is written; what is said names the doctor and the checkpoint, and that one can be had."""
+    broken = {"kind": "nonfinite", "step": 55, "what": "loss", "tensors": ["head.w"], "lr": 0.1}
+    run = a_run_without_model(tmp_path / "run", end=broken)
+    with pytest.raises(SystemExit, match=r"went wrong \(the numbers are not finite any more\).*mini-bert doctor"):
+        main(["export", str(run), "--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(run / "checkpoints" / "step-00000050"), "--out", str(tmp_path / "out")])
+    assert end.value.code == 0 and (tmp_path / "out" / "model.safetensors").is_file()

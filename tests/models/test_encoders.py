@@ -1,0 +1,83 @@
+"""One view of every encoder: the states and weights it shows are those that the model computed."""
+
+import numpy as np
+import pytest
+
+from mini_bert.layers.base import Run
+from mini_bert.layers.encoder import Recompute
+from mini_bert.models.bert import Bert, BertConfig
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.encoders import attention_weights, encode, encode_backward, hidden_states, padded
+from mini_bert.models.mini_bert import MiniBERT
+
+MINI = MiniBertConfig(vocab_size=31, hidden_size=10, num_layers=3, num_heads=2, intermediate_size=13, max_seq_length=11)
+BERT = BertConfig(
+    vocab_size=31, hidden_size=10, num_hidden_layers=3, num_attention_heads=2, intermediate_size=13,
+    max_position_embeddings=11,
+)  # fmt: skip
+
+
+@pytest.fixture(params=["mini", "bert"])
+def model(request):
+    return MiniBERT(MINI, seed=3, dtype=np.float64) if request.param == "mini" else Bert(BERT, seed=3, dtype=np.float64)
+
+
+IDS, MASK = padded([[2, 7, 8, 9, 3], [2, 5, 3]])
+
+
+def test_padded_marks_what_is_padding():
+    assert IDS.tolist() == [[2, 7, 8, 9, 3], [2, 5, 3, 0, 0]]
+    assert MASK.tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+    assert padded([])[0].shape == (0, 0)
+
+
+def test_each_state_is_what_its_block_makes_of_the_one_before(model):
+    y, cache = encode(model, IDS, MASK)
+    states = hidden_states(y, cache)
+    assert len(states) == 4
+    mask = MASK.astype(bool)[:, None, None]
+    for block, before, after in zip(model.encoder.blocks[:2], states[:2], states[1:3], strict=True):
+        np.testing.assert_allclose(block.forward(before, Run(), mask=mask)[0], after, rtol=1e-12)
+    last, _ = model.encoder.blocks[2].forward(states[2], Run(), mask=mask)
+    if isinstance(model, MiniBERT):
+        last, _ = model.final_norm.forward(last, Run())
+    np.testing.assert_allclose(states[3], last, rtol=1e-12)
+
+
+def test_weights_are_shares_and_nobody_looks_at_padding(model):
+    _, cache = encode(model, IDS, MASK)
+    weights = attention_weights(cache)
+    assert [w.shape for w in weights] == [(2, 2, 5, 5)] * 3
+    for w in weights:
+        np.testing.assert_allclose(w.sum(-1), 1)
+        assert (w[1, :, :, 3:] == 0).all()
+
+
+def test_recomputed_blocks_show_their_states_and_say_that_they_have_no_weights(model):
+    y, cache = encode(model, IDS, MASK)
+    plain = hidden_states(y, cache)
+    model.encoder.blocks = [Recompute(block) for block in model.encoder.blocks]
+    y, cache = encode(model, IDS, MASK)
+    for one, other in zip(plain, hidden_states(y, cache), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="without gradient checkpointing"):
+        attention_weights(cache)
+
+
+def test_chosen_rows_are_those_rows_of_all(model):
+    y, _ = encode(model, IDS, MASK)
+    some, cache = encode(model, IDS, MASK, chosen=np.array([0, 6]))
+    np.testing.assert_allclose(some, y.reshape(10, -1)[[0, 6]], rtol=1e-10)
+    assert len(hidden_states(some, cache)) == 4
+
+
+def test_token_types_reach_the_model_that_has_them(model):
+    types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
+    same = np.array_equal(encode(model, IDS, MASK, types)[0], encode(model, IDS, MASK)[0])
+    assert same == isinstance(model, MiniBERT)
+
+
+def test_backward_reaches_the_weights(model):
+    y, cache = encode(model, IDS, MASK)
+    dx = encode_backward(model, np.ones_like(y), cache)
+    assert dx.shape == y.shape and np.abs(model.tokens.table.grad).max() > 0

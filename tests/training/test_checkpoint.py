@@ -1,0 +1,186 @@
+"""Checkpoints: whole or not there, and damage is found out."""
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+from safetensors import SafetensorError
+
+from mini_bert.training import checkpoint
+from mini_bert.training.checkpoint import CheckpointError, checksum, clean, folders, latest, read, save
+
+MOMENTS = {"m": np.arange(5, dtype=np.float32), "v": np.ones(5, np.float32)}
+
+
+def write_model(folder):
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+
+
+def saved(run, *steps):
+    return [save(run, step, {"place": step}, MOMENTS, write_model) for step in steps]
+
+
+def test_what_was_saved_is_read(tmp_path):
+    (path,) = saved(tmp_path, 500)
+    assert path == tmp_path / "checkpoints" / "step-00000500"
+    found = read(path)
+    assert found.state["step"] == found.state["place"] == 500
+    assert sorted(found.state["files"]) == ["config.json", "model.safetensors", "optimizer.safetensors"]
+    assert latest(tmp_path) == found
+    assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["step-00000500"]
+
+
+def test_the_newest_comes_first_and_the_same_step_may_be_saved_again(tmp_path):
+    saved(tmp_path, 9, 100, 20, 100)
+    assert [path.name for path in folders(tmp_path)] == ["step-00000100", "step-00000020", "step-00000009"]
+    assert latest(tmp_path).state["step"] == 100
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "config.json"])
+@pytest.mark.parametrize("harm", ["changed", "shorter", "gone"])
+def test_a_damaged_checkpoint_is_found_out(tmp_path, caplog, name, harm):
+    """The one before is used, and a warning names the file."""
+    saved(tmp_path, 1, 2)
+    victim = tmp_path / "checkpoints" / "step-00000002" / name
+    data = victim.read_bytes()
+    if harm == "gone":
+        victim.unlink()
+    else:
+        victim.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if harm == "changed" else data[: len(data) // 2])
+    assert latest(tmp_path).state["step"] == 1
+    (warning,) = caplog.messages
+    assert name in warning and "damaged, or not ours; trying the one before" in warning
+
+
+def test_nothing_to_resume_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match="has no checkpoints, so there is nothing to resume"):
+        latest(tmp_path)
+    (path,) = saved(tmp_path, 1)
+    (path / "config.json").write_text("other")
+    with pytest.raises(ValueError, match=r"all 1 checkpoints in .* are damaged"):
+        latest(tmp_path)
+
+
+def test_a_changed_state_is_found_out(tmp_path):
+    """Not only files that no longer parse: one number changed is enough."""
+    (path,) = saved(tmp_path, 1)
+    state = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps(state | {"place": 7}))
+    with pytest.raises(ValueError, match="is not what was written: its checksum differs"):
+        read(path)
+    for content in ("[]", "3", '{"format": 1, "files": []}'):
+        (path / "state.json").write_text(content)
+        with pytest.raises(ValueError, match=r"state\.json"):
+            read(path)
+
+
+def test_what_is_newer_than_the_checkpoint_gone_on_from_makes_room(tmp_path):
+    saved(tmp_path, 1, 2, 3)
+    (tmp_path / "checkpoints" / "step-other").mkdir()
+    checkpoint.forget_after(tmp_path, tmp_path / "checkpoints" / "step-00000002")
+    assert [path.name for path in folders(tmp_path)] == ["step-00000002", "step-00000001"]
+    assert (tmp_path / "checkpoints" / "step-other").is_dir()
+
+
+def test_another_format_is_refused(tmp_path):
+    (path,) = saved(tmp_path, 1)
+    state = json.loads((path / "state.json").read_text()) | {"format": 99}
+    (path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(ValueError, match="has format 99, this version reads 1"):
+        read(path)
+
+
+@pytest.mark.parametrize("where", ["write_tensors", "to_disk", "checksum"])
+def test_a_full_disk_leaves_the_last_one_whole(tmp_path, monkeypatch, where):
+    """The error says what is left, and no unfinished folder stays behind."""
+    saved(tmp_path, 1)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint, where, full)
+    with pytest.raises(CheckpointError, match=r"step 2 in .* could not be .*No space left.* step-00000001, is whole"):
+        saved(tmp_path, 2)
+    monkeypatch.undo()
+    assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
+    assert latest(tmp_path).state["step"] == 1
+
+
+def test_what_the_library_says_of_a_full_disk_is_an_os_error(tmp_path, monkeypatch):
+    """safetensors has an exception of its own for it."""
+    import safetensors.numpy
+
+    def full(*arguments, **keywords):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        saved(tmp_path, 2)
+
+
+def test_all_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    """Every file, and the folder that lists them; and afterwards the folder with the new name in it."""
+    events, fsync, rename = [], os.fsync, os.rename
+    monkeypatch.setattr(os, "fsync", lambda handle: (fsync(handle), events.append(os.fstat(handle).st_ino))[0])
+    monkeypatch.setattr(os, "rename", lambda *names: (rename(*names), events.append("renamed"))[0])
+    (path,) = saved(tmp_path, 1)
+    place, folder = events.index("renamed"), [] if os.name == "nt" else [path]
+    assert {entry.stat().st_ino for entry in [*path.iterdir(), *folder]} <= set(events[:place])
+    assert os.name == "nt" or events[place + 1 :] == [path.parent.stat().st_ino]
+
+
+class PowerCut(BaseException):
+    """Nothing in the library catches it, so nothing is tidied up, as when a process is killed."""
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
+    """Before each call of the system while a checkpoint is written and old ones are removed: a whole one is found, the
+    newest that was finished, and the next attempt leaves nothing else behind."""
+    for moment in range(1, 99):
+        run, calls = tmp_path / str(moment), []
+        saved(run, 1, 2)
+        clean(run, keep, None)
+
+        def counted(function, calls=calls, moment=moment):
+            def call(*arguments, **keywords):
+                calls.append(function.__name__)
+                if len(calls) == moment:
+                    raise PowerCut
+                return function(*arguments, **keywords)
+
+            return call
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("mkdir", "open", "fsync", "replace", "rename", "unlink", "rmdir"):
+                patch.setattr(os, name, counted(getattr(os, name)))
+            try:
+                saved(run, 3)
+                clean(run, keep, None)
+                break
+            except PowerCut:
+                pass
+        renamed = "rename" in calls[:-1]
+        assert latest(run).state["step"] == (3 if renamed else 2), calls
+        saved(run, 3)
+        clean(run, keep, None)
+        assert sorted(entry.name for entry in (run / "checkpoints").iterdir()) == [
+            f"step-{step:08d}" for step in range(4 - keep, 4)
+        ]
+    assert len(calls) > 10 and {"fsync", "replace", "rename"} <= set(calls)
+
+
+def test_cleaning_keeps_the_newest_and_the_best(tmp_path):
+    saved(tmp_path, 1, 2, 3, 4, 5)
+    (tmp_path / "checkpoints" / ".step-00000006.abc").mkdir()
+    clean(tmp_path, keep=2, best="step-00000002")
+    assert [path.name for path in folders(tmp_path)] == ["step-00000005", "step-00000004", "step-00000002"]
+    assert not list((tmp_path / "checkpoints").glob(".step-*"))
+
+
+def test_a_checksum_is_sha256(tmp_path):
+    (tmp_path / "x").write_bytes(b"abc")
+    assert checksum(tmp_path / "x") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,466 @@
+"""`mini-bert train`: from a command line to a model folder, and what it says on the way."""
+
+import errno
+import importlib.util
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mini_bert.cli.main import main
+from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.evaluation.evaluate import Evaluation
+from mini_bert.evaluation.unigram_baseline import verdict
+from mini_bert.files.model_folder import locate
+from mini_bert.inference.loading import load_model
+from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training import figures as plots
+from mini_bert.training.command import (
+    _is_shown,
+    default_corpus,
+    default_micro_batch,
+    default_warmup,
+    measured,
+    train_command,
+    word_shares,
+)
+from mini_bert.training.figures import loss_picture
+from mini_bert.training.history import read_run
+from mini_bert.training.run_folder import RunFolder, State
+from mini_bert.training.run_lock import RunInUse, RunLock
+
+WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """An empty folder to work in, with a text, a vocabulary and a tiny model's config; no pictures, which take long."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots, "loss_picture", lambda *_, **__: False)
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
+    rng = random.Random(0)
+    pairs = list(zip(WORDS[:-1:2], WORDS[1::2], strict=True))
+    text = "\n\n".join(" ".join(f"{a} {b} ." for a, b in rng.choices(pairs, k=40)) for _ in range(60))
+    Path("text.txt").write_text(text)
+    WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]).save("vocabulary")
+    sizes = {"vocab_size": 999, "hidden_size": 24, "num_layers": 2, "num_heads": 3, "intermediate_size": 40}
+    Path("config.json").write_text(json.dumps({"model_type": "mini_bert", "max_seq_length": 16, **sizes}))
+    return tmp_path
+
+
+WORDS_OF_A_RUN = ["train", "--corpus", "text.txt", "--model", "config.json", "--tokenizer", "vocabulary"]
+
+
+def run(*words):
+    try:
+        main([*WORDS_OF_A_RUN, "--threads", "1", "--batch-size", "8", *words])
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
+def test_a_run_from_the_command_line(place, monkeypatch, capsys):
+    """A model folder that loads, a picture if it can be drawn, masks filled, and what to try next."""
+    monkeypatch.setattr(plots, "loss_picture", loss_picture)
+    assert run("--steps", "30", "--out", "out", "--held-out", "0.1", "--learning-rate", "0.01") == 0
+    said = capsys.readouterr().err
+    for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next"):
+        assert expected in said
+    gaps = re.findall(r"… (.*) … *\n *(.*)", said)
+    for shown, guesses in gaps:  # with the word that stood there it is the text: nothing else was replaced
+        truth = (re.search(r"★(\w+|\.)", guesses) or re.search(r"it was: (\w+|\.)", guesses))[1]
+        whole = re.sub(r" (?=\.)", "", shown.replace("[____]", truth))
+        assert whole in re.sub(r"\s+", " ", Path("text.txt").read_text().replace(" .", ".")), shown
+    assert gaps
+    assert "vocabulary has 16 pieces, and so has the model, instead of the 999 in its config" in said
+    assert "fill-mask" in said and "doctor" in said
+    if importlib.util.find_spec("matplotlib"):
+        assert "the curve: out" in said and Path("out/loss.png").read_bytes().startswith(b"\x89PNG")
+    model, tokenizer = load_model("out")
+    assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
+    card = Path("out/model/README.md").read_text(encoding="utf-8")
+    assert "held-out loss" in card and "text.txt" in card and "top-5 accuracy" in card
+    assert re.search(r"\| held-out text \| \d\d sequences \|\n", card)  # few: all of them
+    config = json.loads(Path("out/config.json").read_text())
+    assert config["training"]["steps"] == 30 and config["data"]["corpus"] == [str(place / "text.txt")]
+    assert "step" in Path("out/training.log").read_text(encoding="utf-8")
+    first = json.loads(Path("out/metrics.jsonl").read_text().splitlines()[0])
+    assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
+    best = min(record["loss"] for record in read_run("out").of("eval"))
+    assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
+
+
+def test_a_run_is_resumed_with_its_own_settings(place, caplog):
+    """--resume needs the folder and nothing else; without a folder it is the newest in runs/."""
+    assert run("--steps", "12", "--save-every", "4") == 0
+    assert Path("runs/run-1/model").is_dir()
+    before = MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data.copy()
+    for path in Path("runs/run-1/checkpoints").glob("step-00000012/*"):
+        path.write_bytes(b"")
+    state = train_command(resume=True, quiet=True)
+    assert "damaged" in caplog.text
+    assert state.step == 12 and state.stopped == "done"
+    np.testing.assert_array_equal(MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data, before)
+
+
+def interrupt(monkeypatch, at, times=1):
+    """Ctrl-C when that step is recorded."""
+    real = RunFolder.record
+
+    def record(self, entry):
+        real(self, entry)
+        if entry["kind"] == "train" and entry["step"] == at:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RunFolder, "record", record)
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
+def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
+    """Also where nothing else is said."""
+    interrupt(monkeypatch, at=20)
+    assert run("--steps", "1000", "--out", "my run", *quiet) == 130
+    said = capsys.readouterr().err
+    assert "all is saved. Go on with\n\n    mini-bert train --out 'my run' --resume\n" in said
+    assert ("parameters;" in said) != bool(quiet)
+    assert said.index("finishing this step, then saving") < said.index("all is saved")
+    assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
+
+
+def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkeypatch, capsys):
+    """It stands below the board, which is not drawn again."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    interrupt(monkeypatch, at=20)
+    assert run("--steps", "1000", "--out", "out") == 130
+    said = capsys.readouterr().err
+    assert "word frequencies" in said and said.endswith("Go on with\n\n    mini-bert train --out out --resume\n\n")
+
+
+def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
+    """There is no run to go on with, and that is said, last."""
+
+    def stops(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mini_bert.training.command.prepare", stops)
+    assert run("--steps", "10", "--out", "out") == 130
+    assert capsys.readouterr().err.endswith("No run has begun; the same command starts anew.\n")
+    assert not Path("out").exists()
+
+
+def test_ctrl_c_before_the_first_step(place, monkeypatch, capsys):
+    """The folder is there, so the way to go on is --resume, and it works."""
+
+    def stops(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mini_bert.training.command.start_record", stops)
+    assert run("--steps", "3", "--out", "out") == 130
+    said = capsys.readouterr().err
+    assert said.endswith("nothing is saved yet. Go on with\n\n    mini-bert train --out out --resume\n\n")
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(plots, "loss_picture", lambda *_, **__: False)
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--out", "out", "--resume", "--quiet"])
+    assert end.value.code == 0 and Path("out/model").is_dir()
+
+
+def test_the_log_has_what_was_said_before_there_was_one(place, monkeypatch, capsys):
+    """Warnings about the text, and where its tokens are."""
+    with Path("text.txt").open("ab") as file:
+        file.write(b"\n\nan odd byte: \xff \xfe cats purr .\n")
+    assert run("--steps", "2", "--out", "out") == 0
+    log = Path("out/training.log").read_text(encoding="utf-8")
+    assert "the tokenized text is kept in " in log
+    shown = [line for line in capsys.readouterr().err.splitlines() if "kept for the next start" not in line]
+    missing = [line for line in shown if line not in log and not line.startswith("tokenizing: ")]
+    assert missing == []
+
+
+@pytest.mark.parametrize(("every", "left"), [("8", "what came after step-00000016"), ("50", "nothing is saved yet")])
+def test_a_second_ctrl_c_says_what_is_lost(signals, place, monkeypatch, capsys, every, left):
+    interrupt(monkeypatch, at=20, times=2)
+    assert run("--steps", "1000", "--out", "out", "--save-every", every) != 0
+    said = capsys.readouterr().err
+    assert f"Ended at once; {left}" in said and "\n    mini-bert train --out out --resume\n" in said
+    assert not Path("out/model").exists()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
+def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, quiet):
+    """Not with silent NaNs, nor with a model: the doctor speaks, whether the run broke or only learnt nothing."""
+    assert run("--steps", "120", "--out", "out", "--learning-rate", "0.1", *quiet) == 1
+    said = capsys.readouterr().err
+    assert "WRONG: The learning rate is too high" in said and "so there is no" in said
+    assert not Path("out/model").exists()
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor", "out"])
+    assert stop.value.code == 1 and "too high" in capsys.readouterr().out
+
+
+def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
+    """Measured in the middle of the run, its checkpoint outlives newer ones, and the card has its numbers."""
+    losses = iter([3.0, 1.5, 2.0, 2.5, 2.25])
+    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
+    assert run("--steps", "20", "--out", "out", "--eval-every", "4", "--save-every", "2") == 0
+    names = sorted(path.name for path in Path("out/checkpoints").iterdir())
+    assert names == ["step-00000008", "step-00000018", "step-00000020"]
+    published, best, newest = (
+        Path(f"out/{folder}/model.safetensors").read_bytes()
+        for folder in ("model", "checkpoints/step-00000008", "checkpoints/step-00000020")
+    )
+    assert published == best != newest
+    assert "| held-out loss | 1.500 |" in Path("out/model/README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, capsys):
+    """It ends with code 1 and the doctor's words; the checkpoints of the steps before are whole."""
+    real = RunFolder.begin
+
+    def begin(self, model, adam, batches):
+        self.hooks.append(lambda record: record["step"] == 20 and model.flat.data.fill(np.inf))
+        return real(self, model, adam, batches)
+
+    monkeypatch.setattr(RunFolder, "begin", begin)
+    assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
+    said = capsys.readouterr().err
+    assert "WRONG: The numbers are not finite any more" in said and "so there is no out" in said
+    assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
+
+
+def test_the_first_loss_is_that_of_knowing_frequencies(place):
+    """The head's bias knows them before the first step: the loss begins at the unigram entropy, not at ln V."""
+    assert run("--steps", "20", "--out", "out", "--learning-rate", "1e-9", "--held-out", "0.1") == 0
+    history = read_run("out")
+    (loss,) = history.series("train", "loss")[1]
+    assert loss == pytest.approx(history.unigram_entropy, abs=0.15) and loss < np.log(16) - 0.4
+
+
+def test_a_gap_that_is_shown_is_a_whole_word():
+    """Hidden, of letters, with text on both sides, no other gap near, and neither it nor the next is a piece."""
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "12", "dog"])
+    cat, s, number, dog = range(5, 9)
+    ids = np.full((2, 17), dog)
+    ids[1, 8] = tokenizer.mask_id
+    row = 17 + 8
+
+    def shown(truth, **changes):
+        changed = ids.copy()
+        for place, token in changes.items():
+            changed[1, int(place[1:])] = token
+        return _is_shown(tokenizer, changed, row, truth)
+
+    assert shown(cat) and shown(cat, _7=s)
+    assert not shown(s) and not shown(number) and not shown(cat, _9=s)
+    assert not shown(cat, _8=cat) and not shown(cat, _5=tokenizer.mask_id) and not shown(cat, _12=tokenizer.sep_id)
+    assert shown(cat, _3=tokenizer.mask_id) and shown(cat, _13=tokenizer.mask_id)  # far enough
+    for place in (0, 4, 12, 16):  # too near to an end
+        changed = ids.copy()
+        changed[1, 8], changed[1, place] = dog, tokenizer.mask_id
+        assert not _is_shown(tokenizer, changed, 17 + place, cat)
+
+
+def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
+    """Whatever happens while drawing, the model is there."""
+
+    def crash(*arguments, **keywords):
+        raise MemoryError
+
+    monkeypatch.setattr(plots, "loss_picture", crash)
+    with pytest.raises(MemoryError):
+        run("--steps", "2", "--out", "out")
+    assert isinstance(load_model("out")[0], MiniBERT) and Path("out/model/README.md").is_file()
+
+
+@pytest.mark.parametrize("crash_at", [1, 2])
+def test_a_crash_while_publishing_leaves_a_model(place, caplog, crash_at):
+    """Before the old one is renamed, and between that and the new one's getting its name: the old one is found."""
+    assert run("--steps", "2", "--out", "out") == 0
+    old, rename, calls = Path("out/model/model.safetensors").read_bytes(), os.rename, []
+
+    def crash(source, target):
+        calls.append(Path(source).name)
+        if len(calls) == crash_at:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    folder = RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "rename", crash)
+        folder.publish(State(), "card")
+    assert calls == ["model", ".model.new"][:crash_at]
+    assert (locate("out") / "model.safetensors").read_bytes() == old and not caplog.records
+    load_model("out")
+    folder.publish(State(), "a new card")
+    assert Path("out/model/README.md").read_text() == "a new card"
+    assert not list(Path("out").glob(".model*"))
+
+
+def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place, monkeypatch):
+    assert run("--steps", "2", "--out", "out") == 0
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    message = r"could not be written to .*model \(No space left on device\); it is whole in .*step-00000002.*--resume"
+    with pytest.raises(OSError, match=message):
+        RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary")).publish(State(), "card")
+    assert isinstance(load_model("out")[0], MiniBERT)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--steps", "5", "--minutes", "1"], "expected just one of them"),
+        (["--steps", "5", "--held-out", "1.5"], "held_out is 1.5"),
+        (["--steps", "5", "--model", "huge"], "'huge' is neither a preset"),
+        (["--steps", "5", "--learning-rate", "-1"], "learning_rate is -1.0"),
+    ],
+)
+def test_mistakes_are_one_line(place, words, message):
+    code = run(*words)
+    assert isinstance(code, str) and message in code
+
+
+def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
+    Path("text.txt").write_text("cats purr . dogs bark . " * 200)
+    assert run("--steps", "4", "--out", "out") == 0
+    assert "nothing is held out" in capsys.readouterr().err
+    assert "not measured" in Path("out/model/README.md").read_text()
+
+
+@pytest.mark.parametrize("documents", [2, 3, 5])
+def test_a_few_documents_are_shared_out(place, capsys, documents):
+    """However their hashes fall, there is text to train on and text to measure with; the settings say the share."""
+    texts = [f"{WORDS[number]} purr . dogs bark . " * 30 for number in range(documents)]
+    Path("text.txt").write_text("\n\n".join(texts))
+    assert run("--steps", "4", "--out", "out") == 0
+    start = read_run("out").last("start")
+    assert start["sequences"] >= 1 and start["validation_tokens"] >= 16 and start["train_tokens"] >= 16
+    assert "held-out loss" in Path("out/model/README.md").read_text(encoding="utf-8")
+
+
+def test_the_card_has_the_best_measurement_and_finite_numbers(tmp_path):
+    """A record that is half written, glued to the next, or not finite does no harm."""
+    good = {"kind": "eval", "step": 5, "loss": 6.25, "perplexity": None, "top1": 0.125, "top5": 0.25}
+    others = [good | {"step": 3, "loss": 7.0}, good | {"step": 4, "loss": None}, good | {"step": 9, "loss": 6.5}]
+    lines = [json.dumps(record) for record in others]
+    text = '{"kind": "eval", "step": 2, "lo' + json.dumps(good) + "\n" + "\n".join(lines) + "\n"
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert measured(tmp_path, 1500, 1024) == (
+        "| held-out text | the first 1,024 of 1,500 sequences |\n"
+        "| held-out loss | 6.250 |\n| perplexity | – |\n| top-1 accuracy | 12.5% |\n| top-5 accuracy | 25.0% |\n"
+    )
+    (tmp_path / "metrics.jsonl").write_text(lines[1] + "\n")
+    assert measured(tmp_path, 0, 1024) == "| held-out loss | not measured |\n"
+
+
+def test_a_mistake_leaves_no_folder_behind(place):
+    """The corrected command works."""
+    assert "held_out is 1.5" in run("--steps", "2", "--held-out", "1.5", "--out", "out")
+    assert not Path("out").exists()
+    assert run("--steps", "2", "--out", "out") == 0
+
+
+def test_resume_takes_no_other_settings(place):
+    assert run("--steps", "2", "--out", "out") == 0
+    with pytest.raises(ValueError, match="leave out --steps, --learning-rate"):
+        train_command(out=Path("out"), resume=True, steps=9, learning_rate=0.1)
+
+
+def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
+    """Paths in its config are absolute; a finished run ends at once, with its model published again."""
+    assert run("--steps", "2", "--out", "out") == 0
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert train_command(out=Path("../out"), resume=True, quiet=True).step == 2
+
+
+def test_two_processes_do_not_train_in_one_folder(place):
+    """Neither goes on with a run that is going on, nor starts one in the folder of another that just begins."""
+    assert run("--steps", "2", "--out", "out") == 0
+    with RunLock(Path("out")):
+        with pytest.raises(RunInUse, match="out is in use: process"):
+            train_command(resume=True, out=Path("out"), quiet=True)
+        assert "holds a run already" in run("--steps", "2", "--out", "out")
+    Path("new").mkdir()
+    with RunLock(Path("new")):
+        assert "new is in use: process" in run("--steps", "2", "--out", "new")
+    assert run("--steps", "2", "--out", "new") == 0
+
+
+def test_text_from_a_pipe(place, monkeypatch):
+    """It is read once; the shards that were made of it serve the run and its resumption."""
+
+    class Pipe:
+        buffer = io.BytesIO(Path("text.txt").read_bytes())
+
+    monkeypatch.setattr("sys.stdin", Pipe())
+    options = {"model": "config.json", "tokenizer": "vocabulary", "threads": 1, "batch_size": 8, "quiet": True}
+    assert train_command(["-"], steps=3, out=Path("out"), **options).step == 3
+    assert train_command(resume=True, out=Path("out"), quiet=True).step == 3
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "threads", "expected"), [(32, 2, 16), (32, 4, 8), (32, 1, 16), (33, 2, 11), (8, 16, 1), (7, 2, 1)]
+)
+def test_every_thread_gets_something_to_do(batch_size, threads, expected):
+    assert default_micro_batch(batch_size, threads) == expected
+
+
+def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):
+    """A thread that has nothing to do would still hold gradients; who asks for it is told."""
+    monkeypatch.setattr("mini_bert.training.command.default_threads", lambda: 8)
+    options = {"tokenizer": "vocabulary", "steps": 1, "batch_size": 8}
+    for micro, threads, expected in ((None, None, (1, 8)), (4, None, (4, 2)), (4, 3, (4, 3))):
+        out = Path(f"{micro}-{threads}")
+        given = {"micro_batch": micro} if micro else {}
+        train_command(["text.txt"], "config.json", out=out, threads=threads, **given, **options)
+        training = RunFolder.config(out)["training"]
+        assert (training["micro_batch"], training["threads"]) == expected
+        told = f"2 micro-batches of 4 sequences, and so work for no more of {threads or 8}" in capsys.readouterr().err
+        assert told == (micro is not None)
+
+
+def test_nothing_to_resume(place):
+    with pytest.raises(FileNotFoundError, match=r"there is no run in .* to resume"):
+        train_command(resume=True)
+    with pytest.raises(FileNotFoundError, match="nowhere is no run folder"):
+        train_command(resume=True, out=Path("nowhere"))
+
+
+def test_the_default_warmup():
+    """A minute or 400 steps, but no less than a twentieth and no more than a quarter."""
+    assert default_warmup(None, 4.0) == 0.25 and default_warmup(None, 10.0) == 0.1
+    assert default_warmup(None, 120.0) == 0.05 == default_warmup(100_000, None)
+    assert default_warmup(2000, None) == 0.2 and default_warmup(10, None) == 0.25
+
+
+def test_text_in_data_comes_before_the_built_in_corpus(place):
+    assert default_corpus() == ["builtin"]
+    Path("data").mkdir()
+    assert default_corpus() == ["builtin"]
+    Path("data/story.txt").write_text("Once upon a time there was a text.")
+    assert default_corpus() == ["data"]
+
+
+def test_the_first_bias_is_what_is_frequent(place):
+    """Shares of the words in the text that is trained on; what does not occur counts half."""
+    tokenizer = WordPieceTokenizer.load("vocabulary")
+    share = word_shares(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
+    assert share.sum() == pytest.approx(1) and share.argmax() == tokenizer.tokens.index(".")
+    assert share[tokenizer.tokens.index(".")] == pytest.approx(1 / 3, abs=0.01) and 0 < share[0] < 1e-3

@@ -1,0 +1,296 @@
+"""Training is watched: a board on a terminal, plain lines elsewhere, training.log always."""
+
+import doctest
+import io
+import json
+import logging
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+from mini_bert.training import display as module
+from mini_bert.training.display import ROWS, Board, Display, curve, heard, made_up_run, train_line
+
+RUN = made_up_run()
+
+
+def board(records, total=4000, minutes=None):
+    drawn = Board(total, minutes)
+    for record in records:
+        drawn.take(record)
+    return drawn
+
+
+def drawn(records, width, **kwargs):
+    """The board as a terminal of that width shows it, without colours."""
+    console = Console(record=True, force_terminal=True, width=width, file=io.StringIO())
+    console.print(board(records, **kwargs))
+    return console.export_text().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_board_shows_everything(width):
+    """Bar, time left, curve with the plateau's line, and all the numbers, in any width; nothing is cut off."""
+    lines = drawn(RUN[:50], width)
+    held = next(record["loss"] for record in RUN if record["kind"] == "eval" and record["step"] == 2000)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= width and "…" not in text
+    for words in (
+        "step 2,250 of 4,000",
+        "56%",
+        "1:45 left",
+        "6.51┤",  # the unigram entropy, at its height
+        "word frequencies" + " alone" * (width > 60),  # where there is room
+        f"held-out loss {held:.3f}",
+        "learning rate 4.9e-04",
+        "34,000",
+        "180 MB",
+        "gradient norm",
+        "accuracy",
+    ):
+        assert words.replace(" ", "") in text.replace(" ", ""), words
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_the_board_before_there_is_much_to_show(count):
+    """The first moments of a run are drawn, too: with dashes for what is not known."""
+    lines = drawn(RUN[:count], 80)
+    assert lines[0].startswith("step") and lines[-1].startswith("learning rate")
+
+
+def test_the_curve_has_the_shape_of_the_numbers():
+    """Column by column the height is the loss, from the lowest at one eighth to the highest at the top."""
+    rows = curve([4.0, 3.0, 2.0, 1.0], 10, 2, 1.0, 4.0)
+    heights = [sum(module.BLOCKS.index(row[column]) for row in rows) for column in range(4)]
+    assert heights == [16, 11, 6, 1]
+    assert curve([1.0, 1.0], 10, 3, 1.0, 1.0) == ["  ", "▄▄", "██"]  # nothing moves: half-way up
+
+
+def test_a_terminal_without_block_characters():
+    """Where the encoding is not Unicode, everything is ASCII."""
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding="ascii")  # an impossible character would be an error here
+    console = Console(force_terminal=True, color_system=None, width=80, file=file)
+    console.print(board(RUN[:50]))
+    file.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "6.51|" in text and "#" in text and "- word frequencies alone -" in text
+
+
+def test_a_run_by_the_clock():
+    """With minutes instead of steps the bar follows the time."""
+    record = {"kind": "train", "step": 70, "loss": 7.0, "seconds": 60.0, "eta": 180.0}
+    assert board([record], total=None, minutes=4.0).done() == 0.25
+    assert board([record | {"eta": None}], total=None, minutes=4.0).done() == 0.25
+    assert "step 70 " in drawn([record], 80, total=None, minutes=4.0)[0]
+
+
+def test_the_time_left_runs_down(monkeypatch):
+    """Between two records the clock goes on."""
+    now = time.monotonic()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    shown = board([{"kind": "train", "step": 1, "eta": 90.0}])
+    now += 30
+    console = Console(record=True, force_terminal=True, width=80, file=io.StringIO())
+    console.print(shown)
+    assert "1:00 left" in console.export_text()
+
+
+def test_losses_that_are_no_numbers():
+    """NaN is no point of the curve, and no reason to stop drawing."""
+    bad = [{"kind": "train", "step": 100 + i, "loss": float("nan"), "grad_norm": float("inf")} for i in range(3)]
+    shown = board(RUN[:5] + bad)
+    assert len(shown.losses) == 4
+    assert "gradient norm  -" in "\n".join(drawn(RUN[:5] + bad, 80))
+
+
+def test_a_resumed_board_forgets_what_is_done_again():
+    """After a resume the curve goes on from the checkpoint."""
+    shown = board([*RUN[:10], {"kind": "resume", "step": 200}])
+    assert [step for step, _ in shown.losses] == [50, 100, 150, 200]
+
+
+def test_a_resumed_run_shows_what_was_before(tmp_path):
+    """A new process that goes on with an old run has its curve, its entropy and its last evaluation on the board."""
+    records = [*RUN[:20], {"kind": "resume", "step": 700}]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    with Display(tmp_path, 4000, None, quiet=True) as display:
+        display.record(records[-1])
+        display.record(RUN[16])
+    assert [step for step, _ in display.board.losses] == list(range(50, 800, 50))
+    assert display.board.entropy == 6.51 and display.board.latest["eval"]["step"] == 500
+
+
+def test_plain_lines_off_a_terminal(tmp_path, capsys):
+    """The first and the last record are told, and all evaluations; the same lines are in training.log."""
+    with Display(tmp_path / "run", 4000, None) as display:
+        display.note("hello [bold]")
+        for record in RUN[:14]:
+            display.record(record)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert lines == (tmp_path / "run" / "training.log").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "hello [bold]"
+    assert lines[1].startswith("step 50 of 4,000: loss 8.")
+    assert lines[2].startswith("step 500 of 4,000: loss 6.")  # before its evaluation
+    assert lines[3].startswith("step 500, held-out text: loss 6.") and "the unigram entropy)" in lines[3]
+    assert lines[4].startswith("step 600 of 4,000") and len(lines) == 5
+
+
+def test_at_most_one_line_every_ten_seconds(tmp_path, capsys, monkeypatch):
+    """Records come faster than anybody reads."""
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    with Display(tmp_path, 100, None) as display:
+        for step in range(100):
+            now = step * 1.0
+            display.record({"kind": "train", "step": step, "loss": 1.0})
+    steps = [int(line.split()[1]) for line in capsys.readouterr().err.splitlines()]
+    assert steps == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99]
+
+
+def test_the_log_is_continued(tmp_path):
+    """A resumed run writes behind what is there."""
+    for words in ("first", "second"):
+        with Display(tmp_path, 10, None, quiet=True) as display:
+            display.note(words)
+    assert (tmp_path / "training.log").read_text(encoding="utf-8") == "first\nsecond\n"
+
+
+def test_quiet_means_quiet(tmp_path, capsys):
+    """Nothing on the screen; the log is kept."""
+    with Display(tmp_path, 4000, None, quiet=True) as display:
+        display.note("hello")
+        display.record(RUN[1])
+    assert capsys.readouterr() == ("", "")
+    assert len((tmp_path / "training.log").read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_what_must_be_said_is_said_in_quiet_too(tmp_path, capsys, monkeypatch):
+    """On any standard error, once; also where there is a terminal, on which nothing is drawn then."""
+    for terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal, raising=False)
+        with Display(tmp_path, 4000, None, quiet=True) as display:
+            display.note("hello")
+            display.note("go on with --resume", must=True)
+        assert capsys.readouterr() == ("", "go on with --resume\n")
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, capsys):
+    """A full disk, or a folder in the way: said once, and the training goes on."""
+    (tmp_path / "training.log").mkdir()
+    with Display(tmp_path, 4000, None) as display:
+        display.note("one")
+        display.note("two")
+    err = capsys.readouterr().err
+    assert err.count("cannot be written") == 1 and err.startswith("one\n") and err.endswith("two\n")
+
+
+def test_on_a_terminal(tmp_path, capsys, monkeypatch):
+    """The board is drawn, notes stand above it, and the log has the plain lines all the same."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Display(tmp_path, 4000, None) as display:
+        display.note("hello [bold]")
+        for record in RUN[:14]:
+            display.record(record)
+        display.record({"kind": "nonfinite", "step": 620, "what": "loss", "tensors": ["head.w"]})
+    captured = capsys.readouterr()
+    assert captured.out == "" and "hello [bold]" in captured.err and "word frequencies alone" in captured.err
+    assert "step 620: the loss is not finite any more, first in head.w" in captured.err
+    log = (tmp_path / "training.log").read_text(encoding="utf-8")
+    assert "step 500, held-out text" in log and "┤" not in log
+
+
+def test_a_dumb_terminal_gets_lines(tmp_path, capsys, monkeypatch):
+    """Where the cursor cannot be moved there is no board."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Display(tmp_path, 4000, None) as display:
+        display.record(RUN[1])
+    assert capsys.readouterr().err.startswith("step 50 of 4,000: loss")
+
+
+def test_an_error_passes_through_and_the_screen_is_left_in_order(tmp_path, monkeypatch, capsys):
+    """Whatever happens inside is not swallowed, and the last record is still told."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with pytest.raises(KeyboardInterrupt), Display(tmp_path, 4000, None) as display:
+        display.record(RUN[1])
+        display.record(RUN[2])
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err.rstrip().endswith("\x1b[?25h")  # the cursor is back
+    assert "step 100" in (tmp_path / "training.log").read_text(encoding="utf-8")
+
+
+def test_records_with_little_in_them():
+    """What a record lacks is not told, except that there is no loss."""
+    assert train_line({"kind": "train", "step": 7, "loss": None, "eta": None}) == "step 7: loss is not a finite number"
+
+
+def test_height():
+    """The board needs at most eleven lines of a small terminal."""
+    assert len(drawn(RUN, 60)) == 1 + ROWS + 5 and len(drawn(RUN, 80)) == 1 + ROWS + 3
+
+
+def test_examples_in_docstrings():
+    assert doctest.testmod(module).failed == 0
+
+
+def test_a_reader_who_left_does_not_stop_the_run(tmp_path, monkeypatch):
+    """`mini-bert train 2>&1 | head -1`: the rest is written to training.log only."""
+
+    class Gone:
+        def write(self, text):
+            raise BrokenPipeError
+
+        def flush(self): ...
+
+        def isatty(self):
+            return False
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    with Display(tmp_path, 10, None) as display:
+        display.note("hello")
+        display.record({"kind": "eval", "step": 1, "loss": 2.0})
+    assert (tmp_path / "training.log").read_text().startswith("hello")
+
+
+def test_what_is_said_at_the_end_stands_below_the_board(tmp_path, capsys, monkeypatch):
+    """The command to go on with is the last thing on the screen; the board is not drawn again behind it."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Display(tmp_path, 4000, None) as display:
+        for record in RUN[:14]:
+            display.record(record)
+        display.end()
+        display.note("go on with --resume", must=True)
+    assert capsys.readouterr().err.endswith("go on with --resume\n")
+    assert (tmp_path / "training.log").read_text(encoding="utf-8").endswith("go on with --resume\n")
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_warnings_are_on_the_screen_once_and_in_the_log(tmp_path, capsys, monkeypatch, configured):
+    """What the package warns of while a run goes on, and before there was a log; also where a program shows logs."""
+    log = logging.getLogger("mini_bert.training.checkpoint")
+    root = [logging.StreamHandler(sys.stderr)] if configured else []
+    monkeypatch.setattr(logging.getLogger(), "handlers", root)
+    with heard() as said:
+        log.warning("the text has %d odd bytes", 3)
+    with Display(tmp_path, 4000, None) as display:
+        for line in said:
+            display.keep(line)
+        log.warning("a checkpoint is damaged")
+    log.warning("nobody listens any more")
+    lines = ["the text has 3 odd bytes", "a checkpoint is damaged"]
+    assert capsys.readouterr().err.splitlines() == [*lines, "nobody listens any more"]
+    assert (tmp_path / "training.log").read_text(encoding="utf-8").splitlines() == lines
+
+
+def test_an_error_that_ends_a_run_is_in_its_log(tmp_path):
+    with pytest.raises(OSError), Display(tmp_path, 4000, None):
+        raise OSError("the disk is full")
+    assert (tmp_path / "training.log").read_text(encoding="utf-8") == "ended by an error: the disk is full\n"

@@ -1,0 +1,374 @@
+"""The doctor tells a healthy run from the ways in which runs go wrong, and says what to try."""
+
+import doctest
+import json
+import math
+import random
+import re
+import shlex
+
+import pytest
+
+from mini_bert.training import doctor as module
+from mini_bert.training.doctor import (
+    EXPLODING,
+    NOT_FINITE,
+    NOT_LEARNING,
+    NOTHING_TO_LEARN,
+    OVERFITTING,
+    PLATEAU,
+    TOO_HIGH,
+    VANISHING,
+    Finding,
+    diagnose,
+    doctor_command,
+    report,
+)
+from mini_bert.training.history import read_run
+
+U = 6.5  # the unigram entropy of these runs
+NAMES = ["tokens.table"] + [
+    f"encoder.blocks.{block}.{part}.w" for block in range(3) for part in ("attention.qkv", "feed_forward.expand")
+]
+
+
+def falling(step):
+    """A healthy loss: from 9 to the plateau, and from step 2,000 on below it."""
+    return 6.3 + 2.7 * math.exp(-step / 150) - 2.2 / (1 + math.exp(-(step - 2200) / 350))
+
+
+def resting(step):
+    """A loss that stays on the plateau."""
+    return 6.25 + 2.7 * math.exp(-step / 150)
+
+
+def run(
+    folder,
+    loss=falling,
+    steps=4000,
+    every=50,
+    lr=1e-3,
+    norm=lambda step: 1.2,
+    clipped=0.4,
+    gap=lambda step: 0.05,
+    ratio=2e-3,
+    gradients=(0.02, 0.05, 0.2),
+    epochs=2.0,
+    reason="done",
+    end=(),
+    **start,
+):
+    """A made-up run folder."""
+    rng = random.Random(0)
+    records = [
+        {"kind": "start", "step": 0, "steps": steps, "unigram_entropy": U, "tokens_per_step": 2048, "mask_prob": 0.15}
+        | {"train_tokens": 3_200_000, "vocab_size": 8192}
+        | start
+    ]
+    for step in range(every, steps + 1, every):
+        value = loss(step) + rng.gauss(0, 0.03)
+        records.append(
+            {"kind": "train", "step": step, "loss": value, "accuracy": 0.2, "lr": lr * min(1, step / 400)}
+            | {"grad_norm": norm(step), "grad_norm_max": 1.5 * norm(step), "clipped": clipped}
+            | {"epoch": epochs * step / steps, "seconds": 0.06 * step}
+        )
+        if step % 500 == 0:
+            held = value + gap(step)
+            records.append({"kind": "eval", "step": step, "loss": held, "top1": 0.3, "targets": 3000})
+            tensors = {}
+            for name in NAMES:
+                block = int(name.split(".")[2]) if "blocks" in name else 0
+                tensors[name] = {"weight": 20.0, "gradient": gradients[block], "update": 20 * ratio, "ratio": ratio}
+            records.append({"kind": "tensors", "step": step, "tensors": tensors})
+    records += end
+    if reason:
+        records.append({"kind": "stop", "step": records[-1]["step"], "reason": reason, "seconds": 240.0})
+    folder.mkdir(exist_ok=True)
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
+    return folder
+
+
+def found(folder):
+    """-> title: finding"""
+    return {finding.title: finding for finding in diagnose(folder)}
+
+
+def grave(folder):
+    return {finding.title for finding in diagnose(folder) if finding.level in ("error", "warning")}
+
+
+def test_a_healthy_run(tmp_path, capsys):
+    """Nothing is found, that is said, with the numbers and whether it pays to go on; the exit code is 0."""
+    (finding,) = diagnose(run(tmp_path))
+    assert finding.level == "good" and finding.title == "Nothing is wrong with this run"
+    assert "On held-out text it is 4.1" in finding.what and "30% of the hidden words" in finding.what
+    assert "below the unigram entropy of 6.50: it uses what stands around a gap" in finding.why
+    held = read_run(tmp_path).series("eval", "loss")[1][-1]  # and not of the training loss
+    assert f"That is {6.5 - held:.2f} below" in finding.why
+    assert "training longer will pay" in finding.try_
+    assert doctor_command(tmp_path) == 0
+    assert capsys.readouterr().out.startswith(f"{tmp_path}: 4,000 steps in 4:00, loss ")
+
+
+def test_a_run_that_learnt_all_it_can(tmp_path):
+    """Where the end is flat and low, more steps are not the advice."""
+    (finding,) = diagnose(run(tmp_path, loss=lambda step: falling(2 * step), steps=8000))
+    assert "hardly falls any more" in finding.try_
+
+
+def test_a_young_run(tmp_path):
+    """On the way down to the plateau all is well so far."""
+    (finding,) = diagnose(run(tmp_path, steps=300))
+    assert finding.title == "Nothing is wrong so far"
+    (finding,) = diagnose(run(tmp_path, steps=100, every=10))
+    assert "of 6.50: it does not even know how frequent words are" in finding.why and "Too early" in finding.try_
+
+
+def test_the_plateau(tmp_path):
+    """Flat just below the unigram entropy for thousands of steps: named, explained, with what shortens it."""
+    finding = found(run(tmp_path, loss=resting))[PLATEAU]
+    assert finding.level == "warning"
+    assert ", 0.2" in finding.what and "below the unigram entropy of 6.50" in finding.what
+    assert "context" in finding.why and "sinusoids" in finding.try_
+
+
+@pytest.mark.parametrize("steps", [300, 1000, 3000])
+def test_a_plateau_is_not_told_too_soon(tmp_path, steps):
+    """Thousands of steps on it are no reason to worry: the run counts as healthy, and nothing else is said."""
+    (finding,) = diagnose(run(tmp_path, loss=resting, steps=steps, every=20))
+    assert finding.level == "good" and "rests" not in finding.title
+
+
+def test_warm_up_is_no_plateau(tmp_path):
+    """Thousands of steps at a learning rate that still rises, from a start that knows word frequencies: wait."""
+    folder = run(tmp_path, loss=lambda step: 6.4, steps=5000, lr=1e-3)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["kind"] == "train":
+            line["lr"] = 1e-7 * line["step"]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (finding,) = diagnose(folder)
+    assert finding.level == "good" and "still rising" in finding.try_
+    for line in lines:  # nor does a loss that hardly falls then mean that nothing is learnt
+        if line["kind"] == "train":
+            line["loss"] = 8.0
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert not grave(folder)
+
+
+def test_leaving_the_plateau_is_not_resting_on_it(tmp_path):
+    """A loss that has begun to fall is healthy, though it is still in the band."""
+    assert PLATEAU not in found(run(tmp_path, steps=1900))
+
+
+def test_not_finite(tmp_path, capsys):
+    """Which tensor, which step, at what learning rate; exit code 1."""
+    tensors = ["encoder.blocks.1.feed_forward.expand.w", "head.w"]
+    lost = {"kind": "nonfinite", "step": 173, "what": "gradient", "tensors": tensors, "lr": 0.1}
+    folder = run(tmp_path, steps=150, every=10, lr=0.1, end=[lost], reason="nonfinite")
+    finding = diagnose(folder)[0]
+    assert (finding.level, finding.title) == ("error", NOT_FINITE)
+    assert (
+        "At step 173 the gradient was NaN or infinite, first in encoder.blocks.1.feed_forward.expand.w" in finding.what
+    )
+    assert "(block 1, feed forward)" in finding.what and "learning rate was 0.1" in finding.what
+    assert "--learning-rate 0.001 instead of 0.1" in finding.try_
+    assert doctor_command(folder) == 1 and "WRONG: The numbers are not finite any more" in capsys.readouterr().out
+
+
+def test_not_finite_before_the_first_record(tmp_path):
+    """A run that breaks at once has no training record, and is diagnosed all the same."""
+    lost = {"kind": "nonfinite", "step": 1, "what": "weights", "tensors": [], "lr": 1e-5}
+    finding = diagnose(run(tmp_path, steps=0, end=[lost], reason="nonfinite"))[0]
+    assert finding.title == NOT_FINITE and "At step 1 the weights" in finding.what and "loaded" in finding.why
+
+
+@pytest.mark.parametrize("value", [math.nan, None])
+def test_not_finite_in_silence(tmp_path, value):
+    """A loss of NaN, or null, is found without a record that says so."""
+    lost = [{"kind": "train", "step": 200 + i, "loss": value, "lr": 1e-3} for i in range(3)]
+    assert "At step 200 the loss" in found(run(tmp_path, steps=150, end=lost))[NOT_FINITE].what
+
+
+def test_a_learning_rate_a_hundred_times_too_high(tmp_path):
+    """As measured with 0.1: the loss sits on the plateau, lower blocks get gradients of 1e-9; the cause comes first.
+
+    The plateau is then no finding of its own: waiting would not help.
+    """
+    folder = run(tmp_path, loss=resting, steps=250, every=10, lr=0.1, end=[])
+    assert grave(folder) == {TOO_HIGH}
+    folder = run(tmp_path, loss=resting, lr=0.1, gradients=(4e-9, 8e-7, 2e-2))
+    first, second = diagnose(folder)
+    assert (first.level, first.title) == ("error", TOO_HIGH) and "reached 0.1, where 0.001 is usual" in first.what
+    assert "--learning-rate 0.001" in first.try_
+    assert second.title == VANISHING and "block 0 5.7e-9, block 1 1.1e-6; but block 2 0.028" in second.what
+
+
+def test_a_loss_that_rises_again(tmp_path):
+    """Rising loss, growing and clipped gradients, large updates: all are named."""
+    folder = run(
+        tmp_path,
+        loss=lambda step: falling(min(step, 2500)) + max(0, step - 2500) / 800,
+        norm=lambda step: 1.0 + max(0, step - 2000) / 400,
+        clipped=0.98,
+        ratio=0.04,
+        lr=4e-3,
+    )
+    finding = found(folder)[TOO_HIGH]
+    assert finding.level == "warning"
+    for words in ("The loss rose to", "gradient norm grew from 1 to", "98% of the later steps were clipped", "by 4.0%"):
+        assert words in finding.what
+
+
+def test_a_diverged_run(tmp_path):
+    """A run that training/loop.py gave up after its first record is explained, too."""
+    folder = run(tmp_path, loss=lambda step: 40.0, steps=50, lr=0.5, reason="diverged")
+    assert found(folder)[TOO_HIGH].level == "error"
+
+
+def test_exploding_gradients(tmp_path):
+    """The norm grows a hundredfold: when, how far, and in which layers most."""
+    folder = run(tmp_path, norm=lambda step: math.exp(step / 600), gradients=(900.0, 30.0, 2.0))
+    finding = found(folder)[EXPLODING]
+    assert (
+        finding.level == "error" and "near step 4,000" in finding.what and "block 0 1,300, tokens 900" in finding.what
+    )
+
+
+def test_gradients_that_were_always_huge(tmp_path):
+    """No growth is needed where the norm is in the hundreds from the start."""
+    assert EXPLODING in found(run(tmp_path, norm=lambda step: 500.0))
+
+
+def test_vanishing_gradients(tmp_path):
+    """A block that gets less than a thousandth of what another gets is named."""
+    finding = found(run(tmp_path, gradients=(1e-6, 0.05, 0.2)))[VANISHING]
+    assert "block 0 1.4e-6; but block 2 0.28" in finding.what
+
+
+def test_too_little_data(tmp_path):
+    """Held-out loss rises while training loss falls, after many epochs."""
+    finding = found(run(tmp_path, gap=lambda step: (step / 1500) ** 2, epochs=60.0))[OVERFITTING]
+    assert finding.level == "warning"
+    assert "seen 60.0 times" in finding.what and "its best was" in finding.what
+    assert "than these 3,200,000 tokens" in finding.try_
+
+
+def test_many_epochs_without_harm(tmp_path):
+    """Thirty epochs and no gap: a note, and the run is healthy."""
+    findings = diagnose(run(tmp_path, epochs=30.0))
+    assert [finding.level for finding in findings] == ["good", "note"] and findings[1].title == OVERFITTING
+
+
+def test_harder_held_out_text_is_not_overfitting(tmp_path):
+    """A gap that was there from the start says something about the text, not about the training."""
+    assert grave(run(tmp_path, gap=lambda step: 0.8)) == set()
+
+
+def test_masks_that_leave_nothing_to_learn(tmp_path):
+    """Hardly any target in a step."""
+    finding = found(run(tmp_path, mask_prob=0.001))[NOTHING_TO_LEARN]
+    assert finding.level == "error" and "asks about 2 words: 2,048 tokens, of which 0.1% are chosen" in finding.what
+
+
+def test_the_answer_in_the_question(tmp_path):
+    """A loss of zero is too good to be true."""
+    finding = found(run(tmp_path, loss=lambda step: 0.01 + 9 * math.exp(-step / 100)))[NOTHING_TO_LEARN]
+    assert "not masked" in finding.why
+
+
+def test_text_without_variety(tmp_path):
+    """Mostly [UNK]: the unigram entropy gives it away."""
+    assert "The text has hardly any variety" in found(run(tmp_path, unigram_entropy=1.2, loss=lambda step: 0.9))
+
+
+@pytest.mark.parametrize(("lr", "words"), [(1e-6, "--learning-rate 0.001"), (1e-3, "Look at the text")])
+def test_not_learning(tmp_path, lr, words):
+    """A loss that stays near ln 8192: the steps are too short, or something else is in the way."""
+    finding = found(run(tmp_path, loss=lambda step: 9.0, lr=lr))[NOT_LEARNING]
+    assert "above the unigram entropy of 6.50" in finding.what and words in finding.try_
+
+
+def test_nothing_recorded_yet(tmp_path, capsys):
+    """An empty file, and one with a start only."""
+    (tmp_path / "metrics.jsonl").write_text("", encoding="utf-8")
+    assert [finding.title for finding in diagnose(tmp_path)] == ["There is nothing to judge yet"]
+    assert doctor_command(tmp_path) == 0
+    run(tmp_path, steps=0, reason="")
+    assert [finding.level for finding in diagnose(tmp_path)] == ["note"]
+
+
+def test_half_a_last_line(tmp_path):
+    """A run that was killed while writing is judged by what is whole, and how to go on is said."""
+    folder = run(tmp_path, reason="")
+    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"kind": "train", "step": 4050, "lo')
+    findings = diagnose(folder)
+    assert [finding.level for finding in findings] == ["good", "note"]
+    assert report(findings).endswith(f"`mini-bert train --out {folder} --resume`")
+
+
+def test_an_interrupted_run(tmp_path):
+    """Ctrl-C is no illness."""
+    assert [finding.level for finding in diagnose(run(tmp_path, reason="interrupted"))] == ["good", "note"]
+
+
+def test_a_resumed_run_is_promised_only_what_it_keeps(tmp_path):
+    """The same weights with --steps; with --minutes the clock has a say."""
+    title = "The run was interrupted"
+    assert "very weights" in found(run(tmp_path, reason="interrupted"))[title].why
+    by_the_clock = found(run(tmp_path, reason="interrupted", minutes=4.0))[title].why
+    assert "minutes that were left" in by_the_clock and "very weights" not in by_the_clock
+
+
+def test_numbers_read_well(tmp_path):
+    """No 1.5e+02, no 1e-09, no twenty digits of perplexity."""
+    folder = run(tmp_path, norm=lambda step: 1.2 if step < 3900 else 1234.0, gradients=(1e-9, 0.05, 150.0))
+    told = report(diagnose(folder)) + report(diagnose(run(tmp_path / "b", gap=lambda step: 40.0)))
+    assert "e+" not in told and "e-0" not in told and not re.search(r"\d{7}|(,\d{3}){3}", told)
+    assert "reached 1,900" in told and "block 0 1.4e-9" in told and "block 2 210" in told
+
+
+def test_a_resumed_run_is_judged_by_what_it_is_now(tmp_path):
+    """What went wrong after the checkpoint, and was done again, is forgiven."""
+    lost = {"kind": "nonfinite", "step": 3999, "what": "loss", "tensors": [], "lr": 1e-3}
+    again = [{"kind": "resume", "step": 3900}, {"kind": "train", "step": 3950, "loss": 4.1, "lr": 1e-3}]
+    assert grave(run(tmp_path, end=[lost, *again])) == set()
+
+
+def test_the_gravest_comes_first(tmp_path):
+    """Errors, then warnings, then notes."""
+    folder = run(tmp_path, mask_prob=0.001, gradients=(1e-6, 0.05, 0.2), epochs=30.0, reason="interrupted")
+    assert [finding.level for finding in diagnose(folder)] == ["error", "warning", "note", "note"]
+
+
+def test_records_that_lack_most_fields(tmp_path):
+    """Loss and step are enough for a verdict."""
+    lines = [json.dumps({"kind": "train", "step": step, "loss": falling(step)}) for step in range(50, 4000, 50)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert grave(tmp_path) == set()
+
+
+def test_commands_can_be_copied(tmp_path, monkeypatch):
+    """Called as the reader called us, paths quoted, each on one line, however long and full of spaces."""
+    monkeypatch.setenv("MINI_BERT_CALLED_AS", "python run.py")
+    folder = run(tmp_path / "a folder with spaces, and it's long", reason="interrupted", gradients=(1e-6, 0.05, 0.2))
+    lines = report(diagnose(folder), 60).splitlines()
+    words = next(line for line in lines if "--resume" in line).strip().removeprefix("try").strip().strip("`")
+    assert shlex.split(words) == ["python", "run.py", "train", "--out", str(folder), "--resume"]
+    assert any(f"`python run.py plot {shlex.quote(str(folder))}`" in line for line in lines)
+    assert "mini-bert" not in "\n".join(lines) and "\0" not in "\n".join(lines)
+
+
+def test_the_report_fits_its_width():
+    """What was seen, what it means, what to try, in lines that fit; a command to copy is not broken at its hyphens."""
+    text = report([Finding("error", "Title", "word " * 40, "because", "mini-bert train --out a-b-c/" + "d-" * 30)], 60)
+    body = text.splitlines()
+    assert body[:2] == ["", "WRONG: Title"] and max(map(len, body[:-2])) <= 60
+    assert body[2].startswith("  seen   word") and "  means  because" in body
+    assert body[-1].strip() == "a-b-c/" + "d-" * 30
+
+
+def test_examples_in_docstrings():
+    assert doctest.testmod(module).failed == 0
