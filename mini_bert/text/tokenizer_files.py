@@ -1,7 +1,9 @@
-"""The files of a tokenizer: tokenizer.json, vocab.txt and tokenizer_config.json, as published models have them.
+"""The files of a tokenizer: tokenizer.json, vocab.txt and tokenizer_config.json, as in published models.
 
-Reading is strict. A tokenizer.json says how its text is split; one that says anything other than BERT's way is refused
-by name, because other ids would come out without a word.
+`find` and `read_object` are for every kind of tokenizer; the rest reads and writes WordPiece.
+
+Reading is strict. A tokenizer.json describes how its text is split; if that is not exactly BERT's way, the file is
+refused with a message that names the difference, because it would silently give wrong ids.
 """
 
 from __future__ import annotations
@@ -18,27 +20,31 @@ from mini_bert.common.progress import counted
 JSON, VOCAB, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 BUNDLED = Path(__file__).parent / "vocabularies"  # a folder for each bundled tokenizer
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-PLAIN = ("single_word", "lstrip", "rstrip", "normalized")  # what an added token must not be
+PLAIN = ("single_word", "lstrip", "rstrip", "normalized")  # options that an added token must not have
 
 Read = tuple[list[str], dict[str, Any]]  # tokens in the order of their ids; the arguments of WordPieceTokenizer
 
 
-def read(source: str | os.PathLike[str]) -> Read:
-    """A path to tokenizer.json, vocab.txt or a folder of them, or the name of a bundled tokenizer."""
+def find(source: str | os.PathLike[str], names: Sequence[str] = (JSON, VOCAB)) -> Path:
+    """The file to read, given its path, a folder that has one of `names`, or the name of a bundled tokenizer."""
     path = Path(source)
     if path.suffix in (".pkl", ".pickle"):
         raise ValueError(
-            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never does. "
-            f"Tokenizers are JSON and text: save one with WordPieceTokenizer.save, which writes {JSON} and {VOCAB}"
+            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never loads one. "
+            f"Tokenizers are JSON and text files: tokenizer.save(folder) writes {JSON} and {VOCAB}"
         )
     if not path.exists():
         path = _bundled(os.fspath(source))
     if path.is_file():
-        return _read_json(path) if path.suffix == ".json" else _read_vocab(path)
-    for name, reader in ((JSON, _read_json), (VOCAB, _read_vocab)):
+        return path
+    for name in names:
         if (path / name).is_file():
-            return reader(path / name)
-    raise FileNotFoundError(f"the folder {path} has neither {JSON} nor {VOCAB}")
+            return path / name
+    also = read_object(path / CONFIG).get("tokenizer_class") if (path / CONFIG).is_file() else None
+    raise FileNotFoundError(
+        f"the folder {path} has neither {' nor '.join(names)}"
+        + (f"; its {CONFIG} names a {also}, which Mini-BERT cannot read without them" if also else "")
+    )
 
 
 def _bundled(source: str) -> Path:
@@ -52,39 +58,59 @@ def _bundled(source: str) -> Path:
     )
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # not UTF-8, or not JSON
+        raise ValueError(f"{path} is not valid JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds a {type(content).__name__}, expected an object")
+    return content
+
+
+# ---- WordPiece
+
+
+def read(path: Path, content: dict[str, Any] | None = None) -> Read:
+    """A tokenizer.json, whose content may be given if it was read before, or a vocab.txt."""
+    if path.suffix == ".json":
+        return _read_json(path, read_object(path) if content is None else content)
+    return _read_vocab(path)
+
+
 def _read_vocab(path: Path) -> Read:
-    """A token a line, the line number its id. How text is split stands beside, in tokenizer_config.json, or nowhere."""
+    """One token per line, in the order of the ids. How text is split is in tokenizer_config.json, if that exists."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error}); a {VOCAB} has one token a line") from None
-    # Only "\n" ends a line: some vocabularies hold tokens that str.splitlines would cut.
+        raise ValueError(f"{path} is not UTF-8 text ({error}); a {VOCAB} has one token per line") from None
+    # Only "\n" ends a line: some vocabularies have tokens that str.splitlines would cut.
     tokens = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
     missing = [token for token in SPECIAL if token not in tokens]
     if len(missing) == len(SPECIAL):
         raise ValueError(
-            f"{path} is no vocabulary: that has one token a line, with {', '.join(missing)} among them, and this "
-            f"file has {counted(len(tokens), 'line')} without any of these. To learn one from text: "
+            f"{path} is not a vocabulary: expected one token per line, among them {', '.join(missing)}, but its "
+            f"{counted(len(tokens), 'line')} contain none of these. To learn a vocabulary from text: "
             f"`mini-bert tokenizer train {path}`"
         )
     if missing:
-        raise ValueError(f"{path} is no vocabulary for BERT: it has no {', '.join(missing)}; add a line for each")
+        raise ValueError(f"{path} is not a vocabulary for BERT: it lacks {', '.join(missing)}; add a line for each")
     settings: dict[str, Any] = {}
     config_path = path.with_name(CONFIG)
     if config_path.is_file():
-        config = _read_object(config_path)
+        config = read_object(config_path)
         names = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
         names["tokenize_chinese_chars"] = "chinese_spacing"
         settings = {ours: config[theirs] for theirs, ours in names.items() if theirs in config}
     return tokens, settings
 
 
-def _read_json(path: Path) -> Read:
-    content = _read_object(path)
+def _read_json(path: Path, content: dict[str, Any]) -> Read:
     model = content.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab", {}), (dict, list)):
         raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
-    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "of no named kind")
+    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None)
     if kind != "WordPiece":
         _refuse(path, "model", kind, "WordPiece")
     for name, expected in (("unk_token", "[UNK]"), ("continuing_subword_prefix", "##")):
@@ -97,9 +123,7 @@ def _read_json(path: Path) -> Read:
     processor = _part(path, content, "post_processor", "BertProcessing", "TemplateProcessing")
     for name, template in _TEMPLATE.items():
         if processor["type"] == "TemplateProcessing" and processor.get(name) != template:
-            _refuse(
-                path, f"post_processor's template for a {name}", "another", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]"
-            )
+            _refuse(path, f"post_processor's {name} template", "different", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]")
 
     ids = dict(model["vocab"])
     extra = []
@@ -113,7 +137,7 @@ def _read_json(path: Path) -> Read:
     tokens = sorted(ids, key=lambda token: ids[token])
     for place, token in enumerate(tokens):
         if ids[token] != place:
-            raise ValueError(f"{path}: no token has id {place} ({token!r} has {ids[token]}); ids must be 0, 1, 2 ...")
+            raise ValueError(f"{path}: no token has id {place} ({token!r} has {ids[token]}); expected ids 0, 1, 2 ...")
     return tokens, {
         "lowercase": normalizer.get("lowercase", True),
         "strip_accents": normalizer.get("strip_accents"),
@@ -133,26 +157,18 @@ def _part(path: Path, content: Mapping[str, Any], name: str, *expected: str) -> 
 
 def _refuse(path: Path, what: str, found: Any, expected: str) -> NoReturn:
     raise ValueError(
-        f"{path} is a tokenizer of another kind than BERT's: its {what} is {found}, expected {expected}. "
-        "This class would give other ids than that tokenizer"
+        f"{path} is not a BERT tokenizer: its {what} is {found}, expected {expected}. WordPieceTokenizer would give "
+        "different ids than that tokenizer"
     )
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # not UTF-8, or not JSON
-        raise ValueError(f"{path} is not valid JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds a {type(content).__name__}, expected an object")
-    return content
-
-
 def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], special: Sequence[str]) -> None:
-    """The three files. They say the same; which one is read depends on who reads."""
+    """Write the three files. Each program reads the one that it prefers; their content agrees."""
     broken = [token for token in tokens if "\n" in token or token.endswith("\r")]
     if broken:
-        raise ValueError(f"the token {broken[0]!r} ends a line, and a {VOCAB} has one token a line; rename it")
+        raise ValueError(
+            f"the token {broken[0]!r} contains a line break, but {VOCAB} has one token per line; rename it"
+        )
     ids = {token: i for i, token in enumerate(tokens)}
     content = {
         "version": "1.0",
