@@ -29,6 +29,7 @@ from mini_bert.common.memory import share_memory_among_threads
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.evaluate import Evaluation
 from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.base import Tokenizer
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint, switches
 from mini_bert.training.checkpoint import Checkpoint
@@ -81,7 +82,7 @@ class LargerBERTTrainer:
             )
         self.state: State | None = None  # how far the last run has come
 
-    def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> WordPieceTokenizer:
+    def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> Tokenizer:
         """The bundled vocabulary of the model's size (50k), or one by its name or path."""
         V = self.model.config.vocab_size
         if name is None and V not in TOKENIZERS:
@@ -143,7 +144,7 @@ class LargerBERTTrainer:
         with Team(self.model, 1) as team:
             return held_out_loss(team, data_generator, sequences)
 
-    def save(self, folder: str | os.PathLike[str], tokenizer: WordPieceTokenizer | None = None) -> None:
+    def save(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
         """A model folder, as load_model and from_pretrained read it; with its tokenizer if given."""
         self.model.save_pretrained(folder)
         if tokenizer is not None:

@@ -40,7 +40,7 @@ from mini_bert.data.shards import Shards, check_tokenizer, prepare
 from mini_bert.objectives.masking import MASK_PROB, Masking
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 MODES = {"packed": 3, "sentences": 3, "pairs": 5}  # and the shortest sequence that holds a word, or two
 TASKS = ("next", "order")
@@ -91,7 +91,7 @@ class MLMDataGenerator:
     def __init__(
         self,
         data_path: Source | Shards,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         max_seq_length: int = 64,
         batch_size: int = 32,
         *,

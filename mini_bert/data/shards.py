@@ -51,7 +51,7 @@ from mini_bert.corpora import reading as corpora
 from mini_bert.data import sentences
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 FORMAT = 1  # of the files: raise it when they are laid out otherwise
 RULES = 2  # raise it when the same text would give other sentences or ids; older folders can still be opened by path
@@ -95,7 +95,7 @@ class Shards:
 
 def prepare(
     source: corpora.Source,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     *,
     cache_dir: str | os.PathLike[str] | None = None,
     processes: int | None = None,
@@ -167,7 +167,7 @@ def check_tokenizer(tokenizer: Any) -> None:
         )
 
 
-def _key(identity: str, tokenizer: WordPieceTokenizer) -> str:
+def _key(identity: str, tokenizer: Tokenizer) -> str:
     content = json.dumps([FORMAT, RULES, identity, tokenizer.fingerprint, tokenizer.sep_id])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
@@ -178,7 +178,7 @@ def _key(identity: str, tokenizer: WordPieceTokenizer) -> str:
 class Order(NamedTuple):
     """What every process needs to know."""
 
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     dtype: str
 
 
@@ -232,7 +232,7 @@ def _jobs(passages: Iterable[corpora.Passage]) -> Iterator[list[tuple[str, bool]
 
 
 def _build(
-    work: Path, source: corpora.Source, tokenizer: WordPieceTokenizer, processes: int | None, progress: bool
+    work: Path, source: corpora.Source, tokenizer: Tokenizer, processes: int | None, progress: bool
 ) -> dict[str, Any]:
     dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
     report = corpora.Report()

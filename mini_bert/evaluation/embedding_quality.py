@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mini_bert.data.labelled.readers import Scored
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 
 class Isotropy(NamedTuple):
@@ -50,7 +50,7 @@ class Agreement(NamedTuple):
 
 def agreement(
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     pairs: Sequence[Scored],
     pooling: str = "mean",
     batch_size: int = 32,
@@ -88,13 +88,13 @@ class Neighbours(NamedTuple):
     nearest: list[tuple[str, float]]  # token and cosine, best first
 
 
-def word_table(model: MiniBERT | Bert, tokenizer: WordPieceTokenizer) -> tuple[np.ndarray, np.ndarray]:
+def word_table(model: MiniBERT | Bert, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     """-> ids (N,), vectors (N,H): what the model's token table has for every token that is not special"""
     ids = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     return ids, model.tokens.table.data[ids].astype(float)
 
 
-def neighbours(model: MiniBERT | Bert, tokenizer: WordPieceTokenizer, word: str, count: int = 10) -> Neighbours:
+def neighbours(model: MiniBERT | Bert, tokenizer: Tokenizer, word: str, count: int = 10) -> Neighbours:
     """The tokens whose vectors in the token table have the largest cosines with those of a word
 
     The table is where every text begins, before any context: a word has one vector there, whatever it means where.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mini_bert.data.generator import Batch, MLMDataGenerator
     from mini_bert.data.shards import Shards
     from mini_bert.models.bert import Bert
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 ENOUGH = 50  # hidden words, to speak about a model
 LENGTH = 128  # tokens a sequence, where the model knows more
@@ -284,7 +284,7 @@ def eval_command(
 def _corpora(
     name: str,
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     corpus: list[str],
     held_out: float,
     seed: int,

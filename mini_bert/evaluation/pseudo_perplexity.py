@@ -39,7 +39,7 @@ from mini_bert.models.encoders import encode
 if TYPE_CHECKING:
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 BAR = 24  # characters of the longest bar
 LIKE = 1.25  # texts of which none has more tokens than so many times those of another can be compared
@@ -62,7 +62,7 @@ class PseudoPerplexity(NamedTuple):
 
 def pseudo_perplexity(
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     text: str,
     whole_words: bool = False,
     batch_size: int = 32,

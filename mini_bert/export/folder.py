@@ -23,14 +23,12 @@ from mini_bert.training.checkpoint import FOLDER
 if TYPE_CHECKING:
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 CARD = "README.md"
 
 
-def export(
-    model: MiniBERT | Bert, tokenizer: WordPieceTokenizer, folder: str | os.PathLike[str], half: bool = True
-) -> int:
+def export(model: MiniBERT | Bert, tokenizer: Tokenizer, folder: str | os.PathLike[str], half: bool = True) -> int:
     """Write config.json, model.safetensors and the tokenizer -> bytes of the weights"""
     folder = Path(folder)
     if half:

@@ -35,7 +35,7 @@ from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.inference.loading import DEFAULT_MODEL, load_model, max_length
 from mini_bert.models.bert import Bert
 from mini_bert.models.mini_bert import MiniBERT
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
 from mini_bert.training.parallel import default_threads
 
 LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, where the model knows more
@@ -107,7 +107,7 @@ class Runs:
         model: MiniBERT | Bert,
         task: Task,
         data: TaskData,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         length: int,
         record: Callable[[dict[str, Any]], None] = lambda found: None,
         keep: Callable[[MiniBERT | Bert, Result], None] = lambda model, result: None,

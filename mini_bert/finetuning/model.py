@@ -36,7 +36,7 @@ from mini_bert.inference.loading import max_length, tokenizer_of
 from mini_bert.models.bert import Bert, BertConfig, canonical, linear_names
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
 
 TASKS: dict[str, type[Any]] = {kind.name: kind for kind in (Classify, Tag, Answer, Similarity)}
 OURS = "MiniBert"  # in place of "Bert" in the names of architectures
@@ -45,7 +45,7 @@ OURS = "MiniBert"  # in place of "Bert" in the names of architectures
 class FineTuned(NamedTuple):
     model: MiniBERT | Bert
     task: Any
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     length: int  # tokens that a sequence may have
 
 
@@ -107,7 +107,7 @@ def save(
     folder: str | os.PathLike[str],
     model: MiniBERT | Bert,
     task: Task,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     length: int,
     card: str | None = None,
 ) -> None:

@@ -35,7 +35,7 @@ from mini_bert.layers.base import Run
 if TYPE_CHECKING:
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "cls", "all")
 FEW = 8  # numbers of a vector that are shown
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 def embed(
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     texts: Sequence[str],
     pooling: str = "mean",
     batch_size: int = 32,
@@ -98,7 +98,7 @@ def embed(
     return vectors
 
 
-def _vectors(model: MiniBERT | Bert, tokenizer: WordPieceTokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
+def _vectors(model: MiniBERT | Bert, tokenizer: Tokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
     """Ids of texts with [CLS] and [SEP] -> (B,H)"""
     lengths = np.array([len(row) for row in rows])
     ids = np.full((len(rows), lengths.max()), tokenizer.pad_id)

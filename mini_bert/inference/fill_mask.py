@@ -23,7 +23,7 @@ from mini_bert.layers.softmax import softmax
 if TYPE_CHECKING:
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 MASK = "[MASK]"
 BAR = 24  # characters of a bar that stands for certainty
@@ -42,7 +42,7 @@ class Filled(NamedTuple):
     text: str
 
 
-def fill_mask(model: MiniBERT | Bert, tokenizer: WordPieceTokenizer, text: str, top: int = 5) -> Filled:
+def fill_mask(model: MiniBERT | Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> Filled:
     """The `top` likeliest words for every [MASK] in a text, and the text with the likeliest filled in.
 
     Probabilities are those among all words that the model knows; special tokens are not offered.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 LIMITS = (
     "Attention shows how much each token takes from each other in one head. It does not show why a model answers as it "
@@ -76,7 +76,7 @@ class Look(NamedTuple):
 
 def look(
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     text: str,
     second: str | None = None,
     length: int | None = None,
@@ -193,7 +193,7 @@ class Analysis(NamedTuple):
 
 def analyse(
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     text: str | None = None,
     second: str | None = None,
     layer: int | None = None,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mini_bert.data.labelled.readers import Parsed
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 DIRECTIONS = ("dependent → head", "head → dependent")
 ALL = "all"  # every relation but punct
@@ -145,7 +145,7 @@ def count_guesses(sentence: Parsed, guessed: np.ndarray, into: Relations) -> Non
 
 def relation_scores(
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     sentences: Sequence[Parsed],
     after_each: Callable[[int], None] | None = None,
 ) -> Relations:

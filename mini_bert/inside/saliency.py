@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 # A number for every sequence, and its gradient: model, y (B,T,H) or the chosen rows (N,H), run -> s (B,), dy
 Scalar = Callable[[Any, np.ndarray, Run], tuple[np.ndarray, np.ndarray]]
@@ -98,7 +98,7 @@ def _log_probability(
 
 def word_saliency(
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     ids: Sequence[int] | np.ndarray,
     positions: Sequence[int],
     types: Any = None,

@@ -49,7 +49,7 @@ from mini_bert.probing.word_vectors import layer_count, word_vectors
 if TYPE_CHECKING:
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 BYTES = 2 << 30  # vectors in memory at a time; of models with more, some layers are done, then others
 
@@ -61,7 +61,7 @@ MANY = 10_000  # words that take long enough for progress to be shown
 
 def probes_for(
     task: str,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     train: Sentences,
     dev: Sentences,
     classes: Sequence[str] | None = None,
@@ -117,7 +117,7 @@ def _heads(sentences: Sequence[Any]) -> np.ndarray:
 
 def probe(
     model: MiniBERT | Bert,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     task: str,
     train: Sentences,
     dev: Sentences,
@@ -165,7 +165,7 @@ def untrained(model: MiniBERT | Bert, seed: int) -> MiniBERT | Bert:
 class Bench(NamedTuple):
     """All that stays the same while one network after the other is measured"""
 
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     probes: Sequence[LabelProbe | HeadProbe]
     words: tuple[list[list[str]], list[list[str]]]  # of the sentences to learn from, and to measure on
     layers: Sequence[int] | None

@@ -27,6 +27,7 @@ from mini_bert.files.model_folder import MODEL, WEIGHTS
 from mini_bert.layers.base import Run
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_name, load_config
 from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.text.base import Tokenizer
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
@@ -146,7 +147,7 @@ def _resume(out: Path | None, quiet: bool, tensorboard: bool) -> State:
 def _run(
     path: Path,
     description: dict[str, Any],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     quiet: bool,
     tensorboard: bool,
     alone: RunLock,
@@ -305,7 +306,7 @@ def examples(model: MiniBERT, validation: MLMDataGenerator, count: int = EXAMPLE
     return lines
 
 
-def _is_shown(tokenizer: WordPieceTokenizer, ids: np.ndarray, row: int, truth: int) -> bool:
+def _is_shown(tokenizer: Tokenizer, ids: np.ndarray, row: int, truth: int) -> bool:
     """A hidden whole word of letters, with text on both sides and no other gap close to it"""
     T = ids.shape[1]
     sequence, place, around = ids[row // T], row % T, _around(T)

@@ -38,7 +38,7 @@ from mini_bert.training.run_lock import RunLock
 
 if TYPE_CHECKING:
     from mini_bert.evaluation.evaluate import Evaluation
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
 CONFIG = "config.json"
@@ -72,7 +72,7 @@ class RunFolder:
     def __init__(
         self,
         path: Path,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         keep: int = 2,
         resume: Checkpoint | None = None,
         hooks: Sequence[Hook] = (),

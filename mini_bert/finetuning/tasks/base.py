@@ -24,7 +24,7 @@ from mini_bert.text.encoding import cut
 if TYPE_CHECKING:
     from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 HEAD = 1 << 20  # where the head's random numbers fork off: no block has this number
 POOL = 50  # batches' worth of items that are sorted by length together
@@ -84,7 +84,7 @@ class Task:
     def layer(self, model: MiniBERT | Bert, dropout: float) -> Layer:
         raise NotImplementedError
 
-    def items(self, examples: Sequence[Any], tokenizer: WordPieceTokenizer, length: int, training: bool) -> list[Item]:
+    def items(self, examples: Sequence[Any], tokenizer: Tokenizer, length: int, training: bool) -> list[Item]:
         """length: tokens that a sequence may have; training: leave out what need not be learnt"""
         raise NotImplementedError
 
@@ -142,7 +142,7 @@ class Task:
         return Batch(ids, mask, types, asked, self.targets(items) if known else np.empty(0))
 
 
-def packed(tokenizer: WordPieceTokenizer, first: list[int], second: list[int] | None, length: int):
+def packed(tokenizer: Tokenizer, first: list[int], second: list[int] | None, length: int):
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], cut to `length` -> ids, where the second begins, words
 
     A text of which no piece is left (it is all control characters) is [UNK]: there must be a word to look at.
