@@ -31,7 +31,6 @@ import numpy as np
 
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
-from mini_bert.inference.fill_mask import MASK
 from mini_bert.inference.loading import max_length, word_head
 from mini_bert.layers.base import Run
 from mini_bert.models.encoders import encode
@@ -75,7 +74,7 @@ def pseudo_perplexity(
     """
     head = word_head(model)
     check_positive("batch_size", batch_size)
-    encoding = tokenizer.encode_batch([text], special=MASK)[0]
+    encoding = tokenizer.encode_batch([text], special=tokenizer.mask_token)[0]
     ids, words = np.array(encoding.ids), encoding.word_ids
     special = np.isin(ids, tokenizer.special_ids)
     places = np.flatnonzero(~special)

@@ -9,6 +9,7 @@ sentence that the best words make together is a suggestion, not the likeliest of
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
-MASK = "[MASK]"
 BAR = 24  # characters of a bar that stands for certainty
 
 
@@ -40,6 +40,7 @@ class Filled(NamedTuple):
 
     gaps: list[list[Guess]]
     text: str
+    mask: str  # how a gap is written
 
 
 def fill_mask(model: MiniBERT | Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> Filled:
@@ -50,12 +51,13 @@ def fill_mask(model: MiniBERT | Bert, tokenizer: Tokenizer, text: str, top: int 
     head = word_head(model)
     if top < 1:
         raise ValueError(f"top is {top}, expected the number of guesses to show, at least 1")
-    ids = np.array([tokenizer.encode(text, special=MASK)])
-    rows = np.flatnonzero(ids[0] == tokenizer.mask_id)
+    mask, mask_id = tokenizer.mask_token or "", tokenizer.mask_id
+    ids = np.array([tokenizer.encode(text, special=mask)])
+    rows = np.flatnonzero(ids[0] == mask_id)
     if not rows.size:
-        almost = next((word for word in ("[mask]", "[Mask]", "<mask>", "___") if word in text), None)
-        hint = f"; it has {almost}, write {MASK} instead" if almost else f", such as: The cat sat on the {MASK}."
-        raise ValueError(f"there is no {MASK} in the text {text!r:.80}; put one where a word is to be guessed{hint}")
+        almost = re.search(r"[\[<]mask[\]>]|___", text, re.IGNORECASE)
+        hint = f"; it has {almost[0]}, write {mask} instead" if almost else f", such as: The cat sat on the {mask}."
+        raise ValueError(f"there is no {mask} in the text {text!r:.80}; put one where a word is to be guessed{hint}")
     if ids.shape[1] > max_length(model):
         raise ValueError(
             f"the text makes {counted(ids.shape[1], 'token')}, with [CLS] and [SEP], but this model knows "
@@ -71,16 +73,14 @@ def fill_mask(model: MiniBERT | Bert, tokenizer: Tokenizer, text: str, top: int 
     for row, words in zip(probs, offered, strict=True):
         best = np.argsort(-words, kind="stable")[: min(top, words.size - len(tokenizer.special_ids))]
         gaps.append([Guess(tokenizer.tokens[i], float(row[i]), int(i)) for i in best])
-    return Filled(gaps, _written(text, [guesses[0].word for guesses in gaps]))
+    return Filled(gaps, _written(tokenizer, text.split(mask), [guesses[0].id for guesses in gaps]), mask)
 
 
-def _written(text: str, words: list[str]) -> str:
-    """The text as it was typed, with words in its gaps; a ##piece joins what stands before it"""
-    parts = text.split(MASK)
+def _written(tokenizer: Tokenizer, parts: list[str], ids: list[int]) -> str:
+    """The text as it was typed, with pieces in its gaps; a piece that continues a word joins the text before it"""
     written = parts[0]
-    for word, after in zip(words, parts[1:], strict=True):
-        written = written.rstrip() + word[2:] if word.startswith("##") else written + word
-        written += after
+    for i, after in zip(ids, parts[1:], strict=True):
+        written = (written.rstrip() if tokenizer.continues[i] else written) + tokenizer.piece_text(i) + after
     return written
 
 
@@ -100,7 +100,7 @@ def report(filled: Filled) -> str:
     lines = []
     for number, guesses in enumerate(filled.gaps, 1):
         if several:
-            lines += [f"{_ordinal(number)} {MASK}"]
+            lines += [f"{_ordinal(number)} {filled.mask}"]
         for guess in guesses:
             bar = block * round(guess.probability * BAR)
             lines.append(f"  {guess.word:{width}}  {guess.probability:6.1%}  {bar}".rstrip())

@@ -75,7 +75,6 @@ class Tokenizer(ABC):
                 f"{type(self).__name__} needs {', '.join(special)}: put them first"
             )
         self.special_ids = tuple(sorted(self.vocab[token] for token in special))
-        self.added_ids = tuple(sorted({self.vocab[roles[role]] for role in ADDED_ROLES if role in roles}))
         self._special = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
         self._begins = sorted({token[0] for token in special})  # text without these has no special token
         self._templates = {
@@ -165,6 +164,11 @@ class Tokenizer(ABC):
         if role not in self.roles:
             raise ValueError(f"{self!r} has no {role} token, only {', '.join(self.roles)}; use another model for this")
         return self.vocab[self.roles[role]]
+
+    def added_roles(self, ids: Iterable[int]) -> list[str]:
+        """For each id "pad", "cls" or "sep", or "" for a token of the text."""
+        names = {self._id_of(role): role for role in ADDED_ROLES if role in self.roles}
+        return [names.get(int(i), "") for i in ids]
 
     def template(self, texts: int = 1, add_special_tokens: bool = True) -> Template:
         """The special tokens around one text, or two."""

@@ -272,7 +272,7 @@ def _finish(
     same = ["--model", "larger"] if display_name(model.config) == "Larger-BERT" else []
     display.note(
         f"\nthe model: {target}{curve}\n\nWhat to try next:\n"
-        f"    {command('fill-mask', 'The answer is not [MASK].', '--model', target)}\n"
+        f"    {command('fill-mask', f'The answer is not {batches.tokenizer.mask_token}.', '--model', target)}\n"
         f"    {command('train', *same, '--corpus', 'FILE_OR_FOLDER', '--minutes', '120')}\n"
         f"    {command('plot', run.path)}\n"
         f"    {command('doctor', run.path)}"

@@ -73,11 +73,11 @@ def test_what_cannot_be_asked(tokenizer):
 def test_the_report_is_aligned():
     """Words, shares and bars in columns; with several gaps each has its title."""
     guesses = [Guess("cat", 0.5, 7), Guess("elephant", 0.25, 8)]
-    lines = report(Filled([guesses], "the cat")).splitlines()
+    lines = report(Filled([guesses], "the cat", "[MASK]")).splitlines()
     assert lines[0].startswith("  cat        50.0%  ") and lines[1].startswith("  elephant   25.0%  ")
     assert lines[-1] == "the cat"
     assert len(lines[0].split()[-1]) == 12
-    titled = report(Filled([guesses] * 2, "the cat cat")).splitlines()
+    titled = report(Filled([guesses] * 2, "the cat cat", "[MASK]")).splitlines()
     assert titled[0] == "1st [MASK]" and "2nd [MASK]" in titled
 
 

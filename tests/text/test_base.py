@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mini_bert
 from mini_bert.text import loading
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import Kind, load_tokenizer
@@ -63,7 +65,7 @@ def test_the_template_decides_where_special_tokens_go():
     assert letters.encode("abab", truncation=True, max_length=4) == [4, 5, 2, 3]
     assert letters.added_count() == 2 and letters.added_count(2) == 4
     assert letters.assemble([[4], [5]], add_special_tokens=False) == ([4, 5], [0, 1])
-    assert letters.added_ids == (0, 2, 3) and letters.special_ids == (0, 1, 2, 3)
+    assert letters.added_roles([4, 2, 3, 0]) == ["", "sep", "cls", "pad"] and letters.special_ids == (0, 1, 2, 3)
 
 
 def test_special_tokens_in_a_text_have_the_class_s_spelling():
@@ -111,3 +113,13 @@ def test_a_folder_of_another_kind(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match="is not a tokenizer"):
         load_tokenizer(tmp_path)
+
+
+def test_no_other_room_knows_the_marks():
+    """Outside text/ no string, docstrings and longer help texts aside, is BERT's mask or WordPiece's prefix."""
+    package = Path(mini_bert.__file__).parent
+    paths = [path for path in package.rglob("*.py") if path.parent.name != "text"]
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value.strip() not in ("[MASK]", "##"), f"{path}, line {node.lineno}"
