@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.memory import keep_freed_memory
+from mini_bert.common.padding import padded
 from mini_bert.common.progress import counted, showing
 from mini_bert.common.values import check_positive
 from mini_bert.inference.loading import DEFAULT_MODEL, load_model, max_length
@@ -100,23 +101,16 @@ def embed(
 
 def _vectors(model: MiniBERT | Bert, tokenizer: Tokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
     """Ids of texts with [CLS] and [SEP] -> (B,H)"""
-    lengths = np.array([len(row) for row in rows])
-    ids = np.full((len(rows), lengths.max()), tokenizer.pad_id)
-    for line, row in zip(ids, rows, strict=True):
-        line[: len(row)] = row
+    ids, mask = padded(rows, tokenizer.pad_id)
     if pooling == "cls":
-        return model.encode(ids, _mask(lengths), run=Run(), chosen=np.arange(len(rows)) * ids.shape[1])[0]
-    hidden, _ = model.encode(ids, _mask(lengths), run=Run())  # (B,T,H)
+        return model.encode(ids, mask, run=Run(), chosen=np.arange(len(rows)) * ids.shape[1])[0]
+    hidden, _ = model.encode(ids, mask, run=Run())  # (B,T,H)
+    lengths = np.array([len(row) for row in rows])
     ends = 1 if pooling == "mean" else 0  # [CLS] before and [SEP] behind the words
     places = np.arange(ids.shape[1])
     weights = ((places >= ends) & (places < lengths[:, None] - ends)).astype(hidden.dtype)  # (B,T)
     weights /= weights.sum(1, keepdims=True)
     return (weights[:, None] @ hidden)[:, 0]  # (B,1,T) (B,T,H) -> (B,H)
-
-
-def _mask(lengths: np.ndarray) -> np.ndarray | None:
-    """(B,T) False where padded; None where nothing is"""
-    return None if lengths.min() == lengths.max() else np.arange(lengths.max()) < lengths[:, None]
 
 
 def cosines(vectors: np.ndarray) -> np.ndarray:

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.padding import padded
 from mini_bert.common.progress import counted
 from mini_bert.inference.loading import max_length
 from mini_bert.layers.base import Run
-from mini_bert.models.encoders import attention_weights, batches, encode, padded
+from mini_bert.models.encoders import attention_weights, batches, encode
 from mini_bert.probing.word_vectors import word_pieces
 
 if TYPE_CHECKING:

@@ -213,8 +213,8 @@ def activations_command(model: str = DEFAULT_MODEL, file: str | None = None, out
     """Draw what the numbers in each layer look like on a text of yours, or on synthetic English, and print them"""
     from threadpoolctl import threadpool_limits
 
+    from mini_bert.common.padding import padded
     from mini_bert.inside.layer_statistics import layer_statistics
-    from mini_bert.models.encoders import padded
 
     path = picture_path(out)
     texts, source = _texts(file)

@@ -13,7 +13,7 @@ lean attention (layers/lean_attention.py), for long sequences, keeps no weights;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -83,12 +83,3 @@ def batches(rows: Iterable[T], length: Callable[[T], int], tokens: int) -> Itera
         batch.append(row)
     if batch:
         yield batch
-
-
-def padded(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Lists of ids of different lengths -> ids (B,T), mask (B,T): 1 for a token, 0 for padding"""
-    lengths = np.array([len(row) for row in rows], int)
-    ids = np.full((len(rows), lengths.max(initial=0)), pad_id)
-    for line, row in zip(ids, rows, strict=True):
-        line[: len(row)] = row
-    return ids, (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)

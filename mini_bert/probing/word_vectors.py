@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mini_bert.common.padding import padded
 from mini_bert.common.values import check_positive
 from mini_bert.finetuning.tasks.base import owners
 from mini_bert.inference.loading import max_length
 from mini_bert.layers.base import Run
-from mini_bert.models.encoders import batches, encode, hidden_states, padded
+from mini_bert.models.encoders import batches, encode, hidden_states
 
 if TYPE_CHECKING:
     from mini_bert.models.bert import Bert

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from mini_bert.common.padding import padded
 from mini_bert.layers.base import Run
 from mini_bert.layers.encoder import Recompute
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.encoders import attention_weights, encode, encode_backward, hidden_states, padded
+from mini_bert.models.encoders import attention_weights, encode, encode_backward, hidden_states
 from mini_bert.models.mini_bert import MiniBERT
 
 MINI = MiniBertConfig(vocab_size=31, hidden_size=10, num_layers=3, num_heads=2, intermediate_size=13, max_seq_length=11)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.draws import address, shuffled
+from mini_bert.common.padding import padded
 from mini_bert.layers.base import Layer, Run
 from mini_bert.text.encoding import cut
 
@@ -126,19 +127,12 @@ class Task:
     def batch(self, items: Sequence[Item], pad_id: int, known: bool = True) -> Batch:
         """Sequences side by side; those to be compared with them follow as second half. known: there are targets"""
         rows = [*items, *(item.other for item in items if item.other is not None)]
-        lengths = np.array([len(item.ids) for item in rows])
-        T = lengths.max()
-        ids, asked, types = (
-            np.full((len(rows), T), pad_id),
-            np.zeros((len(rows), T), bool),
-            np.zeros((len(rows), T), int),
-        )
+        ids, mask = padded([item.ids for item in rows], pad_id)
+        asked, types = np.zeros(ids.shape, bool), np.zeros(ids.shape, int)
         for number, item in enumerate(rows):
-            ids[number, : len(item.ids)] = item.ids
             asked[number, item.asked] = True
             if item.second is not None:
                 types[number, item.second : len(item.ids)] = 1
-        mask = np.arange(T) < lengths[:, None] if lengths.min() < T else None
         return Batch(ids, mask, types, asked, self.targets(items) if known else np.empty(0))
 
 
