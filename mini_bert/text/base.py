@@ -178,18 +178,20 @@ class Tokenizer(ABC):
         """The number of special tokens around one text, or two."""
         return sum(map(len, self._templates[texts, True].ids))
 
-    def assemble(self, rows: Sequence[Sequence[int]], add_special_tokens: bool = True) -> tuple[list[int], list[int]]:
-        """Ids and token types of one text or two, given as rows of ids, with the special tokens around them."""
-        template = self._templates[len(rows), add_special_tokens]
-        ids, types = [*template.ids[0]], [*template.types[0]]
-        for row, kind, after, after_types in zip(
-            rows, template.text_types, template.ids[1:], template.types[1:], strict=True
-        ):
-            ids += row
-            ids += after
-            types += [kind] * len(row)
-            types += after_types
-        return ids, types
+    def assemble(self, rows: Sequence[Sequence[int]], add_special_tokens: bool = True) -> list[int]:
+        """The ids of one text or two, given as rows of ids, with the special tokens around them."""
+        before, *after = self._templates[len(rows), add_special_tokens].ids
+        if len(rows) == 1:
+            return [*before, *rows[0], *after[0]]
+        return [*before, *rows[0], *after[0], *rows[1], *after[1]]
+
+    def token_types(self, lengths: Sequence[int], add_special_tokens: bool = True) -> list[int]:
+        """The token types of what `assemble` returns for rows of these lengths."""
+        template = self._templates[len(lengths), add_special_tokens]
+        types = [*template.types[0]]
+        for length, kind, after in zip(lengths, template.text_types, template.types[1:], strict=True):
+            types += [*[kind] * length, *after]
+        return types
 
     # ---- from text to ids
 
@@ -218,7 +220,7 @@ class Tokenizer(ABC):
         if not truncation and max_length is not None:
             raise ValueError(f"max_length={max_length} has no effect; add truncation=True to cut")
         if pair is None and not truncation:
-            return self.assemble([self._row(text, special)], add_special_tokens)[0]
+            return self.assemble([self._row(text, special)], add_special_tokens)
         return self._encoding(text, pair, add_special_tokens, truncation, max_length, special).ids
 
     def tokenize(self, text: str) -> list[str]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Encoding:
-    """The ids of one text or pair. Offsets and word ids are computed on demand, since most uses never need them.
+    """The ids of one text or pair. Everything else is computed on demand, since most uses never need it.
 
     ids             the pieces with the special tokens around them; padding at the end
     type_ids        token types, for BERT 0 for the text and 1 for the pair; 0 for padding
@@ -23,7 +23,7 @@ class Encoding:
     Special tokens that were added have offsets (0, 0) and no word (None); those written in the text are words.
     """
 
-    __slots__ = ("_added", "_lengths", "_special", "_texts", "_tokenizer", "attention_mask", "ids", "type_ids")
+    __slots__ = ("_added", "_lengths", "_padding", "_special", "_texts", "_tokenizer", "ids")
 
     def __init__(
         self,
@@ -37,8 +37,16 @@ class Encoding:
         self._tokenizer, self._texts = tokenizer, texts
         self._lengths = [len(row) for row in rows]
         self._added, self._special = added, special
-        self.ids, self.type_ids = tokenizer.assemble(rows, added)
-        self.attention_mask = [1] * len(self.ids)
+        self._padding = 0
+        self.ids = tokenizer.assemble(rows, added)
+
+    @property
+    def type_ids(self) -> list[int]:
+        return self._tokenizer.token_types(self._lengths, self._added) + [0] * self._padding
+
+    @property
+    def attention_mask(self) -> list[int]:
+        return [1] * (len(self.ids) - self._padding) + [0] * self._padding
 
     @property
     def tokens(self) -> list[str]:
@@ -59,13 +67,12 @@ class Encoding:
         for text, length, special in zip(self._texts, self._lengths, after, strict=True):
             values += self._tokenizer.latest_spans(text, self._special)[which][:length]
             values += [filler] * len(special)
-        return values + [filler] * (len(self.ids) - len(values))
+        return values + [filler] * self._padding
 
     def pad(self, length: int) -> None:
         more = length - len(self.ids)
         self.ids += [self._tokenizer.pad_id] * more
-        self.type_ids += [0] * more
-        self.attention_mask += [0] * more
+        self._padding += more
 
     def __len__(self) -> int:
         return len(self.ids)

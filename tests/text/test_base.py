@@ -64,7 +64,8 @@ def test_the_template_decides_where_special_tokens_go():
     assert batch.word_ids() == [0, 0, None, None, 0, 0, None, None, None, None]
     assert letters.encode("abab", truncation=True, max_length=4) == [4, 5, 2, 3]
     assert letters.added_count() == 2 and letters.added_count(2) == 4
-    assert letters.assemble([[4], [5]], add_special_tokens=False) == ([4, 5], [0, 1])
+    assert letters.assemble([[4], [5]]) == [4, 2, 2, 5, 2, 3] and letters.assemble([[4], [5]], False) == [4, 5]
+    assert letters.token_types([1, 1], add_special_tokens=False) == [0, 1]
     assert letters.added_roles([4, 2, 3, 0]) == ["", "sep", "cls", "pad"] and letters.special_ids == (0, 1, 2, 3)
 
 
