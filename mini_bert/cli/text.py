@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -15,45 +16,54 @@ def tokenizer_show(
     text: Annotated[str, typer.Argument(help="any text")],
     tokenizer: Annotated[str, typer.Option(help="8k, 50k, a model folder, a tokenizer.json or a vocab.txt")] = "8k",
 ) -> None:
-    """Show what a tokenizer makes of a text. Pieces, ids, words, and where each comes from.
+    """Show how a tokenizer splits a text. Lists each piece, its id, its word, and the part of the text it comes from.
 
     For example:  mini-bert tokenizer show "Unaffable zebras"
     """
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.loading import load_tokenizer
 
-    print(WordPieceTokenizer.load(tokenizer).explain(text))
+    print(load_tokenizer(tokenizer).explain(text))
 
 
 def tokenizer_train(
     corpus: Annotated[list[str] | None, typer.Argument(help=SOURCES, show_default="builtin")] = None,
     column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
-    vocab_size: Annotated[int, typer.Option(help="pieces to learn, special tokens included")] = 8192,
+    vocab_size: Annotated[int, typer.Option(help="number of pieces to learn, special tokens included")] = 8192,
     out: Annotated[Path, typer.Option(help="the folder to write")] = Path("tokenizer"),
     cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents")] = False,
     limit_alphabet: Annotated[
-        int, typer.Option(min=1, help="different characters to keep, the most frequent; words with others are [UNK]")
+        int, typer.Option(min=1, help="number of different characters to keep; words with rarer ones become [UNK]")
     ] = 1000,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="processes that count words", show_default="one a core, up to 3")
+        int | None, typer.Option(min=1, help="processes that count words", show_default="one per core, up to 3")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace a tokenizer that is in the folder")] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace a tokenizer that is already in the folder")] = False,
 ) -> None:
-    """Learn a WordPiece vocabulary from text. It is saved as files that others can read.
+    """Learn a WordPiece vocabulary from text. Saves it in files that other libraries can read.
 
     For example:  mini-bert tokenizer train my_texts/ --vocab-size 16000 --out my_tokenizer
     """
-    from mini_bert.text.vocabulary import train_command
+    from mini_bert.text.vocabulary import train
 
-    train_command(
-        corpus or ["builtin"],
-        vocab_size,
-        out,
-        cased,
-        limit_alphabet=limit_alphabet,
-        processes=processes,
-        force=force,
-        column=column,
-    )
+    _check_out(out, force)
+    tokenizer, summary = train(corpus or ["builtin"], vocab_size, not cased, limit_alphabet, processes, column)
+    tokenizer.save(out)
+    print(f"{summary}\nSaved in {out}: tokenizer.json, vocab.txt, tokenizer_config.json")
+
+
+def _check_out(folder: Path, force: bool) -> None:
+    """Checks before the work that the folder can be written, and that nothing is lost by writing it."""
+    from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB
+
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise NotADirectoryError(f"{existing} is a file, but a tokenizer is saved in a folder; choose one with --out")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(f"no permission to write in {existing}; choose another folder with --out")
+    if not force and any((folder / name).exists() for name in (JSON, VOCAB, CONFIG)):
+        raise FileExistsError(
+            f"the folder {folder} already has a tokenizer; choose another with --out, or replace it with --force"
+        )
 
 
 def data_list() -> None:
