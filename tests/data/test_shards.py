@@ -281,9 +281,7 @@ def test_a_full_disk_is_explained(make, tmp_path, monkeypatch, where):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(shards, where, full)
-    with pytest.raises(
-        OSError, match=r"No space left.*folder .*cache is to hold.*MINI_BERT_HOME, or cache_dir"
-    ) as told:
+    with pytest.raises(OSError, match=r"No space left.*folder .*cache; set MINI_BERT_HOME, or cache_dir") as told:
         make()
     assert told.value.errno == errno.ENOSPC
 
@@ -296,7 +294,7 @@ def test_a_folder_that_cannot_be_written_is_explained(make, monkeypatch):
 
     monkeypatch.setattr("tempfile.mkdtemp", denied)
     with pytest.raises(
-        PermissionError, match=r"Permission denied: nothing .*in the folder .*cache; set MINI_BERT_HOME"
+        PermissionError, match=r"Permission denied: cannot write in the folder .*cache; set MINI_BERT_HOME"
     ):
         make()
 
@@ -343,7 +341,7 @@ def test_damage_is_seen_said_and_mended(make, caplog, name, how):
     again = make()
     assert contents(again.folder) == before and again.folder == folder
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert str(folder) in caplog.text and "making them anew" in caplog.text
+    assert str(folder) in caplog.text and "building them again" in caplog.text
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
@@ -519,9 +517,7 @@ def test_progress(corpus, tmp_path, capsys, monkeypatch):
     made = prepare(corpus, TOKENIZER, cache_dir=tmp_path / "a")
     tokens = f"{made.info['tokens'] - 1:,} tokens"
     told = capsys.readouterr().err
-    assert (
-        told == f"tokenizing: {made.info['bytes'] / 1e3:.1f} kB, {tokens}\nkept for the next start in {made.folder}\n"
-    )
+    assert told == f"tokenizing: {made.info['bytes'] / 1e3:.1f} kB, {tokens}\ntokenized text saved in {made.folder}\n"
     prepare(corpus, TOKENIZER, cache_dir=tmp_path / "a")
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(shards, "SPEED_AFTER", 0)  # seconds; for less work than that, a speed would say nothing

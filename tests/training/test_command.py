@@ -183,7 +183,7 @@ def test_the_log_has_what_was_said_before_there_was_one(place, monkeypatch, caps
     assert run("--steps", "2", "--out", "out") == 0
     log = Path("out/training.log").read_text(encoding="utf-8")
     assert "the tokenized text is kept in " in log
-    shown = [line for line in capsys.readouterr().err.splitlines() if "kept for the next start" not in line]
+    shown = [line for line in capsys.readouterr().err.splitlines() if "tokenized text saved" not in line]
     missing = [line for line in shown if line not in log and not line.startswith("tokenizing: ")]
     assert missing == []
 
