@@ -38,11 +38,11 @@ from typing import Any
 import numpy as np
 
 from mini_bert.text.base import Memory, Span, Tokenizer
+from mini_bert.text.tokenizer_files import find
+from mini_bert.text.wordpiece_files import PREFIX, ROLES, SPECIAL_TOKENS, read, write
 from mini_bert.text.wordsplit import JOINING, WordSplitter
 
-ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-SPECIAL_TOKENS = tuple(ROLES.values())
-PREFIX = "##"  # marks a piece that continues a word
+__all__ = ["PREFIX", "SPECIAL_TOKENS", "WordPieceTokenizer"]
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
 SPANS_KEPT = 1 << 16  # spans take three times as much
@@ -169,22 +169,16 @@ class WordPieceTokenizer(Tokenizer):
 
         lowercase: overrides the files; a vocab.txt without tokenizer_config.json is taken as lower-case.
         """
-        from mini_bert.text.tokenizer_files import find, read
-
         tokens, settings = read(find(source))
         return cls(tokens, **settings | ({} if lowercase is None else {"lowercase": lowercase}))
 
     @classmethod
     def from_file(cls, path: Path, content: dict[str, Any] | None = None) -> WordPieceTokenizer:
-        from mini_bert.text.tokenizer_files import read
-
         tokens, settings = read(path, content)
         return cls(tokens, **settings)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write tokenizer.json, vocab.txt and tokenizer_config.json, which `tokenizers` and `transformers` open."""
-        from mini_bert.text.tokenizer_files import write
-
         write(Path(folder), self.tokens, self.settings, [self.tokens[i] for i in self.special_ids])
 
     @classmethod

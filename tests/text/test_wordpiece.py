@@ -419,6 +419,7 @@ def test_what_published_files_vary_in(tmp_path):
         ({"post_processor__single": []}, "single template is different"),
         ({"added_tokens": [{"id": 4, "content": "[MASK]", "lstrip": True}]}, r"token '\[MASK\]' is lstrip"),
         ({"model__vocab": {"[PAD]": 0, "[UNK]": 2}}, r"no token has id 1 \('\[UNK\]' has 2\)"),
+        ({"model": {"type": "WordPiece"}}, "is not a tokenizer.json: it has no model with a vocabulary"),
         ({"model": []}, "is not a tokenizer.json: it has no model with a vocabulary"),
     ],
 )
