@@ -1,7 +1,7 @@
 """The tokenizer protocol: what the rest of the library may use of a tokenizer, whatever its kind.
 
     tokenizer = load_tokenizer("8k")                        text/loading.py chooses the class
-    tokenizer.encode("the cat")                             [2, 1996, 4937, 3]
+    tokenizer.encode("the cat")                             [2, 490, 2860, 3]
     tokenizer(["the cat", "a dog"], padding=True)           input_ids, token_type_ids, attention_mask
 
 Special tokens go by role, because their text differs between models: the mask is "[MASK]" in BERT, "<mask>" in
