@@ -14,7 +14,7 @@ from larger_bert.train import LargerBERTTrainer
 from mini_bert.checks.gradcheck import check_model
 from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
 from mini_bert.layers.base import Run
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_name
 from mini_bert.models.mini_bert import MiniBERT
@@ -126,7 +126,7 @@ def test_folders_load_as_either(tmp_path):
     model = LargerBERT(replace(SMALL, tie_head=True), seed=3)
     model.save_pretrained(tmp_path)
     WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]).save(tmp_path)
-    for loaded in (LargerBERT.from_pretrained(tmp_path), MiniBERT.from_pretrained(tmp_path), load_model(tmp_path)[0]):
+    for loaded in (LargerBERT.from_pretrained(tmp_path), MiniBERT.from_pretrained(tmp_path), load(tmp_path)[0]):
         assert loaded.config == model.config and isinstance(loaded, MiniBERT)
         np.testing.assert_array_equal(loaded.flat.data, model.flat.data)
     assert type(LargerBERT.from_pretrained(tmp_path)) is LargerBERT
@@ -149,7 +149,7 @@ def test_the_documented_training(place, capsys):
     assert (state.step, state.stopped, trainer.out) == (40, "done", Path("runs/run-1"))
     assert state.best is not None and state.best < before - 0.3
     assert not any(bare(block) is not block for block in trainer.model.encoder.blocks)  # the switch is off again
-    _, tokenizer = load_model("runs/run-1")
+    _, tokenizer = load("runs/run-1")
     assert tokenizer.vocab_size == 16
     assert trainer.evaluate(batches).loss == pytest.approx(state.best, abs=0.2)
     said = capsys.readouterr().err
@@ -159,7 +159,7 @@ def test_the_documented_training(place, capsys):
     training = RunFolder.config(Path("runs/run-1"))["training"]
     assert training["checkpointing"] is True and (training["batch_size"], training["micro_batch"]) == (16, 4)
     trainer.save("mine", tokenizer)
-    np.testing.assert_array_equal(load_model("mine")[0].flat.data, trainer.model.flat.data)
+    np.testing.assert_array_equal(load("mine")[0].flat.data, trainer.model.flat.data)
 
 
 @pytest.mark.parametrize("kept", ["float32", "bfloat16", "float16"])
@@ -299,7 +299,7 @@ def test_switches_from_the_command_line(place):
     config = json.loads(Path("out/config.json").read_text())
     assert config["model"]["tie_head"] and config["model"]["init"] == "depth_scaled"
     assert config["training"]["checkpointing"] == [0, 2] and config["training"]["micro_batch"] == 2
-    assert load_model("out")[0].config.tie_head
+    assert load("out")[0].config.tie_head
     with pytest.raises(SystemExit, match="leave out --checkpointing, --tie-head"):
         main(["train", "--resume", "--out", "out", "--tie-head", "--checkpointing"])
     with pytest.raises(SystemExit, match="names layer 3, but the model has layers 0 to 2"):

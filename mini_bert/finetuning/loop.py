@@ -30,8 +30,7 @@ from mini_bert.common.values import check_positive, check_probability
 from mini_bert.finetuning.model import shares
 from mini_bert.finetuning.tasks.base import Batch, Item, Task, epoch
 from mini_bert.layers.base import Run
-from mini_bert.models.bert import Bert
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.base import Model
 from mini_bert.training.loop import asked_to_stop
 from mini_bert.training.optim import Adam, course, one_by_one
 from mini_bert.training.parallel import Team
@@ -104,7 +103,7 @@ class TuningRun(NamedTuple):
 
 
 def fine_tune(
-    model: MiniBERT | Bert,
+    model: Model,
     task: Task,
     items: Sequence[Item],
     measure: Callable[[Each], Measurement],
@@ -200,9 +199,7 @@ def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:
     return [batch[low:high] for low, high in pairwise(ends)]
 
 
-def predict(
-    model: MiniBERT | Bert, task: Task, items: Sequence[Item], pad_id: int = 0, each: Each = one_by_one
-) -> list[Any]:
+def predict(model: Model, task: Task, items: Sequence[Item], pad_id: int = 0, each: Each = one_by_one) -> list[Any]:
     """The model's answer to each item, in their order; items of like length are computed together"""
     order = sorted(range(len(items)), key=lambda place: items[place].length)
     batches = [order[low : low + AT_ONCE] for low in range(0, len(order), AT_ONCE)]

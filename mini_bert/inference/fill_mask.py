@@ -16,13 +16,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.progress import counted
-from mini_bert.inference.loading import DEFAULT_MODEL, load_model, max_length, word_head
+from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.layers.base import Run
 from mini_bert.layers.softmax import softmax
+from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.wordpiece import WordPieceTokenizer
 
 MASK = "[MASK]"
@@ -42,12 +41,12 @@ class Filled(NamedTuple):
     text: str
 
 
-def fill_mask(model: MiniBERT | Bert, tokenizer: WordPieceTokenizer, text: str, top: int = 5) -> Filled:
+def fill_mask(model: Model, tokenizer: WordPieceTokenizer, text: str, top: int = 5) -> Filled:
     """The `top` likeliest words for every [MASK] in a text, and the text with the likeliest filled in.
 
     Probabilities are those among all words that the model knows; special tokens are not offered.
     """
-    head = word_head(model)
+    head = model.output_head(MASKED_WORDS)
     if top < 1:
         raise ValueError(f"top is {top}, expected the number of guesses to show, at least 1")
     ids = np.array([tokenizer.encode(text, special=MASK)])
@@ -56,10 +55,10 @@ def fill_mask(model: MiniBERT | Bert, tokenizer: WordPieceTokenizer, text: str, 
         almost = next((word for word in ("[mask]", "[Mask]", "<mask>", "___") if word in text), None)
         hint = f"; it has {almost}, write {MASK} instead" if almost else f", such as: The cat sat on the {MASK}."
         raise ValueError(f"there is no {MASK} in the text {text!r:.80}; put one where a word is to be guessed{hint}")
-    if ids.shape[1] > max_length(model):
+    if ids.shape[1] > model.max_length:
         raise ValueError(
             f"the text makes {counted(ids.shape[1], 'token')}, with [CLS] and [SEP], but this model knows "
-            f"{max_length(model)} positions; give the sentence with the gap and little around it"
+            f"{model.max_length} positions; give the sentence with the gap and little around it"
         )
     run = Run()
     hidden, _ = model.encode(ids, run=run, chosen=rows)  # (N,H), only the gaps
@@ -86,7 +85,7 @@ def _written(text: str, words: list[str]) -> str:
 
 def fill_mask_command(text: str, model: str = DEFAULT_MODEL, top: int = 5, as_json: bool = False) -> None:
     """Print the likeliest words for every [MASK] in a text."""
-    loaded, tokenizer = load_model(model)
+    loaded, tokenizer = load(model)
     with threadpool_limits(1, "blas"):  # a second thread gains nothing in one sentence, and loses on a busy machine
         filled = fill_mask(loaded, tokenizer, text, top)
     print(report_json(text, model, filled) if as_json else report(filled))

@@ -25,8 +25,9 @@ from mini_bert.evaluation.evaluate import unigram_entropy, word_counts
 from mini_bert.evaluation.unigram_baseline import against, uses_context, verdict
 from mini_bert.files.model_folder import MODEL, WEIGHTS
 from mini_bert.layers.base import Run
-from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_name, load_config
+from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_name
 from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint

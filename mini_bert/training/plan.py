@@ -33,7 +33,8 @@ from mini_bert.common.values import check_positive
 from mini_bert.layers.attention import LONG, is_lean
 from mini_bert.layers.base import PRODUCT
 from mini_bert.layers.lean_attention import TILE
-from mini_bert.models.config import MiniBertConfig, display_name, load_config
+from mini_bert.models.config import MiniBertConfig, display_name
+from mini_bert.models.registry import load_config
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig

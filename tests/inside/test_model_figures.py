@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mini_bert.common.batching import padded
 from mini_bert.inside import model_figures as plots_model
 from mini_bert.inside.attention_figures import attention_grid, attention_map
 from mini_bert.inside.layer_statistics import layer_statistics, measured
@@ -24,7 +25,6 @@ from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.packed import Packed
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.encoders import padded
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.plots import style as plots_style
 from mini_bert.plots.style import lettering, shades

@@ -19,7 +19,7 @@ from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.evaluate import Evaluation
 from mini_bert.evaluation.unigram_baseline import verdict
 from mini_bert.files.model_folder import locate
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures as plots
@@ -84,7 +84,7 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     assert "fill-mask" in said and "doctor" in said
     if importlib.util.find_spec("matplotlib"):
         assert "the curve: out" in said and Path("out/loss.png").read_bytes().startswith(b"\x89PNG")
-    model, tokenizer = load_model("out")
+    model, tokenizer = load("out")
     assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
     card = Path("out/model/README.md").read_text(encoding="utf-8")
     assert "held-out loss" in card and "text.txt" in card and "top-5 accuracy" in card
@@ -282,7 +282,7 @@ def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
     monkeypatch.setattr(plots, "loss_picture", crash)
     with pytest.raises(MemoryError):
         run("--steps", "2", "--out", "out")
-    assert isinstance(load_model("out")[0], MiniBERT) and Path("out/model/README.md").is_file()
+    assert isinstance(load("out")[0], MiniBERT) and Path("out/model/README.md").is_file()
 
 
 @pytest.mark.parametrize("crash_at", [1, 2])
@@ -303,7 +303,7 @@ def test_a_crash_while_publishing_leaves_a_model(place, caplog, crash_at):
         folder.publish(State(), "card")
     assert calls == ["model", ".model.new"][:crash_at]
     assert (locate("out") / "model.safetensors").read_bytes() == old and not caplog.records
-    load_model("out")
+    load("out")
     folder.publish(State(), "a new card")
     assert Path("out/model/README.md").read_text() == "a new card"
     assert not list(Path("out").glob(".model*"))
@@ -319,7 +319,7 @@ def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place,
     message = r"could not be written to .*model \(No space left on device\); it is whole in .*step-00000002.*--resume"
     with pytest.raises(OSError, match=message):
         RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary")).publish(State(), "card")
-    assert isinstance(load_model("out")[0], MiniBERT)
+    assert isinstance(load("out")[0], MiniBERT)
 
 
 @pytest.mark.parametrize(

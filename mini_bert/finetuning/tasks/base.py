@@ -19,11 +19,10 @@ import numpy as np
 
 from mini_bert.common.draws import address, shuffled
 from mini_bert.layers.base import Layer, Run
+from mini_bert.models.base import Model
 from mini_bert.text.encoding import cut
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.wordpiece import WordPieceTokenizer
 
 HEAD = 1 << 20  # where the head's random numbers fork off: no block has this number
@@ -81,7 +80,7 @@ class Task:
         """What transformers wants to read in config.json besides"""
         return {}
 
-    def layer(self, model: MiniBERT | Bert, dropout: float) -> Layer:
+    def layer(self, model: Model, dropout: float) -> Layer:
         raise NotImplementedError
 
     def items(self, examples: Sequence[Any], tokenizer: WordPieceTokenizer, length: int, training: bool) -> list[Item]:
