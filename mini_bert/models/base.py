@@ -64,7 +64,7 @@ class EncodeCache(Mapping[str, np.ndarray]):
         """The weights of each block, (B,A,T,T); every row sums to 1. Lean attention computes them on request."""
         if any(isinstance(block, RecomputeCache) for block in self.blocks):
             raise ValueError(
-                "gradient checkpointing keeps no attention weights; look at the model without checkpointing"
+                "gradient checkpointing keeps no attention weights; look at the model without gradient checkpointing"
             )
         return [_unpacked(block).attention.attended.probs for block in self.blocks]
 
@@ -156,7 +156,7 @@ class Model(Layer):
     model_type: ClassVar[str]
     config_class: ClassVar[Any]
     family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
-    head_help: ClassVar[str] = "load or build the model with that head"
+    head_help: ClassVar[Mapping[str, str]]  # what to do without a head, by its name
 
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
     prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
@@ -220,7 +220,7 @@ class Model(Layer):
         head = getattr(self, name, None)
         if head is None:
             what = {MASKED_WORDS: "head for masked words", NEXT_SENTENCE: "next-sentence head"}.get(name, name)
-            raise ValueError(f"this {type(self).__name__} has no {what}; {self.head_help}")
+            raise ValueError(f"this {type(self).__name__} has no {what}: {self.head_help[name]}")
         return head
 
     def untrained(self, seed: int) -> Self:
@@ -300,6 +300,8 @@ class Model(Layer):
         """`loss` for inputs that were checked before."""
         run = self._new_run() if run is None else run
         words = self.output_head(MASKED_WORDS)
+        if next_sentence is not None:
+            self.output_head(NEXT_SENTENCE)
         B, T = inputs.ids.shape
         chosen = rows if next_sentence is None else np.concatenate([rows, np.arange(B) * T])  # the pooler reads [CLS]
         hidden, encoded = self.encode_inputs(inputs, run, chosen)  # (N,H) or (N+B,H)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -187,10 +187,12 @@ class Bert(Model):
 
     model_type, config_class, family = "bert", BertConfig, "Bert"
     prefix, head_prefixes = "bert.", ("cls.",)
-    head_help = (
-        "it was published without one, for sentence vectors or other tasks: try `mini-bert embed` with it, or load a "
-        "model of the masked-language kind; a new one is built by Bert(config, masked_words=True)"
-    )
+    head_help: ClassVar = {
+        MASKED_WORDS: "it was published without one, for sentence vectors or other tasks; try `mini-bert embed`, load "
+        "a model of the masked-language kind, or build one by Bert(config, masked_words=True)",
+        NEXT_SENTENCE: "build it with Bert(config, next_sentence=True), or load a BertForPreTraining",
+        POOLER: "build it with Bert(config, pooler=True)",
+    }
 
     def __init__(
         self,

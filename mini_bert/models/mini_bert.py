@@ -15,7 +15,7 @@ chosen rows, because no other row enters the loss (layers/chosen.py). Both retur
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from mini_bert.layers.embedding import Embedding, PositionEmbedding, sinusoids
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
-from mini_bert.models.base import MASKED_WORDS, EncodeCache, Model, attention_arrays
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, EncodeCache, Model, attention_arrays
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 
 AMPLITUDE = 0.14  # of the waves that positions start as
@@ -64,9 +64,11 @@ class MiniBERT(Model):
 
     model_type, config_class, family = "mini_bert", MiniBertConfig, "MiniBert"
     pools_cls = False
-    head_help = (
-        "a fine-tuned model answers with `mini-bert predict`; masked words are guessed by the model it was made from"
-    )
+    head_help: ClassVar = {
+        MASKED_WORDS: "it was fine-tuned and answers with `mini-bert predict`; the model before that guesses words",
+        NEXT_SENTENCE: "only masked words can be predicted, so leave next_sentence out: model.loss(*batch[:4])",
+        POOLER: "take a mean over the tokens' vectors instead",
+    }
     head: Any  # None in a fine-tuned model
 
     def __init__(

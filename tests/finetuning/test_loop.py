@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_tasks as tiny
 
 from mini_bert.finetuning.loop import FineTuning, Measurement, fine_tune, hide, measuring_steps, predict, split
-from mini_bert.finetuning.model import from_scratch, shares, with_task
+from mini_bert.finetuning.model import shares, with_task
 from mini_bert.finetuning.tasks.answer import Answer, best_spans, token_span
 from mini_bert.finetuning.tasks.base import Item, epoch, owners, packed, windows
 from mini_bert.finetuning.tasks.classify import Classify
@@ -113,7 +113,7 @@ def test_the_encoder_is_copied_and_the_head_is_new(kind):
     assert not np.array_equal(
         with_task(encoder, task, 0.1, 2).task.linear.w.data, with_task(encoder, task, 0.1, 3).task.linear.w.data
     )
-    assert not np.array_equal(from_scratch(encoder, 1).tokens.table.data, encoder.tokens.table.data)
+    assert not np.array_equal(encoder.untrained(1).tokens.table.data, encoder.tokens.table.data)
 
 
 def test_word_dropout_hides_a_share_of_the_words_and_nothing_else():

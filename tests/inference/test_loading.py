@@ -105,7 +105,7 @@ def test_what_cannot_be_loaded(tmp_path):
     with pytest.raises(ValueError, match="is a pickle"):
         load(tmp_path / "model.pkl")
     (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
-    with pytest.raises(ValueError, match="model of type 'roberta'; expected 'mini_bert' or 'bert'"):
+    with pytest.raises(ValueError, match="model_type is 'roberta', expected one of 'mini_bert', 'bert'"):
         load(tmp_path)
 
 

@@ -230,11 +230,11 @@ def test_weights_are_computed_again_for_who_wants_to_see_them():
         assert not other[1, ..., 9:].any()
     _, cache = model.forward(ids, mask)
     assert "query_1" in cache and "attention_weights_1" not in cache
-    with pytest.raises(KeyError, match=r"lean attention keeps none; encoders\.attention_weights"):
+    with pytest.raises(KeyError, match=r"lean attention keeps none; cache\.attention_weights"):
         cache["attention_weights_1"]
     with pytest.raises(KeyError, match=r"no array 'attention_weights_2' in this cache; it has"):
         cache["attention_weights_2"]
-    assert cache.encoded.attention_weights()[0].shape == (2, 1, 23, 23)
+    assert cache.attention_weights()[0].shape == (2, 1, 23, 23)
 
 
 def gradient(model, method, threads=1, recompute=False, T=LONG + 11):

@@ -75,7 +75,7 @@ def test_the_model_is_left_as_it_was_found():
         assert model.replica().encoder.blocks[0].layer.p == 0.3
         _, cache = model.forward(parts()[0].input_ids)
         assert "block_input_1" in cache and "attention_weights_1" not in cache
-        with pytest.raises(KeyError, match="checkpointing keeps no more than a block's input"):
+        with pytest.raises(KeyError, match="checkpointing keeps only a block's input"):
             cache["attention_weights_1"]
         raise ZeroDivisionError
     assert model.encoder.blocks == before
@@ -198,7 +198,7 @@ def test_the_switches_go_off_when_they_could_not_all_be_put_on(monkeypatch):
 
 def masks(cache):
     """Every mask of a loss, in order"""
-    found = [cache.encoded.dropped.keep]
+    found = [cache.encoded.embedding[-1].keep]
     for block in cache.encoded.blocks:
         found += [d.keep for d in (block.attention.attended.dropped, block.attention_dropped, block.output_dropped)]
     return found
