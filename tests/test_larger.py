@@ -16,11 +16,12 @@ from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.inference.loading import load
 from mini_bert.layers.base import Run
-from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_name
+from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import default_learning_rate, train_command, word_shares
+from mini_bert.training.defaults import default_learning_rate
 from mini_bert.training.plan import parameter_count
+from mini_bert.training.pretraining import pretrain, word_shares
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply, bare
@@ -66,7 +67,7 @@ def test_the_preset():
     sizes = (c.num_layers, c.hidden_size, c.num_heads, c.head_size, c.intermediate_size, c.max_seq_length, c.vocab_size)
     assert sizes == (6, 384, 8, 48, 1536, 128, 50_000) and c.dropout == 0.1 and not c.tie_head
     assert parameter_count(c) == 49_137_488 and parameter_count(replace(c, tie_head=True)) == 29_937_488
-    assert display_name(replace(c, vocab_size=99)) == "Larger-BERT" and display_name(MINI_BERT_CONFIG) == "Mini-BERT"
+    assert replace(c, vocab_size=99).name == "Larger-BERT" and MINI_BERT_CONFIG.name == "Mini-BERT"
 
 
 def test_the_documented_forward():
@@ -315,7 +316,7 @@ def test_wider_models_learn_more_slowly(place):
     wide = replace(SMALL, hidden_size=384, num_heads=2, num_layers=1)
     LargerBERTTrainer(LargerBERT(wide), "first", quiet=True).train(generator(), num_steps=1)
     Path("config.json").write_text(json.dumps(wide.to_dict()))
-    train_command(["text.txt"], "config.json", "vocabulary", Path("second"), steps=1, quiet=True)
-    train_command(["text.txt"], "config.json", "vocabulary", Path("third"), steps=1, quiet=True, learning_rate=1e-4)
+    pretrain(["text.txt"], "config.json", "vocabulary", Path("second"), steps=1, quiet=True)
+    pretrain(["text.txt"], "config.json", "vocabulary", Path("third"), steps=1, quiet=True, learning_rate=1e-4)
     rates = [RunFolder.config(Path(run))["training"]["learning_rate"] for run in ("first", "second", "third")]
     assert rates == pytest.approx([5e-4, 5e-4, 1e-4])

@@ -94,6 +94,11 @@ class BertConfig:
     def tie_head(self) -> bool:
         return self.tie_word_embeddings
 
+    name: ClassVar[str] = "BERT"
+
+    def with_tied_head(self) -> BertConfig:
+        return replace(self, tie_word_embeddings=True)
+
     def with_dropout(self, p: float) -> BertConfig:
         return replace(self, hidden_dropout_prob=p, attention_probs_dropout_prob=p)
 

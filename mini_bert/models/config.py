@@ -74,8 +74,16 @@ class MiniBertConfig:
     def max_length(self) -> int:
         return self.max_seq_length
 
+    @property
+    def name(self) -> str:
+        """ "Larger-BERT" with its layers, width and heads, whatever the vocabulary; otherwise "Mini-BERT" """
+        return "Larger-BERT" if (self.depth, self.width, self.heads) == (6, 384, 8) else "Mini-BERT"
+
     def with_dropout(self, p: float) -> MiniBertConfig:
         return replace(self, dropout=p)
+
+    def with_tied_head(self) -> MiniBertConfig:
+        return replace(self, tie_head=True)
 
     def to_dict(self) -> dict[str, Any]:
         return {"model_type": "mini_bert", **asdict(self)}
@@ -111,13 +119,6 @@ LARGER_BERT_CONFIG = MiniBertConfig(
 )
 
 PRESETS = {"mini": MINI_BERT_CONFIG, "larger": LARGER_BERT_CONFIG}
-
-
-def display_name(config: MiniBertConfig) -> str:
-    """ "Mini-BERT", or "Larger-BERT" for a model with its layers, width and heads, whatever its vocabulary"""
-    sizes = (config.num_layers, config.hidden_size, config.num_heads)
-    larger = LARGER_BERT_CONFIG
-    return "Larger-BERT" if sizes == (larger.num_layers, larger.hidden_size, larger.num_heads) else "Mini-BERT"
 
 
 _REASONS = {

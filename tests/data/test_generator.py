@@ -254,7 +254,11 @@ def test_masks_change_with_the_epoch_unless_fixed(make):
     for one, two in zip(fixed.once(0), fixed.once(5), strict=True):
         equal(one, two)
     held = make(held_out=0.3, split="validation")
-    assert held.order.fixed and not make(held_out=0.3).order.fixed and not make(held_out=0.3, split="validation", fixed=False).order.fixed
+    assert (
+        held.order.fixed
+        and not make(held_out=0.3).order.fixed
+        and not make(held_out=0.3, split="validation", fixed=False).order.fixed
+    )
     for one, two in zip(held.once(0), held.once(5), strict=True):
         equal(one, two)
 
@@ -551,7 +555,10 @@ def test_texts_of_hardly_anything(make, cache, caplog):
     for options in ({"length": 5}, {"mode": "sentences"}):
         caplog.clear()
         generator = make(source=path, **options)
-        assert "the text makes 2 sequences, fewer than the 7 of a batch" in caplog.text and "smaller batch_size" in caplog.text
+        assert (
+            "the text makes 2 sequences, fewer than the 7 of a batch" in caplog.text
+            and "smaller batch_size" in caplog.text
+        )
         assert generator.sequences == 2 and len(generator) == 1
         assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 an epoch. " in str(generator)
         assert next(generator).input_ids.shape[0] == 7 and len(epoch_of(generator)) == 2
