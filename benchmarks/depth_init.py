@@ -18,13 +18,14 @@ import numpy as np
 
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.layers.base import Run
-from mini_bert.models.config import INITS, MiniBertConfig, load_config
+from mini_bert.models.config import INITS, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import TOKENIZERS, word_shares
 from mini_bert.training.loop import held_out_loss
-from mini_bert.training.optim import Adam, course
+from mini_bert.training.optim import Adam, lr_schedule
 from mini_bert.training.parallel import Team
+from mini_bert.training.pretraining import TOKENIZERS, start_at_frequencies
 
 
 def left_of_a_token(model: MiniBERT, ids: np.ndarray) -> float:
@@ -36,7 +37,7 @@ def left_of_a_token(model: MiniBERT, ids: np.ndarray) -> float:
 def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.Namespace, seed: int) -> list[float]:
     """-> held-out losses, every `--every` steps"""
     model = MiniBERT(config, seed=seed)
-    model.named_params()["head.b"].data[...] = np.log(word_shares(batches))
+    start_at_frequencies(model, batches)
     adam, validation, losses = Adam(model.flat), batches.validation(batch_size=16), []
     left, start, clipped = left_of_a_token(model, batches.batch(0).input_ids), time.perf_counter(), 0
     with Team(model, options.threads) as team:
@@ -44,8 +45,8 @@ def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.N
             parts = [batches.batch(2 * step), batches.batch(2 * step + 1)]
             outcome = team.gradient(parts, seed=(seed, step))
             clipped += outcome.norm > 1
-            lr = options.lr * course((step + 1) / (options.steps + 1), options.warmup)
-            adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
+            lr = options.lr * lr_schedule((step + 1) / (options.steps + 1), options.warmup)
+            adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
             if (step + 1) % options.every == 0:
                 losses.append(held_out_loss(team, validation, options.measured).loss)
     seconds = time.perf_counter() - start

@@ -27,7 +27,7 @@ from mini_bert.finetuning.command import Runs, default_epochs, defaults, make_ta
 from mini_bert.finetuning.data import read_data
 from mini_bert.finetuning.loop import FineTuning, predict
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, mean_spread, shown
-from mini_bert.inference.loading import load_model, max_length
+from mini_bert.inference.loading import load
 from mini_bert.training.parallel import Team, default_threads
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     options = _options()
     keep_freed_memory()
     share_memory_among_threads()
-    model, tokenizer = load_model(options.model)
+    model, tokenizer = load(options.model)
     weights = hashlib.sha256(model.flat.data.tobytes()).hexdigest()[:16]
     control_seeds = options.seeds if options.control_seeds is None else options.control_seeds
     options.results.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def main() -> None:
             given["learning_rate"] = options.learning_rate
         settings = FineTuning(**given, threads=options.threads)
         runs: Runs | None = None
-        length = min(128, max_length(model))
+        length = min(128, model.max_length)
         for start in (PRETRAINED, SCRATCH):
             for seed in range(options.seeds if start == PRETRAINED else control_seeds):
                 own = settings_for(start, settings, seed, model)

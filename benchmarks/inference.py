@@ -188,9 +188,9 @@ def warm(rounds: int) -> None:
 OURS_FILL = """
 from threadpoolctl import threadpool_limits
 from mini_bert.inference.fill_mask import fill_mask
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
 threadpool_limits(1)
-print(fill_mask(*load_model({folder!r}), {text!r}).text, flush=True)
+print(fill_mask(*load({folder!r}), {text!r}).text, flush=True)
 """
 THEIRS_FILL = """
 import torch
@@ -205,9 +205,9 @@ print(tokenizer.decode(logits[inputs["input_ids"] == tokenizer.mask_token_id].ar
 OURS_EMBED = """
 from threadpoolctl import threadpool_limits
 from mini_bert.inference.embed import embed
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
 threadpool_limits(1)
-print(embed(*load_model({folder!r}), [{text!r}], "all")[0, :3], flush=True)
+print(embed(*load({folder!r}), [{text!r}], "all")[0, :3], flush=True)
 """
 THEIRS_EMBED = """
 import torch

@@ -48,7 +48,7 @@ def ours(threads: int, config: MiniBertConfig, checkpointing: bool = False) -> t
     def step(parts: list[Batch], lr: float = LR) -> float:
         with team:
             outcome = team.gradient(parts, seed=(0, next(count)))
-            adam.step(lr, scale=min(1.0, CLIP / outcome.norm), each=team.each)
+            adam.step(lr, scale=min(1.0, CLIP / outcome.norm), map=team.map)
         return outcome.loss
 
     return step, model, team

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from peak_memory import peak_of_training
 
-from mini_bert.models.config import load_config
+from mini_bert.models.registry import load_config
 from mini_bert.training.plan import Choice, predicted_peak, train_options
 
 SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, choice

@@ -21,12 +21,13 @@ import numpy as np
 from mini_bert.common.progress import counted
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.layers.base import Run
-from mini_bert.models.config import MiniBertConfig, load_config
+from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import TOKENIZERS, default_learning_rate
+from mini_bert.training.defaults import TOKENIZERS, default_learning_rate
 from mini_bert.training.loop import held_out_loss
-from mini_bert.training.optim import Adam, course
+from mini_bert.training.optim import Adam, lr_schedule
 from mini_bert.training.parallel import Team
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
@@ -80,8 +81,8 @@ def train(config: MiniBertConfig, choice: str, seed: int, options: argparse.Name
         start = time.perf_counter()
         for step in range(1, options.steps + 1):
             outcome = team.gradient([next(batches) for _ in range(2)], seed=(seed, step))
-            lr = options.lr * course(step / (options.steps + 1), 0.3)
-            adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
+            lr = options.lr * lr_schedule(step / (options.steps + 1), 0.3)
+            adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
         seconds = time.perf_counter() - start
         loss = held_out_loss(team, validation, 1024).loss
     weights, moments = model.flat.data.nbytes / 1e6, 2 * adam.m.nbytes / 1e6

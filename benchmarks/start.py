@@ -24,10 +24,10 @@ from mini_bert.layers.attention import MultiHeadAttention
 from mini_bert.layers.embedding import sinusoids
 from mini_bert.models.mini_bert import AMPLITUDE, MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import word_shares
 from mini_bert.training.loop import held_out_loss
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
+from mini_bert.training.pretraining import start_at_frequencies
 
 STARTS = ("noise", "waves", "neighbours", "frequencies")
 
@@ -45,7 +45,7 @@ def start(model: MiniBERT, how: str, batches: MLMDataGenerator) -> None:
         attention: MultiHeadAttention = model.encoder.blocks[0].attention  # type: ignore[attr-defined]
         attention.qkv.w.data[...] = rng.normal(0, 1 / math.sqrt(attention.width), attention.qkv.w.shape)
     if how == "frequencies":
-        model.named_params()["head.b"].data[...] = np.log(word_shares(batches))
+        start_at_frequencies(model, batches)
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
             for step in range(1, options.steps + 1):
                 outcome = team.gradient([next(batches) for _ in range(4)])
                 lr = options.lr * min(1.0, step / options.warmup)
-                adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
+                adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
                 if step in marks:
                     found.append(held_out_loss(team, validation, 1024).loss)
         print(f"{how:24}" + "".join(f"{loss:8.3f}" for loss in found), flush=True)

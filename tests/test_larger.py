@@ -14,13 +14,14 @@ from larger_bert.train import LargerBERTTrainer
 from mini_bert.checks.gradcheck import check_model
 from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
 from mini_bert.layers.base import Run
-from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_name
+from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import default_learning_rate, train_command, word_shares
+from mini_bert.training.defaults import default_learning_rate
 from mini_bert.training.plan import parameter_count
+from mini_bert.training.pretraining import pretrain, word_shares
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply, bare
@@ -66,7 +67,7 @@ def test_the_preset():
     sizes = (c.num_layers, c.hidden_size, c.num_heads, c.head_size, c.intermediate_size, c.max_seq_length, c.vocab_size)
     assert sizes == (6, 384, 8, 48, 1536, 128, 50_000) and c.dropout == 0.1 and not c.tie_head
     assert parameter_count(c) == 49_137_488 and parameter_count(replace(c, tie_head=True)) == 29_937_488
-    assert display_name(replace(c, vocab_size=99)) == "Larger-BERT" and display_name(MINI_BERT_CONFIG) == "Mini-BERT"
+    assert replace(c, vocab_size=99).name == "Larger-BERT" and MINI_BERT_CONFIG.name == "Mini-BERT"
 
 
 def test_the_documented_forward():
@@ -126,7 +127,7 @@ def test_folders_load_as_either(tmp_path):
     model = LargerBERT(replace(SMALL, tie_head=True), seed=3)
     model.save_pretrained(tmp_path)
     WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]).save(tmp_path)
-    for loaded in (LargerBERT.from_pretrained(tmp_path), MiniBERT.from_pretrained(tmp_path), load_model(tmp_path)[0]):
+    for loaded in (LargerBERT.from_pretrained(tmp_path), MiniBERT.from_pretrained(tmp_path), load(tmp_path)[0]):
         assert loaded.config == model.config and isinstance(loaded, MiniBERT)
         np.testing.assert_array_equal(loaded.flat.data, model.flat.data)
     assert type(LargerBERT.from_pretrained(tmp_path)) is LargerBERT
@@ -149,7 +150,7 @@ def test_the_documented_training(place, capsys):
     assert (state.step, state.stopped, trainer.out) == (40, "done", Path("runs/run-1"))
     assert state.best is not None and state.best < before - 0.3
     assert not any(bare(block) is not block for block in trainer.model.encoder.blocks)  # the switch is off again
-    _, tokenizer = load_model("runs/run-1")
+    _, tokenizer = load("runs/run-1")
     assert tokenizer.vocab_size == 16
     assert trainer.evaluate(batches).loss == pytest.approx(state.best, abs=0.2)
     said = capsys.readouterr().err
@@ -159,7 +160,7 @@ def test_the_documented_training(place, capsys):
     training = RunFolder.config(Path("runs/run-1"))["training"]
     assert training["checkpointing"] is True and (training["batch_size"], training["micro_batch"]) == (16, 4)
     trainer.save("mine", tokenizer)
-    np.testing.assert_array_equal(load_model("mine")[0].flat.data, trainer.model.flat.data)
+    np.testing.assert_array_equal(load("mine")[0].flat.data, trainer.model.flat.data)
 
 
 @pytest.mark.parametrize("kept", ["float32", "bfloat16", "float16"])
@@ -299,7 +300,7 @@ def test_switches_from_the_command_line(place):
     config = json.loads(Path("out/config.json").read_text())
     assert config["model"]["tie_head"] and config["model"]["init"] == "depth_scaled"
     assert config["training"]["checkpointing"] == [0, 2] and config["training"]["micro_batch"] == 2
-    assert load_model("out")[0].config.tie_head
+    assert load("out")[0].config.tie_head
     with pytest.raises(SystemExit, match="leave out --checkpointing, --tie-head"):
         main(["train", "--resume", "--out", "out", "--tie-head", "--checkpointing"])
     with pytest.raises(SystemExit, match="names layer 3, but the model has layers 0 to 2"):
@@ -315,7 +316,7 @@ def test_wider_models_learn_more_slowly(place):
     wide = replace(SMALL, hidden_size=384, num_heads=2, num_layers=1)
     LargerBERTTrainer(LargerBERT(wide), "first", quiet=True).train(generator(), num_steps=1)
     Path("config.json").write_text(json.dumps(wide.to_dict()))
-    train_command(["text.txt"], "config.json", "vocabulary", Path("second"), steps=1, quiet=True)
-    train_command(["text.txt"], "config.json", "vocabulary", Path("third"), steps=1, quiet=True, learning_rate=1e-4)
+    pretrain(["text.txt"], "config.json", "vocabulary", Path("second"), steps=1, quiet=True)
+    pretrain(["text.txt"], "config.json", "vocabulary", Path("third"), steps=1, quiet=True, learning_rate=1e-4)
     rates = [RunFolder.config(Path(run))["training"]["learning_rate"] for run in ("first", "second", "third")]
     assert rates == pytest.approx([5e-4, 5e-4, 1e-4])

@@ -53,6 +53,7 @@ from mini_bert.layers.similarity import (
     squared_error_backward,
 )
 from mini_bert.layers.softmax import softmax, softmax_backward
+from mini_bert.models.base import Model
 from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -248,7 +249,7 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
     return check
 
 
-def _fine_tuned(encoder: MiniBERT | Bert, task: Task, targets: Any) -> list[Checked]:
+def _fine_tuned(encoder: Model, task: Task, targets: Any) -> list[Checked]:
     """The loss of a task, with dropout, with respect to every weight of encoder and head"""
     model = with_task(encoder, task, dropout=0.2, seed=1)
     rng = np.random.default_rng(0)

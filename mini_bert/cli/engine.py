@@ -26,7 +26,7 @@ def info(
     For example:  mini-bert info --model larger --batch 4
     """
     from mini_bert.checks.info import main
-    from mini_bert.models.config import load_config
+    from mini_bert.models.registry import load_config
 
     main(
         load_config(model),

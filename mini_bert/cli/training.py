@@ -41,6 +41,12 @@ def train(
     tie_head: Annotated[
         bool, typer.Option("--tie-head", help="the head uses the token table: V × H fewer weights")
     ] = False,
+    next_sentence: Annotated[
+        bool, typer.Option("--next-sentence", help="also predict whether a second text follows the first (BERT)")
+    ] = False,
+    length: Annotated[
+        int | None, typer.Option(min=3, help="tokens per sequence; default: all the positions of the model")
+    ] = None,
     learning_rate: Annotated[
         float | None, typer.Option("--learning-rate", "--lr", help="at its peak; default: 1e-3, for wider models less")
     ] = None,
@@ -56,23 +62,32 @@ def train(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs, only what must be said")] = False,
 ) -> None:
-    """Train a Mini-BERT to fill gaps in text. Live display, checkpoints, a model folder at the end.
+    """Train a model to fill gaps in text. Live display, checkpoints, a model folder at the end.
 
     Without options: four minutes on the built-in corpus. Ctrl-C saves and says how to go on. `mini-bert plan` says what
     a larger model needs of memory, and which of these options make it fit.
 
     For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
     """
-    from mini_bert.training.command import train_command
+    options = {name: value for name, value in locals().items() if name != "resume"}
+    from mini_bert.training.pretraining import pretrain
+    from mini_bert.training.pretraining import resume as continue_run
     from mini_bert.training.switches import parse_checkpointing
 
-    layers = None if checkpointing is None else parse_checkpointing(checkpointing)
-    state = train_command(
-        corpus, model, tokenizer, out, steps, minutes, held_out, resume, tensorboard, quiet, tie_head, threads=threads,
-        seed=seed, batch_size=batch_size, micro_batch=micro_batch, checkpointing=layers, moments=moments,
-        attention=attention, activations=activations, weights=weights, learning_rate=learning_rate,
-        warmup=warmup, eval_every=eval_every, save_every=save_every,
-    )  # fmt: skip
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    if resume:
+        if given.pop("model", "mini") != "mini":
+            given["model"] = ""
+        others = ", ".join(
+            f"--{name.replace('_', '-')}" for name in given if name not in ("out", "quiet", "tensorboard")
+        )
+        if others:
+            raise ValueError(f"--resume continues with the settings of the run; leave out {others}")
+        state = continue_run(out, quiet, tensorboard)
+    else:
+        if checkpointing is not None:
+            given["checkpointing"] = parse_checkpointing(checkpointing)
+        state = pretrain(**given)
     if state.stopped != "done":
         raise typer.Exit(130 if state.stopped == "interrupted" else 1)
 

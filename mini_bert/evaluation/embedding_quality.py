@@ -18,11 +18,10 @@ import numpy as np
 from mini_bert.evaluation.metrics import pearson, spearman
 from mini_bert.evaluation.vector_metrics import mean_cosine, nearest, partition_ratio
 from mini_bert.inference.embed import embed
+from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
     from mini_bert.data.labelled.readers import Scored
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 
@@ -49,7 +48,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     pairs: Sequence[Scored],
     pooling: str = "mean",
@@ -88,13 +87,13 @@ class Neighbours(NamedTuple):
     nearest: list[tuple[str, float]]  # token and cosine, best first
 
 
-def word_table(model: MiniBERT | Bert, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+def word_table(model: Model, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     """-> ids (N,), vectors (N,H): what the model's token table has for every token that is not special"""
     ids = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     return ids, model.tokens.table.data[ids].astype(float)
 
 
-def neighbours(model: MiniBERT | Bert, tokenizer: Tokenizer, word: str, count: int = 10) -> Neighbours:
+def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -> Neighbours:
     """The tokens whose vectors in the token table have the largest cosines with those of a word
 
     The table is where every text begins, before any context: a word has one vector there, whatever it means where.

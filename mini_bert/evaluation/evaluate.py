@@ -31,14 +31,13 @@ from mini_bert.common.progress import counted, showing
 from mini_bert.common.values import check_positive
 from mini_bert.evaluation.metrics import Bin, Calibration, calibrated, reliability
 from mini_bert.evaluation.unigram_baseline import against, verdict
-from mini_bert.inference.loading import load_model, max_length, word_head
+from mini_bert.inference.loading import load
 from mini_bert.layers.base import Pool, Run
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
     from mini_bert.data.generator import Batch, MLMDataGenerator
     from mini_bert.data.shards import Shards
-    from mini_bert.models.bert import Bert
     from mini_bert.text.base import Tokenizer
 
 ENOUGH = 50  # hidden words, to speak about a model
@@ -61,7 +60,7 @@ class Measured(NamedTuple):
 
 
 def evaluate(
-    model: MiniBERT | Bert,
+    model: Model,
     batches: Iterable[Batch],
     threads: int = 1,
     after_each: Callable[[int, float], None] | None = None,
@@ -71,7 +70,7 @@ def evaluate(
 
 
 def measure(
-    model: MiniBERT | Bert,
+    model: Model,
     batches: Iterable[Batch],
     threads: int = 1,
     after_each: Callable[[int, float], None] | None = None,
@@ -152,16 +151,12 @@ def _add(parts: Iterable[_Sums]) -> _Sums:
     )
 
 
-def _measure(model: MiniBERT | Bert, batch: Batch, run: Run) -> _Sums:
+def _measure(model: Model, batch: Batch, run: Run) -> _Sums:
     N = batch.rows.size
     if not N:
         return _NOTHING
-    if isinstance(model, MiniBERT):
-        loss, cache = model.loss(batch.input_ids, batch.rows, batch.targets, batch.attention_mask, run)
-        entropy = cache.cross_entropy
-    else:
-        loss, cache = model.loss(*batch[:5], run=run)
-        entropy = cache.words_entropy
+    loss, cache = model.loss(*batch[:5], run=run)
+    entropy = cache.cross_entropy
     scores, targets = entropy.exp, entropy.targets  # in the order of the probabilities
     own = scores[np.arange(N), targets][:, None]
     behind = np.count_nonzero(scores < own, axis=1)  # the words that the model thinks less likely than the true one
@@ -236,9 +231,9 @@ def eval_command(
     except ColumnError as error:
         raise error.with_remedy("Head the columns of the file sentence1, sentence2 and score") from None
     keep_freed_memory()
-    loaded, tokenizer = load_model(model)
+    loaded, tokenizer = load(model)
     if corpus or text:
-        word_head(loaded)
+        loaded.output_head(MASKED_WORDS)
     found: dict[str, Any] = {"model": model}
     reports = []
     with threadpool_limits(1, "blas"):
@@ -283,7 +278,7 @@ def eval_command(
 
 def _corpora(
     name: str,
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     corpus: list[str],
     held_out: float,
@@ -296,15 +291,15 @@ def _corpora(
     from mini_bert.data.generator import MLMDataGenerator
     from mini_bert.data.shards import prepare
 
-    wanted = min(max_length(model), LENGTH) if length is None else length
+    wanted = min(model.max_length, LENGTH) if length is None else length
     options: dict[str, Any] = {
         "seed": seed,
         "held_out": held_out,
         "split": "validation" if held_out else "train",
         "fixed": True,
     }
-    if wanted > max_length(model):
-        raise ValueError(f"length is {length}, but {name} knows {max_length(model)} positions; choose at most these")
+    if wanted > model.max_length:
+        raise ValueError(f"length is {length}, but {name} knows {model.max_length} positions; choose at most these")
     rows = []
     for source in corpus:
         shards = prepare(source, tokenizer)

@@ -31,13 +31,10 @@ import numpy as np
 
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
-from mini_bert.inference.loading import max_length, word_head
 from mini_bert.layers.base import Run
-from mini_bert.models.encoders import encode
+from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 BAR = 24  # characters of the longest bar
@@ -60,7 +57,7 @@ class PseudoPerplexity(NamedTuple):
 
 
 def pseudo_perplexity(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     text: str,
     whole_words: bool = False,
@@ -72,7 +69,7 @@ def pseudo_perplexity(
     Special tokens ([CLS], [SEP], and [UNK] for what the vocabulary cannot spell) are seen, but not asked for: the model
     never learnt to guess them. The head runs on the hidden tokens only. after_each: (tokens done, of how many).
     """
-    head = word_head(model)
+    head = model.output_head(MASKED_WORDS)
     check_positive("batch_size", batch_size)
     encoding = tokenizer.encode_batch([text], special=tokenizer.mask_token)[0]
     ids, words = np.array(encoding.ids), encoding.word_ids
@@ -80,12 +77,12 @@ def pseudo_perplexity(
     places = np.flatnonzero(~special)
     if not places.size:
         raise ValueError(f"there is no word that the model knows in the text {text!r:.80}; give one with words")
-    if ids.size > max_length(model):
+    if ids.size > model.max_length:
         raise ValueError(
             f"the text makes {counted(ids.size, 'token')}, with [CLS] and [SEP], but this model knows "
-            f"{max_length(model)} positions; give one sentence at a time"
+            f"{model.max_length} positions; give one sentence at a time"
         )
-    offered = np.zeros(model.config.vocab_size, bool)  # a model may have more ids than there are words
+    offered = np.zeros(model.vocab_size, bool)  # a model may have more ids than there are words
     offered[: tokenizer.vocab_size] = True
     offered[list(tokenizer.special_ids)] = False
 
@@ -99,7 +96,7 @@ def pseudo_perplexity(
                 place += 1
                 row[place] = tokenizer.mask_id
         chosen = np.arange(some.size) * ids.size + some
-        y, _ = encode(model, hidden, run=run, chosen=chosen)  # (B,H)
+        y, _ = model.encode(hidden, run=run, chosen=chosen)  # (B,H)
         logits = head.forward(y, run)[0].astype(float)  # (B,V)
         logits -= logits.max(1, keepdims=True)
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))

@@ -17,18 +17,17 @@ import numpy as np
 
 from mini_bert.common.invocation import command
 from mini_bert.files.model_folder import WEIGHTS, locate, read_tensors, write_tensors
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
+from mini_bert.models.base import Model
 from mini_bert.training.checkpoint import FOLDER
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 CARD = "README.md"
 
 
-def export(model: MiniBERT | Bert, tokenizer: Tokenizer, folder: str | os.PathLike[str], half: bool = True) -> int:
+def export(model: Model, tokenizer: Tokenizer, folder: str | os.PathLike[str], half: bool = True) -> int:
     """Write config.json, model.safetensors and the tokenizer -> bytes of the weights"""
     folder = Path(folder)
     if half:
@@ -68,7 +67,7 @@ def export_command(model: str, out: Path, full: bool = False) -> None:
         raise ValueError(f"{out} is not empty; choose a new folder for --out")
     if Path(source).parent.name == FOLDER and Path(model) != Path(source):  # a run without a model of its own
         _refuse_spoilt(Path(model), Path(source))
-    loaded, tokenizer = load_model(source)
+    loaded, tokenizer = load(source)
     size = export(loaded, tokenizer, out, half=not full)
     card = Path(source) / CARD
     if card.is_file():

@@ -203,11 +203,19 @@ class Name(NamedTuple):
     theirs: tuple[str, ...]
     transposed: bool = False
 
-    def load(self, published: Mapping[str, np.ndarray]) -> np.ndarray:
-        parts = [published[name].T if self.transposed else published[name] for name in self.theirs]
+    def load(self, published: Mapping[str, Any]) -> Any:
+        parts = [published[name] for name in self.theirs]
+        if isinstance(parts[0], Stored):  # in 16 bits: the bits move, the numbers stay
+            return Stored(self._joined([part.bits for part in parts]))
+        return self._joined(parts)
+
+    def _joined(self, parts: list[np.ndarray]) -> np.ndarray:
+        parts = [part.T if self.transposed else part for part in parts]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
-    def save(self, array: np.ndarray) -> dict[str, np.ndarray]:
+    def save(self, array: Any) -> dict[str, Any]:
+        if isinstance(array, Stored):
+            return {name: Stored(part) for name, part in self.save(array.bits).items()}
         parts = np.split(array, len(self.theirs), axis=-1)
         return {name: part.T if self.transposed else part for name, part in zip(self.theirs, parts, strict=True)}
 

@@ -25,16 +25,15 @@ from mini_bert.common.memory import keep_freed_memory, share_memory_among_thread
 from mini_bert.common.progress import Show, counted, showing
 from mini_bert.finetuning.data import TaskData, read_data
 from mini_bert.finetuning.loop import Each, FineTuning, Measurement, TuningRun, fine_tune, predict
-from mini_bert.finetuning.model import from_scratch, save, with_task
+from mini_bert.finetuning.model import save, with_task
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Result, baseline, describe, model_card, report, summarize
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.base import Item, Task
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
-from mini_bert.inference.loading import DEFAULT_MODEL, load_model, max_length
-from mini_bert.models.bert import Bert
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.inference.loading import DEFAULT_MODEL, load
+from mini_bert.models.base import Model
 from mini_bert.text.base import Tokenizer
 from mini_bert.training.parallel import default_threads
 
@@ -48,14 +47,14 @@ logger = logging.getLogger(__name__)
 
 def make_task(
     kind: str,
-    model: MiniBERT | Bert,
+    model: Model,
     data: TaskData,
     stride: int | None = None,
     vectors: bool = False,
     loss: str = "regression",
 ) -> Task:
     """The task that these examples are of. Published BERT has its own head on [CLS]; Mini-BERT pools all words."""
-    head: dict[str, Any] = {} if isinstance(model, MiniBERT) else {"pooling": ["cls"], "dense": True}
+    head: dict[str, Any] = {"pooling": ["cls"], "dense": True} if model.pools_cls else {}
     if kind == "classify":
         return Classify(data.labels, pairs=data.train[0].second is not None, **head)
     if kind == "tag":
@@ -68,7 +67,7 @@ def make_task(
     return Similarity(min(scores), max(scores), vectors, loss, **({} if vectors else head))
 
 
-def defaults(kind: str, model: MiniBERT | Bert) -> dict[str, float]:
+def defaults(kind: str, model: Model) -> dict[str, float]:
     """What did best for Mini-BERT on dev data; `classify` learns at half the rate, with words hidden from it
 
     The wider, the slower: 1e-3 for Mini-BERT's 192 (measured) is 6e-5 for the 768 of BERT-base (customary).
@@ -77,9 +76,9 @@ def defaults(kind: str, model: MiniBERT | Bert) -> dict[str, float]:
     return {"learning_rate": float(f"{rate * narrowness(model):.1g}"), "word_dropout": hidden}
 
 
-def narrowness(model: MiniBERT | Bert) -> float:
+def narrowness(model: Model) -> float:
     """The share of the learning rate that is left for a model wider than Mini-BERT"""
-    return min(1.0, (192 / model.config.hidden_size) ** 2)
+    return min(1.0, (192 / model.width) ** 2)
 
 
 def default_epochs(items: int, batch_size: int) -> int:
@@ -87,7 +86,7 @@ def default_epochs(items: int, batch_size: int) -> int:
     return max(FineTuning.epochs, min(10, STEPS * batch_size // max(items, 1)))
 
 
-def settings_for(start: str, settings: FineTuning, seed: int, model: MiniBERT | Bert) -> FineTuning:
+def settings_for(start: str, settings: FineTuning, seed: int, model: Model) -> FineTuning:
     """The same with this seed. From random weights no layer is general, so all learn alike, and none fast: with 20,000
     phrases of SST-2 a Mini-BERT that knows nothing does not leave chance at 1e-3, and learns at 3e-4."""
     if start == PRETRAINED:
@@ -104,13 +103,13 @@ class Runs:
 
     def __init__(
         self,
-        model: MiniBERT | Bert,
+        model: Model,
         task: Task,
         data: TaskData,
         tokenizer: Tokenizer,
         length: int,
         record: Callable[[dict[str, Any]], None] = lambda found: None,
-        keep: Callable[[MiniBERT | Bert, Result], None] = lambda model, result: None,
+        keep: Callable[[Model, Result], None] = lambda model, result: None,
         show: Show = lambda stage, note, done, total: None,
     ):
         self.model, self.task, self.data, self.tokenizer = model, task, data, tokenizer
@@ -119,12 +118,12 @@ class Runs:
         self.dev_items = task.items(data.dev, tokenizer, length, training=False)
         _say_what_is_cut(task, [*self.items, *self.dev_items], length)
         self.best: Result | None = None  # of the pretrained ones
-        self.tuned: MiniBERT | Bert = model  # the model of the last run
+        self.tuned: Model = model  # the model of the last run
 
     def run(self, start: str, settings: FineTuning) -> Result:
         """One run, from the trained weights or from random ones, with just these settings"""
         task, seed, random = self.task, settings.seed, start == SCRATCH
-        tuned = with_task(from_scratch(self.model, seed) if random else self.model, task, settings.dropout, seed)
+        tuned = with_task(self.model.untrained(seed) if random else self.model, task, settings.dropout, seed)
         self.tuned = tuned
 
         said = measured = ""
@@ -199,8 +198,8 @@ def finetune_command(
     data = read_data(kind, train, dev, max_samples, given.get("seed", FineTuning.seed), **(columns or {}))
     share_memory_among_threads()
     keep_freed_memory()
-    loaded, tokenizer = load_model(model)
-    most = max_length(loaded)
+    loaded, tokenizer = load(model)
+    most = loaded.max_length
     length = min(LENGTH[kind], most) if length is None else length
     if not 8 <= length <= most:
         raise ValueError(f"max_length is {length}, expected 8 to {most}, the positions that {model} has")
@@ -216,7 +215,7 @@ def finetune_command(
             with (out / "metrics.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")
 
-    def keep(tuned: MiniBERT | Bert, result: Result) -> None:
+    def keep(tuned: Model, result: Result) -> None:
         if out is not None:
             card = model_card(task, model, data, tuning, result)
             save(out / "model", tuned, task, tokenizer, length, card)

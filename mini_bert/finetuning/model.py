@@ -20,42 +20,39 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.files.model_folder import CONFIG, WEIGHTS, Name, assign, locate, read_folder, write_tensors
+from mini_bert.files.model_folder import CONFIG, WEIGHTS, locate, read_folder, write_tensors
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.base import Task
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
-from mini_bert.inference.loading import max_length, tokenizer_of
-from mini_bert.models.bert import Bert, BertConfig, canonical, linear_names
-from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.inference.loading import tokenizer_of
+from mini_bert.models.base import Model
+from mini_bert.models.registry import model_class
 from mini_bert.text.base import Tokenizer
 
 TASKS: dict[str, type[Any]] = {kind.name: kind for kind in (Classify, Tag, Answer, Similarity)}
-OURS = "MiniBert"  # in place of "Bert" in the names of architectures
 
 
 class FineTuned(NamedTuple):
-    model: MiniBERT | Bert
+    model: Model
     task: Any
     tokenizer: Tokenizer
     length: int  # tokens that a sequence may have
 
 
-def with_task(model: MiniBERT | Bert, task: Task, dropout: float = 0.1, seed: int = 0) -> MiniBERT | Bert:
+def with_task(model: Model, task: Task, dropout: float = 0.1, seed: int = 0) -> Model:
     """-> a model of its own: the encoder's weights, and the task's layer, which starts as the seed says
 
     dropout: in the encoder and before the head, while training. A dense layer on [CLS] starts as the pooler of a
     published BERT that has one.
     """
-    twin = _bare(model.config, dropout, model.dtype)
+    twin = model.build(model.config.with_dropout(dropout), (), None, model.dtype)
     twin.task = task.layer(twin, dropout)
     twin._own_memory(seed, model.dtype)
     weights = {name: param.data for name, param in model.named_params().items()}
@@ -66,24 +63,7 @@ def with_task(model: MiniBERT | Bert, task: Task, dropout: float = 0.1, seed: in
     return twin
 
 
-def _bare(config: MiniBertConfig | BertConfig, dropout: float | None, dtype: Any) -> MiniBERT | Bert:
-    """An encoder without heads, all weights 0"""
-    if isinstance(config, MiniBertConfig):
-        config = config if dropout is None else replace(config, dropout=dropout)
-        return MiniBERT(config, seed=None, dtype=dtype, head=False)
-    if dropout is not None:
-        config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    return Bert(config, pooler=False, masked_words=False, next_sentence=False, seed=None, dtype=dtype)
-
-
-def from_scratch(model: MiniBERT | Bert, seed: int) -> MiniBERT | Bert:
-    """A model of the same sizes that has learnt nothing: the control"""
-    if isinstance(model, MiniBERT):
-        return MiniBERT(model.config, seed=seed, dtype=model.dtype)
-    return Bert(model.config, masked_words=False, next_sentence=False, seed=seed, dtype=model.dtype)
-
-
-def shares(model: MiniBERT | Bert, decay: float) -> list[tuple[slice, float]]:
+def lr_multipliers(model: Model, decay: float) -> list[tuple[slice, float]]:
     """Layer-wise decay of the learning rate, for Adam: 1 for the task, `decay` for the last block, decay² for the one
     below, …, decay^(L+1) for the embeddings. What is far down is general, and should change least."""
     blocks = len(model.encoder.blocks)
@@ -105,7 +85,7 @@ def shares(model: MiniBERT | Bert, decay: float) -> list[tuple[slice, float]]:
 
 def save(
     folder: str | os.PathLike[str],
-    model: MiniBERT | Bert,
+    model: Model,
     task: Task,
     tokenizer: Tokenizer,
     length: int,
@@ -117,7 +97,7 @@ def save(
     beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         os.chmod(beside, 0o777 & ~_umask())
-        write_tensors(beside / WEIGHTS, _tensors(model, task))
+        write_tensors(beside / WEIGHTS, model.file_tensors(task.head_name))
         (beside / CONFIG).write_text(json.dumps(_config(model, task, length), indent=2) + "\n", encoding="utf-8")
         tokenizer.save(beside)
         if card is not None:
@@ -140,65 +120,32 @@ def _umask() -> int:
     return mask
 
 
-def _config(model: MiniBERT | Bert, task: Task, length: int) -> dict[str, Any]:
-    if isinstance(model, MiniBERT):
-        values = model.config.to_dict()
-        architecture = task.architecture.replace("Bert", OURS, 1)
-    else:
-        values = {"model_type": "bert", **asdict(model.config)}
-        architecture = task.architecture
+def _config(model: Model, task: Task, length: int) -> dict[str, Any]:
     names = {
         "id2label": {str(number): label for number, label in enumerate(task.labels)},
         "label2id": {label: number for number, label in enumerate(task.labels)},
     }
-    tuned = {"task": task.name, "length": length, **task.settings()}
-    return {**values, "architectures": [architecture], **(names if task.labels else {}), **task.more_config(),
-            "fine_tuning": tuned}  # fmt: skip
-
-
-def _tensors(model: MiniBERT | Bert, task: Task) -> dict[str, np.ndarray]:
-    params = model.named_params()
-    if isinstance(model, MiniBERT):
-        return {name: param.data for name, param in params.items()}
-    tensors: dict[str, np.ndarray] = {}
-    for entry in _names(model, task):
-        tensors |= entry.save(params[entry.ours].data)
-    if not task.head_name:
-        return tensors  # a BertModel: its parts have no further name
-    return {name if name.startswith(f"{task.head_name}.") else f"bert.{name}": array for name, array in tensors.items()}
-
-
-def _names(model: Bert, task: Task) -> list[Name]:
-    """Which published tensor is which of ours"""
-    theirs = {"task.dense": "pooler.dense", "task.linear": task.head_name}
-    parts = {name.rpartition(".")[0] for name in model.named_params() if name.startswith("task.")}
-    return [*model.names(), *(name for part in sorted(parts) for name in linear_names(part, theirs[part]))]
+    return {
+        **model.config.to_dict(),
+        "architectures": [task.architecture.replace("Bert", model.family, 1)],
+        **(names if task.labels else {}),
+        **task.more_config(),
+        "fine_tuning": {"task": task.name, "length": length, **task.settings()},
+    }
 
 
 def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     """Read what `save` wrote, or what transformers' BertFor… classes have written"""
     folder = locate(folder)
     values, tensors = read_folder(folder)
-    if values.get("model_type") == "mini_bert":
-        if "fine_tuning" not in values:
-            raise ValueError(_untuned(folder))
-        config: Any = MiniBertConfig.from_dict(values)
-    else:
-        config = BertConfig.from_dict(values)
-        tensors = {canonical(name): array for name, array in tensors.items()}
-    model = _bare(config, None, dtype)
+    kind = model_class(values)
     task, tuned = _task(folder, values, tensors)
+    model = kind.build(kind.config_class.from_dict(values), (), None, dtype)
     model.task = task.layer(model, 0.0)
     model._own_memory(None, dtype)
-    if isinstance(model, Bert):
-        table = _names(model, task)
-        absent = sorted({name for entry in table for name in entry.theirs} - set(tensors))
-        if absent:
-            raise ValueError(f"{folder} lacks {', '.join(absent[:5])}{' and more' if len(absent) > 5 else ''}")
-        tensors = {entry.ours: entry.load(tensors) for entry in table}
-    assign(model.named_params(), tensors, str(folder))
-    length = min(int(tuned.get("length", max_length(model))), max_length(model))
-    return FineTuned(model, task, tokenizer_of(folder, model.config.vocab_size), length)
+    model.assign_tensors(tensors, str(folder), task.head_name)
+    length = min(int(tuned.get("length", model.max_length)), model.max_length)
+    return FineTuned(model, task, tokenizer_of(folder, model.vocab_size), length)
 
 
 def _task(folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> tuple[Any, dict[str, Any]]:

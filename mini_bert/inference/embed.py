@@ -26,16 +26,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.atomic import write_atomic
+from mini_bert.common.batching import padded
 from mini_bert.common.memory import keep_freed_memory
-from mini_bert.common.padding import padded
 from mini_bert.common.progress import counted, showing
 from mini_bert.common.values import check_positive
-from mini_bert.inference.loading import DEFAULT_MODEL, load_model, max_length
+from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.layers.base import Run
+from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "cls", "all")
@@ -45,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def embed(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     texts: Sequence[str],
     pooling: str = "mean",
@@ -69,13 +68,13 @@ def embed(
     empty = next((number for number, row in enumerate(rows, 1) if len(row) < 3), None)
     if empty is not None:
         raise ValueError(f"text {empty} of {len(rows)}, {texts[empty - 1]!r:.40}, has no word; leave it out")
-    limit = max_length(model)
+    limit = model.max_length
     cut = sum(len(row) > limit for row in rows)
     if cut:
         logger.warning("%s of %d longer than the model's %d tokens: cut there", counted(cut, "text"), len(rows), limit)
         rows = [row if len(row) <= limit else [*row[: limit - 1], row[-1]] for row in rows]
 
-    vectors = np.empty((len(rows), model.config.hidden_size), model.dtype)
+    vectors = np.empty((len(rows), model.width), model.dtype)
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     batch_size = min(batch_size, -(-len(rows) // threads) or 1)  # something to do for every thread
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
@@ -99,7 +98,7 @@ def embed(
     return vectors
 
 
-def _vectors(model: MiniBERT | Bert, tokenizer: Tokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
+def _vectors(model: Model, tokenizer: Tokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
     """Ids of texts with [CLS] and [SEP] -> (B,H)"""
     ids, mask = padded(rows, tokenizer.pad_id)
     if pooling == "cls":
@@ -146,7 +145,7 @@ def embed_command(
             raise ValueError('there is no text; give some, such as "The cat sat." "A cat sat.", or a file, or a pipe')
         texts = read_lines("-" if file is None else file)
     keep_freed_memory()
-    loaded, tokenizer = load_model(model)
+    loaded, tokenizer = load(model)
     # One BLAS thread, for one sentence too: a second gains little, and on a busy machine each waits for the other.
     with threadpool_limits(1, "blas"), showing(len(texts) > 20 * batch) as show:
         vectors = embed(

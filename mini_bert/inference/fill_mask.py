@@ -17,13 +17,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.progress import counted
-from mini_bert.inference.loading import DEFAULT_MODEL, load_model, max_length, word_head
+from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.layers.base import Run
 from mini_bert.layers.softmax import softmax
+from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 BAR = 24  # characters of a bar that stands for certainty
@@ -43,12 +42,12 @@ class Filled(NamedTuple):
     mask: str  # how a gap is written
 
 
-def fill_mask(model: MiniBERT | Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> Filled:
+def fill_mask(model: Model, tokenizer: Tokenizer, text: str, top: int = 5) -> Filled:
     """The `top` likeliest words for every [MASK] in a text, and the text with the likeliest filled in.
 
     Probabilities are those among all words that the model knows; special tokens are not offered.
     """
-    head = word_head(model)
+    head = model.output_head(MASKED_WORDS)
     if top < 1:
         raise ValueError(f"top is {top}, expected the number of guesses to show, at least 1")
     mask, mask_id = tokenizer.mask_token or "", tokenizer.mask_id
@@ -58,10 +57,10 @@ def fill_mask(model: MiniBERT | Bert, tokenizer: Tokenizer, text: str, top: int 
         almost = re.search(r"[\[<]mask[\]>]|___", text, re.IGNORECASE)
         hint = f"; it has {almost[0]}, write {mask} instead" if almost else f", such as: The cat sat on the {mask}."
         raise ValueError(f"there is no {mask} in the text {text!r:.80}; put one where a word is to be guessed{hint}")
-    if ids.shape[1] > max_length(model):
+    if ids.shape[1] > model.max_length:
         raise ValueError(
             f"the text makes {counted(ids.shape[1], 'token')}, with [CLS] and [SEP], but this model knows "
-            f"{max_length(model)} positions; give the sentence with the gap and little around it"
+            f"{model.max_length} positions; give the sentence with the gap and little around it"
         )
     run = Run()
     hidden, _ = model.encode(ids, run=run, chosen=rows)  # (N,H), only the gaps
@@ -86,7 +85,7 @@ def _written(tokenizer: Tokenizer, parts: list[str], ids: list[int]) -> str:
 
 def fill_mask_command(text: str, model: str = DEFAULT_MODEL, top: int = 5, as_json: bool = False) -> None:
     """Print the likeliest words for every [MASK] in a text."""
-    loaded, tokenizer = load_model(model)
+    loaded, tokenizer = load(model)
     with threadpool_limits(1, "blas"):  # a second thread gains nothing in one sentence, and loses on a busy machine
         filled = fill_mask(loaded, tokenizer, text, top)
     print(report_json(text, model, filled) if as_json else report(filled))

@@ -1,8 +1,9 @@
-"""A model with its tokenizer, from whatever names them: what every command that uses a model begins with.
+"""Load a model and its tokenizer from whatever names them.
 
-    model, tokenizer = load_model("mini-bert")            the one in the package
-    model, tokenizer = load_model("runs/first")           a run of yours: its best model
-    model, tokenizer = load_model("all-MiniLM-L6-v2/")    a folder of a published BERT
+    model = load_model("mini-bert")                 the one in the package
+    model = load_model("runs/first")                the best model of a training run
+    tokenizer = load_tokenizer("all-MiniLM-L6-v2/")     a folder of a published BERT
+    model, tokenizer = load("runs/first")           both
 
 `model_type` in config.json says which class reads the folder.
 """
@@ -13,60 +14,57 @@ import logging
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+import numpy as np
 
 from mini_bert.files.model_folder import locate, read_config
-from mini_bert.layers.base import Layer
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.base import Model
+from mini_bert.models.registry import model_class
+from mini_bert.text.base import Tokenizer
 from mini_bert.text.tokenizer_files import BUNDLED, JSON, VOCAB
 from mini_bert.text.wordpiece import WordPieceTokenizer
-
-if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
 
 DEFAULT_MODEL = "mini-bert"
 logger = logging.getLogger(__name__)
 
 
-def load_model(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[MiniBERT | Bert, WordPieceTokenizer]:
-    """-> model, tokenizer        by a bundled name, or the folder of a run, checkpoint, Mini-BERT or published BERT"""
-    folder = locate(name_or_folder)
-    kind = read_config(folder).get("model_type", "bert")  # the first published configs did not say
-    model: MiniBERT | Bert
-    with warnings.catch_warnings(record=True) as notes:  # in a command, a line says more than a warning and its place
-        warnings.simplefilter("always", UserWarning)
-        if kind == "mini_bert":
-            model = MiniBERT.from_pretrained(folder)
-        elif kind == "bert":
-            from mini_bert.models.bert import Bert
+def load_model(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL, dtype: Any = np.float32) -> Model:
+    """The model in a folder (of a model, a run or a checkpoint), or a bundled one by its name"""
+    return _load_model(locate(name_or_folder), dtype)
 
-            model = Bert.from_pretrained(folder)
-        else:
-            raise ValueError(f"{folder} holds a model of type {kind!r}; expected 'mini_bert' or 'bert'")
+
+def load_tokenizer(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> Tokenizer:
+    """The tokenizer of a model, from the same names as `load_model`; or of a tokenizer folder, or a bundled one
+    ("8k")"""
+    try:
+        folder = locate(name_or_folder)
+        values = read_config(folder)
+    except FileNotFoundError:
+        return WordPieceTokenizer.load(name_or_folder)
+    return tokenizer_of(folder, model_class(values).config_class.from_dict(values).vocab_size)
+
+
+def load(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[Model, Tokenizer]:
+    """A model with its tokenizer; what is odd about the folder is logged, not warned about with a place in our code."""
+    folder = locate(name_or_folder)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", UserWarning)
+        model = _load_model(folder, np.float32)
     for note in notes:
         logger.warning("%s", note.message)
-    return model, tokenizer_of(folder, model.config.vocab_size)
+    return model, tokenizer_of(folder, model.vocab_size)
 
 
-def max_length(model: MiniBERT | Bert) -> int:
-    """T: the number of tokens that the model has positions for"""
-    if isinstance(model, MiniBERT):
-        return model.config.max_seq_length
-    return model.config.max_position_embeddings
+def _load_model(folder: Path, dtype: Any) -> Model:
+    try:
+        kind = model_class(read_config(folder))
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    return kind.from_pretrained(folder, dtype)
 
 
-def word_head(model: MiniBERT | Bert) -> Layer:
-    """The layer that turns a token's vector into a score for every word; not every published BERT has one"""
-    head = model.head if isinstance(model, MiniBERT) else model.masked_words
-    if head is None:
-        raise ValueError(
-            "this model has no head for masked words: it was published without one, for sentence vectors or other "
-            "tasks; try `mini-bert embed` with it, or a model of the masked-language kind"
-        )
-    return head
-
-
-def tokenizer_of(folder: Path, vocab_size: int) -> WordPieceTokenizer:
+def tokenizer_of(folder: Path, vocab_size: int) -> Tokenizer:
     """The one in the folder; else the bundled one that has as many tokens as the model has ids"""
     if any((folder / name).is_file() for name in (JSON, VOCAB)):
         tokenizer = WordPieceTokenizer.load(folder)

@@ -33,17 +33,15 @@ from threadpoolctl import threadpool_limits
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.progress import counted, showing
 from mini_bert.files.model_folder import locate, read_config
-from mini_bert.inference.loading import DEFAULT_MODEL, load_model, max_length, word_head
+from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.inside import attention_relations
 from mini_bert.inside.attention_relations import Relations, relation_scores
 from mini_bert.inside.saliency import Saliency, class_saliency, default_position, word_saliency
 from mini_bert.layers.base import Run
-from mini_bert.models.encoders import attention_weights, encode
+from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 LIMITS = (
@@ -75,7 +73,7 @@ class Look(NamedTuple):
 
 
 def look(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     text: str,
     second: str | None = None,
@@ -85,7 +83,7 @@ def look(
 
     [MASK] in it is a gap for a model that guesses words; one that was fine-tuned reads it as `mini-bert predict` does.
     """
-    limit = max_length(model) if length is None else length
+    limit = model.max_length if length is None else length
     special = tokenizer.mask_token if _guesses_words(model) else False
     whole = len(tokenizer.encode(text, second, special=special))
     if whole < (3 if second is None else 5):
@@ -94,14 +92,14 @@ def look(
         logger.warning("the text makes %d tokens, and this model reads %d: cut there", whole, limit)
     batch = tokenizer(text, second, truncation=True, max_length=limit, special=special)
     ids, types = np.array(batch["input_ids"]), np.array(batch["token_type_ids"])
-    _, cache = encode(model, ids[None], types=types[None], run=Run())
-    weights = np.concatenate(attention_weights(cache))  # B is 1: (L,A,T,T)
+    _, cache = model.encode(ids[None], token_types=types[None], run=Run())
+    weights = np.concatenate(cache.attention_weights())  # B is 1: (L,A,T,T)
     return Look(batch.tokens(), ids, types, weights, tokenizer.added_roles(ids))
 
 
-def _guesses_words(model: MiniBERT | Bert) -> bool:
+def _guesses_words(model: Model) -> bool:
     try:
-        word_head(model)
+        model.output_head(MASKED_WORDS)
     except ValueError:
         return False
     return True
@@ -191,7 +189,7 @@ class Analysis(NamedTuple):
 
 
 def analyse(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     text: str | None = None,
     second: str | None = None,
@@ -251,7 +249,7 @@ def attention_command(
     tuned = _classifier(model)
     if label is not None and tuned is None:
         raise ValueError(f"--label is for a model that is fine-tuned to classify, and {model} is not; leave it out")
-    loaded, tokenizer = (tuned.model, tuned.tokenizer) if tuned else load_model(model)
+    loaded, tokenizer = (tuned.model, tuned.tokenizer) if tuned else load(model)
     page = path is not None and path.suffix.lower() in PAGES
     with threadpool_limits(1, "blas"):  # a second thread gains nothing in one sentence, and loses on a busy machine
         found = analyse(
@@ -300,14 +298,13 @@ def _numbers(name: str, chosen: int | None, count: int) -> Sequence[int]:
 
 def _shape(model: Any) -> tuple[int, int]:
     """L, A"""
-    heads = model.config.num_heads if hasattr(model.config, "num_heads") else model.config.num_attention_heads
-    return len(model.encoder.blocks), heads
+    return model.depth, model.heads
 
 
 def _saliency(model: Any, tokenizer: Any, seen: Look, word: str | None, every_word: bool) -> list[Saliency]:
     """Of the word that was asked for; then of every other too, if wanted and if that does not take long"""
     try:
-        word_head(model)
+        model.output_head(MASKED_WORDS)
     except ValueError as lack:
         if word is not None:
             raise
@@ -364,7 +361,7 @@ def _relations(model: Any, tokenizer: Any, treebank: str | None) -> tuple[Relati
 
         return (
             scores("scoring heads", model),
-            scores("and those of an untrained model", type(model)(model.config)),
+            scores("and those of an untrained model", model.untrained(0)),
             source,
         )
 

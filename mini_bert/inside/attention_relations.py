@@ -23,17 +23,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.padding import padded
+from mini_bert.common.batching import batches, padded
 from mini_bert.common.progress import counted
-from mini_bert.inference.loading import max_length
 from mini_bert.layers.base import Run
-from mini_bert.models.encoders import attention_weights, batches, encode
+from mini_bert.models.base import Model
 from mini_bert.probing.word_vectors import word_pieces
 
 if TYPE_CHECKING:
     from mini_bert.data.labelled.readers import Parsed
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 DIRECTIONS = ("dependent → head", "head → dependent")
@@ -145,7 +142,7 @@ def count_guesses(sentence: Parsed, guessed: np.ndarray, into: Relations) -> Non
 
 
 def relation_scores(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     sentences: Sequence[Parsed],
     after_each: Callable[[int], None] | None = None,
@@ -153,7 +150,7 @@ def relation_scores(
     """Ask every head of a model for the heads of all words. `after_each` is told how many sentences are done"""
     if not sentences:
         raise ValueError("there is no sentence to score heads on; give a treebank with at least one")
-    limit = max_length(model)
+    limit = model.max_length
     read, left_out = [], 0
     for sentence in sentences:
         pieces = word_pieces(tokenizer, sentence.words)
@@ -167,8 +164,8 @@ def relation_scores(
     for batch in batches(read, lambda item: sum(map(len, item[1])) + 2, TOKENS):
         rows = [[tokenizer.cls_id, *(i for row in pieces for i in row), tokenizer.sep_id] for _, pieces in batch]
         ids, mask = padded(rows, tokenizer.pad_id)
-        _, cache = encode(model, ids, mask, run=Run())
-        weights = np.stack(attention_weights(cache), 1)  # (B,L,A,T,T)
+        _, cache = model.encode(ids, mask, run=Run())
+        weights = np.stack(cache.attention_weights(), 1)  # (B,L,A,T,T)
         for (sentence, pieces), own in zip(batch, weights, strict=True):
             count_guesses(sentence, guesses(word_attention(own, [len(row) for row in pieces])), found)
         done += len(batch)

@@ -25,11 +25,10 @@ import numpy as np
 from mini_bert.layers.base import Run
 from mini_bert.layers.encoder import RecomputeCache
 from mini_bert.layers.packed import PackedCache
-from mini_bert.models.encoders import encode, hidden_states
+from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
+    pass
 
 PERCENTILES = (1, 25, 50, 75, 99)
 
@@ -44,7 +43,7 @@ class LayerStatistics(NamedTuple):
 
 
 def layer_statistics(
-    model: MiniBERT | Bert, batches: Sequence[tuple[Any, Any]] | np.ndarray, mask: Any = None
+    model: Model, batches: Sequence[tuple[Any, Any]] | np.ndarray, mask: Any = None
 ) -> list[LayerStatistics]:
     """Of one batch of ids (B,T) with its mask, or of several as a list of (ids, mask)"""
     if isinstance(batches, np.ndarray):
@@ -59,9 +58,9 @@ def layer_statistics(
     return [measured(name, np.concatenate(parts)) for name, parts in gathered.items()]
 
 
-def _places(model: MiniBERT | Bert, ids: Any, mask: Any) -> dict[str, np.ndarray]:
-    y, cache = encode(model, ids, mask, run=Run())
-    first, *outputs = hidden_states(y, cache)
+def _places(model: Model, ids: Any, mask: Any) -> dict[str, np.ndarray]:
+    _, cache = model.encode(ids, mask, run=Run())
+    first, *outputs = cache.hidden_states()
     found = {"embeddings": first}
     for layer, (block, output) in enumerate(zip(cache.blocks, outputs, strict=True)):
         if isinstance(block, PackedCache):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.progress import counted
-from mini_bert.inference.loading import DEFAULT_MODEL, load_model, max_length
+from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.plots.style import (
     COLOURS,
     GREY,
@@ -213,13 +213,13 @@ def activations_command(model: str = DEFAULT_MODEL, file: str | None = None, out
     """Draw what the numbers in each layer look like on a text of yours, or on synthetic English, and print them"""
     from threadpoolctl import threadpool_limits
 
-    from mini_bert.common.padding import padded
+    from mini_bert.common.batching import padded
     from mini_bert.inside.layer_statistics import layer_statistics
 
     path = picture_path(out)
     texts, source = _texts(file)
-    loaded, tokenizer = load_model(model)
-    limit = max_length(loaded)
+    loaded, tokenizer = load(model)
+    limit = loaded.max_length
     rows = sorted((tokenizer.encode(text, truncation=True, max_length=limit, special=False) for text in texts), key=len)
     every = max(1, TOKENS // len(rows[-1]))
     batches = [padded(rows[start : start + every], tokenizer.pad_id) for start in range(0, len(rows), every)]
@@ -253,7 +253,7 @@ def embeddings_command(
     if texts and file is not None:
         raise ValueError("give texts or a file of them, not both")
     path = picture_path(out)
-    loaded, tokenizer = load_model(model)
+    loaded, tokenizer = load(model)
     if of == "tokens":
         words, groups, source = _words(texts, file)
         known = [(word, group) for word, group in zip(words, groups, strict=True) if len(tokenizer.tokenize(word)) == 1]

@@ -23,14 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.inference.loading import word_head
 from mini_bert.layers.base import Layer, Run
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
-from mini_bert.models.encoders import encode, encode_backward
+from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
-    from mini_bert.models.bert import Bert
     from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
@@ -48,7 +46,7 @@ class Saliency(NamedTuple):
 
 
 def gradient_times_input(
-    model: MiniBERT | Bert, ids: Any, scalar: Scalar, mask: Any = None, types: Any = None, chosen: Any = None
+    model: Model, ids: Any, scalar: Scalar, mask: Any = None, types: Any = None, chosen: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """-> s (B,) and saliency (B,T): how s of each sequence changes as the vector of a word grows
 
@@ -56,9 +54,9 @@ def gradient_times_input(
     """
     twin, run = model.replica(), Run()
     ids = np.asarray(ids)
-    y, cache = encode(twin, ids, mask, types, run, chosen)
+    y, cache = twin.encode(ids, mask, types, run, chosen)
     values, dy = scalar(twin, y, run)
-    dx = encode_backward(twin, dy, cache, run)  # (B,T,H)
+    dx = twin.encode_backward(dy, cache, run)  # (B,T,H)
     return values, np.vecdot(dx, twin.tokens.table.data[ids])
 
 
@@ -67,7 +65,7 @@ def word_log_probability(targets: Sequence[int] | np.ndarray) -> Scalar:
     targets = np.asarray(targets)
 
     def scalar(model: Any, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:  # y (N,H)
-        return _log_probability(word_head(model), y, targets, run)
+        return _log_probability(model.output_head(MASKED_WORDS), y, targets, run)
 
     return scalar
 
@@ -97,7 +95,7 @@ def _log_probability(
 
 
 def word_saliency(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     ids: Sequence[int] | np.ndarray,
     positions: Sequence[int],
@@ -175,8 +173,8 @@ def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label
 
 def _first_guess(model: Any, tokenizer: Any, ids: np.ndarray, types: Any, chosen: np.ndarray) -> np.ndarray:
     run = Run()
-    y, _ = encode(model, ids, None, types, run, chosen)
-    logits = word_head(model).forward(y, run)[0][:, : tokenizer.vocab_size].copy()
+    y, _ = model.encode(ids, None, types, run, chosen)
+    logits = model.output_head(MASKED_WORDS).forward(y, run)[0][:, : tokenizer.vocab_size].copy()
     logits[:, list(tokenizer.special_ids)] = -np.inf
     return logits.argmax(-1)
 

@@ -13,27 +13,25 @@ heads or none; a `Bert` has just those.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple, Self
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.inputs import check_ids, check_mask, check_rows
+from mini_bert.common.inputs import check_ids
 from mini_bert.common.values import check_heads, check_positive, check_probability
-from mini_bert.files.model_folder import Name, assign, read_folder, write_folder
+from mini_bert.files.model_folder import Name
 from mini_bert.layers.activations import activation, tanh, tanh_backward
-from mini_bert.layers.base import Layer, normal
+from mini_bert.layers.base import Layer, Param, normal
 from mini_bert.layers.block import TransformerBlock
-from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
-from mini_bert.models.base import Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, EncodeCache, Model, linear_names, norm_names
 
 
 @dataclass(frozen=True)
@@ -70,13 +68,52 @@ class BertConfig:
             if not isinstance(value, int | float) or not value > 0:
                 raise ValueError(f"{name} is {value!r}, expected a small positive number")
 
+    # The sizes under the names that every config has.
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size
+
+    @property
+    def depth(self) -> int:
+        return self.num_hidden_layers
+
+    @property
+    def heads(self) -> int:
+        return self.num_attention_heads
+
+    @property
+    def max_length(self) -> int:
+        return self.max_position_embeddings
+
+    @property
+    def dropout(self) -> float:
+        return self.hidden_dropout_prob
+
+    @property
+    def tie_head(self) -> bool:
+        return self.tie_word_embeddings
+
+    name: ClassVar[str] = "BERT"
+
+    def with_tied_head(self) -> BertConfig:
+        return replace(self, tie_word_embeddings=True)
+
+    def with_dropout(self, p: float) -> BertConfig:
+        return replace(self, hidden_dropout_prob=p, attention_probs_dropout_prob=p)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"model_type": "bert", **asdict(self)}
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> BertConfig:
         """From a published `config.json`, which holds much else; what would change the result is refused."""
         model_type = values.get("model_type", "bert")  # the first configs did not say
         if model_type != "bert":
-            hint = "; MiniBERT.from_pretrained reads that folder" if model_type == "mini_bert" else ""
-            raise ValueError(f"config.json has model_type {model_type!r}, expected 'bert'{hint}")
+            raise ValueError(
+                f"config.json has model_type {model_type!r}, expected 'bert'; mini_bert.load_model reads folders of "
+                "every kind"
+            )
         if values.get("position_embedding_type", "absolute") != "absolute":
             raise ValueError(
                 f"position_embedding_type {values['position_embedding_type']!r} is not BERT's; expected 'absolute'"
@@ -95,13 +132,13 @@ class Pooler(Layer):
 
     def forward(self, x, run):
         h, dense = self.dense.forward(x[:, 0], run)
-        y, tanned = tanh(h)
-        return y, (x.shape, dense, tanned)
+        y, activated = tanh(h)
+        return y, (x.shape, dense, activated)
 
     def backward(self, dy, cache, run):
-        shape, dense, tanned = cache
+        shape, dense, activated = cache
         dx = np.zeros(shape, dy.dtype)
-        dx[:, 0] = self.dense.backward(tanh_backward(dy, tanned), dense, run)
+        dx[:, 0] = self.dense.backward(tanh_backward(dy, activated), dense, run)
         return dx
 
 
@@ -134,15 +171,6 @@ class MaskedWordHead(Layer):
         return self.dense.backward(dh, dense, run)
 
 
-class EncodeCache(NamedTuple):
-    ids: np.ndarray
-    types: np.ndarray
-    length: int
-    norm: Any
-    dropped: Any
-    blocks: list[Any]
-
-
 class BertOutput(NamedTuple):
     """What forward computes, and in the same places what backward is told; None: this model has no such head."""
 
@@ -159,17 +187,17 @@ class ForwardCache(NamedTuple):
     next_sentence: Any
 
 
-class LossCache(NamedTuple):
-    encoded: EncodeCache
-    masked_words: Any
-    words_entropy: Any
-    pooler: Any
-    next_sentence: Any
-    next_entropy: Any
-
-
 class Bert(Model):
     """Published BERT with the heads that you ask for."""
+
+    model_type, config_class, family = "bert", BertConfig, "Bert"
+    prefix, head_prefixes = "bert.", ("cls.",)
+    head_help: ClassVar = {
+        MASKED_WORDS: "it was published without one, for sentence vectors or other tasks; try `mini-bert embed`, load "
+        "a model of the masked-language kind, or build one by Bert(config, masked_words=True)",
+        NEXT_SENTENCE: "build it with Bert(config, next_sentence=True), or load a BertForPreTraining",
+        POOLER: "build it with Bert(config, pooler=True)",
+    }
 
     def __init__(
         self,
@@ -208,46 +236,49 @@ class Bert(Model):
         self.next_sentence = Linear(width, 2, std=std) if next_sentence else None
         self._own_memory(seed, dtype)
 
-    # ------------------------------------------------------------------ ids -> one vector per token
+    @classmethod
+    def build(cls, config, heads=(MASKED_WORDS, POOLER, NEXT_SENTENCE), seed=0, dtype=np.float32):
+        follows = NEXT_SENTENCE in heads
+        return cls(config, follows or POOLER in heads, MASKED_WORDS in heads, follows, seed, dtype)
 
-    def encode(self, input_ids, attention_mask=None, token_type_ids=None, run=None, chosen=None):
-        """(B,T) -> x (B,T,H), or (N,H) for chosen rows only
+    @property
+    def word_bias(self) -> Param:
+        return self.output_head(MASKED_WORDS).decoder.b  # type: ignore[attr-defined]
 
-        token_type_ids: 0 in the first sentence (default everywhere), 1 in the second.
-        """
-        run = run or self._new_run()
-        config = self.config
-        ids = check_ids(input_ids, config.vocab_size, config.max_position_embeddings)
-        mask = check_mask(attention_mask, ids.shape)
-        types = np.zeros_like(ids) if token_type_ids is None else token_type_ids
-        types = check_ids(types, config.type_vocab_size, config.max_position_embeddings, "token_type_ids")
+    # ------------------------------------------------------------------ embeddings
+
+    def check_types(self, token_types, ids):
+        if token_types is None:
+            return np.zeros_like(ids)
+        types = check_ids(token_types, self.config.type_vocab_size, self.max_length, "token_types")
         if types.shape != ids.shape:
-            raise ValueError(f"token_type_ids has shape {types.shape}, expected {ids.shape}, the shape of input_ids")
-        x, _ = self.tokens.forward(ids, run)  # (B,T,H)
+            raise ValueError(f"token_types has shape {types.shape}, expected {ids.shape}, the shape of input_ids")
+        return types
+
+    def embed(self, inputs, run):  # ids, types (B,T) -> (B,T,H)
+        types = np.zeros_like(inputs.ids) if inputs.types is None else inputs.types
+        x, _ = self.tokens.forward(inputs.ids, run)
         x, length = self.positions.forward(x, run)
         s, _ = self.types.forward(types, run)
         x, norm = self.norm.forward(x + s, run)
-        x, dropped = dropout(x, config.hidden_dropout_prob, run)
-        x, blocks = self.encoder.forward(x, run, mask=mask, chosen=chosen)
-        return x, EncodeCache(ids, types, length, norm, dropped, blocks)
+        x, dropped = dropout(x, self.config.hidden_dropout_prob, run)
+        return x, (types, length, norm, dropped)
 
-    def encode_backward(self, dx, cache, run=None):
-        """-> dx (B,T,H), the gradient that reaches the sum of the embeddings"""
-        run = run or self.run
-        dx = self.encoder.backward(dx, cache.blocks, run)
-        dx = dropout_backward(dx, cache.dropped)
-        dx = self.norm.backward(dx, cache.norm, run)
-        self.types.backward(dx, cache.types, run)
-        self.positions.backward(dx, cache.length, run)
-        self.tokens.backward(dx, cache.ids, run)
+    def embed_backward(self, dx, inputs, cache, run):
+        types, length, norm, dropped = cache
+        dx = dropout_backward(dx, dropped)
+        dx = self.norm.backward(dx, norm, run)
+        self.types.backward(dx, types, run)
+        self.positions.backward(dx, length, run)
+        self.tokens.backward(dx, inputs.ids, run)
         return dx
 
     # ------------------------------------------------------------------ every output
 
-    def forward(self, input_ids, attention_mask=None, token_type_ids=None, run=None):
+    def forward(self, input_ids, attention_mask=None, token_types=None, run=None):
         """(B,T) -> BertOutput, cache"""
         run = run or self._new_run()
-        hidden, encoded = self.encode(input_ids, attention_mask, token_type_ids, run)
+        hidden, encoded = self.encode(input_ids, attention_mask, token_types, run)
         pooled, pooler = self.pooler.forward(hidden, run) if self.pooler else (None, None)
         words, masked = self.masked_words.forward(hidden, run) if self.masked_words else (None, None)
         follows, following = self.next_sentence.forward(pooled, run) if self.next_sentence else (None, None)
@@ -259,131 +290,69 @@ class Bert(Model):
         self.encoder.check(cache.encoded.blocks)
         dhidden, dpooled = dout.hidden, dout.pooled
         if dout.next_sentence is not None:
-            head = self._head("next_sentence")
+            head = self.output_head("next_sentence")
             dpooled = _add(dpooled, head.backward(dout.next_sentence, cache.next_sentence, run))
         if dpooled is not None:
-            dhidden = _add(dhidden, self._head("pooler").backward(dpooled, cache.pooler, run))
+            dhidden = _add(dhidden, self.output_head("pooler").backward(dpooled, cache.pooler, run))
         if dout.masked_words is not None:
-            head = self._head("masked_words")
+            head = self.output_head("masked_words")
             dhidden = _add(dhidden, head.backward(dout.masked_words, cache.masked_words, run))
         if dhidden is None:
             raise ValueError("all gradients are None: there is nothing to go backward from")
         return self.encode_backward(dhidden, cache.encoded, run)
 
-    # ------------------------------------------------------------------ the two pretraining objectives
-
-    def loss(
-        self,
-        input_ids,
-        rows,
-        targets,
-        attention_mask=None,
-        token_type_ids=None,
-        next_sentence=None,
-        run=None,
-        count=None,
-        sentences=None,
-    ):
-        """Masked words, plus next sentence where labels (B,) are given (0: follows, 1: does not) -> loss, cache
-
-        Each is a mean: over `count` chosen rows and over `sentences` pairs. Unless given, these are the numbers in this
-        batch; parts of a large batch that are given the numbers of the whole add up to its loss.
-        """
-        run = run or self._new_run()
-        ids = check_ids(input_ids, self.config.vocab_size, self.config.max_position_embeddings)
-        rows, targets = check_rows(rows, targets, ids.shape)
-        B, T = ids.shape
-        first = np.arange(0 if next_sentence is None else B) * T  # the pooler reads the first token of each sequence
-        chosen = np.concatenate([rows, first])
-        hidden, encoded = self.encode(ids, attention_mask, token_type_ids, run, chosen)  # (N,H), or (N+B,H)
-        logits, masked_words = self._head("masked_words").forward(hidden[: rows.size], run)
-        loss, words_entropy = cross_entropy(logits, targets, count)
-        if next_sentence is None:
-            return loss, LossCache(encoded, masked_words, words_entropy, None, None, None)
-        head = self._head("next_sentence")
-        pooled, pooler = self._head("pooler").forward(hidden[rows.size :, None], run)
-        logits, following = head.forward(pooled, run)
-        next_sentence = check_ids([next_sentence], 2, B, "next_sentence")[0]
-        next_loss, next_entropy = cross_entropy(logits, next_sentence, sentences)
-        return loss + next_loss, LossCache(encoded, masked_words, words_entropy, pooler, following, next_entropy)
-
-    def loss_backward(self, cache, dloss: float = 1.0, run=None):
-        """-> dx (B,T,H) at the embeddings; adds to every gradient"""
-        run = run or self.run
-        self.encoder.check(cache.encoded.blocks)
-        dlogits = cross_entropy_backward(dloss, cache.words_entropy)
-        dhidden = self._head("masked_words").backward(dlogits, cache.masked_words, run)
-        if cache.next_entropy is not None:
-            dlogits = cross_entropy_backward(dloss, cache.next_entropy)
-            dpooled = self._head("next_sentence").backward(dlogits, cache.next_sentence, run)
-            dfirst = self._head("pooler").backward(dpooled, cache.pooler, run)  # (B,1,H)
-            dhidden = np.concatenate([dhidden, dfirst[:, 0]])
-        return self.encode_backward(dhidden, cache.encoded, run)
-
-    def _head(self, name: str) -> Layer:
-        head = getattr(self, name)
-        if head is None:
-            raise ValueError(f"this Bert has no {name} head; build it with Bert(config, {name}=True)")
-        return head
-
     # ------------------------------------------------------------------ files
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:
-        """Read a published folder: `config.json` with `model.safetensors` or `pytorch_model.bin`.
+    def heads_in(cls, values, tensors):
+        pooler = "pooler.dense.weight" in tensors
+        held = {
+            MASKED_WORDS: "cls.predictions.transform.dense.weight" in tensors,
+            POOLER: pooler,
+            NEXT_SENTENCE: pooler and "cls.seq_relationship.weight" in tensors,
+        }
+        return [head for head, is_held in held.items() if is_held]
 
-        The model has the heads that the file has. Tensors of other heads are named in a warning and left out.
-        """
-        values, published = read_folder(folder)
-        config = BertConfig.from_dict(values)
-        published = {canonical(name): array for name, array in published.items()}
-        model = cls(
-            config,
-            pooler="pooler.dense.weight" in published,
-            masked_words="cls.predictions.transform.dense.weight" in published,
-            next_sentence="cls.seq_relationship.weight" in published and "pooler.dense.weight" in published,
-            seed=None,
-            dtype=dtype,
-        )
-        if not config.tie_word_embeddings and "cls.predictions.bias" in published:  # older files have only this name
-            published.setdefault("cls.predictions.decoder.bias", published["cls.predictions.bias"])
+    @classmethod
+    def canonical(cls, name: str) -> str:
+        """With or without `bert.`, γ and β as `gamma` and `beta` or as `weight` and `bias`"""
+        name = name.removeprefix("bert.")
+        return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+    def task_names(self, head_name):
+        theirs = {"task.dense": "pooler.dense", "task.linear": head_name}
+        parts = {name.rpartition(".")[0] for name in self.named_params() if name.startswith("task.")}
+        return [name for part in sorted(parts) for name in linear_names(part, theirs[part])]
+
+    def reconcile(self, tensors, table, source):
+        tied = self.config.tie_word_embeddings
+        if not tied and "cls.predictions.bias" in tensors:  # older files have only this name
+            tensors.setdefault("cls.predictions.decoder.bias", tensors["cls.predictions.bias"])
         names = ("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
-        copies = [published[name] for name in names if name in published]
-        if config.tie_word_embeddings and len(copies) == 2 and not np.array_equal(copies[0], copies[1]):
+        copies = [tensors[name] for name in names if name in tensors]
+        if tied and len(copies) == 2 and not np.array_equal(copies[0], copies[1]):
             warnings.warn(
-                f"{folder}: config.json says that the head shares the token table, so the other matrix that the file "
-                'has for it is not used; if it should be, say "tie_word_embeddings": false there',
-                stacklevel=2,
+                f"{source}: config.json says that the head shares the token table, so the file's own matrix for the "
+                'head is not used; to use it, set "tie_word_embeddings": false there',
+                stacklevel=4,
             )
-        table = model.names()
         used = {name for entry in table for name in entry.theirs}
-        absent = sorted(used - set(published))
-        if absent:
-            raise ValueError(f"{folder} lacks {', '.join(absent[:5])}{' and more' if len(absent) > 5 else ''}")
-        unused = sorted(set(published) - used - _DERIVED)
-        if unused:
-            warnings.warn(f"{folder}: no part of this model uses {', '.join(unused)}", stacklevel=2)
-        assign(model.named_params(), {entry.ours: entry.load(published) for entry in table}, str(folder))
-        return model
+        return sorted(set(tensors) - used - _DERIVED)
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder that `transformers` opens, under the names it expects."""
-        params = self.named_params()
-        tensors: dict[str, np.ndarray] = {}
-        for entry in self.names():
-            tensors |= entry.save(params[entry.ours].data)
+    def file_tensors(self, head_name=""):
+        tensors = super().file_tensors(head_name)
         if "cls.predictions.decoder.bias" in tensors:
             tensors["cls.predictions.bias"] = tensors["cls.predictions.decoder.bias"].copy()  # files carry both names
-        if self.masked_words or self.next_sentence:  # with heads, the encoder is a part with a name
-            tensors = {name if name.startswith("cls.") else f"bert.{name}": array for name, array in tensors.items()}
+        return tensors
+
+    def file_config(self) -> dict[str, Any]:
         architecture = {
             (True, True): "BertForPreTraining",
             (True, False): "BertForMaskedLM",
             (False, True): "BertForNextSentencePrediction",
             (False, False): "BertModel",
         }[bool(self.masked_words), bool(self.next_sentence)]
-        settings = {"model_type": "bert", "architectures": [architecture], **asdict(self.config)}
-        write_folder(folder, settings, tensors)
+        return {"model_type": "bert", "architectures": [architecture], **asdict(self.config)}
 
     def names(self) -> list[Name]:
         """Which published tensor is which of ours: one table for loading and saving."""
@@ -391,7 +360,7 @@ class Bert(Model):
             Name("tokens.table", ("embeddings.word_embeddings.weight",)),
             Name("positions.table", ("embeddings.position_embeddings.weight",)),
             Name("types.table", ("embeddings.token_type_embeddings.weight",)),
-            *_norm("norm", "embeddings.LayerNorm"),
+            *norm_names("norm", "embeddings.LayerNorm"),
         ]
         parts = ("query", "key", "value")
         for index in range(self.config.num_hidden_layers):
@@ -399,16 +368,16 @@ class Bert(Model):
             names += [
                 *linear_names(f"{ours}.attention.qkv", *(f"{theirs}.attention.self.{part}" for part in parts)),
                 *linear_names(f"{ours}.attention.output", f"{theirs}.attention.output.dense"),
-                *_norm(f"{ours}.attention_norm", f"{theirs}.attention.output.LayerNorm"),
+                *norm_names(f"{ours}.attention_norm", f"{theirs}.attention.output.LayerNorm"),
                 *linear_names(f"{ours}.feed_forward.expand", f"{theirs}.intermediate.dense"),
                 *linear_names(f"{ours}.feed_forward.contract", f"{theirs}.output.dense"),
-                *_norm(f"{ours}.output_norm", f"{theirs}.output.LayerNorm"),
+                *norm_names(f"{ours}.output_norm", f"{theirs}.output.LayerNorm"),
             ]  # fmt: skip
         if self.pooler:
             names += linear_names("pooler.dense", "pooler.dense")
         if self.masked_words:
             names += linear_names("masked_words.dense", "cls.predictions.transform.dense")
-            names += _norm("masked_words.norm", "cls.predictions.transform.LayerNorm")
+            names += norm_names("masked_words.norm", "cls.predictions.transform.LayerNorm")
             if self.config.tie_word_embeddings:
                 names += [Name("masked_words.decoder.b", ("cls.predictions.bias",))]
             else:
@@ -420,24 +389,6 @@ class Bert(Model):
 
 def _add(a, b):
     return b if a is None else a + b
-
-
-def linear_names(ours: str, *theirs: str) -> list[Name]:
-    """Weights are stored (out,in) there and (in,out) here; several side by side make one of ours."""
-    return [
-        Name(f"{ours}.w", tuple(f"{name}.weight" for name in theirs), transposed=True),
-        Name(f"{ours}.b", tuple(f"{name}.bias" for name in theirs)),
-    ]
-
-
-def _norm(ours: str, theirs: str) -> list[Name]:
-    return [Name(f"{ours}.gamma", (f"{theirs}.weight",)), Name(f"{ours}.beta", (f"{theirs}.bias",))]
-
-
-def canonical(name: str) -> str:
-    """One spelling for what different versions wrote: with or without `bert.`, γ and β as `gamma` or as `weight`."""
-    name = name.removeprefix("bert.")
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 _DERIVED = {  # tensors that files carry and that say nothing new: copies of tied ones, and 0, 1, 2, …

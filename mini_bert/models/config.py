@@ -6,8 +6,7 @@ L layers · H hidden width · A heads · d = H/A · I feed-forward width · T to
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from mini_bert.common.invocation import command
@@ -57,6 +56,35 @@ class MiniBertConfig:
     def head_size(self) -> int:  # d
         return self.hidden_size // self.num_heads
 
+    # The sizes under the names that every config has.
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size
+
+    @property
+    def depth(self) -> int:
+        return self.num_layers
+
+    @property
+    def heads(self) -> int:
+        return self.num_heads
+
+    @property
+    def max_length(self) -> int:
+        return self.max_seq_length
+
+    @property
+    def name(self) -> str:
+        """ "Larger-BERT" with its layers, width and heads, whatever the vocabulary; otherwise "Mini-BERT" """
+        return "Larger-BERT" if (self.depth, self.width, self.heads) == (6, 384, 8) else "Mini-BERT"
+
+    def with_dropout(self, p: float) -> MiniBertConfig:
+        return replace(self, dropout=p)
+
+    def with_tied_head(self) -> MiniBertConfig:
+        return replace(self, tie_head=True)
+
     def to_dict(self) -> dict[str, Any]:
         return {"model_type": "mini_bert", **asdict(self)}
 
@@ -67,7 +95,7 @@ class MiniBertConfig:
         if model_type != "mini_bert":
             raise ValueError(
                 f"config.json has model_type {model_type!r}, expected 'mini_bert'; "
-                "folders of published BERT are read by mini_bert.models.bert.Bert.from_pretrained"
+                "mini_bert.load_model reads folders of every kind"
             )
         known = {field.name for field in fields(cls)}
         given = {name: value for name, value in values.items() if name != "model_type" and name not in OF_A_TASK}
@@ -91,28 +119,6 @@ LARGER_BERT_CONFIG = MiniBertConfig(
 )
 
 PRESETS = {"mini": MINI_BERT_CONFIG, "larger": LARGER_BERT_CONFIG}
-
-
-def display_name(config: MiniBertConfig) -> str:
-    """ "Mini-BERT", or "Larger-BERT" for a model with its layers, width and heads, whatever its vocabulary"""
-    sizes = (config.num_layers, config.hidden_size, config.num_heads)
-    larger = LARGER_BERT_CONFIG
-    return "Larger-BERT" if sizes == (larger.num_layers, larger.hidden_size, larger.num_heads) else "Mini-BERT"
-
-
-def load_config(name: str) -> MiniBertConfig:
-    """A preset by its name, or the path of a `config.json`."""
-    if name in PRESETS:
-        return PRESETS[name]
-    path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
-    if not path.is_file():
-        raise ValueError(
-            f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a model folder nor the path of a config.json"
-        )
-    try:
-        return MiniBertConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 _REASONS = {

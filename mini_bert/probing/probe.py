@@ -38,7 +38,8 @@ from mini_bert.common.progress import Show, counted, showing
 from mini_bert.common.values import check_positive
 from mini_bert.data.labelled.readers import check_labels, label_names
 from mini_bert.data.synthetic.dataset import SYNTHETIC
-from mini_bert.inference.loading import DEFAULT_MODEL, load_model
+from mini_bert.inference.loading import DEFAULT_MODEL, load
+from mini_bert.models.base import Model
 from mini_bert.probing import head_probe
 from mini_bert.probing.data import TASKS, Sentences, labels, read, sample
 from mini_bert.probing.head_probe import ROOT, HeadProbe, Trees
@@ -47,8 +48,6 @@ from mini_bert.probing.report import Part, Results, Scores, Setting, layer_name,
 from mini_bert.probing.word_vectors import layer_count, word_vectors
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 BYTES = 2 << 30  # vectors in memory at a time; of models with more, some layers are done, then others
@@ -116,7 +115,7 @@ def _heads(sentences: Sequence[Any]) -> np.ndarray:
 
 
 def probe(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     task: str,
     train: Sentences,
@@ -157,9 +156,9 @@ def probe(
     ]
 
 
-def untrained(model: MiniBERT | Bert, seed: int) -> MiniBERT | Bert:
+def untrained(model: Model, seed: int) -> Model:
     """The same network with random weights, as it would be before training with this seed"""
-    return type(model)(model.config, seed=seed, dtype=model.dtype)  # type: ignore[arg-type]
+    return model.untrained(seed)
 
 
 class Bench(NamedTuple):
@@ -173,11 +172,11 @@ class Bench(NamedTuple):
     threads: int
     show: Show
 
-    def measure(self, model: MiniBERT | Bert, seeds: Sequence[int], name: str) -> list[dict[int, Scores]]:
+    def measure(self, model: Model, seeds: Sequence[int], name: str) -> list[dict[int, Scores]]:
         """For each probe its scores by layer. The task is fitted once, the control task once for each seed."""
         layers = list(range(layer_count(model) + 1) if self.layers is None else self.layers)
         found: list[dict[int, Scores]] = [{} for _ in self.probes]
-        size = sum(len(words) for part in self.words for words in part) * model.config.hidden_size
+        size = sum(len(words) for part in self.words for words in part) * model.width
         at_once = max(1, BYTES // (size * model.dtype.itemsize))
         for start in range(0, len(layers), at_once):
             some = layers[start : start + at_once]
@@ -191,7 +190,7 @@ class Bench(NamedTuple):
                     found[number][layer] = self.scores(probe, train, dev, seeds)
         return found
 
-    def vectors(self, model: MiniBERT | Bert, part: list[list[str]], layers: list[int], name: str):
+    def vectors(self, model: Model, part: list[list[str]], layers: list[int], name: str):
         """The words of one part in some layers"""
         count = sum(map(len, part))
 
@@ -261,7 +260,7 @@ def probe_command(
         Path(out).mkdir(parents=True, exist_ok=True)
     data = read(task, train, dev, column)
     keep_freed_memory()
-    loaded, tokenizer = load_model(model)
+    loaded, tokenizer = load(model)
     if chosen is not None and chosen[-1] > layer_count(loaded):
         raise ValueError(f"there is no layer {chosen[-1]}; {model} has 0 (embeddings) to {layer_count(loaded)}")
     samples = [sample(data, task, seed, max_sentences) for seed in range(seeds)]

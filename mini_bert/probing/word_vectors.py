@@ -28,16 +28,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mini_bert.common.padding import padded
+from mini_bert.common.batching import batches, padded
 from mini_bert.common.values import check_positive
 from mini_bert.finetuning.tasks.base import owners
-from mini_bert.inference.loading import max_length
 from mini_bert.layers.base import Run
-from mini_bert.models.encoders import batches, encode, hidden_states
+from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "first", "last")
@@ -115,13 +112,13 @@ def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) 
         count += len(sentence)
 
 
-def layer_count(model: MiniBERT | Bert) -> int:
+def layer_count(model: Model) -> int:
     """L: layer 0 are the embeddings, layer L is what leaves the model"""
     return len(model.encoder.blocks)
 
 
 def word_vectors(
-    model: MiniBERT | Bert,
+    model: Model,
     tokenizer: Tokenizer,
     sentences: Sequence[Sequence[str]],
     layers: Sequence[int] | None = None,
@@ -142,14 +139,14 @@ def word_vectors(
     if pooling not in POOLING:
         raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
     check_positive("threads", threads)
-    rows = sorted(_rows(tokenizer, sentences, max_length(model)), key=lambda row: len(row.ids))
-    shape = (sum(map(len, sentences)), model.config.hidden_size)
+    rows = sorted(_rows(tokenizer, sentences, model.max_length), key=lambda row: len(row.ids))
+    shape = (sum(map(len, sentences)), model.width)
     vectors = {layer: np.empty(shape, model.dtype) for layer in layers}
 
     def work(batch: list[_Row]) -> int:
         ids, mask = padded([row.ids for row in batch], tokenizer.pad_id)
         T = ids.shape[1]
-        states = hidden_states(*encode(model, ids, mask, run=Run()))
+        states = model.encode(ids, mask, run=Run())[1].hidden_states()
         words = np.concatenate([np.arange(row.words.start, row.words.stop) for row in batch])
         starts = np.concatenate([number * T + np.array(row.starts, int) for number, row in enumerate(batch)])
         sizes = np.concatenate([np.array(row.sizes, int) for row in batch])

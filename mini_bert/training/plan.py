@@ -33,7 +33,8 @@ from mini_bert.common.values import check_positive
 from mini_bert.layers.attention import LONG, is_lean
 from mini_bert.layers.base import PRODUCT
 from mini_bert.layers.lean_attention import TILE
-from mini_bert.models.config import MiniBertConfig, display_name, load_config
+from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.registry import load_config
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
@@ -259,7 +260,7 @@ def best_choice(config: MiniBertConfig, batch: int, threads: int, memory: float)
 
 def plain_choice(config: MiniBertConfig, batch: int, threads: int) -> Choice:
     """What `mini-bert train` does if nothing is asked for."""
-    from mini_bert.training.command import default_micro_batch
+    from mini_bert.training.defaults import default_micro_batch
 
     micro = default_micro_batch(batch, min(threads, batch))
     return Choice(micro, min(threads, batch // micro))
@@ -326,7 +327,7 @@ def plan_command(
     plain = plain_choice(config, batch, threads)
     best = best_choice(config, batch, threads, room)
     print(
-        f"{display_name(config)}, {parameter_count(config):,} parameters{', tied head' if config.tie_head else ''}: "
+        f"{config.name}, {parameter_count(config):,} parameters{', tied head' if config.tie_head else ''}: "
         f"batches of {batch} × {config.max_seq_length} tokens, {room / 1e6:,.0f} MB\n"
     )
     shown = {"as it comes": plain} | ({"to fit": best} if best and best != plain else {})

@@ -288,7 +288,7 @@ def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
     from mini_bert.data.labelled.readers import read_scored
     from mini_bert.evaluation.embedding_quality import agreement, isotropy, neighbours, word_table
     from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
-    from mini_bert.inference.loading import load_model
+    from mini_bert.inference.loading import load
 
     asked = {"text": ["The cat sat.", "Dogs sat."], "pairs": [pairs, pairs], "neighbours": ["cat", "dogs"]}
     eval_command(folder, [str(corpus)], max_batches=1, **asked)
@@ -296,7 +296,7 @@ def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
     eval_command(folder, [str(corpus)], max_batches=1, as_json=True, whole_words=True, **asked)
     found = json.loads(capsys.readouterr().out)
     assert list(found) == ["model", "texts", "neighbours", "token_table", "pairs", "results"]
-    model, tokenizer = load_model(folder)
+    model, tokenizer = load(folder)
     plain, whole = (pseudo_perplexity(model, tokenizer, "Dogs sat.", whole_words=whole) for whole in (False, True))
     assert found["texts"][1]["pseudo_perplexity"] == pytest.approx(whole.perplexity)
     assert found["texts"][1]["tokens"][0] == pytest.approx(whole.tokens[0]._asdict())

@@ -7,7 +7,7 @@ import pytest
 
 from mini_bert.cli.main import main
 from mini_bert.export.folder import export
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -27,7 +27,7 @@ def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
     half, full = export(model, TOKENIZER, tmp_path / "half"), export(model, TOKENIZER, tmp_path / "full", half=False)
     assert 0.49 < half / full < 0.55
     for folder, error in (("half", 1e-3), ("full", 0.0)):
-        loaded, tokenizer = load_model(tmp_path / folder)
+        loaded, tokenizer = load(tmp_path / folder)
         assert loaded.dtype == np.float32 and tokenizer.vocab_size == 8192
         np.testing.assert_allclose(loaded.flat.data, model.flat.data, rtol=error, atol=error / 1e3)
         np.testing.assert_allclose(loaded.encode(IDS)[0], model.encode(IDS)[0], atol=10 * error)

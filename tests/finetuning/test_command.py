@@ -31,7 +31,8 @@ from mini_bert.finetuning.model import load
 from mini_bert.finetuning.predict import gather, predictions
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, baseline, verdict
 from mini_bert.inference.embed import embed
-from mini_bert.inference.loading import load_model, word_head
+from mini_bert.inference.loading import load as load_pair
+from mini_bert.models.base import MASKED_WORDS
 from mini_bert.models.mini_bert import MiniBERT
 
 QUICK = {"epochs": 2, "batch_size": 16, "learning_rate": 5e-3, "threads": 1, "measurements": 1, "quiet": True}
@@ -139,15 +140,15 @@ def test_the_encoder_of_a_fine_tuned_folder_can_be_used(folder, tmp_path, caplog
     out = tmp_path / "out"
     finetune_command("classify", **files(tmp_path, "classify"), out=out, model=str(folder), **QUICK)
     with caplog.at_level(logging.WARNING):
-        encoder, _ = load_model(out)
-    assert "encoder alone" in caplog.text or "no part of this model uses classifier" in caplog.text
+        encoder, _ = load_pair(out)
+    assert "only its encoder" in caplog.text or "no part of this model uses classifier" in caplog.text
     tuned = load(out).model
     np.testing.assert_array_equal(encoder.tokens.table.data, tuned.tokens.table.data)
     with pytest.raises(ValueError, match="no head for masked words"):
-        word_head(encoder)
+        encoder.output_head(MASKED_WORDS)
     if isinstance(encoder, MiniBERT):
         for call in (lambda: encoder.forward([[2, 3]]), lambda: encoder.loss([[2, 3]], [0], [1])):
-            with pytest.raises(ValueError, match="has no head for masked words: it was fine-tuned for something else"):
+            with pytest.raises(ValueError, match="has no head for masked words: it was fine-tuned"):
                 call()
     finetune_command("tag", **files(tmp_path, "tag"), model=str(out), **QUICK)
 
@@ -156,7 +157,7 @@ def test_vectors_are_those_that_embed_gives(mini, tmp_path):
     """A model for sentence vectors is an ordinary encoder: cosines of `embed` are its scores."""
     out = tmp_path / "out"
     finetune_command("similarity", **files(tmp_path, "similarity"), out=out, model=str(mini), vectors=True, **QUICK)
-    encoder, tokenizer = load_model(out)
+    encoder, tokenizer = load_pair(out)
     pair = ["the cat was old .", "a film is old"]
     u, v = embed(encoder, tokenizer, pair).astype(np.float64)
     (said,) = predictions(load(out), [tiny.Scored(*pair, 0.0, 1)])
@@ -575,7 +576,7 @@ def test_options_reach_the_command(monkeypatch):
 
 
 def test_defaults_follow_model_and_data():
-    wide = SimpleNamespace(config=SimpleNamespace(hidden_size=768))
+    wide = SimpleNamespace(width=768)
     assert defaults("tag", MiniBERT(tiny.MINI)) == {"learning_rate": 1e-3, "word_dropout": 0}
     assert defaults("qa", wide) == defaults("similarity", wide) == defaults("tag", wide)
     assert defaults("classify", MiniBERT(tiny.MINI)) == {"learning_rate": 5e-4, "word_dropout": 0.1}
@@ -586,7 +587,7 @@ def test_defaults_follow_model_and_data():
 @pytest.mark.parametrize(("width", "given", "slow"), [(48, 1e-3, 3e-4), (48, 5e-4, 3e-4), (48, 1e-4, 1e-4),
                                                       (768, 6e-5, 3e-4 / 16)])  # fmt: skip
 def test_a_control_learns_slowly_and_all_layers_alike(width, given, slow):
-    model = SimpleNamespace(config=SimpleNamespace(hidden_size=width))
+    model = SimpleNamespace(width=width)
     settings = FineTuning(learning_rate=given)
     assert settings_for(PRETRAINED, settings, 4, model) == replace(settings, seed=4)
     control = settings_for(SCRATCH, settings, 4, model)
@@ -608,11 +609,11 @@ def test_words_are_hidden_behind_the_mask_of_the_vocabulary(mini, monkeypatch):
     monkeypatch.setattr("mini_bert.finetuning.loop.hide", lambda batch, share, mask_id, run: seen.add(mask_id) or batch)
 
     def elsewhere(name):
-        model, tokenizer = load_model(name)
+        model, tokenizer = load_pair(name)
         tokenizer.roles["mask"] = tokenizer.tokens[17]
         return model, tokenizer
 
-    monkeypatch.setattr("mini_bert.finetuning.command.load_model", elsewhere)
+    monkeypatch.setattr("mini_bert.finetuning.command.load", elsewhere)
     finetune_command("classify", model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
     assert seen == {17}
 

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 from mini_bert.data.labelled.readers import Labelled, Question, Scored, Tagged
+from mini_bert.models.base import Model
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -24,7 +25,7 @@ BERT = BertConfig(
 )  # fmt: skip
 
 
-def encoder(kind: str = "mini", seed: int = 3) -> MiniBERT | Bert:
+def encoder(kind: str = "mini", seed: int = 3) -> Model:
     return MiniBERT(MINI, seed=seed) if kind == "mini" else Bert(BERT, seed=seed)
 
 

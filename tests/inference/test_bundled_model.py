@@ -10,7 +10,7 @@ import pytest
 from mini_bert import MiniBERT
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.fill_mask import fill_mask
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
 
 TEXT = (
     "the house stood at the end of a long street . in the morning the children went to school , and in the evening "
@@ -20,7 +20,7 @@ TEXT = (
 
 @pytest.fixture(scope="module")
 def bundled():
-    return load_model("mini-bert")
+    return load("mini-bert")
 
 
 def test_it_is_mini_bert_in_16_bits_and_at_most_10_megabytes():
@@ -37,7 +37,7 @@ def test_the_default_names_it(bundled):
     model, tokenizer = bundled
     assert model.get_parameter_count() == 4_498_880 and tokenizer.vocab_size == 8192
     np.testing.assert_array_equal(MiniBERT.from_pretrained("mini-bert").flat.data, model.flat.data)
-    np.testing.assert_array_equal(load_model()[0].flat.data, model.flat.data)
+    np.testing.assert_array_equal(load()[0].flat.data, model.flat.data)
 
 
 def test_it_uses_context(bundled):

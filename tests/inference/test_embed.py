@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mini_bert.inference.embed import cosines, embed, embed_command, read_lines, similarity_table
-from mini_bert.inference.loading import load_model
+from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -102,7 +102,7 @@ def test_one_text_on_a_terminal(monkeypatch, folder, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     embed_command(["The cat sat."], folder)
     said = capsys.readouterr().out
-    model, tokenizer = load_model(folder)
+    model, tokenizer = load(folder)
     (vector,) = embed(model, tokenizer, ["The cat sat."])
     assert said.startswith("The cat sat.\n") and " ".join(f"{number:+.2f}" for number in vector[:8]) in said
     assert f"{vector.size} numbers" in said and "--out -" in said and "second text" in said

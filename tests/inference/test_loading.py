@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mini_bert.files import model_folder as pretrained
-from mini_bert.inference.loading import load_model, max_length
+from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -34,8 +34,8 @@ def save(folder, model, tokenizer: bool = True):
 def test_a_mini_bert_folder(tmp_path):
     """model_type mini_bert: a MiniBERT with the weights of the folder, and its tokenizer."""
     saved = MiniBERT(TINY, seed=3)
-    model, tokenizer = load_model(save(tmp_path, saved))
-    assert isinstance(model, MiniBERT) and max_length(model) == 11
+    model, tokenizer = load(save(tmp_path, saved))
+    assert isinstance(model, MiniBERT) and model.max_length == 11
     np.testing.assert_array_equal(model.flat.data, saved.flat.data)
     assert tokenizer.tokens == WORDS
 
@@ -43,12 +43,12 @@ def test_a_mini_bert_folder(tmp_path):
 def test_a_published_bert_folder(tmp_path):
     """model_type bert, or none as in the first configs: a Bert."""
     save(tmp_path, Bert(TINY_BERT))
-    model, _ = load_model(tmp_path)
-    assert isinstance(model, Bert) and max_length(model) == 17
+    model, _ = load(tmp_path)
+    assert isinstance(model, Bert) and model.max_length == 17
     config = json.loads((tmp_path / "config.json").read_text())
     del config["model_type"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert isinstance(load_model(tmp_path)[0], Bert)
+    assert isinstance(load(tmp_path)[0], Bert)
 
 
 def test_the_folder_of_a_run(tmp_path, caplog):
@@ -57,14 +57,14 @@ def test_the_folder_of_a_run(tmp_path, caplog):
     for step in (500, 1000):
         save(tmp_path / f"checkpoints/step-{step:08}", MiniBERT(TINY, seed=step))
     (tmp_path / "checkpoints/step-00001500").mkdir()  # nothing in it yet
-    np.testing.assert_array_equal(load_model(tmp_path)[0].flat.data, MiniBERT(TINY, seed=1000).flat.data)
+    np.testing.assert_array_equal(load(tmp_path)[0].flat.data, MiniBERT(TINY, seed=1000).flat.data)
     assert "no best model yet; taking its newest checkpoint" in caplog.text and "step-00001000" in caplog.text
     caplog.clear()
     save(tmp_path / "model", MiniBERT(TINY, seed=7))
-    np.testing.assert_array_equal(load_model(tmp_path)[0].flat.data, MiniBERT(TINY, seed=7).flat.data)
+    np.testing.assert_array_equal(load(tmp_path)[0].flat.data, MiniBERT(TINY, seed=7).flat.data)
     np.testing.assert_array_equal(MiniBERT.from_pretrained(tmp_path).flat.data, MiniBERT(TINY, seed=7).flat.data)
     assert not caplog.text
-    assert load_model(tmp_path / "checkpoints/step-00000500")[1].tokens == WORDS
+    assert load(tmp_path / "checkpoints/step-00000500")[1].tokens == WORDS
 
 
 def test_bundled_by_name(tmp_path, monkeypatch):
@@ -72,41 +72,41 @@ def test_bundled_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "BUNDLED", tmp_path / "package")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match="'mini-bert' belongs to the package, but is missing from this inst"):
-        load_model("mini-bert")
+        load("mini-bert")
     save(tmp_path / "package/mini-bert", MiniBERT(TINY, seed=1))
     (tmp_path / "mini-bert").mkdir()  # a clone of the repository, say: no model
-    np.testing.assert_array_equal(load_model()[0].flat.data, MiniBERT(TINY, seed=1).flat.data)
+    np.testing.assert_array_equal(load()[0].flat.data, MiniBERT(TINY, seed=1).flat.data)
     np.testing.assert_array_equal(MiniBERT.from_pretrained("mini-bert").flat.data, MiniBERT(TINY, seed=1).flat.data)
     save(tmp_path / "mini-bert", MiniBERT(TINY, seed=2))
-    np.testing.assert_array_equal(load_model("mini-bert")[0].flat.data, MiniBERT(TINY, seed=2).flat.data)
+    np.testing.assert_array_equal(load("mini-bert")[0].flat.data, MiniBERT(TINY, seed=2).flat.data)
 
 
 def test_no_tokenizer_in_the_folder(tmp_path, caplog):
     """The bundled tokenizer of the model's size is taken, and that is said; where none fits, that is the error."""
     sizes = {"hidden_size": 2, "num_layers": 1, "num_heads": 1, "intermediate_size": 2}
     save(tmp_path / "a", MiniBERT(MiniBertConfig(vocab_size=8192, **sizes)), tokenizer=False)
-    assert load_model(tmp_path / "a")[1].vocab_size == 8192
+    assert load(tmp_path / "a")[1].vocab_size == 8192
     assert "taking the bundled tokenizer '8k'" in caplog.text
     save(tmp_path / "b", MiniBERT(TINY), tokenizer=False)
     with pytest.raises(FileNotFoundError, match=r"neither tokenizer\.json nor vocab\.txt, and no bundled .* 13 tokens"):
-        load_model(tmp_path / "b")
+        load(tmp_path / "b")
     WordPieceTokenizer([*WORDS, "more"]).save(tmp_path / "b")
     with pytest.raises(ValueError, match="tokenizer has 14 tokens, but its model knows 13 ids"):
-        load_model(tmp_path / "b")
+        load(tmp_path / "b")
 
 
 def test_what_cannot_be_loaded(tmp_path):
     """No such folder, a file, a pickle, a model of another kind: each is named."""
     with pytest.raises(FileNotFoundError, match=r"no model folder .*roberta-base; .*a bundled name: mini-bert"):
-        load_model(tmp_path / "roberta-base")
+        load(tmp_path / "roberta-base")
     (tmp_path / "file").touch()
     with pytest.raises(FileNotFoundError, match=r"\(it is a file\)"):
-        load_model(tmp_path / "file")
+        load(tmp_path / "file")
     with pytest.raises(ValueError, match="is a pickle"):
-        load_model(tmp_path / "model.pkl")
+        load(tmp_path / "model.pkl")
     (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
-    with pytest.raises(ValueError, match="model of type 'roberta'; expected 'mini_bert' or 'bert'"):
-        load_model(tmp_path)
+    with pytest.raises(ValueError, match="model_type is 'roberta', expected one of 'mini_bert', 'bert'"):
+        load(tmp_path)
 
 
 def test_warnings_become_lines(tmp_path, caplog):
@@ -115,6 +115,6 @@ def test_warnings_become_lines(tmp_path, caplog):
     tensors = pretrained.read_tensors(tmp_path / "model.safetensors")
     pretrained.write_tensors(tmp_path / "model.safetensors", tensors | {"classifier.weight": np.ones(2)})
     with caplog.at_level(logging.WARNING):
-        load_model(tmp_path)
+        load(tmp_path)
     assert "no part of this model uses classifier.weight" in caplog.text
     shutil.rmtree(tmp_path)

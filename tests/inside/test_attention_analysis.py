@@ -53,7 +53,6 @@ from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.linear import Linear
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.encoders import attention_weights, encode
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
@@ -94,8 +93,8 @@ def test_a_look_is_what_the_model_computed(model):
     assert seen.tokens == ["[CLS]", "the", "old", "cat", "sat", ".", "[SEP]"]
     assert seen.weights.shape == (3, 2, 7, 7)
     np.testing.assert_allclose(seen.weights.sum(-1), 1)
-    _, cache = encode(model, seen.ids[None])
-    for layer, weights in enumerate(attention_weights(cache)):
+    _, cache = model.encode(seen.ids[None])
+    for layer, weights in enumerate(cache.attention_weights()):
         np.testing.assert_array_equal(seen.weights[layer], weights[0])
 
 
@@ -249,7 +248,7 @@ def test_saliency_of_a_class_is_the_slope(model):
     values, scores = gradient_times_input(model, ids, scalar)
 
     def value():
-        y, _ = encode(model, ids)
+        y, _ = model.encode(ids)
         logits = head.forward(y, model.run)[0][0]
         return float(logits[2] - np.log(np.exp(logits).sum()))
 
@@ -368,10 +367,10 @@ def by_hand(model, sentence):
     """Clark's reading of one sentence, by loops: -> {(direction, layer, head): guess of each word}"""
     pieces = [TOKENIZER.ids([word])[0] or [TOKENIZER.unk_id] for word in sentence.words]
     ids = [TOKENIZER.cls_id, *(i for row in pieces for i in row), TOKENIZER.sep_id]
-    _, cache = encode(model, np.array([ids]))
+    _, cache = model.encode(np.array([ids]))
     starts = [1 + sum(map(len, pieces[:word])) for word in range(len(pieces))]
     found = {}
-    for layer, weights in enumerate(attention_weights(cache)):
+    for layer, weights in enumerate(cache.attention_weights()):
         for head, grid in enumerate(weights[0]):
             paid = np.zeros((len(pieces), len(pieces)))
             for a, row in enumerate(pieces):

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mini_bert.common.padding import padded
+from mini_bert.common.batching import padded
 from mini_bert.inside import model_figures as plots_model
 from mini_bert.inside.attention_figures import attention_grid, attention_map
 from mini_bert.inside.layer_statistics import layer_statistics, measured

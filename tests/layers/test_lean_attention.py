@@ -20,7 +20,6 @@ from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.lean_attention import LeanCache, lean_attend, lean_attend_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
-from mini_bert.models.encoders import attention_weights, encode
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.training.parallel import Team
 
@@ -224,18 +223,18 @@ def test_weights_are_computed_again_for_who_wants_to_see_them():
         model = MiniBERT(TINY, dtype=np.float64)
         for block in model.encoder.blocks:
             block.attention.method, block.attention.tile = method, 10
-        _, cache = encode(model, ids, mask)
-        found.append(attention_weights(cache))
+        _, cache = model.encode(ids, mask)
+        found.append(cache.attention_weights())
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, one, atol=1e-12)
         assert not other[1, ..., 9:].any()
     _, cache = model.forward(ids, mask)
     assert "query_1" in cache and "attention_weights_1" not in cache
-    with pytest.raises(KeyError, match=r"lean attention keeps none; encoders\.attention_weights"):
+    with pytest.raises(KeyError, match=r"lean attention keeps none; cache\.attention_weights"):
         cache["attention_weights_1"]
     with pytest.raises(KeyError, match=r"no array 'attention_weights_2' in this cache; it has"):
         cache["attention_weights_2"]
-    assert attention_weights(cache.encoded)[0].shape == (2, 1, 23, 23)
+    assert cache.attention_weights()[0].shape == (2, 1, 23, 23)
 
 
 def gradient(model, method, threads=1, recompute=False, T=LONG + 11):

@@ -184,20 +184,20 @@ def test_configs_that_mean_something_else_are_refused(change, message):
 @pytest.mark.parametrize(
     ("types", "error", "message"),
     [
-        ([[0, 3, 0]], ValueError, r"token_type_ids\[0, 1\] is 3, expected 0 to 2"),
-        ([[0, 0]], ValueError, r"token_type_ids has shape \(1, 2\), expected \(1, 3\)"),
+        ([[0, 3, 0]], ValueError, r"token_types\[0, 1\] is 3, expected 0 to 2"),
+        ([[0, 0]], ValueError, r"token_types has shape \(1, 2\), expected \(1, 3\)"),
     ],
 )
 def test_bad_token_types_are_named(types, error, message):
     """Token types are checked like ids."""
     with pytest.raises(error, match=message):
-        Bert(TINY).forward([[1, 2, 3]], token_type_ids=types)
+        Bert(TINY).forward([[1, 2, 3]], token_types=types)
 
 
 def test_a_missing_head_is_named():
     """Asking a plain encoder for a masked-word loss says what to build instead."""
     model = Bert(TINY, masked_words=False, next_sentence=False)
-    with pytest.raises(ValueError, match="no masked_words head; build it with"):
+    with pytest.raises(ValueError, match="no head for masked words: it was published without one"):
         model.loss([[1, 2, 3]], [1], [2])
     with pytest.raises(ValueError, match="needs pooler=True"):
         Bert(TINY, pooler=False)
@@ -260,7 +260,7 @@ def dropout_masks(model):
     ids = np.random.default_rng(0).integers(0, 300, (8, 64))
     _, cache = model.loss(ids, [1], [2], run=Run(0, train=True))
     block = cache.encoded.blocks[0]
-    return cache.encoded.dropped, block.attention_dropped, block.output_dropped, block.attention.attended.dropped
+    return cache.encoded.embedding[-1], block.attention_dropped, block.output_dropped, block.attention.attended.dropped
 
 
 def test_count_and_dloss_scale_the_loss(expected):
@@ -304,7 +304,7 @@ def test_sparse_configs_are_read():
     assert (config.vocab_size, config.pad_token_id, config.num_hidden_layers) == (31, 0, 12)
     with pytest.raises(ValueError, match="describes a decoder"):
         BertConfig.from_dict({"add_cross_attention": True})
-    with pytest.raises(ValueError, match=r"MiniBERT\.from_pretrained reads that folder"):
+    with pytest.raises(ValueError, match=r"load_model reads folders of every kind"):
         BertConfig.from_dict({"model_type": "mini_bert"})
 
 

@@ -310,7 +310,7 @@ def test_caches_and_configs_are_not_confused(model):
     _, loss = model.loss(ids, [1], [5])
     with pytest.raises(TypeError, match="backward takes the cache of forward, not a LossCache"):
         model.backward(logits, loss)
-    with pytest.raises(TypeError, match="loss_backward takes the cache of loss, not a ForwardCache"):
+    with pytest.raises(TypeError, match="loss_backward takes the cache of loss, not a EncodeCache"):
         model.loss_backward(forward)
     with pytest.raises(ValueError, match=r"dlogits has shape \(2, 4\), expected \(2, 4, 8192\)"):
         model.backward(ids, forward)
@@ -351,8 +351,8 @@ def test_dropout_is_everywhere_it_should_be():
     config = MiniBertConfig(101, 48, 2, 4, 64, 32, dropout=0.3)
     model = MiniBERT(config)
     _, cache = model.forward(random_ids(config, (8, 32)), run=Run(1, train=True))
-    masks = [cache.encoded.dropped.keep]
-    for block in cache.encoded.blocks:
+    masks = [cache.embedding[-1].keep]
+    for block in cache.blocks:
         drops = (block.attention.attended.dropped, block.attention_dropped, block.output_dropped)
         masks += [dropped.keep for dropped in drops]
     for mask in masks:
@@ -482,5 +482,5 @@ def test_replicas_in_threads_compute_what_one_would():
 
 def test_a_whole_batch_of_pairs_is_refused_with_the_remedy(model):
     ids = random_ids(MINI_BERT_CONFIG, (2, 7))
-    with pytest.raises(TypeError, match=r"takes the first four fields: model.loss\(\*batch\[:4\]\)"):
+    with pytest.raises(ValueError, match=r"leave next_sentence out: model.loss\(\*batch\[:4\]\)"):
         model.loss(ids, [3], [5], None, np.zeros_like(ids), np.zeros(2, int))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.encoders import encode, hidden_states
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.probing import word_vectors as module
 from mini_bert.probing.word_vectors import Window, pooled, word_pieces, word_vectors, word_windows
@@ -91,7 +90,7 @@ def one_by_one(model, tokenizer, sentences, pooling):
         ids = [[tokenizer.cls_id, *chain.from_iterable(pieces), tokenizer.sep_id]]
         start = 1
         for row in pieces:
-            for layer, state in enumerate(hidden_states(*encode(model, ids))):
+            for layer, state in enumerate(model.encode(ids)[1].hidden_states()):
                 tokens = state[0, start : start + len(row)]
                 found[layer].append({"mean": tokens.mean(0), "first": tokens[0], "last": tokens[-1]}[pooling])
             start += len(row)

@@ -76,9 +76,9 @@ def test_activations_are_those_of_a_real_cache(config, attention, checkpointing)
     predicted = activations_held(config, Shape(3, 7, 4, 2), Choice(3, 1, checkpointing, attention))
     seen: dict = {}
     encoded = cache.encoded
-    masks = distinct(encoded.dropped, seen)
+    masks = distinct(encoded.embedding[-1], seen)
     found = [masks, *(distinct(block, seen) for block in encoded.blocks)]
-    found += [distinct((encoded.final_norm, cache.head, cache.entropy), seen)]
+    found += [distinct((encoded.final, cache.head, cache.entropy), seen)]
     assert found == [held for _, held in predicted]
 
 

@@ -23,7 +23,6 @@ from mini_bert.data.labelled.readers import Question
 from mini_bert.evaluation.metrics import answer_scores
 from mini_bert.finetuning.heads import SpanHead, span_loss, span_loss_backward
 from mini_bert.finetuning.tasks.base import HEAD, Item, Task, windows
-from mini_bert.models.encoders import encode, encode_backward
 
 BEST = 20  # spans that a window names, and that are kept of a question
 LONGEST = 30  # tokens of an answer
@@ -56,7 +55,7 @@ class Answer(Task):
         return {"stride": self.stride, "longest": self.longest}
 
     def layer(self, model, dropout):
-        return SpanHead(model.config.hidden_size)
+        return SpanHead(model.width)
 
     def items(self, examples: Sequence[Question], tokenizer, length, training):
         texts = {text: None for example in examples for text in (example.context,)}
@@ -87,18 +86,18 @@ class Answer(Task):
         return found
 
     def loss(self, model, batch, run, targets):
-        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run)  # (B,T,H)
+        x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (B,T,H)
         logits, head = model.task.forward(x, run.fork(HEAD))  # (B,2,T)
         loss, cache = span_loss(logits, batch.targets, batch.asked, targets)
         guesses = np.where(batch.asked[:, None], logits, -np.inf).argmax(-1)
         right = int((guesses == batch.targets).all(-1).sum())
         dx = model.task.backward(span_loss_backward(1.0, cache), head, run)
-        encode_backward(model, dx, encoded, run)
+        model.encode_backward(dx, encoded, run)
         return float(loss), right
 
     def answers(self, model, batch, run):
         """Of every window the best spans: [(score, first, last)], counted in tokens of its text"""
-        x, _ = encode(model, batch.ids, batch.mask, batch.types, run)
+        x, _ = model.encode(batch.ids, batch.mask, batch.types, run)
         logits, _ = model.task.forward(x, run)
         return [
             best_spans(scores[0, asked], scores[1, asked], self.longest)

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.batching import padded
 from mini_bert.common.draws import address, shuffled
-from mini_bert.common.padding import padded
 from mini_bert.layers.base import Layer, Run
+from mini_bert.models.base import Model
 from mini_bert.text.encoding import cut
 
 if TYPE_CHECKING:
-    from mini_bert.models.bert import Bert
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
 HEAD = 1 << 20  # where the head's random numbers fork off: no block has this number
@@ -82,7 +81,7 @@ class Task:
         """What transformers wants to read in config.json besides"""
         return {}
 
-    def layer(self, model: MiniBERT | Bert, dropout: float) -> Layer:
+    def layer(self, model: Model, dropout: float) -> Layer:
         raise NotImplementedError
 
     def items(self, examples: Sequence[Any], tokenizer: Tokenizer, length: int, training: bool) -> list[Item]:

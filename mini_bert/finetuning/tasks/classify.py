@@ -19,7 +19,6 @@ from mini_bert.finetuning.tasks.base import HEAD, Item, Task, packed
 from mini_bert.layers.base import Layer
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.softmax import softmax
-from mini_bert.models.encoders import encode, encode_backward
 
 
 class Classify(Task):
@@ -93,7 +92,7 @@ def mean_surprise(probabilities: Sequence[np.ndarray] | np.ndarray, targets: Seq
 
 def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool, pairs: bool, p: float) -> Layer:
     """The head for a text, or for two. [CLS] speaks for both where an encoder has been taught to."""
-    width = model.config.hidden_size
+    width = model.width
     if pairs and "cls" not in pooling:
         return PairHead(width, classes, pooling, p)
     return SentenceHead(width, classes, pooling, dense, p)
@@ -107,10 +106,10 @@ def seen_by(head: Layer, asked: np.ndarray, types: np.ndarray) -> np.ndarray:
 def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
     """ids -> encoder -> model.task -> (B,C), caches. Where only [CLS] is asked, the last block runs on it alone."""
     if tuple(pooling) != ("cls",):
-        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run)  # (B,T,H)
+        x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (B,T,H)
     else:
         B, T = batch.ids.shape
-        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run, np.arange(B) * T)  # (B,H)
+        x, encoded = model.encode(batch.ids, batch.mask, batch.types, run, np.arange(B) * T)  # (B,H)
         x = x[:, None]
     y, head = model.task.forward(x, run.fork(HEAD), asked=seen_by(model.task, batch.asked, batch.types))
     return y, (encoded, head, tuple(pooling) == ("cls",))
@@ -119,4 +118,4 @@ def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
 def sentence_scores_backward(model: Any, dy, caches, run) -> None:
     encoded, head, only_first = caches
     dx = model.task.backward(dy, head, run)
-    encode_backward(model, dx[:, 0] if only_first else dx, encoded, run)
+    model.encode_backward(dx[:, 0] if only_first else dx, encoded, run)

@@ -31,7 +31,6 @@ from mini_bert.layers.similarity import (
     squared_error,
     squared_error_backward,
 )
-from mini_bert.models.encoders import encode, encode_backward
 
 
 class Similarity(Task):
@@ -106,20 +105,20 @@ class Similarity(Task):
             loss, cache = squared_error(y[:, 0], batch.targets, targets)
             sentence_scores_backward(model, squared_error_backward(1.0, cache)[:, None], caches, run)
             return float(loss), 0
-        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run)  # (2B,T,H)
+        x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (2B,T,H)
         vectors, pooled = model.task.forward(x, run.fork(HEAD), asked=batch.asked)  # (2B,H)
         cosines, angle = cosine(*np.split(vectors, 2))
         forward, backward = LOSSES[self.kind]
         loss, cache = forward(cosines, (batch.targets - self.low) / (self.high - self.low), targets)
         dvectors = np.concatenate(cosine_backward(backward(1.0, cache), angle))
-        encode_backward(model, model.task.backward(dvectors, pooled, run), encoded, run)
+        model.encode_backward(model.task.backward(dvectors, pooled, run), encoded, run)
         return float(loss), 0
 
     def answers(self, model, batch, run):
         """The score of each pair"""
         if not self.vectors:
             return sentence_scores(model, batch, run, self.pooling)[0][:, 0].tolist()
-        x, _ = encode(model, batch.ids, batch.mask, batch.types, run)
+        x, _ = model.encode(batch.ids, batch.mask, batch.types, run)
         vectors, _ = model.task.forward(x, run, asked=batch.asked)
         return self._score(cosine(*np.split(vectors, 2))[0]).tolist()
 

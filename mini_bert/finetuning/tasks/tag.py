@@ -23,7 +23,6 @@ from mini_bert.finetuning.tasks.base import HEAD, Item, Task, owners, windows
 from mini_bert.finetuning.tasks.classify import mean_surprise
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.softmax import softmax
-from mini_bert.models.encoders import encode, encode_backward
 
 
 class Tag(Task):
@@ -42,7 +41,7 @@ class Tag(Task):
         return {"stride": self.stride}
 
     def layer(self, model, dropout):
-        return TokenHead(model.config.hidden_size, len(self.labels), dropout)
+        return TokenHead(model.width, len(self.labels), dropout)
 
     def items(self, examples: Sequence[Tagged], tokenizer, length, training):
         place = {label: number for number, label in enumerate(self.labels)}
@@ -67,17 +66,17 @@ class Tag(Task):
         return np.array([tag for item in items for tag in item.target])
 
     def loss(self, model, batch, run, targets):
-        x, encoded = encode(model, batch.ids, batch.mask, batch.types, run, batch.chosen)  # (N,H)
+        x, encoded = model.encode(batch.ids, batch.mask, batch.types, run, batch.chosen)  # (N,H)
         logits, head = model.task.forward(x, run.fork(HEAD), np.nonzero(batch.asked))  # (N,C)
         loss, entropy = cross_entropy(logits, batch.targets, targets)
         right = int((logits.argmax(-1) == batch.targets).sum())
         dx = model.task.backward(cross_entropy_backward(1.0, entropy), head, run)
-        encode_backward(model, dx, encoded, run)
+        model.encode_backward(dx, encoded, run)
         return float(loss), right
 
     def answers(self, model, batch, run):
         """The probability of every tag, for each of an item's words: (words, C)"""
-        x, _ = encode(model, batch.ids, batch.mask, batch.types, run, batch.chosen)
+        x, _ = model.encode(batch.ids, batch.mask, batch.types, run, batch.chosen)
         probabilities, _ = softmax(model.task.forward(x, run)[0])
         return np.split(probabilities, np.cumsum(batch.asked.sum(1))[:-1])
 

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from mini_bert.common.padding import padded
+from mini_bert.common.batching import padded
 from mini_bert.layers.base import Run
 from mini_bert.layers.encoder import Recompute
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.encoders import attention_weights, encode, encode_backward, hidden_states
 from mini_bert.models.mini_bert import MiniBERT
 
 MINI = MiniBertConfig(vocab_size=31, hidden_size=10, num_layers=3, num_heads=2, intermediate_size=13, max_seq_length=11)
@@ -33,8 +32,8 @@ def test_padded_marks_what_is_padding():
 
 
 def test_each_state_is_what_its_block_makes_of_the_one_before(model):
-    y, cache = encode(model, IDS, MASK)
-    states = hidden_states(y, cache)
+    _, cache = model.encode(IDS, MASK)
+    states = cache.hidden_states()
     assert len(states) == 4
     mask = MASK.astype(bool)[:, None, None]
     for block, before, after in zip(model.encoder.blocks[:2], states[:2], states[1:3], strict=True):
@@ -46,8 +45,8 @@ def test_each_state_is_what_its_block_makes_of_the_one_before(model):
 
 
 def test_weights_are_shares_and_nobody_looks_at_padding(model):
-    _, cache = encode(model, IDS, MASK)
-    weights = attention_weights(cache)
+    _, cache = model.encode(IDS, MASK)
+    weights = cache.attention_weights()
     assert [w.shape for w in weights] == [(2, 2, 5, 5)] * 3
     for w in weights:
         np.testing.assert_allclose(w.sum(-1), 1)
@@ -55,30 +54,30 @@ def test_weights_are_shares_and_nobody_looks_at_padding(model):
 
 
 def test_recomputed_blocks_show_their_states_and_say_that_they_have_no_weights(model):
-    y, cache = encode(model, IDS, MASK)
-    plain = hidden_states(y, cache)
+    _, cache = model.encode(IDS, MASK)
+    plain = cache.hidden_states()
     model.encoder.blocks = [Recompute(block) for block in model.encoder.blocks]
-    y, cache = encode(model, IDS, MASK)
-    for one, other in zip(plain, hidden_states(y, cache), strict=True):
+    _, cache = model.encode(IDS, MASK)
+    for one, other in zip(plain, cache.hidden_states(), strict=True):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="without gradient checkpointing"):
-        attention_weights(cache)
+        cache.attention_weights()
 
 
 def test_chosen_rows_are_those_rows_of_all(model):
-    y, _ = encode(model, IDS, MASK)
-    some, cache = encode(model, IDS, MASK, chosen=np.array([0, 6]))
+    y, _ = model.encode(IDS, MASK)
+    some, cache = model.encode(IDS, MASK, chosen=np.array([0, 6]))
     np.testing.assert_allclose(some, y.reshape(10, -1)[[0, 6]], rtol=1e-10)
-    assert len(hidden_states(some, cache)) == 4
+    assert len(cache.hidden_states()) == 4
 
 
 def test_token_types_reach_the_model_that_has_them(model):
     types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
-    same = np.array_equal(encode(model, IDS, MASK, types)[0], encode(model, IDS, MASK)[0])
+    same = np.array_equal(model.encode(IDS, MASK, types)[0], model.encode(IDS, MASK)[0])
     assert same == isinstance(model, MiniBERT)
 
 
 def test_backward_reaches_the_weights(model):
-    y, cache = encode(model, IDS, MASK)
-    dx = encode_backward(model, np.ones_like(y), cache)
-    assert dx.shape == y.shape and np.abs(model.tokens.table.grad).max() > 0
+    hidden, cache = model.encode(IDS, MASK)
+    dx = model.encode_backward(np.ones_like(hidden), cache)
+    assert dx.shape == hidden.shape and np.abs(model.tokens.table.grad).max() > 0

@@ -1,0 +1,49 @@
+"""Which class reads which `model_type`. A new architecture is a file and a line here."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from mini_bert.models.base import Model
+from mini_bert.models.config import PRESETS
+
+MODELS = {
+    "mini_bert": ("mini_bert.models.mini_bert", "MiniBERT"),
+    "bert": ("mini_bert.models.bert", "Bert"),
+}
+
+
+def model_class(values: dict[str, Any]) -> type[Model]:
+    """The class for the content of a config.json"""
+    kind = values.get("model_type", "bert")  # the first published configs did not say
+    if not isinstance(kind, str) or kind not in MODELS:
+        raise ValueError(f"model_type is {kind!r}, expected one of {', '.join(map(repr, MODELS))}")
+    module, name = MODELS[kind]
+    return getattr(import_module(module), name)
+
+
+def config_from(values: dict[str, Any]) -> Any:
+    return model_class(values).config_class.from_dict(values)
+
+
+def load_config(name: str | os.PathLike[str]) -> Any:
+    """The config of a preset by its name, or of the path of a `config.json` or its folder"""
+    if name in PRESETS:
+        return PRESETS[str(name)]
+    path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        raise ValueError(
+            f"{os.fspath(name)!r} is neither a preset ({', '.join(PRESETS)}) nor a model folder nor the path of a "
+            "config.json"
+        )
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds a {type(values).__name__}, expected an object of settings")
+        return config_from(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
