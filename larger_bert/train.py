@@ -26,7 +26,7 @@ from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.evaluate import Evaluation, evaluate
 from mini_bert.models.base import Model
 from mini_bert.text.base import Tokenizer
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.loading import load_tokenizer
 from mini_bert.training import checkpoint, switches
 from mini_bert.training.defaults import TOKENIZERS, default_learning_rate, default_warmup, new_folder
 from mini_bert.training.parallel import default_threads
@@ -74,7 +74,7 @@ class LargerBERTTrainer:
                 f"no bundled vocabulary has {V:,} tokens ({', '.join(TOKENIZERS.values())} have "
                 f"{', '.join(f'{size:,}' for size in TOKENIZERS)}); name the tokenizer of this model"
             )
-        tokenizer = WordPieceTokenizer.load(TOKENIZERS[V] if name is None else name)
+        tokenizer = load_tokenizer(TOKENIZERS[V] if name is None else name)
         if tokenizer.vocab_size > V:
             raise ValueError(
                 f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has {V:,} ids; use the model's own"

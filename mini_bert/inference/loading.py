@@ -22,8 +22,9 @@ from mini_bert.files.model_folder import locate, read_config
 from mini_bert.models.base import Model
 from mini_bert.models.registry import model_class
 from mini_bert.text.base import Tokenizer
+from mini_bert.text.loading import has_tokenizer
+from mini_bert.text.loading import load_tokenizer as read_tokenizer
 from mini_bert.text.tokenizer_files import BUNDLED, JSON, VOCAB
-from mini_bert.text.wordpiece import WordPieceTokenizer
 
 DEFAULT_MODEL = "mini-bert"
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def load_tokenizer(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> To
         folder = locate(name_or_folder)
         values = read_config(folder)
     except FileNotFoundError:
-        return WordPieceTokenizer.load(name_or_folder)
+        return read_tokenizer(name_or_folder)
     return tokenizer_of(folder, model_class(values).config_class.from_dict(values).vocab_size)
 
 
@@ -66,8 +67,8 @@ def _load_model(folder: Path, dtype: Any) -> Model:
 
 def tokenizer_of(folder: Path, vocab_size: int) -> Tokenizer:
     """The one in the folder; else the bundled one that has as many tokens as the model has ids"""
-    if any((folder / name).is_file() for name in (JSON, VOCAB)):
-        tokenizer = WordPieceTokenizer.load(folder)
+    if has_tokenizer(folder):
+        tokenizer = read_tokenizer(folder)
         if tokenizer.vocab_size > vocab_size:
             raise ValueError(
                 f"{folder}: its tokenizer has {tokenizer.vocab_size:,} tokens, but its model knows {vocab_size:,} ids; "
@@ -81,7 +82,7 @@ def tokenizer_of(folder: Path, vocab_size: int) -> Tokenizer:
                 "has ids: %s. If the model was trained with another, its answers will make no sense",
                 folder, JSON, VOCAB, path.name, f"{vocab_size:,}",
             )  # fmt: skip
-            return WordPieceTokenizer.load(path)
+            return read_tokenizer(path)
     raise FileNotFoundError(
         f"{folder} has neither {JSON} nor {VOCAB}, and no bundled tokenizer has {vocab_size:,} tokens; "
         "copy the tokenizer that the model was trained with into the folder"

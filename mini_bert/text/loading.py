@@ -32,11 +32,19 @@ KINDS = (
 
 def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
     """A tokenizer from a folder, a tokenizer.json, a vocab.txt, or by the name of a bundled one: "8k", "50k"."""
-    path = find(source, (JSON, *(kind.file for kind in KINDS)))
+    path = find(source, _files())
     content = read_object(path) if path.suffix == ".json" else None
     kind = _kind(path, content)
     tokenizer: type[Tokenizer] = getattr(import_module(kind.module), kind.name)
     return tokenizer.from_file(path, content)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _files())
+
+
+def _files() -> tuple[str, ...]:
+    return JSON, *(kind.file for kind in KINDS)
 
 
 def _kind(path: Path, content: dict[str, Any] | None) -> Kind:
