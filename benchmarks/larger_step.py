@@ -33,7 +33,7 @@ from mini_bert.models.config import LARGER_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
-from mini_bert.training.plan import Choice, best_choice, predicted_peak, train_options
+from mini_bert.training.plan import Choice, best_choice, describe, predicted_peak, train_options
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
 
@@ -85,15 +85,15 @@ def memory_table(threads: int) -> None:
     print("| batch | settings | predicted, MB | measured, MB |\n|---:|---|---:|---:|")
     for batch in (1, 4, 8):
         plain = Choice(batch, 1)
-        lean = best_choice(LARGER_BERT_CONFIG, batch, threads, 1e9)
+        lean = best_choice(describe(LARGER_BERT_CONFIG), batch, threads, 1e9)
         small = Choice(1, 1, True, moments="bfloat16")
         for name, choice in {"plain": plain, "fits 1 GB": lean, "smaller still": small}.items():
             if choice is None:
                 print(f"| {batch} | {name}: nothing does | | |")
                 continue
-            words = train_options("larger", LARGER_BERT_CONFIG, batch, choice)
+            words = train_options("larger", batch, choice)
             measured = peak_of_training(*words, steps=3)
-            predicted = predicted_peak(LARGER_BERT_CONFIG, choice)
+            predicted = predicted_peak(describe(LARGER_BERT_CONFIG), choice)
             shown = " ".join(words[4:])
             print(f"| {batch} | {name}: `{shown}` | {predicted / 1e6:.0f} | {measured / 1e6:.0f} |", flush=True)
 

@@ -20,7 +20,7 @@ from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_na
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.command import default_learning_rate, train_command, word_shares
-from mini_bert.training.plan import parameter_count
+from mini_bert.training.plan import describe
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply, bare
@@ -65,7 +65,7 @@ def test_the_preset():
     c = LARGER_BERT_CONFIG
     sizes = (c.num_layers, c.hidden_size, c.num_heads, c.head_size, c.intermediate_size, c.max_seq_length, c.vocab_size)
     assert sizes == (6, 384, 8, 48, 1536, 128, 50_000) and c.dropout == 0.1 and not c.tie_head
-    assert parameter_count(c) == 49_137_488 and parameter_count(replace(c, tie_head=True)) == 29_937_488
+    assert describe(c).parameters == 49_137_488 and describe(c, tie_head=True).parameters == 29_937_488
     assert display_name(replace(c, vocab_size=99)) == "Larger-BERT" and display_name(MINI_BERT_CONFIG) == "Mini-BERT"
 
 
