@@ -100,10 +100,9 @@ def plan(
 def doctor(run: Annotated[Path, typer.Argument(help="the folder of a training run")]) -> None:
     """Diagnose a training run: what is wrong, and what to try. Exits with 1 if there is an error."""
     from mini_bert.training.doctor import diagnose, report, summary
-    from mini_bert.training.history import read_run
 
     findings = diagnose(run)
-    print(f"{run}: {summary(read_run(run))}")
+    print(f"{run}: {summary(run)}")
     print(report(findings, width=min(shutil.get_terminal_size((100, 24)).columns, 100)))
     raise typer.Exit(int(any(finding.level == "error" for finding in findings)))
 

@@ -203,7 +203,7 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
     """Not with silent NaNs, nor with a model: the doctor speaks, whether the run broke or only learnt nothing."""
     assert run("--steps", "120", "--out", "out", "--learning-rate", "0.1", *quiet) == 1
     said = capsys.readouterr().err
-    assert "WRONG: The learning rate is too high" in said and "so there is no" in said
+    assert "ERROR: The learning rate is too high" in said and "so there is no" in said
     assert not Path("out/model").exists()
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
@@ -237,7 +237,7 @@ def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, 
     monkeypatch.setattr(RunFolder, "begin", begin)
     assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
     said = capsys.readouterr().err
-    assert "WRONG: The numbers are not finite any more" in said and "so there is no out" in said
+    assert "ERROR: The numbers are no longer finite" in said and "so there is no out" in said
     assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
 
 
