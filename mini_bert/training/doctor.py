@@ -16,7 +16,7 @@ from statistics import mean
 
 from mini_bert.common.invocation import broken
 from mini_bert.evaluation.unigram_baseline import against, knows_frequencies, uses_context, verdict
-from mini_bert.training.display import clock
+from mini_bert.training.board import clock
 from mini_bert.training.history import METRICS, History, finite, read_run
 from mini_bert.training.symptoms import (
     CHECKS,

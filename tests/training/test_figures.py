@@ -13,9 +13,9 @@ from mini_bert.cli.training import plot
 from mini_bert.plots import style as plots_style
 from mini_bert.training import figures as plots
 from mini_bert.training import tensorboard_hook
-from mini_bert.training.display import made_up_run
 from mini_bert.training.figures import draw_runs, gradient_flow, loss_picture, training_curves
 from mini_bert.training.tensorboard_hook import tensorboard
+from tests.training.made_up import made_up_run
 
 NAMES = ["tokens.table", "head.w"] + [
     f"encoder.blocks.{block}.feed_forward.{part}" for block in range(2) for part in ("contract.w", "expand.b")
