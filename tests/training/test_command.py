@@ -143,7 +143,7 @@ def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkey
     interrupt(monkeypatch, at=20)
     assert run("--steps", "1000", "--out", "out") == 130
     said = capsys.readouterr().err
-    assert "word frequencies" in said and said.endswith("Go on with\n\n    mini-bert train --out out --resume\n\n")
+    assert "unigram entropy" in said and said.endswith("Go on with\n\n    mini-bert train --out out --resume\n\n")
 
 
 def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
