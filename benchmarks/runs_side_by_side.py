@@ -58,8 +58,8 @@ def main() -> None:
         runs[name] = history, measured(history)
         start, last, resumed = history.last("start"), history.last("train"), len(history.of("resume"))
         print(f"{name}: {start['parameters']:,} parameters, {start['tokens_per_step']:,} tokens per step, learning "
-              f"rate {config['training']['learning_rate']:g}, {history.steps:,} steps, {last['tokens'] / 1e6:.1f} million "
-              f"tokens in {last['seconds'] / 3600:.2f} hours; resumed {counted(resumed, 'time')}")  # fmt: skip
+              f"rate {config['training']['learning_rate']:g}, {history.steps:,} steps, {last['tokens'] / 1e6:.1f} "
+              f"million tokens in {last['seconds'] / 3600:.2f} hours; resumed {counted(resumed, 'time')}")  # fmt: skip
     table("hours", HOURS, runs, lambda point: point.hours)
     common = set.intersection(*({point.step for point in points} for _, points in runs.values()))
     if common:
