@@ -95,7 +95,7 @@ def healthy(history: History) -> Finding:
     steps, losses = history.series("train", "loss")
     evals, held = history.series("eval", "loss")
     entropy, last = history.unigram_entropy, mean(last_part(losses, 10))
-    what = f"The loss fell from {losses[0]:.2f} to {last:.2f} in {steps[-1]:,} steps."
+    what = f"The loss went from {losses[0]:.2f} to {last:.2f} in {steps[-1]:,} steps."
     if held:
         last = held[-1]
         top1 = finite(history.last("eval").get("top1"))
