@@ -1,11 +1,11 @@
-"""How deep models start: plain, or with what every block adds scaled by 1/√(2L). The same short training with both.
+"""Initial weights of deep models: plain, or with what every block adds scaled by 1/√(2L). The same short training.
 
     python benchmarks/depth_init.py                              12 layers of width 96, 150 steps: a few minutes
     python benchmarks/depth_init.py --layers 24 --lr 2e-3
     python benchmarks/depth_init.py --model larger --steps 150   Larger-BERT itself: an hour on two cores
 
-Same text, masks, seed and learning rate; loss on held-out text along the way. Before the first step it prints how much
-of what a token was reaches the top (the correlation of the final vector with the embedding).
+Text, masks, seed and learning rate are the same; prints the held-out loss along the way. The column "left" is the
+correlation of the final vectors with the embeddings before the first step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def left_of_a_token(model: MiniBERT, ids: np.ndarray) -> float:
 
 
 def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.Namespace, seed: int) -> list[float]:
-    """-> held-out losses, every `--every` steps"""
+    """Returns the held-out losses, every `--every` steps."""
     model = MiniBERT(config, seed=seed)
     start_at_frequencies(model, batches)
     adam, validation, losses = Adam(model.flat), batches.validation(batch_size=16), []
@@ -57,7 +57,7 @@ def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.N
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default="", help="mini, larger; default: a small one, deep")
+    parser.add_argument("--model", default="", help="mini, larger; default: a small, deep one")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--steps", type=int, default=150)
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--measured", type=int, default=256, help="held-out sequences")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--warmup", type=float, default=0.1)
-    parser.add_argument("--batch", type=int, default=8, help="sequences a thread")
+    parser.add_argument("--batch", type=int, default=8, help="sequences per thread")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--inits", nargs="+", default=list(INITS), choices=INITS)

@@ -1,12 +1,12 @@
-"""What 16 bits save and what they cost: the same training, with weights, caches and moments kept in different ways.
+"""Cost and benefit of 16 bits: the same training with weights, activations and moments stored in different ways.
 
     python benchmarks/precision.py                            500 steps of Mini-BERT for each choice, built-in corpus
     python benchmarks/precision.py --seeds 3 --choices float32 moments+activations
     python benchmarks/precision.py --model larger --steps 500 --choices float32 moments+activations
 
-Every run has the same first weights, text and masks. Memory is counted from the arrays themselves: weights, Adam's two
-moments, and the caches that one micro-batch of 16 sequences keeps between forward and backward. The loss is that of
-held-out text at the end; the ratio is to the first choice, of the same seed.
+All runs have the same initial weights, text and masks. Memory is counted from the arrays: weights, Adam's two
+moments, and the caches that one micro-batch of 16 sequences keeps between forward and backward. The loss is the final
+loss on held-out text; the ratio is to the first choice with the same seed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CHOICES: dict[str, dict[str, Any]] = {  # as in a TrainingConfig
 
 
 def megabytes(tree: Any, seen: set[int] | None = None) -> float:
-    """Of the arrays in a cache, each counted once, however many views of it there are"""
+    """The size of the arrays in a cache; several views of one array count once."""
     seen = set() if seen is None else seen
     if isinstance(tree, np.ndarray):
         while isinstance(tree.base, np.ndarray):
@@ -60,8 +60,8 @@ class Measured(NamedTuple):
     weights: float  # MB
     moments: float
     caches: float
-    loss: float  # of held-out text, at the end
-    ms: float  # a step
+    loss: float  # on held-out text, at the end
+    ms: float  # per step
 
 
 def train(config: MiniBertConfig, choice: str, seed: int, options: argparse.Namespace) -> Measured:
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", default=["builtin"])
     parser.add_argument("--model", default="mini")
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--lr", type=float, help="default: that of `mini-bert train` for the model")
+    parser.add_argument("--lr", type=float, help="default: as `mini-bert train`")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--choices", nargs="+", default=list(CHOICES), choices=list(CHOICES))
@@ -102,7 +102,7 @@ def main() -> None:
     config = load_config(options.model)
     options.lr = options.lr or default_learning_rate(config)
     print(f"{options.model}, {options.steps} steps, learning rate {options.lr:g}; {counted(options.seeds, 'seed')}\n")
-    print("| kept in 16 bits | weights, MB | moments, MB | caches, MB | held-out loss | ratio | ms a step |")
+    print("| stored in 16 bits | weights, MB | moments, MB | caches, MB | held-out loss | ratio | ms per step |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     first: list[float] = []
     for name in options.choices:

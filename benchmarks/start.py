@@ -1,14 +1,14 @@
-"""How the weights start: the same model, text and batches from four different starts, side by side.
+"""Initial weights: trains the same model on the same batches from four different starts.
 
     python benchmarks/start.py                        600 steps each on the built-in corpus
     python benchmarks/start.py --corpus FILE --steps 2000
 
-noise        every weight N(0, 0.02²), as published BERT
+noise        every weight N(0, 0.02²), as in published BERT
 waves        positions as sinusoids, tokens N(0, 0.1²), projections N(0, 1/fan_in)
-neighbours   waves, and the heads of the first block look at the tokens next to them
-frequencies  neighbours, and the head's bias knows how frequent every word is: how `mini-bert train` starts
+neighbours   waves, and the heads of the first block attend to neighbouring tokens
+frequencies  neighbours, and the output bias starts at the log frequencies: the default of `mini-bert train`
 
-Prints the held-out loss on the way, with the unigram entropy of the held-out text for comparison.
+Prints the held-out loss along the way, and the unigram entropy of the held-out text for comparison.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STARTS = ("noise", "waves", "neighbours", "frequencies")
 
 
 def start(model: MiniBERT, how: str, batches: MLMDataGenerator) -> None:
-    """Give the weights the start of that name; a new MiniBERT has "neighbours"."""
+    """Initialise the weights in this way; a new MiniBERT has "neighbours"."""
     rng = np.random.default_rng(1)
     if how == "noise":
         for param in model.named_params().values():

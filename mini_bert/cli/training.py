@@ -1,7 +1,8 @@
-"""The options of `mini-bert train`, and of what stands around a run: `plan`, `doctor`, `plot`."""
+"""The commands `mini-bert train`, `plan`, `doctor` and `plot`."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -93,34 +94,40 @@ def train(
 
 
 def plan(
-    model: Annotated[str, typer.Option(help="mini, larger, or the path of a Mini-BERT config.json")] = "mini",
-    batch: Annotated[int, typer.Option(min=1, help="sequences for one change of the weights")] = 32,
-    memory: Annotated[str, typer.Option(help="what there is, such as 1GB, 900MB, 1.5GiB")] = "1GB",
+    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    batch: Annotated[int, typer.Option(min=1, help="sequences per optimiser step")] = 32,
+    memory: Annotated[str, typer.Option(help="available memory, such as 1GB, 900MB or 1.5GiB")] = "1GB",
     threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,
-    tie_head: Annotated[bool, typer.Option("--tie-head", help="the head uses the token table")] = False,
+    tie_head: Annotated[bool, typer.Option("--tie-head", help="the output head shares the token table")] = False,
 ) -> None:
-    """Say before training what fits into memory. Shows memory by purpose, and the options to train with; exits with 1
-    if nothing fits.
+    """Predict how much memory training needs. Shows memory by purpose and the options that make it fit; exits with 1 if
+    nothing fits.
 
     For example:  mini-bert plan --model larger --batch 8 --memory 1GB
     """
-    from mini_bert.training.plan import plan_command
+    from mini_bert.training.plan import plan_report
 
-    raise typer.Exit(plan_command(model, batch, memory, threads, tie_head))
+    text, fits = plan_report(model, batch, memory, threads, tie_head)
+    print(text)
+    raise typer.Exit(0 if fits else 1)
 
 
-def doctor(run: Annotated[str, typer.Argument(help="the folder of a training run")]) -> None:
-    """Say what is wrong with a training run, and what to try."""
-    from mini_bert.training.doctor import doctor_command
+def doctor(run: Annotated[Path, typer.Argument(help="the folder of a training run")]) -> None:
+    """Diagnose a training run: what is wrong, and what to try. Exits with 1 if there is an error."""
+    from mini_bert.training.doctor import diagnose, report, summary
 
-    raise typer.Exit(doctor_command(run))
+    findings = diagnose(run)
+    print(f"{run}: {summary(run)}")
+    print(report(findings, width=min(shutil.get_terminal_size((100, 24)).columns, 100)))
+    raise typer.Exit(int(any(finding.level == "error" for finding in findings)))
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="run folders, to be drawn side by side")],
+    runs: Annotated[list[Path], typer.Argument(help="run folders; several are drawn side by side")],
     out: Annotated[Path | None, typer.Option(help="the picture: .png, .svg or .pdf")] = None,
 ) -> None:
-    """Draw the curves of a run, or of several side by side. Loss, accuracy, gradients; needs the extra `plots`."""
-    from mini_bert.training.figures import plot_command
+    """Draw the curves of one run, or of several side by side. Loss, accuracy, gradients; needs the extra `plots`."""
+    from mini_bert.training.figures import draw_runs
 
-    plot_command(runs, out)
+    for path in draw_runs(runs, out):
+        print(path)

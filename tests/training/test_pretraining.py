@@ -127,7 +127,7 @@ def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
     said = capsys.readouterr().err
     assert "everything is saved. Continue with\n\n    mini-bert train --out 'my run' --resume\n" in said
     assert ("parameters;" in said) != bool(quiet)
-    assert said.index("finishing this step, then saving") < said.index("all is saved")
+    assert said.index("finishing this step, then saving") < said.index("everything is saved")
     assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
 
 
@@ -138,7 +138,7 @@ def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkey
     interrupt(monkeypatch, at=20)
     assert run("--steps", "1000", "--out", "out") == 130
     said = capsys.readouterr().err
-    assert "word frequencies" in said and said.endswith("Continue with\n\n    mini-bert train --out out --resume\n\n")
+    assert "unigram entropy" in said and said.endswith("Continue with\n\n    mini-bert train --out out --resume\n\n")
 
 
 def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
@@ -198,7 +198,7 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
     """Not with silent NaNs, nor with a model: the doctor speaks, whether the run broke or only learnt nothing."""
     assert run("--steps", "120", "--out", "out", "--learning-rate", "0.1", *quiet) == 1
     said = capsys.readouterr().err
-    assert "WRONG: The learning rate is too high" in said and "so no model was written" in said
+    assert "ERROR: The learning rate is too high" in said and "so no model was written" in said
     assert not Path("out/model").exists()
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
@@ -232,7 +232,7 @@ def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, 
     monkeypatch.setattr(RunFolder, "begin", begin)
     assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
     said = capsys.readouterr().err
-    assert "WRONG: The numbers are not finite any more" in said and "so no model was written to out" in said
+    assert "ERROR: The numbers are no longer finite" in said and "so no model was written to out" in said
     assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
 
 
