@@ -36,6 +36,7 @@ from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
@@ -116,7 +117,7 @@ def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> Tran
     return TransformerBlock(H, A, I, activation, attention_bias=bias, p=p)
 
 
-def _lean(attention: MultiHeadAttention) -> MultiHeadAttention:
+def _lean(attention: EfficientAttention) -> EfficientAttention:
     attention.method, attention.tile = "lean", 3  # 5 tokens: three and two
     return attention
 
@@ -146,15 +147,15 @@ CASES = [
     Case("block", _block, _X),
     Case("block, gelu", lambda: _block(activation="gelu", bias=True), _X, keywords=_PADDED),
     Case("block, dropout", lambda: _block(p=0.2), _X, keywords=_PADDED),
-    Case("attention, chosen rows", lambda: MultiHeadAttention(H, A), _X, keywords=_CHOSEN | _PADDED),
-    Case("attention, chosen rows, causal", lambda: MultiHeadAttention(H, A, p=0.2), _X, keywords=_CHOSEN | _CAUSAL),
+    Case("attention, chosen rows", lambda: EfficientAttention(H, A), _X, keywords=_CHOSEN | _PADDED),
+    Case("attention, chosen rows, causal", lambda: EfficientAttention(H, A, p=0.2), _X, keywords=_CHOSEN | _CAUSAL),
     Case("block, chosen rows", lambda: _block(p=0.2), _X, keywords=_CHOSEN | _PADDED),
     Case("encoder, chosen rows", lambda: Encoder([_block(), Recompute(_block(p=0.2))]), _X, keywords=_CHOSEN),
     Case("block, recomputed", lambda: Recompute(_block(p=0.2)), _X, keywords=_PADDED),
     Case("encoder", lambda: Encoder([_block(p=0.1), _block(p=0.1)]), _X, keywords=_PADDED),
-    Case("lean attention, padding", lambda: _lean(MultiHeadAttention(2 * D, 2)), _LEAN, keywords=_PADDED),
-    Case("lean attention, nothing to see", lambda: _lean(MultiHeadAttention(2 * D, 2)), _LEAN, keywords=_NOTHING),
-    Case("lean attention, dropout, chosen, causal", lambda: _lean(MultiHeadAttention(2 * D, 2, p=0.2)), _LEAN,
+    Case("lean attention, padding", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_PADDED),
+    Case("lean attention, nothing to see", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_NOTHING),
+    Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
     *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),

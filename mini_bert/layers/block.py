@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.attention import AttentionCache, MultiHeadAttention
+from mini_bert.layers.attention import AttentionCache
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.feed_forward import FeedForward, FeedForwardCache
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 
@@ -49,7 +50,7 @@ class TransformerBlock(Layer):
         std: float | None = None,
     ):
         self.p = p
-        self.attention = MultiHeadAttention(
+        self.attention = EfficientAttention(
             width, heads, attention_bias, p if attention_p is None else attention_p, std
         )
         self.attention_norm = LayerNorm(width, eps)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.base import total
+from mini_bert.layers.matrices import total
 
 
 class CrossEntropyCache(NamedTuple):

@@ -14,11 +14,11 @@ the sum of their gradients; words that do not occur get none:
     dE[w] = Σ_{b,t : ids_bt = w} dy_bt            dP[t] = Σ_b dy_bt,   dx = dy
 """
 
-import math
-
 import numpy as np
 
-from mini_bert.layers.base import Initialiser, Layer, Param, Run, add_rows, bind, normal, rows
+from mini_bert.layers.base import Layer, Param, Run, bind
+from mini_bert.layers.initialisers import Initialiser, normal
+from mini_bert.layers.matrices import add_rows, rows
 
 
 class Embedding(Layer):
@@ -31,7 +31,7 @@ class Embedding(Layer):
         return self.table.data[ids], ids  # y (B,T,H)
 
     def backward(self, dy, ids, run):  # dy (B,T,H)
-        self.table.settle()
+        self.table.zero_if_unset()
         add_rows(self.table.grad, ids.ravel(), rows(dy))
         return None  #                     ids are whole numbers: there is no slope to return
 
@@ -47,38 +47,9 @@ class PositionEmbedding(Layer):
         return x + self.table.data[:T], T
 
     def backward(self, dy, T, run):  # dy (B,T,H)
-        self.table.settle()
+        self.table.zero_if_unset()
         self.table.grad[:T] += dy.sum(0)
         return dy
-
-
-def frequencies(width: int, even: int = 0) -> np.ndarray:
-    """ω_i for the pairs of `width` coordinates: 10000^(−2i/width), but evenly between 0 and π in the first `even`.
-
-    Evenly spaced waves cancel everywhere but at one place: Σ cos(ω_i (t − s)) is even/2 for t = s and 0 for all others
-    less than `even` away. So the first pairs say exactly where a token stands, the others roughly how far.
-    """
-    pairs = even // 2
-    found = 10000.0 ** (-2 * np.arange((width + 1) // 2) / width)
-    found[:pairs] = math.pi * (np.arange(pairs) + 0.5) / max(pairs, 1)
-    return found
-
-
-def sinusoids(amplitude: float, even: int = 0) -> Initialiser:
-    """Start a position table as waves: P[t, 2i] = a sin(t ω_i), P[t, 2i+1] = a cos(t ω_i).
-
-    Stepping from t to t+1 turns every (sin, cos) pair by the fixed angle ω_i: "my neighbour" is one rotation
-    for all places. A table of noise would have to learn it as a separate fact for each (see docs/decisions).
-    """
-
-    def init(rng, shape):
-        length, width = shape
-        frequency = frequencies(width, even)
-        angle = np.arange(length)[:, None] * frequency  # (T, H/2)
-        waves = np.stack([np.sin(angle), np.cos(angle)], -1)  # (T, H/2, 2)
-        return amplitude * waves.reshape(length, -1)[:, :width]
-
-    return init
 
 
 if __name__ == "__main__":

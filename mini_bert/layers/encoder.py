@@ -19,7 +19,7 @@ from mini_bert.layers.block import TransformerBlock
 class RecomputeCache(NamedTuple):
     x: Any
     inputs: dict[str, Any]
-    ticket: Any  # what forward drew, to be drawn again
+    state: Any  # of the run, to draw the same random numbers again
 
 
 class Recompute(Layer):
@@ -33,10 +33,10 @@ class Recompute(Layer):
 
     def forward(self, x, run, **inputs):
         y, _ = self.layer.forward(x, run, **inputs)
-        return y, RecomputeCache(x, inputs, run.ticket)
+        return y, RecomputeCache(x, inputs, run.state)
 
     def backward(self, dy, cache, run):
-        _, inner = self.layer.forward(cache.x, run.again(cache.ticket), **cache.inputs)
+        _, inner = self.layer.forward(cache.x, run.replay(cache.state), **cache.inputs)
         return self.layer.backward(dy, inner, run)
 
 

@@ -20,7 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.base import Layer, Param, Run, bind, dot, mean, ones, rows, sum_rows, zeros
+from mini_bert.layers.base import Layer, Param, Run, bind
+from mini_bert.layers.initialisers import ones, zeros
+from mini_bert.layers.matrices import dot, mean, rows, sum_rows
 
 
 class LayerNormCache(NamedTuple):

@@ -20,7 +20,9 @@ from copy import copy
 
 import numpy as np
 
-from mini_bert.layers.base import Layer, Param, Run, add_product, bind, normal, rows, sum_rows, times, zeros
+from mini_bert.layers.base import Layer, Param, Run, bind
+from mini_bert.layers.initialisers import normal, zeros
+from mini_bert.layers.matrices import rows, sum_rows, times
 
 
 class Linear(Layer):
@@ -40,7 +42,7 @@ class Linear(Layer):
         return y, x
 
     def backward(self, dy, x, run):  # dy (...,out)
-        add_product(self.w, rows(x).T, rows(dy), run)
+        self.w.add_product(rows(x).T, rows(dy), run)  # dW += xᵀ dy
         if self.b is not None:
             self.b.add(sum_rows(dy))
         return times(dy, self.w.data.T)  # dx (...,in)
@@ -71,7 +73,7 @@ class TiedLinear(Layer):
         return y, x
 
     def backward(self, dy, x, run):  # dy (...,V)
-        add_product(self.w, rows(dy).T, rows(x), run)
+        self.w.add_product(rows(dy).T, rows(x), run)  # dW += dyᵀ x
         self.b.add(sum_rows(dy))
         return times(dy, self.w.data)  # dx (...,H)
 

@@ -24,7 +24,7 @@ import math
 
 import numpy as np
 
-from mini_bert.layers.base import dot
+from mini_bert.layers.matrices import dot
 
 MARGIN = 0.5  # the distance from which unlike pairs are left alone
 

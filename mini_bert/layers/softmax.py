@@ -15,7 +15,7 @@ In words: only what is better or worse than the average (under p) makes a differ
 
 import numpy as np
 
-from mini_bert.layers.base import dot, total
+from mini_bert.layers.matrices import dot, total
 
 SAFE = 60.0  # exp(±60) and sums of it are far from the ends of float32
 

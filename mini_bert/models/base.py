@@ -87,7 +87,7 @@ class Model(Layer):
     def zero_grad(self) -> None:
         self.flat.grad[...] = 0
         for param in self.named_params().values():
-            param.fresh = False
+            param.grad_is_unset = False
 
     def get_parameter_count(self, by_component: bool = False) -> Any:
         """The number of parameters, or a dictionary {component: number} that sums to it."""

@@ -25,12 +25,13 @@ from mini_bert.common.inputs import check_ids, check_mask, check_rows
 from mini_bert.common.values import check_heads, check_positive, check_probability
 from mini_bert.files.model_folder import Name, assign, read_folder, write_folder
 from mini_bert.layers.activations import activation, tanh, tanh_backward
-from mini_bert.layers.base import Layer, normal
+from mini_bert.layers.base import Layer
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import Model

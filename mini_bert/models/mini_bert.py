@@ -24,13 +24,13 @@ import numpy as np
 
 from mini_bert.common.inputs import check_ids, check_mask, check_rows
 from mini_bert.files.model_folder import assign, read_folder, write_folder
-from mini_bert.layers.attention import neighbours
-from mini_bert.layers.base import Layer, Run, normal
+from mini_bert.layers.base import Layer, Run
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
-from mini_bert.layers.embedding import Embedding, PositionEmbedding, sinusoids
+from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder, RecomputeCache
+from mini_bert.layers.initialisers import neighbours, normal, sinusoids
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.lean_attention import LeanCache
 from mini_bert.layers.linear import Linear, TiedLinear

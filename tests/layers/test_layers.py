@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import mini_bert.layers
-from mini_bert.layers.attention import MultiHeadAttention, attend, neighbours
-from mini_bert.layers.base import Run, bind, normal
+from mini_bert.layers.attention import MultiHeadAttention, attend
+from mini_bert.layers.base import Run, bind
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import draw_keep, dropout, dropout_backward
-from mini_bert.layers.embedding import PositionEmbedding, frequencies, sinusoids
+from mini_bert.layers.embedding import PositionEmbedding
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
+from mini_bert.layers.initialisers import frequencies, neighbours, normal, sinusoids
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.softmax import softmax, softmax_backward
 
@@ -116,7 +117,7 @@ def test_a_row_chosen_twice_collects_twice():
 
 def test_heads_must_divide_the_width():
     """The error names both numbers."""
-    with pytest.raises(ValueError, match="5 heads do not divide a width of 12"):
+    with pytest.raises(ValueError, match="the width, 12, is not divisible by the number of heads, 5"):
         MultiHeadAttention(12, 5)
 
 
