@@ -1,15 +1,16 @@
-"""Embeddings: a table with one row of H numbers per word; looking a word up is reading its row.
+"""Embeddings: a table with one row of H numbers per word. To look up a word is to read its row.
 
     y = E[ids]                    ids (B,T) integers < V     E (V,H)     y (B,T,H)
 
-It is a linear layer whose input is a one-hot vector, done without the multiplication. Attention sees its
-inputs as a set, without order, so the place of a token has to be written into its vector: a second table
-holds one row per place, and the row of place t is added to whatever stands there.
+This is a linear layer with one-hot inputs, without the multiplication.
+
+Attention treats its inputs as a set, so the position of a token must be part of its vector. A second table has one row
+per position, which is added:
 
     y = x + P[:T]                 P (T_max,H)
 
-Backward. A row of the table is touched by every place where its word stands, with factor 1, so it collects
-the sum of their gradients; words that do not occur get none:
+Backward. A row of E is used wherever its word occurs, with factor 1, so its gradient is the sum over these places.
+Words that do not occur get none:
 
     dE[w] = Σ_{b,t : ids_bt = w} dy_bt            dP[t] = Σ_b dy_bt,   dx = dy
 """
@@ -32,8 +33,8 @@ class Embedding(Layer):
 
     def backward(self, dy, ids, run):  # dy (B,T,H)
         self.table.zero_if_unset()
-        add_rows(self.table.grad, ids.ravel(), rows(dy))
-        return None  #                     ids are whole numbers: there is no slope to return
+        add_rows(self.table.grad, ids.ravel(), rows(dy))  # dE[ids] += dy
+        return None  # ids are integers and have no gradient
 
 
 class PositionEmbedding(Layer):
@@ -48,7 +49,7 @@ class PositionEmbedding(Layer):
 
     def backward(self, dy, T, run):  # dy (B,T,H)
         self.table.zero_if_unset()
-        self.table.grad[:T] += dy.sum(0)
+        self.table.grad[:T] += dy.sum(0)  # dP[:T] += Σ_b dy
         return dy
 
 
@@ -60,7 +61,4 @@ if __name__ == "__main__":
     y, cache = layer.forward(ids, run)
     layer.backward(np.ones_like(y), cache, run)
     print("table:\n", layer.table.data, "\nids", ids.tolist(), "look up rows 1, 4, 1:\n", y)
-    print(
-        "with dy all ones, word 1 (seen twice) collects 2, word 4 collects 1, the others 0:\n",
-        layer.table.grad,
-    )
+    print("with dy all ones, the gradient of word 1 (which occurs twice) is 2, of word 4 it is 1:\n", layer.table.grad)

@@ -421,7 +421,7 @@ def test_a_refused_backward_changes_nothing():
     _, cache = model.loss(ids, [1], [7])
     model.loss_backward(cache)
     before = model.flat.grad.copy()
-    with pytest.raises(ValueError, match="used up by an earlier backward"):
+    with pytest.raises(ValueError, match="already used by a backward pass"):
         model.loss_backward(cache)
     np.testing.assert_array_equal(model.flat.grad, before)
 
