@@ -1,19 +1,18 @@
-"""Every layer and every model, against finite differences: the table behind `mini-bert gradcheck`.
+"""Every layer and every model against finite differences: the table for `mini-bert gradcheck`.
 
-`CASES` is one list for two readers: this command, which checks gradients, and the tests, which put each layer
-through the whole contract. Every dimension is a different prime where it can be, so that a swapped axis fails.
+The tests use `CASES` too, to check the whole contract of each layer. Where possible, every dimension is a different
+prime, so that swapped axes fail.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.checks.gradients import TOLERANCE, Checked, gradient_check
+from mini_bert.checks.gradients import Checked, gradient_check
 from mini_bert.finetuning.heads import (
     PairHead,
     SentenceHead,
@@ -62,17 +61,17 @@ from mini_bert.training.switches import apply
 
 
 class Case(NamedTuple):
-    """A layer at a small size, with inputs to try it on."""
+    """A small layer with inputs for it."""
 
     name: str
     build: Callable[[], Layer]
-    shapes: tuple[tuple[int, ...], ...]  # of the inputs that have gradients
-    fixed: tuple[Any, ...] = ()  # further inputs: ids
+    shapes: tuple[tuple[int, ...], ...]  # of inputs with gradients
+    fixed: tuple[Any, ...] = ()  # other inputs: ids
     keywords: dict[str, Any] = {}  # masks  # noqa: RUF012
 
 
 class Function(Layer):
-    """A pair of functions without weights, dressed as a layer so that it can join the table."""
+    """A pair of functions without weights, as a layer for the table."""
 
     def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any]):
         self._forward, self._backward = forward, backward
@@ -86,7 +85,7 @@ class Function(Layer):
 
 
 def _plain(forward: Callable[..., Any], backward: Callable[..., Any], *arguments: Any) -> Callable[[], Layer]:
-    """For functions that take no run."""
+    """The same for functions that take no `run`."""
     return lambda: Function(lambda x, run: forward(x, *arguments), backward)
 
 
@@ -103,7 +102,7 @@ _CAUSAL = {"mask": np.tri(T, dtype=bool)}
 _NOTHING = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
 _ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
 _TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
-_CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # in no order, one twice
+_CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # unordered, one twice
 _X = ((B, T, H),)
 _LEAN = ((B, T, 2 * D),)
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
@@ -118,7 +117,7 @@ def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> Tran
 
 
 def _lean(attention: EfficientAttention) -> EfficientAttention:
-    attention.method, attention.tile = "lean", 3  # 5 tokens: three and two
+    attention.method, attention.tile = "lean", 3  # 5 tokens in two tiles
     return attention
 
 
@@ -189,9 +188,11 @@ def check_case(case: Case, entries: int = 64, seed: int = 0) -> list[Checked]:
     dx = layer.backward(dy, cache, Run(seed, train=True))
     dx = dx if isinstance(dx, tuple) else (dx,)
     params = layer.named_params()
-    arrays = {f"input {i}": x for i, x in enumerate(inputs)} | {name: p.data for name, p in params.items()}
-    claims = {f"input {i}": d for i, d in enumerate(dx[: len(inputs)])} | {name: p.grad for name, p in params.items()}
-    return gradient_check(lambda: float(np.sum(forward()[0] * dy)), arrays, claims, entries)
+    arrays = {f"input {i}": x for i, x in enumerate(inputs)}
+    gradients = {f"input {i}": d for i, d in enumerate(dx[: len(inputs)])}
+    arrays |= {name: p.data for name, p in params.items()}
+    gradients |= {name: p.grad for name, p in params.items()}
+    return gradient_check(lambda: float(np.sum(forward()[0] * dy)), arrays, gradients, entries)
 
 
 def check_model(
@@ -199,19 +200,19 @@ def check_model(
 ) -> list[Checked]:
     """The gradient of a model's training loss with respect to every weight; `loss` returns (loss, cache).
 
-    With `ids` that are all different, also what `loss_backward` returns, the gradient at the embeddings: moving
-    a word's row in the table then moves the input at one place only (in a model whose head has a matrix of its own).
+    With `ids`, the gradient at the embeddings, which `loss_backward` returns, is checked too. The ids must be distinct
+    and the head must not be tied, so that each row of the token table affects the input at one position only.
     """
     model.zero_grad()
     _, cache = loss()
     dx = model.loss_backward(cache)
     params = model.named_params()
     arrays = {name: p.data for name, p in params.items()}
-    claims = {name: p.grad.copy() for name, p in params.items()}
+    gradients = {name: p.grad.copy() for name, p in params.items()}
     if ids is not None:
-        arrays["input"], claims["input"] = arrays["tokens.table"], np.zeros_like(claims["tokens.table"])
-        claims["input"][ids] = dx
-    return gradient_check(lambda: loss()[0], arrays, claims, entries, seed)
+        arrays["input"], gradients["input"] = arrays["tokens.table"], np.zeros_like(gradients["tokens.table"])
+        gradients["input"][ids] = dx
+    return gradient_check(lambda: loss()[0], arrays, gradients, entries, seed)
 
 
 def _mini(config: MiniBertConfig, entries: int, lean: bool = False, **switched: Any) -> Callable[[], list[Checked]]:
@@ -250,13 +251,13 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
 
 
 def _fine_tuned(encoder: MiniBERT | Bert, task: Task, targets: Any) -> list[Checked]:
-    """The loss of a task, with dropout, with respect to every weight of encoder and head"""
+    """The gradient of a task's loss, with dropout, with respect to every weight of encoder and head."""
     model = with_task(encoder, task, dropout=0.2, seed=1)
     rng = np.random.default_rng(0)
     for param in model.task.named_params().values():
-        param.data += rng.normal(size=param.shape)  # far from where it starts, so that much reaches the encoder
+        param.data += rng.normal(size=param.shape)  # larger weights, for larger gradients in the encoder
     types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
-    asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # of both texts
+    asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # in both texts
     batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
 
     def loss() -> float:
@@ -265,8 +266,8 @@ def _fine_tuned(encoder: MiniBERT | Bert, task: Task, targets: Any) -> list[Chec
     model.zero_grad()
     loss()
     params = model.named_params()
-    claims = {name: param.grad.copy() for name, param in params.items()}
-    return gradient_check(loss, {name: param.data for name, param in params.items()}, claims, 8)
+    gradients = {name: param.grad.copy() for name, param in params.items()}
+    return gradient_check(loss, {name: param.data for name, param in params.items()}, gradients, 8)
 
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
@@ -303,31 +304,8 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
 
 
 def all_checks() -> Iterator[tuple[str, list[Checked]]]:
+    """Yields the name and the results of each layer and model."""
     for case in CASES:
         yield case.name, check_case(case)
     for name, check in MODELS.items():
         yield name, check()
-
-
-def main(tolerance: float = TOLERANCE, tensors: bool = False) -> int:
-    """Print the table -> exit code: 0 if every error is within the tolerance, else 1."""
-    start, failed, count = time.perf_counter(), [], 0
-    print(f"backward against central differences in float64, tolerance {tolerance:.0e}\n")
-    print(f"{'layer or model':42} {'tensors':>7} {'numbers':>8} {'worst error':>12}  in")
-    for name, results in all_checks():
-        worst = max(results, key=lambda row: row.error if row.error == row.error else np.inf)
-        numbers = sum(row.entries for row in results)
-        count += numbers
-        verdict = "" if worst.passed(tolerance) else "   <-- WRONG"
-        print(f"{name:42} {len(results):7} {numbers:8,} {worst.error:12.1e}  {worst.name}{verdict}", flush=True)
-        if tensors:
-            for row in results:
-                print(f"    {row.name:38} {row.shape!s:>16} {row.entries:8,} {row.error:12.1e}")
-        failed += [f"{name}: {row.name} ({row.error:.1e})" for row in results if not row.passed(tolerance)]
-    seconds = time.perf_counter() - start
-    if failed:
-        more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
-        print(f"\n{len(failed)} tensor(s) beyond {tolerance:.0e}: " + "; ".join(failed[:5]) + more)
-        return 1
-    print(f"\nAll gradients agree: {count:,} numbers compared in {seconds:.0f} s.")
-    return 0
