@@ -59,19 +59,19 @@ class TransformerBlock(Layer):
     def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
         """With `chosen`, y is (N,H): everything after the keys and values runs on these rows only (chosen.py)."""
         a, attention = self.attention.forward(x, run.fork(0), mask=mask, chosen=chosen)
-        chose = at = None
+        rows = at = None
         if chosen is not None:
             at = np.divmod(chosen, x.shape[1])  # sequence and token of each row
-            x, chose = choose_rows(x, chosen)
+            x, rows = choose_rows(x, chosen)
         a, attention_dropped = dropout(a, self.p, run.fork(1), at)
-        a += x
+        a += x  # in place: a is not needed any more
         x, attention_norm = self.attention_norm.forward(a, run)
         f, feed_forward = self.feed_forward.forward(x, run)
         f, output_dropped = dropout(f, self.p, run.fork(2), at)
         f += x
         y, output_norm = self.output_norm.forward(f, run)
         return y, BlockCache(
-            attention, chose, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm
+            attention, rows, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm
         )
 
     def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)

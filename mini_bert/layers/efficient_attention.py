@@ -33,7 +33,7 @@ def is_lean(method: str, tokens: int) -> bool:
 
 class Selected(NamedTuple):
     layout: RowLayout
-    chosen: Any  # cache of choose_rows
+    rows: Any  # cache of choose_rows
     queries: np.ndarray  # (N,H) x[chosen]
 
 
@@ -57,8 +57,8 @@ class EfficientAttention(MultiHeadAttention):
             q, k, v = self.split_heads(self.qkv.forward(x, run)[0], 3)  # (B,A,T,d) each
         else:
             layout = row_layout(chosen, B, T)
-            queries, chose = choose_rows(x, chosen)  # (N,H)
-            selected, at = Selected(layout, chose, queries), layout.query_rows(self.heads)
+            queries, rows = choose_rows(x, chosen)  # (N,H)
+            selected, at = Selected(layout, rows, queries), layout.query_rows(self.heads)
             (q,) = self.split_heads(layout.to_batch(self._w_q().forward(queries, run)[0]), 1)  # (B,A,M,d)
             k, v = self.split_heads(self._w_kv().forward(x, run)[0], 2)  # (B,A,T,d)
             if mask is not None and mask.shape[-2] > 1:  # the mask differs between queries
@@ -92,10 +92,10 @@ class EfficientAttention(MultiHeadAttention):
             dk = dscores.swapaxes(-1, -2) @ cache.q
         if cache.selected is None:
             return self.qkv.backward(self.join_heads(dq, dk, dv), cache.projected, run)  # dx (B,T,H)
-        layout, chosen, queries = cache.selected
+        layout, rows, queries = cache.selected
         dqueries = self._w_q().backward(layout.to_list(dq.transpose(0, 2, 1, 3)), queries, run)  # (N,H)
         dx = self._w_kv().backward(self.join_heads(dk, dv), cache.projected, run)
-        dx += choose_rows_backward(dqueries, chosen)
+        dx += choose_rows_backward(dqueries, rows)
         return dx
 
     def _w_q(self):

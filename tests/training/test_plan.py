@@ -219,7 +219,7 @@ def test_amounts_that_are_none(text):
 def test_choices_are_checked():
     with pytest.raises(ValueError, match="moments is 'float8', expected one of float32"):
         Choice(8, moments="float8")
-    with pytest.raises(ValueError, match="method 'dense', expected one of auto, plain, lean"):
+    with pytest.raises(ValueError, match="method is 'dense', expected one of auto, plain, lean"):
         Choice(8, attention="dense")
     with pytest.raises(ValueError, match="threads is 0"):
         Choice(8, 0)
