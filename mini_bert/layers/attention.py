@@ -20,7 +20,8 @@ Backward. C = P v and S = q kᵀ are products, and softmax has its own rule (sof
 
     dP = dC vᵀ     dv = Pᵀ dC     dS = P ⊙ (dP − Σ P ⊙ dP)     dq = dS k / √d     dk = dSᵀ q / √d
 
-efficient_attention.py adds two savings: queries for some of the rows only, and long sequences in tiles.
+Two subclasses save time and memory: lean_attention.py computes long sequences in tiles, and efficient_attention.py
+computes only some of the rows.
 """
 
 import math
@@ -84,19 +85,26 @@ class MultiHeadAttention(Layer):
     def forward(self, x, run, mask=None):  # x (B,T,H)
         qkv, projected = self.qkv.forward(x, run)  # (B,T,3H)
         q, k, v = self.split_heads(qkv, 3)  # (B,A,T,d) each
-        scores = q @ k.swapaxes(-1, -2)  # (B,A,T,T)
-        scores *= self.scale
-        context, attended = attend(scores, v, run, mask, self.p)  # (B,A,T,d)
+        context, attended = self.dot_product_attention(q, k, v, run, mask)  # (B,A,T,d)
         y, output = self.output.forward(context.transpose(0, 2, 1, 3).reshape(x.shape), run)
         return y, AttentionCache(projected, q, k, attended, output)
 
     def backward(self, dy, cache, run):  # dy (B,T,H)
         (dcontext,) = self.split_heads(self.output.backward(dy, cache.output, run), 1)  # (B,A,T,d)
-        dscores, dv = attend_backward(dcontext, cache.attended)  # (B,A,T,T), (B,A,T,d)
-        dscores *= self.scale
-        dq = dscores @ cache.k  # in the forward pass: scores = q kᵀ · scale
-        dk = dscores.swapaxes(-1, -2) @ cache.q
+        dq, dk, dv = self.dot_product_attention_backward(dcontext, cache, run)  # (B,A,T,d) each
         return self.qkv.backward(self.join_heads(dq, dk, dv), cache.projected, run)  # dx (B,T,H)
+
+    def dot_product_attention(self, q, k, v, run, mask=None, at=None):
+        """C = softmax(q kᵀ/√d) v"""
+        scores = q @ k.swapaxes(-1, -2)  # (B,A,T,T)
+        scores *= self.scale
+        return attend(scores, v, run, mask, self.p, at)
+
+    def dot_product_attention_backward(self, dcontext, cache, run):
+        """dq = dS k/√d,   dk = dSᵀ q/√d,   dv"""
+        dscores, dv = attend_backward(dcontext, cache.attended)
+        dscores *= self.scale
+        return dscores @ cache.k, dscores.swapaxes(-1, -2) @ cache.q, dv
 
     def split_heads(self, x, parts):
         """(B,T,parts·H) -> parts × (B,A,T,d), as views."""

@@ -8,8 +8,9 @@ a training step has a quarter less work.
 
 Backward. Each gradient goes back to the row it came from; a row chosen twice gets the sum; all others get 0.
 
-In attention, queries meet the keys of their own sequence only. `RowLayout` arranges the N chosen rows as a small
-padded batch (B,M,...), where M is the largest number of chosen rows in any sequence.
+Attention for chosen rows is in efficient_attention.py. There, queries meet the keys of their own sequence only.
+`RowLayout` arranges the N chosen rows as a small padded batch (B,M,...), where M is the largest number of chosen rows
+in any sequence.
 """
 
 import math

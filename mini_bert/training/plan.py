@@ -30,8 +30,7 @@ from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
 from mini_bert.common.sixteen_bit import check_kind
 from mini_bert.common.values import check_positive
-from mini_bert.layers.efficient_attention import LONG, is_lean
-from mini_bert.layers.lean_attention import TILE
+from mini_bert.layers.lean_attention import LONG, TILE, is_lean
 from mini_bert.layers.matrices import PRODUCT
 from mini_bert.models.config import MiniBertConfig, display_name, load_config
 from mini_bert.training.optim import CHUNK

@@ -7,7 +7,7 @@ from typing import Any
 
 from mini_bert.common.sixteen_bit import check_kind
 from mini_bert.common.values import check_positive, check_share
-from mini_bert.layers.efficient_attention import METHODS
+from mini_bert.layers.lean_attention import METHODS
 
 
 @dataclass(frozen=True)

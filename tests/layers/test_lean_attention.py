@@ -16,9 +16,9 @@ from mini_bert.data.generator import Batch
 from mini_bert.layers.attention import attend, attend_backward
 from mini_bert.layers.base import Pool, Run, bind
 from mini_bert.layers.dropout import dropout
-from mini_bert.layers.efficient_attention import LONG, EfficientAttention, is_lean
+from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.encoder import Recompute
-from mini_bert.layers.lean_attention import LeanCache, lean_attend, lean_attend_backward
+from mini_bert.layers.lean_attention import LONG, LeanCache, is_lean, lean_attend, lean_attend_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.encoders import attention_weights, encode
