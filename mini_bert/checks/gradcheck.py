@@ -250,57 +250,58 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
     return check
 
 
-def _fine_tuned(encoder: MiniBERT | Bert, task: Task, targets: Any) -> list[Checked]:
+def _fine_tuned(build: Callable[[], MiniBERT | Bert], task: Task, targets: Any) -> Callable[[], list[Checked]]:
     """The gradient of a task's loss, with dropout, with respect to every weight of encoder and head."""
-    model = with_task(encoder, task, dropout=0.2, seed=1)
-    rng = np.random.default_rng(0)
-    for param in model.task.named_params().values():
-        param.data += rng.normal(size=param.shape)  # larger weights, for larger gradients in the encoder
-    types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
-    asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # in both texts
-    batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
 
-    def loss() -> float:
-        return task.loss(model, batch, Run(0, train=True), 3)[0]
+    def check() -> list[Checked]:
+        model = with_task(build(), task, dropout=0.2, seed=1)
+        rng = np.random.default_rng(0)
+        for param in model.task.named_params().values():
+            param.data += rng.normal(size=param.shape)  # larger weights, for larger gradients in the encoder
+        types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
+        asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # in both texts
+        batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
 
-    model.zero_grad()
-    loss()
-    params = model.named_params()
-    gradients = {name: param.grad.copy() for name, param in params.items()}
-    return gradient_check(loss, {name: param.data for name, param in params.items()}, gradients, 8)
+        def loss() -> float:
+            return task.loss(model, batch, Run(0, train=True), 3)[0]
+
+        model.zero_grad()
+        loss()
+        params = model.named_params()
+        gradients = {name: param.grad.copy() for name, param in params.items()}
+        return gradient_check(loss, {name: param.data for name, param in params.items()}, gradients, 8)
+
+    return check
+
+
+def _tiny_mini() -> MiniBERT:
+    return MiniBERT(_TINY, dtype=np.float64)
+
+
+def _tiny_bert() -> Bert:
+    return Bert(_BERT, dtype=np.float64)
 
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
+_LABELS = ["a", "b", "c"]
 MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
-    "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
-    "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
-    "tiny Larger-BERT, dropout, lean, checkpointing": _mini(
-        replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True
-    ),
+    "tiny Mini-BERT, tied head": _mini(replace(_TINY, tie_head=True), 400),
+    "tiny Mini-BERT, dropout": _mini(replace(_TINY, dropout=0.1), 400),
+    "tiny Larger-BERT, dropout, lean, checkpointing":
+        _mini(replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, head of its own": _bert(100, tied=False),
-    "tiny Mini-BERT, fine-tuned: classify": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], ("mean", "max")), [2, 0]
-    ),
-    "tiny Mini-BERT, fine-tuned: tag": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]
-    ),
-    "tiny Mini-BERT, fine-tuned: pairs": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], pairs=True), [2, 0]
-    ),
-    "tiny Mini-BERT, fine-tuned: vectors": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Similarity(0, 5, vectors=True), [4.0]
-    ),
-    "tiny BERT, fine-tuned: classify": lambda: _fine_tuned(
-        Bert(_BERT, dtype=np.float64), Classify(["a", "b", "c"], ("cls",), dense=True), [2, 0]
-    ),
-    "tiny BERT, fine-tuned: qa": lambda: _fine_tuned(Bert(_BERT, dtype=np.float64), Answer(), [[1, 3], [1, 1]]),
-    "tiny BERT, fine-tuned: similarity": lambda: _fine_tuned(
-        Bert(_BERT, dtype=np.float64), Similarity(0, 5, pooling=("cls",), dense=True), [4.0, 1.0]
-    ),
+    "tiny Mini-BERT, fine-tuned: classify": _fine_tuned(_tiny_mini, Classify(_LABELS, ("mean", "max")), [2, 0]),
+    "tiny Mini-BERT, fine-tuned: tag": _fine_tuned(_tiny_mini, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
+    "tiny Mini-BERT, fine-tuned: pairs": _fine_tuned(_tiny_mini, Classify(_LABELS, pairs=True), [2, 0]),
+    "tiny Mini-BERT, fine-tuned: vectors": _fine_tuned(_tiny_mini, Similarity(0, 5, vectors=True), [4.0]),
+    "tiny BERT, fine-tuned: classify": _fine_tuned(_tiny_bert, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
+    "tiny BERT, fine-tuned: qa": _fine_tuned(_tiny_bert, Answer(), [[1, 3], [1, 1]]),
+    "tiny BERT, fine-tuned: similarity":
+        _fine_tuned(_tiny_bert, Similarity(0, 5, pooling=("cls",), dense=True), [4.0, 1.0]),
     "Mini-BERT, full size, 8 of each tensor": _mini(MINI_BERT_CONFIG, 8),
-}
+}  # fmt: skip
 
 
 def all_checks() -> Iterator[tuple[str, list[Checked]]]:
