@@ -43,7 +43,7 @@ def tokenizer_train(
 
     For example:  mini-bert tokenizer train my_texts/ --vocab-size 16000 --out my_tokenizer
     """
-    from mini_bert.text.vocabulary import train
+    from mini_bert.text.wordpiece_training import train
 
     _check_out(out, force)
     tokenizer, summary = train(corpus or ["builtin"], vocab_size, not cased, limit_alphabet, processes, column)

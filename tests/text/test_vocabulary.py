@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mini_bert.cli.text import tokenizer_train
 from mini_bert.corpora.reading import read
-from mini_bert.text import vocabulary
+from mini_bert.text import vocabulary, wordpiece_training
 from mini_bert.text.vocabulary import (
     Merges,
     choose,
@@ -274,7 +274,7 @@ def test_memory_stays_bounded(monkeypatch):
 
 PROGRAM = """
 import hashlib, sys
-from mini_bert.text import vocabulary
+from mini_bert.text import vocabulary, wordpiece_training
 vocabulary.SLAB = 20_000
 texts = (" ".join(w.__doc__ or "" for w in vars(t).values()) + t.__name__
          for t in (str, bytes, int, float, dict, list, set, complex, tuple, bytearray, memoryview, type, slice) * 3)
@@ -421,7 +421,7 @@ def test_progress_of_little_text_makes_sense(capsys):
 def test_the_folder_is_checked_before_the_work(tmp_path, monkeypatch):
     """A file in its place, or no permission, is told before anything is read, with the remedy."""
     (tmp_path / "text.txt").write_text("the cat sat on the mat")
-    monkeypatch.setattr(vocabulary, "read", None)  # whoever calls it fails
+    monkeypatch.setattr(wordpiece_training, "read", None)  # whoever calls it fails
     for out in ("text.txt", "text.txt/x"):
         with pytest.raises(NotADirectoryError, match=r"text\.txt is a file, .* in a folder; choose one with --out"):
             tokenizer_train([str(tmp_path)], vocab_size=100, out=tmp_path / out)
