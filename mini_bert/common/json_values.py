@@ -7,7 +7,13 @@ from typing import Any
 
 
 def finite_values(record: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+    """NaN and infinity, which JSON lacks, become null; named tuples become objects.
+
+    >>> finite_values({"loss": math.nan, "steps": [1, 2.5]})
+    {'loss': None, 'steps': [1, 2.5]}
+    """
+    if hasattr(record, "_asdict"):
+        record = record._asdict()
     if isinstance(record, dict):
         return {name: finite_values(value) for name, value in record.items()}
     if isinstance(record, list):

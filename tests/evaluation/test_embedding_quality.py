@@ -114,7 +114,7 @@ def test_neighbours_by_hand(kind, tokenizer):
         assert found.word == word and found.pieces == [WORDS[i] for i in own]
         assert len(neighbours(model, tokenizer, word).nearest) == 8 - len(own)  # there are no more
     for nothing in ("☃", "", "[MASK]"):
-        with pytest.raises(ValueError, match="is no word that this model knows"):
+        with pytest.raises(ValueError, match="is not a word in this model's vocabulary"):
             neighbours(model, tokenizer, nothing)
 
 
@@ -138,5 +138,5 @@ def test_reports():
         Neighbours("cats", ["cat", "##s"], [("dog", -0.5)]),
     ]
     lines = report_neighbours(near, Isotropy(0.25, 0.75)).splitlines()
-    assert lines[:2] == ["next to cat: dog 0.50, mat 0.25", "next to cats (the mean of cat ##s): dog -0.50"]
-    assert "0.250 on" in lines[3] and "isotropy 0.750" in lines[4]
+    assert lines[:2] == ["nearest to cat: dog 0.50, mat 0.25", "nearest to cats (the mean of cat ##s): dog -0.50"]
+    assert lines[3].endswith("the mean is 0.250") and "isotropy 0.750" in lines[4]

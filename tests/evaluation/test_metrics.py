@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from mini_bert.cli.main import app
 from mini_bert.evaluation import known_cases, metrics
 from mini_bert.evaluation.metrics import Bin, Scores
 
@@ -30,10 +32,10 @@ def test_examples_in_docstrings():
 # ---- the command
 
 
-def test_every_metric_on_its_known_case(capsys):
+def test_every_metric_on_its_known_case():
     """All are as expected, the exit code is 0, and no metric of the module is left out."""
-    assert known_cases.metrics_command(test=True) == 0
-    out = capsys.readouterr().out
+    assert CliRunner().invoke(app, ["metrics", "--test"]).exit_code == 0
+    out = known_cases.report(known_cases.cases())
     assert out.count("[OK]") == len(known_cases.cases()) > 30 and "[WRONG]" not in out
     shown = {line.split()[1] for line in out.splitlines() if line.startswith("[OK]")}
     assert shown >= {
@@ -48,19 +50,19 @@ def test_every_metric_on_its_known_case(capsys):
 
 
 @pytest.mark.parametrize("wrong", [0.51, 0.5 + 2e-6, math.nan, [0.5, 0.5]])
-def test_a_wrong_value_is_told(wrong, monkeypatch, capsys):
+def test_a_wrong_value_is_reported(wrong, monkeypatch):
     """The line says so, and the exit code is 1."""
     monkeypatch.setattr(metrics, "accuracy", lambda truth, guesses: wrong)
-    assert known_cases.metrics_command(test=True) == 1
-    out = capsys.readouterr().out
+    result = CliRunner().invoke(app, ["metrics", "--test"])
+    out = result.stdout
+    assert result.exit_code == 1
     assert [line.split()[1] for line in out.splitlines() if line.startswith("[WRONG]")] == ["accuracy"]
     assert out.endswith(f"1 of {len(known_cases.cases())} differ.\n")
 
 
-def test_the_list_of_formulas(capsys):
+def test_the_list_of_formulas():
     """Without --test: every metric with the first line of its docstring; all that the module offers are in it."""
-    assert known_cases.metrics_command() == 0
-    out = capsys.readouterr().out
+    out = CliRunner().invoke(app, ["metrics"]).stdout
     assert "brier                1/N Σ_n Σ_k (p_nk − [k = truth_n])²" in out
     ours = (metrics.__name__, "mini_bert.evaluation.vector_metrics")
     own = {name for name, value in vars(metrics).items() if getattr(value, "__module__", "") in ours}

@@ -108,9 +108,9 @@ def test_a_broken_model(tokenizer):
 def test_errors(model, tokenizer):
     """No word, too many, a batch of nothing, a model without a head: each is told with the remedy."""
     for text in ("", "☃ ☃", "[MASK]"):
-        with pytest.raises(ValueError, match="no word that the model knows in the text"):
+        with pytest.raises(ValueError, match="has no word in the model's vocabulary"):
             pseudo_perplexity(model, tokenizer, text)
-    with pytest.raises(ValueError, match=r"makes 22 tokens, .* knows 1[12] positions; give one sentence at a time"):
+    with pytest.raises(ValueError, match=r"has 22 tokens, .* has only 1[12] positions; give one sentence at a time"):
         pseudo_perplexity(model, tokenizer, "the cat " * 10)
     with pytest.raises(ValueError, match="batch_size is 0"):
         pseudo_perplexity(model, tokenizer, "the cat", batch_size=0)
@@ -132,7 +132,7 @@ def test_the_report():
     odd = PseudoPerplexity("cat ☃ a", [Surprise("cat", 8.0, "a", 0.5)], ["[UNK]"], -8.0, 2981.0)
     lines = report([odd, likely]).splitlines()
     assert lines[1].split()[:4] == ["cat", "8.00", "a", "50%"] and lines[1].count(lines[1][-1]) == 24
-    assert lines[2] == "pseudo-perplexity 2,981.00 over 1 token; not asked for: [UNK]"
+    assert lines[2] == "pseudo-perplexity 2,981.00 over 1 token; not predicted: [UNK]"
     assert lines[5] == "  a     0.00"
     assert lines[6].split()[:4] == ["cat", "4.00", "dog", "25%"] and lines[6].count(lines[6][-1]) == 12
     assert lines[7] == "pseudo-perplexity 7.39 over 2 tokens"
@@ -143,6 +143,6 @@ def test_the_report():
         "text": "cat ☃ a",
         "pseudo_perplexity": 2981.0,
         "log_likelihood": -8.0,
-        "tokens": [{"token": "cat", "surprise": 8.0, "guess": "a", "certainty": 0.5}],
+        "tokens": [("cat", 8.0, "a", 0.5)],
         "not_asked_for": ["[UNK]"],
     }

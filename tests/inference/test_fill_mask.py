@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from mini_bert.inference.fill_mask import Filled, Guess, fill_mask, fill_mask_command, report
+from mini_bert.cli import use
+from mini_bert.inference.fill_mask import Filled, Guess, fill_mask, report
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -61,7 +62,7 @@ def test_what_cannot_be_asked(tokenizer):
         fill_mask(model, tokenizer, "The cat")
     with pytest.raises(ValueError, match=r"it has \[mask\], write \[MASK\] instead"):
         fill_mask(model, tokenizer, "The [mask] sat")
-    with pytest.raises(ValueError, match=r"makes 13 tokens, .* but this model knows 11 positions"):
+    with pytest.raises(ValueError, match=r"has 13 tokens, .* but this model has only 11 positions"):
         fill_mask(model, tokenizer, "the " * 10 + "[MASK]")
     with pytest.raises(ValueError, match="top is 0"):
         fill_mask(model, tokenizer, TEXT, top=0)
@@ -85,9 +86,9 @@ def test_the_command(tmp_path, tokenizer, capsys):
     """A folder answers, as a table or as JSON."""
     MiniBERT(SIZES).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
-    fill_mask_command(TEXT, str(tmp_path), top=2)
+    use.fill_mask(TEXT, str(tmp_path), top=2)
     assert "2nd [MASK]" in capsys.readouterr().out
-    fill_mask_command(TEXT, str(tmp_path), top=2, as_json=True)
+    use.fill_mask(TEXT, str(tmp_path), top=2, as_json=True)
     content = json.loads(capsys.readouterr().out)
     assert [len(guesses) for guesses in content["masks"]] == [2, 2]
     assert content["filled"].startswith("The ") and content["text"] == TEXT
