@@ -116,7 +116,7 @@ def evaluate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Measure a model on corpora, sentences, sentence pairs or words.
+    """Measure a model on texts, sentence pairs or words.
 
     Loss, perplexity, accuracy and calibration (--corpus); pseudo-perplexity (--text); agreement of sentence vectors
     with people's similarity scores (--pairs); nearest token vectors (--neighbours).
