@@ -223,9 +223,7 @@ def main() -> None:
         folder = Path(name)
         whole, train, held_out = unpack(sources, folder)
         size = sum(path.stat().st_size for path in whole)
-        print(
-            f"{options.vocab_size:,} pieces from {size / 1e6:,.1f} MB of plain text, {options.rounds} rounds"
-        )
+        print(f"{options.vocab_size:,} pieces from {size / 1e6:,.1f} MB of plain text, {options.rounds} rounds")
         print(f"{'':12}{'seconds':>10}{'MB resident':>13}   of each round")
         seconds: dict[str, list[float]] = {side: [] for side in SIDES}
         memory: dict[str, list[float]] = {side: [] for side in SIDES}

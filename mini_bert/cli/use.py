@@ -17,7 +17,7 @@ def fill_mask(
     text: Annotated[str, typer.Argument(help="a text with one or more [MASK] in it")],
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
     top: Annotated[int, typer.Option(min=1, help="number of guesses for each mask")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Guess the masked words in a text.
 
@@ -25,13 +25,17 @@ def fill_mask(
     """
     from threadpoolctl import threadpool_limits
 
+    from mini_bert.common.json_values import as_json
     from mini_bert.inference import fill_mask as library
     from mini_bert.inference.loading import load
 
     loaded, tokenizer = load(model)
     with threadpool_limits(1, "blas"):  # a second thread is no faster for one sentence, and slower on a busy machine
         filled = library.fill_mask(loaded, tokenizer, text, top)
-    print(library.report_json(text, model, filled) if as_json else library.report(filled))
+    if json:
+        print(as_json({"model": model, "text": text, "masks": filled.gaps, "filled": filled.text}))
+    else:
+        print(library.report(filled))
 
 
 def embed(
@@ -114,7 +118,7 @@ def evaluate(
     length: Annotated[
         int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum, at most 128")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Measure a model on texts, sentence pairs or words.
 
@@ -123,11 +127,9 @@ def evaluate(
 
     For example:  mini-bert eval mini-bert --corpus my_text.txt --text "The cat sat on the mat."
     """
-    import json
-
     from threadpoolctl import threadpool_limits
 
-    from mini_bert.common.json_values import finite_values
+    from mini_bert.common.json_values import as_json
     from mini_bert.common.memory import keep_freed_memory
     from mini_bert.common.progress import counted, showing
     from mini_bert.evaluation import corpus as corpora
@@ -147,7 +149,7 @@ def evaluate(
         loaded.output_head(MASKED_WORDS)
     results: dict[str, Any] = {"model": model}
     reports = []
-    with threadpool_limits(1, "blas"), showing() as show:
+    with threadpool_limits(1, "blas"):
         if text:
             judged = [pseudo_perplexity.pseudo_perplexity(loaded, tokenizer, one, whole_words, batch) for one in text]
             results["texts"] = [pseudo_perplexity.content(one) for one in judged]
@@ -157,8 +159,9 @@ def evaluate(
             table = embedding_quality.isotropy(embedding_quality.word_table(loaded, tokenizer)[1])
             results |= {"neighbours": nearest, "token_table": table}
             reports.append(embedding_quality.report_neighbours(nearest, table))
-        if pairs:
-            agreements = []
+    if pairs:
+        agreements = []
+        with showing() as show:
             for path, examples in zip(pairs, scored, strict=True):
 
                 def after_each(done: int, total: int, path: str = path) -> None:
@@ -167,8 +170,8 @@ def evaluate(
                 agreements.append(
                     embedding_quality.agreement(loaded, tokenizer, examples, "mean", batch, threads, after_each)
                 )
-            results["pairs"] = [{"file": path, **one._asdict()} for path, one in zip(pairs, agreements, strict=True)]
-            reports.append(embedding_quality.report_pairs([Path(path).name for path in pairs], agreements))
+        results["pairs"] = [{"file": path, **one._asdict()} for path, one in zip(pairs, agreements, strict=True)]
+        reports.append(embedding_quality.report_pairs([Path(path).name for path in pairs], agreements))
     if corpus:
         rows = [
             corpora.measure_corpus(loaded, tokenizer, one, held_out, length, seed, batch, max_batches, threads)
@@ -178,10 +181,7 @@ def evaluate(
         reports.append(corpora.report(model, rows))
         if held_out:
             reports[-1] += f"\nMeasured only on documents that `train --held-out {held_out:g}` does not train on."
-    if as_json:
-        print(json.dumps(finite_values(results), indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        print("\n\n".join(reports))
+    print(as_json(results) if json else "\n\n".join(reports))
 
 
 def metrics(

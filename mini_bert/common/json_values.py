@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
+
+
+def as_json(record: Any) -> str:
+    """Indented JSON of a record's `finite_values`."""
+    return json.dumps(finite_values(record), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def finite_values(record: Any) -> Any:

@@ -130,14 +130,9 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
 
 def content(rows: Sequence[CorpusResult]) -> list[dict[str, Any]]:
     """The results for JSON, and their mean if there are several."""
-    return [
-        {
-            "corpus": row.corpus,
-            **row.result._asdict(),
-            "unigram_entropy": row.unigram_entropy,
-            "calibration_error": row.calibration_error,
-            "brier": row.brier,
-            "bins": row.bins,
-        }
-        for row in ([*rows, mean_result(rows)] if len(rows) > 1 else rows)
-    ]
+    every = [*rows, mean_result(rows)] if len(rows) > 1 else rows
+    contents = []
+    for row in every:
+        fields = row._asdict()
+        contents.append({"corpus": fields.pop("corpus"), **fields.pop("result")._asdict(), **fields})
+    return contents

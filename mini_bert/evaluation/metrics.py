@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,8 @@ from mini_bert.evaluation.vector_metrics import mean_cosine as mean_cosine
 from mini_bert.evaluation.vector_metrics import nearest as nearest
 from mini_bert.evaluation.vector_metrics import partition_ratio as partition_ratio
 
+Labels = Sequence[Any] | np.ndarray
+Numbers = Sequence[float] | np.ndarray
 NO_CASES = "there are no cases to score; is the file or the selection empty?"
 
 # ---------------------------------------------------------------------- classes
@@ -40,7 +42,7 @@ class Scores(NamedTuple):
     support: int  # the number of true cases
 
 
-def accuracy(truth: Sequence | np.ndarray, guesses: Sequence | np.ndarray) -> float:
+def accuracy(truth: Labels, guesses: Labels) -> float:
     """Σ [guess = truth] / N
 
     >>> accuracy(["cat", "dog", "cat"], ["cat", "cat", "cat"])
@@ -50,9 +52,7 @@ def accuracy(truth: Sequence | np.ndarray, guesses: Sequence | np.ndarray) -> fl
     return sum(a == b for a, b in zip(truth, guesses, strict=True)) / len(truth)
 
 
-def confusion_matrix(
-    truth: Sequence | np.ndarray, guesses: Sequence | np.ndarray, labels: Sequence | None = None
-) -> np.ndarray:
+def confusion_matrix(truth: Labels, guesses: Labels, labels: Sequence | None = None) -> np.ndarray:
     """M[i,j] = how often label i was taken for label j        (K,K), rows: truth, columns: guesses
 
     labels: the labels to count, in order; default: all that occur, sorted. Cases with other labels are ignored.
@@ -61,31 +61,22 @@ def confusion_matrix(
     array([[2, 0],
            [1, 0]])
     """
-    truth, guesses = _paired(truth, guesses)
-    place = _places(truth, guesses, labels)
-    K = len(place)
-    cells = [place[a] * K + place[b] for a, b in zip(truth, guesses, strict=True) if a in place and b in place]
-    return np.bincount(np.array(cells, int), minlength=K * K).reshape(K, K)
+    labels, i, j = _indexed(truth, guesses, labels)
+    size = len(labels) + 1
+    return np.bincount(i * size + j, minlength=size * size).reshape(size, size)[:-1, :-1]
 
 
-def per_class(
-    truth: Sequence | np.ndarray, guesses: Sequence | np.ndarray, labels: Sequence | None = None
-) -> dict[Any, Scores]:
+def per_class(truth: Labels, guesses: Labels, labels: Sequence | None = None) -> dict[Any, Scores]:
     """precision = TP / (TP + FP),   recall = TP / (TP + FN),   F1 = 2 TP / (2 TP + FP + FN),   for every label
 
     TP: guessed and true, FP: guessed but not true, FN: true but not guessed. 0/0 counts as 0.
     """
-    truth, guesses = _paired(truth, guesses)
-    place = _places(truth, guesses, labels)
-    right, guessed, there = _counts(truth, guesses, place)
-    return {label: _scores(right[i], guessed[i], there[i]) for label, i in place.items()}
+    labels, *counts = _counts(truth, guesses, labels)
+    return {label: _scores(*row) for label, *row in zip(labels, *counts, strict=True)}
 
 
 def precision_recall_f1(
-    truth: Sequence | np.ndarray,
-    guesses: Sequence | np.ndarray,
-    average: str = "macro",
-    labels: Sequence | None = None,
+    truth: Labels, guesses: Labels, average: str = "macro", labels: Sequence | None = None
 ) -> Scores:
     """macro: the mean over the labels of each score;   micro: the scores of the summed TP, FP, FN
 
@@ -94,23 +85,20 @@ def precision_recall_f1(
     """
     if average not in ("macro", "micro"):
         raise ValueError(f"average is {average!r}, expected 'macro' or 'micro'; per_class gives each label's scores")
-    truth, guesses = _paired(truth, guesses)
-    place = _places(truth, guesses, labels)
-    counts = _counts(truth, guesses, place)
+    _, *counts = _counts(truth, guesses, labels)
     if average == "micro":
         return _scores(*(part.sum() for part in counts))
     return _mean([_scores(*row) for row in zip(*counts, strict=True)])
 
 
-def matthews(truth: Sequence | np.ndarray, guesses: Sequence | np.ndarray) -> float:
+def matthews(truth: Labels, guesses: Labels) -> float:
     """(c s − Σ p_k t_k) / √((s² − Σ p_k²) (s² − Σ t_k²))        Matthews' correlation, from −1 to 1, for any labels
 
     s cases, c of them right; label k was guessed p_k times and is true t_k times. With two classes this is Pearson's
     correlation of truth and guess. 0 if all guesses or all true labels are the same.
     """
-    truth, guesses = _paired(truth, guesses)
-    right, guessed, there = (part.astype(object) for part in _counts(truth, guesses, _places(truth, guesses, None)))
-    s, c = len(truth), right.sum()  # Python integers: no overflow
+    right, guessed, there = (part.astype(object) for part in _counts(truth, guesses)[1:])  # Python ints: no overflow
+    s, c = there.sum(), right.sum()
     spread = (s * s - (guessed * guessed).sum()) * (s * s - (there * there).sum())
     return float((c * s - (guessed * there).sum()) / spread**0.5) if spread else 0.0
 
@@ -125,8 +113,9 @@ def _paired(truth: Any, guesses: Any) -> tuple[list, list]:
     return first, second
 
 
-def _places(truth: list, guesses: list, labels: Sequence | None) -> dict[Hashable, int]:
-    """Label -> its index."""
+def _indexed(truth: Any, guesses: Any, labels: Any) -> tuple[list, np.ndarray, np.ndarray]:
+    """The K labels, and the index of each true and each guessed label; K for labels that are not counted."""
+    truth, guesses = _paired(truth, guesses)
     if labels is None:
         try:
             labels = sorted(set(truth) | set(guesses))
@@ -135,17 +124,18 @@ def _places(truth: list, guesses: list, labels: Sequence | None) -> dict[Hashabl
             raise ValueError(f"labels have types {' and '.join(kinds)}; convert all to one, such as str") from None
     if not len(labels):
         raise ValueError("labels is empty, expected at least one label to count")
-    if len(set(labels)) < len(labels):
+    index = {label: number for number, label in enumerate(labels)}
+    if len(index) < len(labels):
         raise ValueError(f"labels are {list(labels)!r:.80}, expected each only once")
-    return {label: number for number, label in enumerate(labels)}
+    i, j = (np.array([index.get(label, len(index)) for label in part]) for part in (truth, guesses))
+    return list(index), i, j
 
 
-def _counts(truth: list, guesses: list, place: dict[Hashable, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each label: how often it was correctly guessed, guessed, and true."""
-    K = len(place)
-    a, b = (np.array([place.get(label, K) for label in part]) for part in (truth, guesses))  # K: not counted
-    counted = (np.bincount(part, minlength=K + 1)[:K] for part in (a[a == b], b, a))
-    return next(counted), next(counted), next(counted)
+def _counts(truth: Any, guesses: Any, labels: Any = None) -> tuple[list, np.ndarray, np.ndarray, np.ndarray]:
+    """The labels, and how often each was correctly guessed, guessed, and true."""
+    labels, i, j = _indexed(truth, guesses, labels)
+    right, guessed, there = (np.bincount(part, minlength=len(labels) + 1)[:-1] for part in (i[i == j], j, i))
+    return labels, right, guessed, there
 
 
 def _scores(right: Any, guessed: Any, there: Any) -> Scores:
@@ -169,7 +159,7 @@ def _mean(scores: Sequence[Scores]) -> Scores:
 # ---------------------------------------------------------------------- numbers
 
 
-def pearson(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
+def pearson(x: Numbers, y: Numbers) -> float:
     """Σ (x−x̄)(y−ȳ) / √(Σ (x−x̄)² Σ (y−ȳ)²)        how close the points are to a straight line, from −1 to 1
 
     NaN if all x or all y are the same, or there are fewer than two.
@@ -185,7 +175,7 @@ def pearson(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) ->
     return float(np.clip(units[0] @ units[1], -1, 1))
 
 
-def spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
+def spearman(x: Numbers, y: Numbers) -> float:
     """pearson(ranks of x, ranks of y)        does one rise when the other does, along a line or not?
 
     Equal values share the mean of their ranks. NaN where pearson is.
@@ -194,7 +184,7 @@ def spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -
     return pearson(mean_ranks(first), mean_ranks(second))
 
 
-def mean_ranks(values: Sequence[float] | np.ndarray) -> np.ndarray:
+def mean_ranks(values: Numbers) -> np.ndarray:
     """(N,) -> (N,): ranks from 1 for the smallest; equal values share the mean of their ranks.
 
     >>> mean_ranks([10, 30, 20, 20]).tolist()
@@ -379,9 +369,7 @@ class Calibration(NamedTuple):
     bins: list[Bin]  # the reliability table
 
 
-def calibration(
-    confidence: Sequence[float] | np.ndarray, right: Sequence | np.ndarray, bins: int = BINS
-) -> Calibration:
+def calibration(confidence: Numbers, right: Labels, bins: int = BINS) -> Calibration:
     """error = Σ_b n_b/N |accuracy_b − confidence_b|,   worst = max_b |accuracy_b − confidence_b|
 
     confidence: the probability that the model gave its own guess; right: whether the guess was right. Guesses are put
@@ -394,7 +382,7 @@ def calibration(
     return calibrated(sums)
 
 
-def reliability(confidence: Sequence[float] | np.ndarray, right: Sequence | np.ndarray, bins: int = BINS) -> np.ndarray:
+def reliability(confidence: Numbers, right: Labels, bins: int = BINS) -> np.ndarray:
     """Returns (3,bins): per bin, the number of cases, the sum of their confidence, and how many are right."""
     p, hit = np.asarray(confidence, float), np.asarray(right, float)
     if p.ndim != 1 or p.shape != hit.shape:

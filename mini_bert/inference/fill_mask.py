@@ -8,9 +8,8 @@ words is therefore not necessarily the most likely sentence.
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -93,17 +92,6 @@ def report(filled: Filled) -> str:
             lines.append(f"  {guess.word:{width}}  {guess.probability:6.1%}  {bar}".rstrip())
         lines.append("")
     return "\n".join([*lines, filled.text])
-
-
-def report_json(text: str, model: str, filled: Filled) -> str:
-    """The same as JSON."""
-    content: dict[str, Any] = {
-        "model": model,
-        "text": text,
-        "masks": [[guess._asdict() for guess in guesses] for guesses in filled.gaps],
-        "filled": filled.text,
-    }
-    return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def _ordinal(number: int) -> str:

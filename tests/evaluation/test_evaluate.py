@@ -221,7 +221,7 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
     assert "above the unigram entropy" in table
     results = []
     for _ in range(2):
-        use.evaluate(str(model), [str(corpus), str(other)], as_json=True)
+        use.evaluate(str(model), [str(corpus), str(other)], json=True)
         results.append(capsys.readouterr().out)
     assert results[0] == results[1]
     first, second, mean = json.loads(results[0])["results"]
@@ -232,7 +232,7 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
     assert sum(one["cases"] for one in first["bins"]) == first["targets"] and len(first["bins"]) == 10
     assert mean["bins"] == [] and first["bins"][9]["confidence"] is None  # nobody is as certain as that
     assert f"{first['calibration_error']:18.1%} {first['unigram_entropy']:16.3f}" in table
-    use.evaluate(str(model), [str(corpus)], max_batches=1, batch=4, as_json=True)
+    use.evaluate(str(model), [str(corpus)], max_batches=1, batch=4, json=True)
     assert json.loads(capsys.readouterr().out)["results"][0]["targets"] < first["targets"] / 4
     use.evaluate(str(model), [str(corpus)], held_out=0.5, seed=1)
     assert "`train --held-out 0.5` does not train on" in capsys.readouterr().out
@@ -288,7 +288,7 @@ def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
     asked = {"text": ["The cat sat.", "Dogs sat."], "pairs": [pairs, pairs], "neighbours": ["cat", "dogs"]}
     use.evaluate(folder, [str(corpus)], max_batches=1, **asked)
     shown = capsys.readouterr().out
-    use.evaluate(folder, [str(corpus)], max_batches=1, as_json=True, whole_words=True, **asked)
+    use.evaluate(folder, [str(corpus)], max_batches=1, json=True, whole_words=True, **asked)
     found = json.loads(capsys.readouterr().out)
     assert list(found) == ["model", "texts", "neighbours", "token_table", "pairs", "results"]
     model, tokenizer = load(folder)

@@ -88,7 +88,7 @@ def test_the_command(tmp_path, tokenizer, capsys):
     tokenizer.save(tmp_path)
     use.fill_mask(TEXT, str(tmp_path), top=2)
     assert "2nd [MASK]" in capsys.readouterr().out
-    use.fill_mask(TEXT, str(tmp_path), top=2, as_json=True)
+    use.fill_mask(TEXT, str(tmp_path), top=2, json=True)
     content = json.loads(capsys.readouterr().out)
     assert [len(guesses) for guesses in content["masks"]] == [2, 2]
     assert content["filled"].startswith("The ") and content["text"] == TEXT
