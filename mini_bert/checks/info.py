@@ -5,7 +5,7 @@ from __future__ import annotations
 from mini_bert.common.invocation import command
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
-from mini_bert.training.plan import Choice, memory_by_purpose
+from mini_bert.training.plan import Choice, describe, memory_by_purpose
 from mini_bert.training.settings import TrainingConfig
 
 
@@ -44,7 +44,7 @@ def main(config: MiniBertConfig, name: str, batch: int = TrainingConfig.micro_ba
     print(f"  {'together':40} {total:12,}")
 
     print(f"\nmemory for training, batches of {batch} × {T} tokens on {threads} threads")
-    needs = memory_by_purpose(config, Choice(batch, threads))
+    needs = memory_by_purpose(describe(config), Choice(batch, threads))
     for purpose, size in needs.items():
         print(f"  {purpose:40} {size / 1e6:9.1f} MB")
     print(f"  {'together, at its peak':40} {sum(needs.values()) / 1e6:9.1f} MB")

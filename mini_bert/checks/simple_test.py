@@ -13,7 +13,7 @@ from mini_bert.checks.gradcheck import check_model
 from mini_bert.checks.gradients import TOLERANCE
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.training.optim import Adam
-from mini_bert.training.plan import Choice, predicted_peak
+from mini_bert.training.plan import Choice, describe, predicted_peak
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def main() -> int:
     after, _ = model.loss(ids, rows, targets)
     report("Optimizer", after < loss, f"param change = {change:.3f}, loss {loss:.2f} -> {after:.2f}")
 
-    megabytes = predicted_peak(config, Choice(micro_batch=8, threads=2)) / 1e6
+    megabytes = predicted_peak(describe(config), Choice(micro_batch=8, threads=2)) / 1e6
     report("Memory", megabytes < 200, f"{megabytes:.1f} MB to train on two threads, 8 sequences at once in each")
 
     exact = MiniBERT(dtype=np.float64)

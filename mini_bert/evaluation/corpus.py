@@ -58,16 +58,10 @@ def measure_corpus(
     if wanted > model.max_length:
         raise ValueError(f"length is {length}, but the model has {model.max_length} positions; choose at most these")
     shards = prepare(source, tokenizer)
-    options: dict[str, Any] = {
-        "max_seq_length": _length(source, shards, held_out, wanted),
-        "seed": seed,
-        "held_out": held_out,
-        "split": "validation" if held_out else "train",
-        "fixed": True,
-    }
-    # Batches of one need the least text; the second generator makes them as large as the text allows.
-    first = MLMDataGenerator(shards, tokenizer, batch_size=1, **options)
-    generator = MLMDataGenerator(first.shards, tokenizer, batch_size=min(batch_size, first.sequences), **options)
+    generator = MLMDataGenerator(
+        shards, tokenizer, _length(source, shards, held_out, wanted), batch_size,
+        seed=seed, held_out=held_out, split="validation" if held_out else "train", fixed=True,
+    )  # fmt: skip
     total = len(generator) if max_batches is None else min(len(generator), max_batches)
     with showing() as show:
 

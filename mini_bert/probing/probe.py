@@ -281,8 +281,8 @@ def probe_command(
 
 def write(folder: Path, setting: Setting, results: list[Results]) -> None:
     """probe_TASK.json and probe_TASK.png"""
+    from mini_bert.plots.style import save
     from mini_bert.probing.figures import probe_results
-    from mini_bert.training.figures import save
 
     path = folder / f"probe_{setting.task}.json"
     write_atomic(path, f"{report_json(setting, results)}\n".encode())

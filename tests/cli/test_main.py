@@ -100,7 +100,7 @@ def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
         given.append(options["learning_rate"])
         raise ValueError("seen")
 
-    monkeypatch.setattr("mini_bert.training.command.train_command", note)
+    monkeypatch.setattr("mini_bert.training.pretraining.pretrain", note)
     monkeypatch.setattr("mini_bert.finetuning.command.finetune_command", note)
     for name in ("train", "finetune classify", "finetune sst2"):
         for option in ("--lr", "--learning-rate"):

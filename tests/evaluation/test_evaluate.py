@@ -371,4 +371,4 @@ def test_of_a_few_words_nothing_is_said():
     """Nine hidden words say nothing about a model, however bad they look."""
     row = CorpusResult("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, ())
     assert "9 masked words: too few to judge model" in report("model", [row])
-    assert "does not even know" in report("model", [row._replace(result=row.result._replace(targets=90))])
+    assert "has not even learnt" in report("model", [row._replace(result=row.result._replace(targets=90))])
