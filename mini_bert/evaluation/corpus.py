@@ -1,4 +1,4 @@
-"""Masked-word loss and accuracy on whole corpora, beside the unigram entropy of each (`mini-bert eval --corpus`)."""
+"""Masked-word loss and accuracy on corpora, compared with their unigram entropy (`mini-bert eval --corpus`)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def measure_corpus(
     model.output_head(MASKED_WORDS)
     wanted = min(model.max_length, LENGTH) if length is None else length
     if wanted > model.max_length:
-        raise ValueError(f"length is {length}, but the model has {model.max_length} positions; choose at most these")
+        raise ValueError(f"length is {length}, but the model has {model.max_length} positions; choose a smaller length")
     shards = prepare(source, tokenizer)
     generator = MLMDataGenerator(
         shards, tokenizer, _length(source, shards, held_out, wanted), batch_size,

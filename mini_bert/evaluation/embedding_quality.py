@@ -89,7 +89,7 @@ class Neighbour(NamedTuple):
 
 class Neighbours(NamedTuple):
     word: str
-    pieces: list[str]  # if several, the mean of their vectors stands for the word
+    pieces: list[str]  # if several, the mean of their vectors is used
     nearest: list[Neighbour]  # best first
 
 

@@ -52,7 +52,7 @@ def generator(corpus, tokenizer, tmp_path):
 
 
 def by_hand(model, batches) -> Evaluation:
-    """Full logits, one row after the other, sorted."""
+    """Full logits, sorted row by row."""
     surprise, ranks = [], []
     for batch in batches:
         logits = model.forward(batch.input_ids, batch.attention_mask)[0]
@@ -68,7 +68,7 @@ def by_hand(model, batches) -> Evaluation:
 
 
 @pytest.mark.parametrize("kind", ["mini", "published"])
-def test_it_counts_what_counting_counts(kind, generator):
+def test_the_numbers_match_full_logits(kind, generator):
     """All five numbers equal those of full logits, sorted row by row; dropout is off even in training."""
     model = (
         MiniBERT(SIZES, seed=1)
@@ -85,7 +85,7 @@ def test_it_counts_what_counting_counts(kind, generator):
 
 
 def test_threads_change_nothing(generator):
-    """The same to the last bit on one thread and on three, and progress is told for every batch."""
+    """The same to the last bit on one thread and on three, and progress is reported for every batch."""
     model, told = MiniBERT(SIZES), []
     alone = evaluate(model, generator.once())
     together = evaluate(model, generator.once(), 3, lambda done, loss: told.append((done, loss)))
@@ -94,8 +94,8 @@ def test_threads_change_nothing(generator):
     assert told[-1][1] == pytest.approx(alone.loss)
 
 
-def test_ties_and_nonsense_earn_nothing(generator):
-    """A model with one opinion on all words is never right, and neither is one whose weights are no numbers."""
+def test_ties_and_nan_are_never_right(generator):
+    """A model that gives all words the same probability is never right, and neither is one with NaN weights."""
     model = MiniBERT(SIZES)
     model.flat.data[...] = 0
     flat = evaluate(model, generator.once())
@@ -107,7 +107,7 @@ def test_ties_and_nonsense_earn_nothing(generator):
 
 
 def test_errors_reach_the_caller(generator):
-    """Nothing hidden is said; an error in a thread is raised."""
+    """Batches without a masked word are an error; an error in a thread is raised."""
     model = MiniBERT(SIZES)
     none = np.array([], int)
     with pytest.raises(ValueError, match="nothing to measure"):
@@ -146,7 +146,7 @@ def test_calibration_is_that_of_the_first_guesses(kind, generator):
 
 
 def test_one_error_stops_all_threads():
-    """Ten thousand batches lie before the threads; after the first error none of them begins another."""
+    """After the first error, no thread starts another of the ten thousand batches."""
     model = MiniBERT(SIZES)
     good = Batch(np.array([[2, 7, 4, 3]]), np.array([2]), np.array([7]))
     taken = []
@@ -163,7 +163,7 @@ def test_one_error_stops_all_threads():
 
 
 def test_an_interrupted_wait_stops_all_threads(monkeypatch):
-    """Ctrl-C reaches the thread that waits; those that work end with the batch that they are at."""
+    """Ctrl-C reaches the waiting thread; the others stop after their current batch."""
     from concurrent.futures import Future
 
     model, taken = MiniBERT(SIZES), []
@@ -186,8 +186,8 @@ def test_an_interrupted_wait_stops_all_threads(monkeypatch):
     assert 0 < len(taken) < 1000
 
 
-def test_what_is_no_number_is_null_in_json():
-    """A model that broke has no loss: JSON for programs says null, never NaN or Infinity; neither do means."""
+def test_nan_and_infinity_are_null_in_json():
+    """The loss of a broken model is null in JSON, and so is the mean; never NaN or Infinity."""
     broken = Evaluation(math.nan, math.inf, 0.0, 0.0, 3)
     rows = [CorpusResult("a", broken, 1.0, math.nan, math.nan, []), CorpusResult("b", broken, 1.0, 0.5, 0.5, [])]
     values = finite_values({"results": content(rows), "pair": [-math.inf]})
@@ -200,7 +200,7 @@ def test_what_is_no_number_is_null_in_json():
 
 
 def test_unigram_entropy(generator, tokenizer):
-    """Counted with a Counter over the words of the text; [UNK] and [SEP] are no words."""
+    """Counted with a Counter over the words of the text; [UNK] and [SEP] do not count."""
     counts = Counter(i for i in tokenizer.encode(TEXT) if i not in tokenizer.special_ids)
     total = sum(counts.values())
     wanted = -sum(n / total * math.log(n / total) for n in counts.values())
@@ -208,7 +208,7 @@ def test_unigram_entropy(generator, tokenizer):
 
 
 def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
-    """A row for each corpus and their mean; the same text gives the same numbers; JSON for programs."""
+    """A row for each corpus and their mean; the same text gives the same numbers, also in JSON."""
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "cache"))
     model = tmp_path / "model"
     MiniBERT(SIZES).save_pretrained(model)
@@ -240,8 +240,8 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
         use.evaluate(str(model), [str(corpus)], length=12)
 
 
-def test_a_short_text_is_measured_as_it_is(folder, tmp_path, capsys, caplog):
-    """Shorter than one sequence: it is one, and what is said of so few words is said."""
+def test_a_short_text_is_one_sequence(folder, tmp_path, capsys, caplog):
+    """A text shorter than one sequence is measured, with a warning and without a verdict."""
     path = tmp_path / "short.txt"
     path.write_text("the cat sat\n")
     use.evaluate(folder, [str(path)], length=8)
@@ -256,7 +256,7 @@ def test_a_short_text_is_measured_as_it_is(folder, tmp_path, capsys, caplog):
 
 
 def test_a_model_without_a_head(tmp_path, tokenizer):
-    """A sentence encoder cannot be asked for words, and that is said before any text is read."""
+    """A sentence encoder cannot predict words; the error comes before any text is read."""
     Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
     with pytest.raises(ValueError, match="no head for masked words"):
@@ -281,7 +281,7 @@ def pairs(tmp_path):
 
 
 def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
-    """One command, four questions: each has its part in the report and in the JSON, and agrees with the functions."""
+    """All four kinds of measurement in one command; report and JSON agree with the library's functions."""
     from mini_bert.data.labelled.readers import read_scored
     from mini_bert.evaluation.embedding_quality import agreement, isotropy, neighbours, word_table
 
@@ -307,16 +307,16 @@ def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
     assert "unigram entropy" in shown and found["results"][0]["targets"] > 0
 
 
-def test_nothing_asked(folder):
-    """Without anything to measure, the four that can be asked for are named."""
+def test_nothing_to_measure(folder):
+    """The error names the four options that measure something."""
     with pytest.raises(
         ValueError, match=r"nothing to measure; give --corpus FILE .* --text .* --pairs .* --neighbours"
     ):
         use.evaluate(folder)
 
 
-def test_bad_pairs_are_told_before_the_work(folder, corpus, tmp_path, capsys):
-    """A line that is no pair stops the command with its number, before any measuring."""
+def test_bad_pairs_are_reported_first(folder, corpus, tmp_path, capsys):
+    """A malformed line stops the command, with its line number, before anything is measured."""
     bad = tmp_path / "bad.tsv"
     bad.write_text("sentence1\tsentence2\tscore\na\tb\tmuch\n")
     with pytest.raises(ValueError, match=r"bad\.tsv:2: score is 'much', expected a number"):
@@ -330,7 +330,7 @@ def test_bad_pairs_are_told_before_the_work(folder, corpus, tmp_path, capsys):
 
 
 def test_vectors_need_no_head(tmp_path, tokenizer, pairs, capsys):
-    """A sentence encoder without a head for words can be asked for pairs and neighbours, not for sentences."""
+    """A sentence encoder without a head for masked words supports --pairs and --neighbours, but not --text."""
     Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
     use.evaluate(str(tmp_path), pairs=[pairs], neighbours=["cat"])
@@ -367,8 +367,8 @@ def test_the_command_line(folder, pairs, monkeypatch):
         assert {name: call[name] for name in options} == options
 
 
-def test_of_a_few_words_nothing_is_said():
-    """Nine hidden words say nothing about a model, however bad they look."""
+def test_a_few_words_give_no_verdict():
+    """Nine masked words are too few to judge a model by."""
     row = CorpusResult("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, ())
     assert "9 masked words: too few to judge model" in report("model", [row])
     assert "has not even learnt" in report("model", [row._replace(result=row.result._replace(targets=90))])

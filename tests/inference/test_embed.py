@@ -47,7 +47,7 @@ def test_the_mean_of_the_right_tokens(model, pooling, tokens, tokenizer):
 
 
 def test_long_texts_are_cut(tokenizer, caplog):
-    """A text too long is embedded as far as the model reads, and that is said."""
+    """A text that is too long is cut, with a warning."""
     long = "the cat sat on the mat . the dog sat on the mat"
     found = embed(MODELS[0], tokenizer, [long, "The cat"])
     np.testing.assert_allclose(found[0], embed(MODELS[0], tokenizer, [" ".join(long.split()[:9])])[0], atol=1e-6)
@@ -65,7 +65,7 @@ def test_what_cannot_be_embedded(tokenizer):
 
 
 def test_cosines():
-    """1 for one direction, 0 for a right angle, −1 for the opposite; nothing is like a vector of zeros."""
+    """1 for one direction, 0 for a right angle, −1 for the opposite; 0 with a vector of zeros."""
     found = cosines(np.array([[1.0, 0], [3, 0], [0, 2], [-5, 0], [0, 0]]))
     np.testing.assert_allclose(found[0], [1, 1, 0, -1, 0])
 
@@ -80,7 +80,7 @@ def test_a_few_texts_are_compared(folder, capsys):
 
 
 def test_files(folder, tmp_path, capsys, tokenizer, caplog):
-    """.npy and .jsonl hold the vectors in the order of the lines; - writes lines; blank lines are left out."""
+    """.npy and .jsonl hold the vectors in the order of the lines; - prints lines; blank lines are skipped."""
     source = tmp_path / "texts.txt"
     source.write_text("The cat sat.\n\nThe dog sat.\r\nDogs.\n")
     wanted = embed(MODELS[0], tokenizer, ["The cat sat.", "The dog sat.", "Dogs."])
@@ -99,7 +99,7 @@ def test_files(folder, tmp_path, capsys, tokenizer, caplog):
 
 
 def test_one_text_on_a_terminal(monkeypatch, folder, capsys):
-    """A person gets the first numbers, and is told how to have all of them, or a comparison."""
+    """A terminal shows the first numbers and how to get all of them, or a comparison."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     use.embed(["The cat sat."], folder)
     said = capsys.readouterr().out
@@ -110,14 +110,14 @@ def test_one_text_on_a_terminal(monkeypatch, folder, capsys):
 
 
 def test_standard_input(monkeypatch, folder, capsys):
-    """Without texts and file, lines come from the pipe."""
+    """Without texts and --file, lines are read from the pipe."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("The cat\nThe dög\n".encode())))
     use.embed(None, folder)
     assert "closest: 1 and 2" in capsys.readouterr().out
 
 
 def test_wrong_arguments(tmp_path, folder, monkeypatch):
-    """What does not go together is said before the model is loaded."""
+    """Errors in the arguments are reported before the model is loaded."""
     with pytest.raises(ValueError, match=r"v\.csv: expected a name that ends in \.npy or \.jsonl"):
         use.embed(["cat"], "nowhere", out="v.csv")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
