@@ -391,9 +391,7 @@ def reliability(confidence: Numbers, right: Labels, bins: int = BINS) -> np.ndar
         )
     if bins < 1:
         raise ValueError(f"bins is {bins}, expected at least 1")
-    outside = p[~((p >= 0) & (p <= 1))]  # includes NaN
-    if outside.size:
-        raise ValueError(f"a confidence is {outside[0]:.6g}, expected probabilities from 0 to 1")
+    _check_probabilities("confidence", p)
     strange = hit[(hit != 0) & (hit != 1)]
     if strange.size:
         raise ValueError(
@@ -425,14 +423,16 @@ def brier(probabilities: np.ndarray, truth: Sequence[int] | np.ndarray) -> float
     p, target = np.asarray(probabilities, float), np.asarray(truth)
     if p.ndim != 2 or target.shape != p.shape[:1] or not len(p):
         raise ValueError(f"probabilities and truth have shapes {p.shape} and {target.shape}, expected (N,K) and (N,)")
-    outside = p[~((p >= 0) & (p <= 1))]  # includes NaN
-    if outside.size:
-        raise ValueError(f"a probability is {outside[0]:.6g}, expected 0 to 1; apply softmax to logits first")
-    classes = np.arange(p.shape[1])
-    strange = target[~np.isin(target, classes)]
+    _check_probabilities("probability", p)
+    strange = target[~np.isin(target, np.arange(p.shape[1]))]
     if strange.size:
         raise ValueError(f"truth contains {strange[0]}, expected class indices, 0 to {p.shape[1] - 1}")
-    target = target.astype(int)
     off = p.copy()
-    off[np.arange(len(p)), target] -= 1
+    off[np.arange(len(p)), target.astype(int)] -= 1
     return float((off * off).sum(1).mean())
+
+
+def _check_probabilities(name: str, p: np.ndarray) -> None:
+    outside = p[~((p >= 0) & (p <= 1))]  # includes NaN
+    if outside.size:
+        raise ValueError(f"a {name} is {outside[0]:.6g}, expected probabilities from 0 to 1; logits need a softmax")

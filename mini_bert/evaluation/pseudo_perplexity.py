@@ -18,13 +18,12 @@ also masks the pieces that follow in the same word (Kauf & Ivanova 2023).
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.progress import counted
+from mini_bert.common.progress import bar, counted
 from mini_bert.common.values import check_positive
 from mini_bert.inference.fill_mask import MASK
 from mini_bert.layers.base import Run
@@ -33,7 +32,6 @@ from mini_bert.models.base import MASKED_WORDS, Model
 if TYPE_CHECKING:
     from mini_bert.text.wordpiece import WordPieceTokenizer
 
-BAR = 24  # characters of the longest bar
 SIMILAR = 1.25  # texts can be compared if the longest has at most this many times the tokens of the shortest
 
 
@@ -58,12 +56,10 @@ def pseudo_perplexity(
     text: str,
     whole_words: bool = False,
     batch_size: int = 32,
-    after_each: Callable[[int, int], None] | None = None,
 ) -> PseudoPerplexity:
     """The model's surprise at each token of a text, given all other tokens, and exp of the mean.
 
-    Special tokens are context only: the model was not trained to predict them. After each batch,
-    `after_each(tokens done, tokens in all)` is called.
+    Special tokens are context only: the model was not trained to predict them.
     """
     head = model.output_head(MASKED_WORDS)
     check_positive("batch_size", batch_size)
@@ -98,12 +94,10 @@ def pseudo_perplexity(
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
         best = np.where(offered, log_p, -np.inf).argmax(1)
         for row, place, guess in zip(log_p, some, best, strict=True):
-            surprise = Surprise(
-                tokenizer.tokens[ids[place]], -float(row[ids[place]]), tokenizer.tokens[guess], math.exp(row[guess])
+            own = ids[place]
+            tokens.append(
+                Surprise(tokenizer.tokens[own], -float(row[own]), tokenizer.tokens[guess], math.exp(row[guess]))
             )
-            tokens.append(surprise)
-        if after_each is not None:
-            after_each(len(tokens), places.size)
     total = -math.fsum(one.surprise for one in tokens)
     unknown = [tokenizer.tokens[i] for i in ids[special].tolist()[1:-1]]  # between [CLS] and [SEP]
     return PseudoPerplexity(text, tokens, unknown, total, math.exp(min(-total / len(tokens), 700)))
@@ -111,7 +105,6 @@ def pseudo_perplexity(
 
 def report(results: Sequence[PseudoPerplexity]) -> str:
     """A row and a bar for every token; if there are several texts of similar length, the best one."""
-    block = "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
     every = [one for result in results for one in result.tokens]
     longest = max([5.0, *(one.surprise for one in every if math.isfinite(one.surprise))])  # all texts share a scale
     width, wide = (max(map(len, column)) for column in zip(*((one.token, one.guess) for one in every), strict=True))
@@ -119,9 +112,9 @@ def report(results: Sequence[PseudoPerplexity]) -> str:
     for result in results:
         lines.append(result.text)
         for one in result.tokens:
-            bar = block * round(one.surprise / longest * BAR) if math.isfinite(one.surprise) else ""
+            length = bar(one.surprise / longest) if math.isfinite(one.surprise) else ""
             other = "" if one.guess == one.token else f"{one.guess:{wide}} {one.certainty:4.0%}"
-            lines.append(f"  {one.token:{width}} {one.surprise:6.2f}  {other:{wide + 5}}  {bar}".rstrip())
+            lines.append(f"  {one.token:{width}} {one.surprise:6.2f}  {other:{wide + 5}}  {length}".rstrip())
         note = f"; not predicted: {' '.join(result.unknown)}" if result.unknown else ""
         lines += [f"pseudo-perplexity {result.perplexity:,.2f} over {counted(len(result.tokens), 'token')}{note}", ""]
     sizes = [len(result.tokens) for result in results]

@@ -8,12 +8,11 @@ words is therefore not necessarily the most likely sentence.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.progress import counted
+from mini_bert.common.progress import bar, counted
 from mini_bert.layers.base import Run
 from mini_bert.layers.softmax import softmax
 from mini_bert.models.base import MASKED_WORDS, Model
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from mini_bert.text.wordpiece import WordPieceTokenizer
 
 MASK = "[MASK]"
-BAR = 24  # characters of a bar that shows 100 %
 
 
 class Guess(NamedTuple):
@@ -81,15 +79,13 @@ def _written(text: str, words: list[str]) -> str:
 def report(filled: Filled) -> str:
     """A table of words, probabilities and bars for each mask, and the completed text."""
     several = len(filled.gaps) > 1
-    block = "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
     width = max(len(guess.word) for guesses in filled.gaps for guess in guesses)
     lines = []
     for number, guesses in enumerate(filled.gaps, 1):
         if several:
             lines += [f"{_ordinal(number)} {MASK}"]
         for guess in guesses:
-            bar = block * round(guess.probability * BAR)
-            lines.append(f"  {guess.word:{width}}  {guess.probability:6.1%}  {bar}".rstrip())
+            lines.append(f"  {guess.word:{width}}  {guess.probability:6.1%}  {bar(guess.probability)}".rstrip())
         lines.append("")
     return "\n".join([*lines, filled.text])
 

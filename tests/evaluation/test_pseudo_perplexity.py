@@ -72,10 +72,9 @@ def test_one_token_is_masked_at_a_time(model, tokenizer, whole_words):
 
 
 def test_the_size_of_a_batch_changes_nothing(model, tokenizer):
-    """Batches of seven, two and one token give the same; progress is reported."""
-    told = []
-    wanted = pseudo_perplexity(model, tokenizer, "The cat sat on dogs.", after_each=lambda *words: told.append(words))
-    assert told == [(7, 7)]
+    """Batches of seven, two and one token give the same."""
+    wanted = pseudo_perplexity(model, tokenizer, "The cat sat on dogs.")
+    assert len(wanted.tokens) == 7
     for size in (1, 2, 7):
         found = pseudo_perplexity(model, tokenizer, "The cat sat on dogs.", batch_size=size)
         assert found.perplexity == pytest.approx(wanted.perplexity, rel=1e-5)
