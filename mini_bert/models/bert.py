@@ -24,11 +24,12 @@ from mini_bert.common.inputs import check_ids
 from mini_bert.common.values import check_heads, check_positive, check_probability
 from mini_bert.files.model_folder import Name
 from mini_bert.layers.activations import activation, tanh, tanh_backward
-from mini_bert.layers.base import Layer, Param, normal
+from mini_bert.layers.base import Layer, Param
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, EncodeCache, Model, linear_names, norm_names

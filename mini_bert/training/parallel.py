@@ -108,14 +108,14 @@ class Team:
         def share(j: int) -> tuple[float, int]:
             model, loss, correct = self.replicas[j], 0.0, 0
             for param in self._params[j]:
-                param.fresh = True
+                param.grad_is_unset = True
             for i in range(j, len(parts), n):
                 run = Run(seed, train=True, pool=model.run.pool, first=first[i])
                 part_loss, part_correct = objective.loss(model, parts[i], run, count)
                 loss += part_loss
                 correct += part_correct
             for param in self._params[j]:
-                param.settle()
+                param.zero_if_unset()
             return loss, correct
 
         shares = self.run_on_all(share)

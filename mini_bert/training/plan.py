@@ -28,9 +28,8 @@ from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
-from mini_bert.layers.attention import LONG, is_lean
-from mini_bert.layers.base import PRODUCT
-from mini_bert.layers.lean_attention import TILE
+from mini_bert.layers.lean_attention import LONG, TILE, is_lean
+from mini_bert.layers.matrices import PRODUCT
 from mini_bert.models.registry import load_config
 from mini_bert.models.sizes import Sizes
 from mini_bert.training.optim import CHUNK
