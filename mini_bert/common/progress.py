@@ -49,6 +49,12 @@ def size(number: float) -> str:
     return f"{number / 1e3:.1f} kB" if number < 999_950 else f"{number / 1e6:,.1f} MB"
 
 
+def bar(share: float, width: int = 24) -> str:
+    """A bar of up to `width` characters for a share from 0 to 1."""
+    block = "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
+    return block * round(share * width)
+
+
 @contextmanager
 def showing(wanted: bool = True) -> Iterator[Show]:
     """-> a function to call as often as you like; it draws only when there is something new to see"""
