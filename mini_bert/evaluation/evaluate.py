@@ -152,7 +152,7 @@ def _measure(model: Model, batch: Batch, run: Run) -> _Sums:
 
 def word_counts(generator: MLMDataGenerator) -> np.ndarray:
     """How often each id occurs in the generator's text, (V,); 0 for special tokens."""
-    tokens, piece = generator.documents.tokens, 1 << 20
+    tokens, piece = generator.documents.tokens, 1 << 16
     counts = np.zeros(generator.tokenizer.vocab_size, np.int64)
     for start in range(0, tokens.size, piece):
         places = tokens.locate(np.arange(start, min(start + piece, tokens.size)))
