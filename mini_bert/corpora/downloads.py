@@ -18,15 +18,13 @@ import difflib
 import errno
 import json
 import os
-import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from mini_bert.common.atomic import write_atomic
+from mini_bert.common.atomic import put_in_place, recover_folder, unfinished_folder, write_atomic
 from mini_bert.common.cache_folder import cache_folder, make_folder
 from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
@@ -264,48 +262,35 @@ def get(name: str, force: bool = False) -> Path:
     dataset, folder = _known(name), data_folder() / name
     make_folder(data_folder())
     with locked(data_folder() / f".{name}.lock", lambda: print(f"waiting: another process is fetching {name} ...")):
+        recover_folder(folder)
         if not force and installed(name, thorough=True):
             return folder
-        for left in data_folder().glob(f".{name}.*/"):  # by a process that died
-            shutil.rmtree(left, ignore_errors=True)
         sources = _record(name)["sources"]
-        new = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=data_folder()))
         try:
-            for remote in dataset.files:
-                arrived = data_folder() / f".{name}-{remote.name}"
-                known = remote.sha256 or sources.get(remote.url)
-                advice = "" if remote.sha256 else f"If you trust the new one, delete {name}.json in {data_folder()}"
-                sources[remote.url] = fetch(remote.url, arrived, known, remote.size, advice)
-                if is_archive(Path(remote.name)):
-                    unpack(arrived, new)
-                    arrived.unlink()
-                else:
-                    os.replace(arrived, new / remote.name)
-            files = {
-                path.relative_to(new).as_posix(): (path.stat().st_size, hash_file(path))
-                for path in sorted(new.rglob("*"))
-                if path.is_file()
-            }
-            _install(new, folder)
+            with unfinished_folder(folder) as new:
+                for remote in dataset.files:
+                    arrived = data_folder() / f".{name}-{remote.name}"
+                    known = remote.sha256 or sources.get(remote.url)
+                    advice = "" if remote.sha256 else f"If you trust the new one, delete {name}.json in {data_folder()}"
+                    sources[remote.url] = fetch(remote.url, arrived, known, remote.size, advice)
+                    if is_archive(Path(remote.name)):
+                        unpack(arrived, new)
+                        arrived.unlink()
+                    else:
+                        os.replace(arrived, new / remote.name)
+                files = {
+                    path.relative_to(new).as_posix(): (path.stat().st_size, hash_file(path))
+                    for path in sorted(new.rglob("*"))
+                    if path.is_file()
+                }
+                put_in_place(new, folder)
             record = {"sources": sources, "files": files}
             write_atomic(data_folder() / f"{name}.json", json.dumps(record, indent=1).encode())
         except OSError as error:
             if isinstance(error, DownloadError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise DiskFull(f"the disk is full while {name} is installed in {data_folder()}; free some space") from error
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
     return folder
-
-
-def _install(new: Path, folder: Path) -> None:
-    """Put a complete folder in the place of an old one, if there is one."""
-    new.chmod(0o755)
-    old = new.with_name(f"{new.name}.old")
-    if folder.exists():
-        os.replace(folder, old)
-    os.replace(new, folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def corpus_files(source: str) -> list[Path]:

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import write_atomic, written_beside
+from mini_bert.common.atomic import old_version, write_atomic, written_beside
 from mini_bert.common.sixteen_bit import Stored
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
 WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # how their names end
 BUNDLED = Path(__file__).parent / "bundled"  # a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
-MODEL, OLD_MODEL = "model", ".model.old"  # of a run; the second while the first is replaced, or if that was cut short
+MODEL = "model"  # the folder of a run's best model
 logger = logging.getLogger(__name__)
 
 
@@ -43,6 +43,8 @@ def locate(source: str | os.PathLike[str]) -> Path:
                 f"the model {os.fspath(source)!r} belongs to the package, but is missing from this installation "
                 f"({folder}); install Mini-BERT again, or give the folder of another model"
             )
+    if not folder.exists() and _is_model(old_version(folder)):  # a crash while it was being replaced
+        return old_version(folder)
     if not folder.is_dir():
         raise FileNotFoundError(
             f"there is no model folder {folder}{' (it is a file)' if folder.exists() else ''}; give a folder that "
@@ -51,9 +53,9 @@ def locate(source: str | os.PathLike[str]) -> Path:
         )
     if _is_model(folder):
         return folder
-    for name in (MODEL, OLD_MODEL):
-        if _is_model(folder / name):
-            return folder / name
+    for best in (folder / MODEL, old_version(folder / MODEL)):
+        if _is_model(best):
+            return best
     checkpoints = [path for path in sorted(folder.glob("checkpoints/step-*")) if _is_model(path)]
     if checkpoints:
         logger.warning("the run %s has no best model yet; taking its newest checkpoint, %s", folder, checkpoints[-1])

@@ -18,16 +18,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import to_disk
+from mini_bert.common.atomic import UNFINISHED, recover_folder, replaced_folder
 from mini_bert.files.model_folder import write_tensors
 
 FOLDER, STATE, OPTIMIZER = "checkpoints", "state.json", "optimizer.safetensors"
@@ -53,29 +51,18 @@ def save(
     moments: Mapping[str, np.ndarray],
     write_model: Callable[[Path], None],
 ) -> Path:
-    """Write the checkpoint of this step -> its folder. `write_model` puts the model's files into a folder."""
+    """Write the checkpoint of this step and return its folder. `write_model` writes the model's files to a folder."""
     home = run / FOLDER
     final = home / f"step-{step:08d}"
-    temporary = None
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=home, prefix=f".{final.name}."))
-        write_model(temporary)
-        write_tensors(temporary / OPTIMIZER, moments)
-        sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
-        content = {"format": FORMAT, "step": step, **state, "files": sums}
-        content["checksum"] = _own_checksum(content)
-        (temporary / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
-        for path in temporary.iterdir():
-            to_disk(path)
-        to_disk(temporary)
-        if final.exists():  # the same step again, after a resume: it is the same to the last bit
-            shutil.rmtree(final)
-        os.rename(temporary, final)
-        to_disk(home)
+        with replaced_folder(final) as new:
+            write_model(new)
+            write_tensors(new / OPTIMIZER, moments)
+            sums = {path.name: checksum(path) for path in sorted(new.iterdir())}
+            content = {"format": FORMAT, "step": step, **state, "files": sums}
+            content["checksum"] = _own_checksum(content)
+            (new / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
     except OSError as error:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(cannot_write(run, f"the checkpoint of step {step:,} in {home}", error)) from error
     return final
 
@@ -101,6 +88,8 @@ def read_array(path: Path, name: str) -> np.ndarray:
 def folders(run: Path) -> list[Path]:
     """The checkpoints of a run, newest first, whole or not."""
     pattern = "step-" + 8 * "[0-9]"
+    for old in (run / FOLDER).glob(f".{pattern}.old"):  # a crash while this checkpoint was being replaced
+        recover_folder(old.with_name(old.stem[1:]))
     return sorted((path for path in (run / FOLDER).glob(pattern) if path.is_dir()), reverse=True)
 
 
@@ -148,8 +137,9 @@ def clean(run: Path, keep: int, best: str | None) -> None:
     for path in folders(run)[max(keep, 1) :]:
         if path.name != best:
             shutil.rmtree(path, ignore_errors=True)
-    for path in (run / FOLDER).glob(".step-*"):
-        shutil.rmtree(path, ignore_errors=True)
+    for pattern in (f"{UNFINISHED}*", ".step-*"):  # the second: of older versions
+        for path in (run / FOLDER).glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _own_checksum(state: Mapping[str, Any]) -> str:

@@ -273,7 +273,7 @@ def test_a_file_where_the_cache_should_be(corpus, tmp_path, monkeypatch):
         prepare(corpus, TOKENIZER, progress=False)
 
 
-@pytest.mark.parametrize("where", ["in_order", "_checksums", "_publish"])
+@pytest.mark.parametrize("where", ["in_order", "_checksums", "put_in_place"])
 def test_a_full_disk_is_explained(make, tmp_path, monkeypatch, where):
     """The error names the folder, and how to choose another."""
 
@@ -281,9 +281,7 @@ def test_a_full_disk_is_explained(make, tmp_path, monkeypatch, where):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(shards, where, full)
-    with pytest.raises(
-        OSError, match=r"No space left.*folder .*cache is to hold.*MINI_BERT_HOME, or cache_dir"
-    ) as told:
+    with pytest.raises(OSError, match=r"No space left.*folder .*cache; set MINI_BERT_HOME, or cache_dir") as told:
         make()
     assert told.value.errno == errno.ENOSPC
 
@@ -294,10 +292,8 @@ def test_a_folder_that_cannot_be_written_is_explained(make, monkeypatch):
     def denied(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", "/odd/.unfinished-123")
 
-    monkeypatch.setattr("tempfile.mkdtemp", denied)
-    with pytest.raises(
-        PermissionError, match=r"Permission denied: nothing .*in the folder .*cache; set MINI_BERT_HOME"
-    ):
+    monkeypatch.setattr(shards, "unfinished_folder", denied)
+    with pytest.raises(PermissionError, match=r"Permission denied: cannot write .*the folder .*cache; set MINI"):
         make()
 
 
@@ -375,7 +371,7 @@ def test_another_format_is_made_anew(make, monkeypatch):
     assert make().info["format"] == 1
 
 
-@pytest.mark.parametrize("where", ["in_order", "_checksums", "write_atomic", "_publish"])
+@pytest.mark.parametrize("where", ["in_order", "_checksums", "force_to_disk", "put_in_place"])
 @pytest.mark.parametrize("what", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_leaves_nothing(make, tmp_path, monkeypatch, where, what):
     """A full disk, Ctrl-C, at any point: nothing is left behind, and the next start makes it whole."""
@@ -435,24 +431,24 @@ def test_many_may_mend_the_same_at_once(make, small_jobs, caplog):
 def test_another_process_may_be_faster_at_any_moment(make, monkeypatch):
     """The damaged folder disappears just before it would be put aside; or cannot be, and then nothing stays behind."""
     folder = make().folder
-    before, replace = contents(folder), os.replace
+    before, rename = contents(folder), os.rename
 
     def too_late(source, target):
         if source == folder:
             shutil.rmtree(folder)
-        return replace(source, target)
+        return rename(source, target)
 
     damage(folder / "tokens.bin", "flipped")
-    monkeypatch.setattr(os, "replace", too_late)
+    monkeypatch.setattr(os, "rename", too_late)
     assert contents(make().folder) == before
 
     def stuck(source, target):
         if source == folder:
             raise PermissionError(errno.EACCES, "in use")
-        return replace(source, target)
+        return rename(source, target)
 
     damage(folder / "tokens.bin", "flipped")
-    monkeypatch.setattr(os, "replace", stuck)
+    monkeypatch.setattr(os, "rename", stuck)
     with pytest.raises(PermissionError, match="in use"):
         make()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
+from mini_bert.common import atomic
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import CheckpointError, checksum, clean, folders, latest, read, save
 
@@ -101,7 +102,7 @@ def test_a_full_disk_leaves_the_last_one_whole(tmp_path, monkeypatch, where):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(checkpoint, where, full)
+    monkeypatch.setattr(atomic if where == "to_disk" else checkpoint, where, full)
     with pytest.raises(CheckpointError, match=r"step 2 in .* could not be .*No space left.* step-00000001, is whole"):
         saved(tmp_path, 2)
     monkeypatch.undo()
@@ -163,7 +164,7 @@ def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
                 break
             except PowerCut:
                 pass
-        renamed = "rename" in calls[:-1]
+        renamed = "rename" in calls[: moment - 1]
         assert latest(run).state["step"] == (3 if renamed else 2), calls
         saved(run, 3)
         clean(run, keep, None)
