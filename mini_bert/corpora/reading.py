@@ -33,7 +33,7 @@ import stat
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -43,7 +43,7 @@ from mini_bert.common.progress import counted
 from mini_bert.corpora.text_decoding import INVALID, STANDARD_INPUT, NotText, conversion, unreadable
 from mini_bert.corpora.text_files import Passage, format_of, pieces, read_file, record_pieces
 
-__all__ = ["Passage", "Report", "corpus_command", "identity", "read"]
+__all__ = ["Passage", "Report", "identity", "read", "sample"]
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Iterator[str]
 READER = 2  # part of every identity: raise it when the same files give other passages
@@ -333,7 +333,7 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
         from mini_bert.corpora.downloads import DATASETS, corpus_files
 
         if hint := _texts_hint(source):
-            raise FileNotFoundError(f"there is no file, folder or download {_short(source)}{hint}")
+            raise FileNotFoundError(f"there is no file, folder or data set {_short(source)}{hint}")
         for path in corpus_files(source):
             begins = DATASETS[source.partition(":")[0]].begins
             yield File(path, f"{source}/{path.name}", column, named=True, begins=begins)
@@ -392,16 +392,11 @@ def identity(source: Source, *, column: str | None = None, format: str | None = 
     return content.hexdigest()
 
 
-# --- the command -------------------------------------------------------------------------------------------
-
-
-def corpus_command(source: Source = "builtin", samples: int = 3, column: str | None = None) -> None:
-    """Read a source from end to end, print its report and a few passages of it."""
-    report = Report()
-    shown: list[str] = []
-    for number, passage in enumerate(read(source, report, column=column)):
-        if number & (number - 1) == 0 and passage.text:  # passages 0, 1, 2, 4, 8, …: the later, the wider apart
-            shown.append(" ".join(passage.text[:400].split()))
-    print(report)
-    for text in shown[-samples:] if samples else ():
-        print(f"\n  {text[:300]}{' …' if len(text) > 300 else ''}")
+def sample(passages: Iterable[Passage], count: int) -> list[str]:
+    """Read all passages and return the beginnings of a few that are spread over them."""
+    starts = []
+    for number, (text, _) in enumerate(passages):
+        if number & (number - 1) == 0:  # passages 0, 1, 2, 4, 8, …
+            words = " ".join(text[:400].split())
+            starts.append(words if len(words) <= 300 else f"{words[:300]} …")
+    return starts[-count:] if count else []

@@ -22,13 +22,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mini_bert.cli.text import data_show
 from mini_bert.common.extras import MissingExtra
 from mini_bert.corpora import downloads, text_decoding, text_files
 from mini_bert.corpora import reading as corpora
 from mini_bert.corpora.reading import (
     Passage,
     Report,
-    corpus_command,
     identity,
     read,
 )
@@ -673,9 +673,9 @@ def test_a_named_pipe(tmp_path):
 
 def test_unknown_sources(tmp_path):
     """A path that is not there gets an error that names it; a near miss of a download is noticed."""
-    with pytest.raises(FileNotFoundError, match=r"no file, folder or download .*nowhere\.txt"):
+    with pytest.raises(FileNotFoundError, match=r"no file, folder or data set .*nowhere\.txt"):
         documents(tmp_path / "nowhere.txt")
-    with pytest.raises(FileNotFoundError, match="Did you mean the download wikitext-2"):
+    with pytest.raises(FileNotFoundError, match="Did you mean the data set wikitext-2"):
         documents("wikitext2")
     with pytest.raises(ValueError, match="the built-in corpus has no part 'tset'"):
         documents("builtin:tset")
@@ -775,7 +775,7 @@ def test_stopping_early_closes_the_file(tmp_path):
 
 def test_the_command_shows_report_and_samples(tree, capsys):
     """`mini-bert data show FOLDER` prints what was read, what was not, and some of the text."""
-    corpus_command(str(tree))
+    data_show([str(tree)])
     shown = capsys.readouterr().out
     assert shown.startswith("6 files, 6 documents, ") and "skipped, hidden: 1" in shown and "  1.txt" in shown
 

@@ -265,11 +265,11 @@ def test_a_file_where_the_cache_should_be(corpus, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     for blocked in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(
-            OSError, match=r"cannot be made: .*file is a file; set MINI_BERT_HOME, or cache_dir, to another"
+            OSError, match=r"cannot create the folder .*file is a file; set MINI_BERT_HOME, or cache_dir, to another"
         ):
             prepare(corpus, TOKENIZER, cache_dir=blocked, progress=False)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "file"))
-    with pytest.raises(OSError, match=r"folder .*shards cannot be made: .*file is a file; set MINI_BERT_HOME"):
+    with pytest.raises(OSError, match=r"cannot create the folder .*shards: .*file is a file; set MINI_BERT_HOME"):
         prepare(corpus, TOKENIZER, progress=False)
 
 
