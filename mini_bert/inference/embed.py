@@ -179,7 +179,7 @@ def embed_command(
 
 def read_lines(source: str) -> list[str]:
     """The texts of a file, or of standard input (-), one a line; blank lines are left out"""
-    from mini_bert.corpora.text_decoding import decoded, unpacked
+    from mini_bert.corpora.decoding import decoded, unpacked
 
     def note(what: str, file: str, place: str, times: int) -> None:
         logger.warning("%s, %s: %s", name, place, what)

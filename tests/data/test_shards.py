@@ -138,7 +138,7 @@ def test_special_tokens_in_the_text_are_text(make, tmp_path):
 def test_a_document_in_many_passages_is_one(make, corpus, monkeypatch, small_jobs):
     """Text that is read, and handed to processes, in pieces of a few words gives the same tokens and documents."""
     whole = make()
-    monkeypatch.setattr("mini_bert.corpora.text_files.PASSAGE", 40)
+    monkeypatch.setattr("mini_bert.corpora.formats.PASSAGE", 40)
     os.utime(corpus, (1, 1))
     pieces = make()
     assert pieces.folder != whole.folder
