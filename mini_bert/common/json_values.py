@@ -1,4 +1,4 @@
-"""Values that JSON can hold."""
+"""Prepare values for JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def finite_values(record: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+    """Replace NaN and infinity, which JSON does not have, by None."""
     if isinstance(record, dict):
         return {name: finite_values(value) for name, value in record.items()}
     if isinstance(record, list):

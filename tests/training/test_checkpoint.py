@@ -70,7 +70,7 @@ def test_a_changed_state_is_found_out(tmp_path):
     (path,) = saved(tmp_path, 1)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps(state | {"place": 7}))
-    with pytest.raises(ValueError, match="is not what was written: its checksum differs"):
+    with pytest.raises(ValueError, match="has changed since it was written: its checksum differs"):
         read(path)
     for content in ("[]", "3", '{"format": 1, "files": []}'):
         (path / "state.json").write_text(content)
@@ -103,7 +103,7 @@ def test_a_full_disk_leaves_the_last_one_whole(tmp_path, monkeypatch, where):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(atomic if where == "to_disk" else checkpoint, where, full)
-    with pytest.raises(CheckpointError, match=r"step 2 in .* could not be .*No space left.* step-00000001, is whole"):
+    with pytest.raises(CheckpointError, match=r"step 2 in .* could not be .*No space left.* step-00000001, is intact"):
         saved(tmp_path, 2)
     monkeypatch.undo()
     assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]

@@ -283,7 +283,7 @@ def test_a_full_disk_while_saving_is_said(tmp_path, corpus, tokenizer, monkeypat
         real(path, arrays)
 
     monkeypatch.setattr(checkpoint, "write_tensors", full)
-    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left.*step-00000006, is whole"):
+    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left.*step-00000006, is intact"):
         go(tmp_path / "run", corpus, tokenizer)
     monkeypatch.undo()
     assert checkpoint.latest(tmp_path / "run").state["step"] == 6
@@ -316,7 +316,7 @@ def test_a_full_disk_while_recording_is_said(whole, tmp_path, corpus, tokenizer,
         return real(path, *arguments, **keywords)
 
     monkeypatch.setattr(Path, "open", full)
-    message = r"metrics.jsonl could not be written \(No space left.*step-00000003, is whole.*go on with --resume"
+    message = r"metrics.jsonl could not be written \(No space left.*step-00000003, is intact.*continue with --resume"
     with pytest.raises(OSError, match=message):
         go(folder, corpus, tokenizer)
     monkeypatch.undo()
