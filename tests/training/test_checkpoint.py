@@ -53,7 +53,7 @@ def test_a_damaged_checkpoint_is_found_out(tmp_path, caplog, name, harm):
         victim.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if harm == "changed" else data[: len(data) // 2])
     assert latest(tmp_path).state["step"] == 1
     (warning,) = caplog.messages
-    assert name in warning and "damaged, or not ours; trying the one before" in warning
+    assert name in warning and "skipping this damaged checkpoint and trying the previous one" in warning
 
 
 def test_nothing_to_resume_is_said(tmp_path):
