@@ -71,155 +71,87 @@ GLUE_PARTS = {"train": "*/train.tsv", "validation": "*/dev.tsv", "test": "*/test
 DATASETS = {
     "wikitext-2": Dataset(
         "Good and featured Wikipedia articles, 2 million words (Merity et al. 2016)",
-        "CC BY-SA",
-        (
-            Remote(
-                "https://wikitext.smerity.com/wikitext-2-raw-v1.zip",
-                "ef7edb566e3e2b2d31b29c1fdb0c89a4cc683597484c3dc2517919c615435a11",
-                4_721_645,
-            ),
-        ),
-        WIKITEXT_PARTS,
-        WIKITEXT_TITLE,
-    ),
+        "CC BY-SA", (
+            Remote("https://wikitext.smerity.com/wikitext-2-raw-v1.zip",
+                   "ef7edb566e3e2b2d31b29c1fdb0c89a4cc683597484c3dc2517919c615435a11", 4_721_645),
+        ), WIKITEXT_PARTS, WIKITEXT_TITLE),
     "wikitext-103": Dataset(
         "Good and featured Wikipedia articles, 103 million words (Merity et al. 2016)",
-        "CC BY-SA",
-        (
-            Remote(
-                "https://wikitext.smerity.com/wikitext-103-raw-v1.zip",
-                "91c00ae287f0d699e18605c84afc9e45c192bc6b7797ff8837e5474655a33794",
-                191_984_949,
-            ),
-        ),
-        WIKITEXT_PARTS,
-        WIKITEXT_TITLE,
-    ),
+        "CC BY-SA", (
+            Remote("https://wikitext.smerity.com/wikitext-103-raw-v1.zip",
+                   "91c00ae287f0d699e18605c84afc9e45c192bc6b7797ff8837e5474655a33794", 191_984_949),
+        ), WIKITEXT_PARTS, WIKITEXT_TITLE),
     "tiny-shakespeare": Dataset(
         "40,000 lines of Shakespeare (Karpathy 2015)",
-        "public domain",
-        (
-            Remote(
-                "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-                "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-                1_115_394,
-            ),
-        ),
-        {"train": "input.txt"},
-    ),
+        "public domain", (
+            Remote("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+                   "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", 1_115_394),
+        ), {"train": "input.txt"}),
     "imdb": Dataset(
         "100,000 film reviews, 50,000 of them with a verdict (Maas et al. 2011)",
-        "for research; no explicit licence",
-        (
-            Remote(
-                "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-                "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
-                84_125_825,
-            ),
-        ),
-        {"train": "*/train/*/*.txt", "test": "*/test/*/*.txt"},
-    ),
+        "for research; no explicit licence", (
+            Remote("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+                   "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe", 84_125_825),
+        ), {"train": "*/train/*/*.txt", "test": "*/test/*/*.txt"}),
     "sst2": Dataset(
         "Sentiment of sentences from film reviews, two classes (Socher et al. 2013, as in GLUE)",
-        "for research; no explicit licence",
-        (
-            Remote(
-                GLUE + "SST-2.zip",
-                "d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa",
-                7_439_277,
-            ),
-        ),
-        GLUE_PARTS,
-    ),
+        "for research; no explicit licence", (
+            Remote(GLUE + "SST-2.zip",
+                   "d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa", 7_439_277),
+        ), GLUE_PARTS),
     "stsb": Dataset(
         "Pairs of sentences, how similar they are from 0 to 5 (Cer et al. 2017, as in GLUE)",
-        "CC BY-SA 4.0; sentences from several sources",
-        (Remote(GLUE + "STS-B.zip", "e60a6393de5a8b5b9bac5020a1554b54e3691f9d600b775bd131e613ac179c85", 802_872),),
-        {},
-    ),
+        "CC BY-SA 4.0; sentences from several sources", (
+            Remote(GLUE + "STS-B.zip",
+                   "e60a6393de5a8b5b9bac5020a1554b54e3691f9d600b775bd131e613ac179c85", 802_872),
+        ), {}),
     "cola": Dataset(
         "Is this sentence English? (Warstadt et al. 2018, as in GLUE)",
-        "for research; no explicit licence",
-        (Remote(GLUE + "CoLA.zip", "f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff", 376_971),),
-        {},
-    ),
+        "for research; no explicit licence", (
+            Remote(GLUE + "CoLA.zip",
+                   "f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff", 376_971),
+        ), {}),
     "mnli": Dataset(
         "Does one sentence follow from another? (Williams et al. 2018, as in GLUE)",
-        "OANC and others",
-        (Remote(GLUE + "MNLI.zip", "e7c1d896d26ed6caf700110645df426cc2d8ebf02a5ab743d5a5c68ac1c83633", 312_783_507),),
-        {},
-    ),
+        "OANC and others", (
+            Remote(GLUE + "MNLI.zip",
+                   "e7c1d896d26ed6caf700110645df426cc2d8ebf02a5ab743d5a5c68ac1c83633", 312_783_507),
+        ), {}),
     "squad": Dataset(
         "Questions on Wikipedia paragraphs, answers in the text, version 1.1 (Rajpurkar et al. 2016)",
-        "CC BY-SA 4.0",
-        (
-            Remote(
-                SQUAD + "train-v1.1.json",
-                "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
-                30_288_272,
-            ),
-            Remote(
-                SQUAD + "dev-v1.1.json",
-                "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
-                4_854_279,
-            ),
-        ),
-        {},
-    ),
+        "CC BY-SA 4.0", (
+            Remote(SQUAD + "train-v1.1.json",
+                   "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955", 30_288_272),
+            Remote(SQUAD + "dev-v1.1.json",
+                   "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9", 4_854_279),
+        ), {}),
     "squad2": Dataset(
         "SQuAD with questions that have no answer, version 2.0 (Rajpurkar et al. 2018)",
-        "CC BY-SA 4.0",
-        (
-            Remote(
-                SQUAD + "train-v2.0.json",
-                "68dcfbb971bd3e96d5b46c7177b16c1a4e7d4bdef19fb204502738552dede002",
-                42_123_633,
-            ),
-            Remote(
-                SQUAD + "dev-v2.0.json",
-                "80a5225e94905956a6446d296ca1093975c4d3b3260f1d6c8f68bc2ab77182d8",
-                4_370_528,
-            ),
-        ),
-        {},
-    ),
+        "CC BY-SA 4.0", (
+            Remote(SQUAD + "train-v2.0.json",
+                   "68dcfbb971bd3e96d5b46c7177b16c1a4e7d4bdef19fb204502738552dede002", 42_123_633),
+            Remote(SQUAD + "dev-v2.0.json",
+                   "80a5225e94905956a6446d296ca1093975c4d3b3260f1d6c8f68bc2ab77182d8", 4_370_528),
+        ), {}),
     "wnut17": Dataset(
         "Named entities in noisy text, six types (Derczynski et al. 2017)",
-        "CC BY 4.0",
-        (
-            Remote(
-                WNUT + "wnut17train.conll",
-                "731820e13f71af324c6b55a1575ec2ce59fbaa2a0806f8f0400b98d56cd6a7a5",
-                493_781,
-            ),
-            Remote(
-                WNUT + "emerging.dev.conll",
-                "e053b752b8155113ca66e7db08af5f2f5f43ab993694e4774f1ec5bad42312d8",
-                114_749,
-            ),
-            Remote(
-                WNUT + "emerging.test.annotated",
-                "2aa79b764e56ec9264a1b30fdd9b70195bd00ff400b62edd8f399d5f13c178f0",
-                192_425,
-            ),
-        ),
-        {},
-    ),
+        "CC BY 4.0", (
+            Remote(WNUT + "wnut17train.conll",
+                   "731820e13f71af324c6b55a1575ec2ce59fbaa2a0806f8f0400b98d56cd6a7a5", 493_781),
+            Remote(WNUT + "emerging.dev.conll",
+                   "e053b752b8155113ca66e7db08af5f2f5f43ab993694e4774f1ec5bad42312d8", 114_749),
+            Remote(WNUT + "emerging.test.annotated",
+                   "2aa79b764e56ec9264a1b30fdd9b70195bd00ff400b62edd8f399d5f13c178f0", 192_425),
+        ), {}),
     "ud-ewt": Dataset(
         "English web text with parts of speech and dependencies (Universal Dependencies EWT)",
-        "CC BY-SA 4.0; texts partly of their authors",
-        (
-            Remote(
-                UD_EWT + "en_ewt-ud-train.conllu",
-                "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b",
-                14_203_025,
-            ),
+        "CC BY-SA 4.0; texts partly of their authors", (
+            Remote(UD_EWT + "en_ewt-ud-train.conllu",
+                   "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b", 14_203_025),
             Remote(UD_EWT + "en_ewt-ud-dev.conllu"),
             Remote(UD_EWT + "en_ewt-ud-test.conllu"),
-        ),
-        {},
-    ),
-}
+        ), {}),
+}  # fmt: skip
 
 
 def data_folder() -> Path:

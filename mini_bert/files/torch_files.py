@@ -123,8 +123,7 @@ def read_zip(file: BinaryIO, size: int) -> Parts:
             raise TorchFileError("its parts overlap, as in a zip bomb; do not trust its source")
         names = [name for name in records if name.endswith("/data.pkl") and name.count("/") == 1]
         if len(names) != 1:
-            kind = "NumPy's .npz" if any(name.endswith(".npy") for name in records) else "some other zip"
-            raise TorchFileError(f"looks like {kind}, not weights; {LOOK}")
+            raise TorchFileError(f"is a zip archive without weights; {LOOK}")
         if records[names[0]].file_size > LONGEST_PICKLE:
             raise TorchFileError(f"its data.pkl is longer than {LONGEST_PICKLE:,} bytes; {RESAVE}")
 
@@ -335,11 +334,7 @@ LOOK = "look for the model's model.safetensors or pytorch_model.bin"
 FOREIGN = {  # (position, bytes there): what the file looks like, what to do
     (0, b"version https://git-lfs"): "a Git LFS pointer to the weights; run `git lfs pull` in its folder",
     (0, b"<"): "a web page, perhaps a failed download; download the file again",
-    (0, b"\x93NUMPY"): f"a NumPy array; {LOOK}",
-    (0, b"\x1f\x8b"): "a gzip archive; unpack it first",
-    (0, b"\x89HDF"): f"an HDF5 file of Keras or TensorFlow; {LOOK}",
     (8, b"{"): "a safetensors file; name it model.safetensors",
-    (257, b"ustar"): "a tar archive; unpack it or, if PyTorch 0.1 wrote it, save it again with a later version",
 }
 
 

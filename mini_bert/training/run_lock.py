@@ -4,7 +4,7 @@
         ...  # another process gets a RunInUse that names this one
 
 The lock is the system's own lock on the file RUN/.lock. The system releases it when the process ends, even when it is
-killed, so a leftover file blocks nobody. The file says who holds the lock, for the error message.
+killed, so a file that is left behind blocks nobody. The file says who holds the lock, for the error message.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ class RunLock:
         return self
 
     def __exit__(self, *reason: Any) -> None:
+        if os.name != "nt" and self.lock.lock_counter == 1:
+            with suppress(OSError):  # while it is locked: the next process creates a file of its own
+                os.unlink(self.path)
         self.lock.release()
 
     def _write_holder(self) -> None:

@@ -97,9 +97,7 @@ def test_no_tokenizer_in_the_folder(tmp_path, caplog):
 
 def test_what_cannot_be_loaded(tmp_path):
     """No such folder, a file, a pickle, a model of another kind: each is named."""
-    with pytest.raises(
-        FileNotFoundError, match=r"no model folder .*roberta-base; .*a bundled model: mini-bert"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"no model folder .*roberta-base; .*a bundled model: mini-bert"):
         load_model(tmp_path / "roberta-base")
     (tmp_path / "file").touch()
     with pytest.raises(FileNotFoundError, match=r"\(it is a file\)"):

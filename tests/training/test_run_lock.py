@@ -5,6 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -41,6 +44,7 @@ def test_another_process_is_named_and_its_death_frees_the_folder(tmp_path, holde
     assert (tmp_path / ".lock").exists()
     with RunLock(tmp_path):
         pass
+    assert os.name == "nt" or not (tmp_path / ".lock").exists()
 
 
 def test_a_second_lock_of_one_process_is_refused_but_the_same_may_be_entered_again(tmp_path):
@@ -83,3 +87,22 @@ def test_the_holder_is_readable_where_the_first_byte_is_locked(tmp_path, holder)
     """On Windows nobody else can read the locked byte, so nothing is read from it."""
     content = (tmp_path / ".lock").read_bytes()
     assert content[:1] == b"\0" and json.loads(content[1:])["process"] == holder.pid
+
+
+def test_many_take_turns(tmp_path):
+    """The file is removed and created again all the time, but never do two hold the lock."""
+    inside, most, entered = 0, 0, 0
+
+    def enter(_):
+        nonlocal inside, most, entered
+        for _ in range(100):
+            with suppress(RunInUse), RunLock(tmp_path):
+                inside += 1
+                most = max(most, inside)
+                entered += 1
+                time.sleep(0.0001)
+                inside -= 1
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(enter, range(4)))
+    assert most == 1 and entered >= 100
