@@ -118,7 +118,7 @@ SETS = {
 
 # The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow.
 TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--all": ""}
-PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and probe do if asked for a picture
+PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and probe do so with --out
 
 
 # --- commands ----------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def pip_install(what: str, arguments: list[str]) -> None:
         raise KeyboardInterrupt
     if code != 0:
         print(*lines[-20:], sep="\n", file=sys.stderr)
-        say(f"pip could not install {what}: see above. Is there an internet connection? Then run the command again.")
+        say(f"pip could not install {what} (see above). Check the internet connection and run the command again.")
         sys.exit(code if code > 0 else 128 - code)
 
 
@@ -298,28 +298,31 @@ def watch(command: list[str]) -> tuple[int, list[str], bool]:
         env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"},
         encoding="utf-8", errors="replace", creationflags=new_group, process_group=None if WINDOWS else 0,
     )  # fmt: skip
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill is an interruption, too
     lines: list[str] = []
-    interruptions = 0
-    while True:
-        try:
-            for line in process.stdout or ():
-                lines.append(line.strip())
-                show(lines[-1])
-            process.wait()
-            show("")
-            return process.returncode, lines, interruptions > 0
-        except KeyboardInterrupt:
-            interruptions += 1
-            if interruptions > 1:
-                process.kill()
-            elif any(line.startswith(WRITING) for line in lines):
-                say("\nFinishing the installation, a few seconds. Press Ctrl-C again to stop at once.")
-            elif sys.platform == "win32":
-                process.terminate()
-            else:
-                with contextlib.suppress(ProcessLookupError):  # it has just ended
-                    os.killpg(process.pid, signal.SIGINT)  # pip, and what it has started
+    interruptions: list[int] = []
+
+    def interrupt(number, frame) -> None:
+        interruptions.append(number)
+        if len(interruptions) > 1:
+            process.kill()
+        elif any(line.startswith(WRITING) for line in lines):
+            say("\nFinishing the installation, a few seconds. Press Ctrl-C again to stop at once.")
+        elif sys.platform == "win32":
+            process.terminate()
+        else:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.killpg(process.pid, signal.SIGINT)  # pip, and what it has started
+
+    heeded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heeded}
+    for line in process.stdout or ():
+        lines.append(line.strip())
+        show(lines[-1])
+    show("")
+    process.wait()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    return process.returncode, lines, bool(interruptions)
 
 
 def show(line: str) -> None:

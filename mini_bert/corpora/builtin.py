@@ -72,13 +72,13 @@ LEXER = re.compile(
 
 def source_texts(source: str) -> Iterator[str]:
     """The long strings and blocks of comments of a Python source, in order."""
-    for found in LEXER.finditer(source):
-        if found["text"]:
+    for token in LEXER.finditer(source):
+        if token["text"]:
             with suppress(SyntaxError, ValueError), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about invalid escape sequences
-                yield inspect.cleandoc(ast.literal_eval(found["text"]))
-        elif found["comment"] and "\n" in found["comment"]:
-            yield re.sub(r"^[ \t]*#+ ?", "", found["comment"], flags=re.M)
+                yield inspect.cleandoc(ast.literal_eval(token["text"]))
+        elif token["comment"] and "\n" in token["comment"]:
+            yield re.sub(r"^[ \t]*#+ ?", "", token["comment"], flags=re.M)
 
 
 def sources(root: Path, package: str = "") -> Iterator[tuple[str, str]]:
@@ -193,7 +193,7 @@ def in_validation(name: str) -> bool:
 def build() -> Corpus:
     """Build the corpus from this installation."""
     notes: list[str] = []
-    found: list[Document] = []
+    documents: list[Document] = []
     novel, raw = Novelty(), set()
     for name, texts in collected(notes):
         lines: list[str] = []
@@ -203,12 +203,12 @@ def build() -> Corpus:
                 lines += filter(novel, paragraphs(text))
         document = Document(name, "\n".join(lines))
         if len(document.text) >= SHORTEST:
-            found.append(document)
-    return Corpus(found, notes, _hash(found))
+            documents.append(document)
+    return Corpus(documents, notes, _hash(documents))
 
 
-def _hash(found: Iterable[Document]) -> str:
-    return hashlib.sha256("\0".join(part for document in found for part in document).encode("utf-8")).hexdigest()
+def _hash(documents: Iterable[Document]) -> str:
+    return hashlib.sha256("\0".join(part for document in documents for part in document).encode("utf-8")).hexdigest()
 
 
 # --- storing -----------------------------------------------------------------------------------------------

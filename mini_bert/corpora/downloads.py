@@ -258,8 +258,9 @@ def overview() -> str:
     for name, data in DATASETS.items():
         check = "pinned" if data.pinned else "first use"
         more = " " if all(file.size for file in data.files) else "+"  # some sizes are unknown
-        here = "here" if installed(name) else ""
-        lines.append(f"{name:<17}{data.size / 1e6:>6.1f}{more}MB  {check:<10}{here:<5} {data.about} [{data.licence}]")
+        state = "installed" if installed(name) else ""
+        size = f"{data.size / 1e6:.1f}{more}MB"
+        lines.append(f"{name:<17}{size:>9}  {check:<10}{state:<10}{data.about} [{data.licence}]")
     return "\n".join(lines) + (
         "\n\npinned: the sha256 of every file is known and checked.\n"
         "first use: it is unknown for some files; the first download is trusted, later ones must match it.\n"

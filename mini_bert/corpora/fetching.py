@@ -76,18 +76,18 @@ def fetch(url: str, path: Path, sha256: str | None = None, size: int | None = No
             again = f"attempt {failures + 1} of {ATTEMPTS}" if failures else "resuming"
             print(f"{url.rsplit('/', 1)[-1]}: {why}; {again} in {wait:.0f} s ...", file=sys.stderr, flush=True)
             time.sleep(wait)
-    found = hash_file(part)
-    if sha256 and found != sha256:
+    actual = hash_file(part)
+    if sha256 and actual != sha256:
         part.unlink()
         if resumed:  # perhaps the old part was wrong: once more, from the beginning
             return fetch(url, path, sha256, size, advice)
         raise DownloadError(
-            f"{url} has sha256 {found}, expected {sha256}. The file was deleted and nothing was installed. Either it "
+            f"{url} has sha256 {actual}, expected {sha256}. The file was deleted and nothing was installed. Either it "
             f"was altered on the way, or its publisher has changed it. {advice}".rstrip()
         )
     to_disk(part)
     os.replace(part, path)
-    return found
+    return actual
 
 
 def _gave_up(url: str, failures: int, why: str, kept: int) -> str:
@@ -217,9 +217,9 @@ def _is_plain(member: zipfile.ZipInfo) -> bool:
 def _check_members(archive: Path, folder: Path, members: list[tuple[str, int, bool]]) -> None:
     for name, _, plain in members:
         if not plain:
-            raise DownloadError(f"{archive.name} holds a link or device, {name!r}: refused")
+            raise DownloadError(f"{archive.name} contains a link or device, {name!r}: refused")
         if not stays_inside(name):
-            raise DownloadError(f"{archive.name} holds {name!r}, a path outside of its folder: refused")
+            raise DownloadError(f"{archive.name} contains {name!r}, a path outside of its folder: refused")
     need_space(folder, sum(size for _, size, _ in members), f"unpack {archive.name}")
 
 

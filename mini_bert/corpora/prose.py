@@ -2,12 +2,12 @@
 
     │ Return the lowest index where ``sub`` is found.    ──▶  Return the lowest index where sub is found.
     │
-    │ >>> "banana".find("nan")                                (gone)
+    │ >>> "banana".find("nan")                                (removed)
     │ 2
     │
-    │ Parameters                                              (gone)
+    │ Parameters                                              (removed)
     │ ----------
-    │ sub : str                                               (gone)
+    │ sub : str                                               (removed)
     │     The string to look
     │     for.                                           ──▶  The string to look for.
 
@@ -156,13 +156,13 @@ def sentences(text: str) -> list[str]:
         if sign in text:
             text = pattern.sub(content, text)
     text = text.strip()
-    found, start = [], 0
+    candidates, start = [], 0
     for gap in SENTENCE.finditer(text):
         if not ABBREVIATION.search(text, start, gap.start()):
-            found.append(text[start : gap.end()].strip())
+            candidates.append(text[start : gap.end()].strip())
             start = gap.end()
-    found.append(text[start:])
-    kept = [mended for sentence in found if (mended := english(sentence))]
+    candidates.append(text[start:])
+    kept = [finished for sentence in candidates if (finished := english(sentence))]
     return kept if 2 * sum(map(len, kept)) > len(text) else []
 
 

@@ -315,10 +315,10 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
         where, _, column = source.rpartition("::")
         yield from _resolve(where, column, report)
     elif glob.has_magic(source):
-        found = sorted(glob.glob(source, recursive=True))
-        if not found:
+        matches = sorted(glob.glob(source, recursive=True))
+        if not matches:
             raise FileNotFoundError(f"no file matches {_short(source)}{_texts_hint(source)}")
-        for match in map(Path, found):
+        for match in map(Path, matches):
             if not match.is_dir():
                 yield File(match, match.as_posix(), column, named=False)
             elif "**" not in source:  # ** already matches the files below
@@ -346,7 +346,7 @@ def _texts_hint(source: str) -> str:
 
 def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
     """Every file of a known type, sorted by path, so that the order is the same on every system."""
-    found = []
+    paths = []
     seen = set()
 
     def denied(error: OSError) -> None:
@@ -361,9 +361,9 @@ def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
             if name.startswith("."):
                 report.skip("hidden", Path(folder, name).as_posix())
         below[:] = sorted(name for name in below if not name.startswith("."))
-        found += [Path(folder, name) for name in names if not name.startswith(".")]
-    found.sort(key=lambda path: path.relative_to(root).parts)
-    for path in found:
+        paths += [Path(folder, name) for name in names if not name.startswith(".")]
+    paths.sort(key=lambda path: path.relative_to(root).parts)
+    for path in paths:
         if not path.is_file():
             report.skip("not a regular file", path.as_posix())
         elif format_of(path.name) is None:

@@ -107,8 +107,8 @@ def _read_safetensors(path: Path, widened: bool) -> dict[str, Any]:
             data = np.fromfile(file, np.uint8)
     except SafetensorError as error:
         raise ValueError(f"{path} is not a complete safetensors file ({error}); {damaged}") from error
-    found = {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
-    return {name: np.asarray(array) for name, array in found.items()} if widened else found
+    tensors = {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
+    return {name: np.asarray(array) for name, array in tensors.items()} if widened else tensors
 
 
 _DTYPES = {

@@ -113,14 +113,14 @@ def read(path: Path) -> Checkpoint:
 
 def latest(run: Path) -> Checkpoint:
     """The newest intact checkpoint. Damaged ones are reported and skipped."""
-    found = folders(run)
-    for path in found:
+    candidates = folders(run)
+    for path in candidates:
         try:
             return read(path)
         except ValueError as error:
             logger.warning("%s; skipping this damaged checkpoint and trying the previous one", error)
-    if found:
-        raise ValueError(f"all {len(found)} checkpoints in {run / FOLDER} are damaged; the run cannot be resumed")
+    if candidates:
+        raise ValueError(f"all {len(candidates)} checkpoints in {run / FOLDER} are damaged; the run cannot be resumed")
     raise FileNotFoundError(f"{run} has no checkpoints, so there is nothing to resume; start it without --resume")
 
 

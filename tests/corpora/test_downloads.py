@@ -521,14 +521,16 @@ def test_a_waiting_process_says_so(site, library, capsys):
 
 
 def test_the_list(library, capsys):
-    """Every data set with its size, how it is checked, whether it is here."""
+    """Every data set with its size, how it is checked, whether it is installed."""
     get("texts")
     capsys.readouterr()
     data_list()
     shown = capsys.readouterr().out
     for name in DATASETS:
         assert name in shown
-    assert re.search(r"^texts .* pinned +here ", shown, re.M) and re.search(r"^plain .* first use +About", shown, re.M)
+    assert re.search(r"^texts .* pinned +installed +About", shown, re.M) and re.search(
+        r"^plain .* first use +About", shown, re.M
+    )
     assert str(library) in shown
 
 
