@@ -87,7 +87,7 @@ def data_show(
     samples: Annotated[int, typer.Option(min=0, help="passages to show")] = 3,
     column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
 ) -> None:
-    """Read text to the end and report what it contains and what had to be repaired. Shows a few passages.
+    """Read text and report what it contains. Also what had to be repaired, and a few passages.
 
     Without a source, this is the built-in corpus: the English documentation in every Python installation.
     """
