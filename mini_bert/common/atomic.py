@@ -35,7 +35,10 @@ def written_beside(path: Path) -> Iterator[Path]:
     """Yields the path of a temporary file to write. On success it is forced to disk and renamed to `path`."""
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         yield temporary
+        os.chmod(temporary, mode)  # some libraries, such as safetensors, write files that only the owner can read
         to_disk(temporary)
         os.replace(temporary, path)
     except BaseException:

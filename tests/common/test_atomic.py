@@ -5,10 +5,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from mini_bert.common import atomic
 from mini_bert.common.atomic import old_version, recover_folder, replaced_folder, write_atomic
+from mini_bert.files.model_folder import write_tensors
 
 
 def write(target, text):
@@ -109,8 +111,10 @@ def test_the_umask_is_respected(tmp_path, umask):
     try:
         write(tmp_path / "target", "new")
         write_atomic(tmp_path / "file", b"x")
+        write_tensors(tmp_path / "weights", {"x": np.ones(3)})
     finally:
         os.umask(before)
+    assert (tmp_path / "weights").stat().st_mode & 0o777 == 0o666 & ~umask
     assert (tmp_path / "target").stat().st_mode & 0o777 == 0o777 & ~umask
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask
 
