@@ -72,7 +72,6 @@ class Report:
 
     files: int = 0
     documents: int = 0
-    passages: int = 0
     characters: int = 0
     skipped: dict[str, Remark] = field(default_factory=dict)  # whole files, by reason
     remarks: dict[str, Remark] = field(default_factory=dict)  # parts of files, by what was done
@@ -127,7 +126,6 @@ def _read(source: Source, given: Report | None, column: str | None) -> Iterator[
         try:
             for passage in item.passages(report):
                 report.documents += passage.first
-                report.passages += 1
                 report.characters += len(passage.text)
                 yield passage
             report.files += isinstance(item, File | StandardInput)
