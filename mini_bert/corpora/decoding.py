@@ -86,35 +86,23 @@ def _decompress(blocks: Iterable[bytes], packing: str, name: str) -> Iterator[by
 
 
 class _Machine:
-    """A decompressor of the standard library. It keeps its input and returns at most BLOCK bytes a call."""
+    """A decompressor of the standard library. It returns at most BLOCK bytes a call."""
 
     def __init__(self, machine: Any):
         self.machine = machine
         self.rest: bytes | None = None  # after the end of the stream: the input that follows it
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        machine = self.machine
         while True:
-            out, data = self.machine.decompress(data, BLOCK), b""
+            out = machine.decompress(data, BLOCK)
+            data = getattr(machine, "unconsumed_tail", b"")  # zlib returns unused input, the others keep it
             if out:
                 yield out
-            if self.machine.eof:
-                self.rest = self.machine.unused_data
-            if self.machine.eof or self.machine.needs_input:
+            if machine.eof:
+                self.rest = machine.unused_data
                 return
-
-
-class _Inflate(_Machine):
-    """zlib is older than the common interface: it returns unused input instead of keeping it."""
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        while True:
-            out = self.machine.decompress(data, BLOCK)
-            data = self.machine.unconsumed_tail
-            if out:
-                yield out
-            if self.machine.eof:
-                self.rest = self.machine.unused_data
-            if self.machine.eof or (not data and len(out) < BLOCK):
+            if machine.needs_input if hasattr(machine, "needs_input") else not data and len(out) < BLOCK:
                 return
 
 
@@ -135,7 +123,7 @@ class _Zstandard(_Machine):
 def _machine(packing: str, name: str) -> tuple[Callable[[], _Machine], tuple[type[Exception], ...]]:
     """Returns a function that makes a decompressor, and the exceptions that it raises for damaged input."""
     if packing == "gzip":
-        return lambda: _Inflate(zlib.decompressobj(16 + zlib.MAX_WBITS)), (zlib.error,)
+        return lambda: _Machine(zlib.decompressobj(16 + zlib.MAX_WBITS)), (zlib.error,)
     if packing == "xz":
         return lambda: _Machine(lzma.LZMADecompressor()), (lzma.LZMAError,)
     if packing == "bzip2":
