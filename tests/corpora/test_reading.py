@@ -497,6 +497,7 @@ def test_missing_extras_are_named(tmp_path, monkeypatch):
         patch.setattr(decoding, "import_module", lambda name: SimpleNamespace(ZstdError=ValueError))
         installed = identity(tmp_path)
     monkeypatch.setattr(decoding, "import_module", missing)
+    monkeypatch.setattr("mini_bert.common.extras.import_module", missing)
     monkeypatch.setattr(sys, "executable", "/a folder/python")
     install = r"'/a folder/python' -m pip install" if os.name != "nt" else r'"/a folder/python" -m pip install'
     with pytest.raises(MissingExtra, match=rf"zstd.*Install it: {install} zstandard$"):
