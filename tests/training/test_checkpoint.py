@@ -174,6 +174,13 @@ def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
     assert len(calls) > 10 and {"fsync", "replace", "rename"} <= set(calls)
 
 
+def test_a_checkpoint_whose_replacement_was_cut_short_is_found(tmp_path):
+    """After a crash between the two renames only the old version is left, under a hidden name."""
+    (path,) = saved(tmp_path, 1)
+    path.rename(path.with_name(f".{path.name}.old"))
+    assert latest(tmp_path).state["step"] == 1 and path.is_dir()
+
+
 def test_cleaning_keeps_the_newest_and_the_best(tmp_path):
     saved(tmp_path, 1, 2, 3, 4, 5)
     (tmp_path / "checkpoints" / ".step-00000006.abc").mkdir()
