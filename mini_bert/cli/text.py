@@ -10,6 +10,7 @@ import typer
 
 from mini_bert.cli.words import COLUMN, SOURCES
 from mini_bert.common.invocation import command
+from mini_bert.common.progress import counted
 
 
 def tokenizer_show(
@@ -67,23 +68,28 @@ def _check_out(folder: Path, force: bool) -> None:
 
 
 def data_list() -> None:
-    """List the data sets that can be fetched by name. With size, licence, and whether they are here."""
-    from mini_bert.corpora.downloads import list_command
+    """List the data sets that can be downloaded by name. With size, licence, and whether they are installed."""
+    from mini_bert.corpora.downloads import overview
 
-    list_command()
+    print(overview())
 
 
 def data_get(
     names: Annotated[list[str], typer.Argument(help=f"names from `{command('data list')}`")],
-    force: Annotated[bool, typer.Option("--force", help="fetch again what is here")] = False,
+    force: Annotated[bool, typer.Option("--force", help="download again even if it is installed")] = False,
 ) -> None:
-    """Fetch data sets from their publishers. They go to the cache folder; a broken download goes on where it stopped.
+    """Download data sets from their publishers to the cache folder. An interrupted download is resumed.
 
     For example:  mini-bert data get wikitext-2 ud-ewt
     """
-    from mini_bert.corpora.downloads import get_command
+    from mini_bert.corpora.downloads import dataset, get, installed
 
-    get_command(names, force)
+    for name in names:
+        dataset(name)  # report a wrong name before the first download
+    for name in names:
+        already = " (already installed)" if not force and installed(name) else ""
+        folder = get(name, force)
+        print(f"{name}: {counted(len(installed(name)), 'file')} in {folder}{already}")
 
 
 def data_show(
@@ -91,13 +97,15 @@ def data_show(
     samples: Annotated[int, typer.Option(min=0, help="passages to show")] = 3,
     column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
 ) -> None:
-    """Read text from end to end and say what it holds. Also what had to be repaired, and how it reads.
+    """Read text and report what it contains. Also what had to be repaired, and a few passages.
 
-    Without a source it is the built-in corpus: the English that every Python installation carries.
+    Without a source, this is the built-in corpus: the English documentation in every Python installation.
     """
-    from mini_bert.corpora.reading import corpus_command
+    from mini_bert.corpora.reading import Report, read, sample
 
-    corpus_command(source or "builtin", samples, column)
+    report = Report()
+    shown = sample(read(source or "builtin", report, column=column), samples)
+    print(report, *shown, sep="\n\n  ")
 
 
 def data_labelled(

@@ -1,4 +1,4 @@
-"""Values that JSON can hold."""
+"""Prepare values for JSON."""
 
 from __future__ import annotations
 

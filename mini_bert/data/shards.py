@@ -29,9 +29,7 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -43,7 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import write_atomic
+from mini_bert.common.atomic import force_to_disk, put_in_place, unfinished_folder
 from mini_bert.common.cache_folder import cache_folder, make_folder
 from mini_bert.common.processes import cores, in_order
 from mini_bert.common.progress import counted, roughly, showing, size
@@ -62,8 +60,6 @@ JOB = 1 << 18  # characters per job, if passages are shorter
 BLOCK = 1 << 20  # bytes with one checksum
 SPEED_AFTER = 1  # seconds of work before the speed is shown
 CHECKED = 64  # blocks of each file whose checksum is compared on opening
-ABANDONED = 24 * 3600  # seconds without a change after which an unfinished folder is removed
-ATTEMPTS = 9  # at renaming a folder, while other processes do the same
 ELSEWHERE = "set MINI_BERT_HOME, or cache_dir, to another folder"
 logger = logging.getLogger(__name__)
 
@@ -119,26 +115,21 @@ def prepare(
         except DamagedShards as error:
             logger.warning("%s; building them again", error)
     make_folder(home, ELSEWHERE)
-    _clear_abandoned(home)
-    work = _work_folder(home)
     try:
-        info = _build(work, source, tokenizer, processes, progress)
-        if (
-            now := corpora.identity(source)
-        ) != identity:  # standard input has another identity each time: use the content
-            folder = home / _key(info["digest"], tokenizer)
-            if corpora.identity(source) == now:  # a file
-                logger.warning("the text changed while it was read, so the shards may mix its old and new content")
-        _publish(work, folder)
+        with unfinished_folder(folder) as work:
+            info = _build(work, source, tokenizer, processes, progress)
+            if (now := corpora.identity(source)) != identity:  # standard input has no identity: use the content's
+                folder = home / _key(info["digest"], tokenizer)
+                if corpora.identity(source) == now:  # a file
+                    logger.warning("the text changed while it was read, so the shards may mix two versions of it")
+            force_to_disk(work)
+            put_in_place(work, folder, _is_whole)  # kept if another process has made the same
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             raise
-        raise OSError(
-            error.errno,
-            f"{error.strerror}: the tokenized text does not fit into the folder {home}; {ELSEWHERE}, or free space",
+        raise type(error)(
+            error.errno, f"{error.strerror}: cannot write tokenized text to the folder {home}; {ELSEWHERE}"
         ) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     if progress:
         print(f"tokenized text saved in {folder}", file=sys.stderr)
     for pause in (0.05, 0.1, 0.2, 0.4):
@@ -146,13 +137,6 @@ def prepare(
             return open_shards(folder)
         time.sleep(pause)  # another process may be replacing damaged shards by its own
     return open_shards(folder)
-
-
-def _work_folder(home: Path) -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix=".unfinished-", dir=home))
-    except OSError as error:
-        raise type(error)(error.errno, f"{error.strerror}: cannot write in the folder {home}; {ELSEWHERE}") from error
 
 
 def check_tokenizer(tokenizer: Any) -> None:
@@ -262,9 +246,6 @@ def _build(
         counts["tokens"] += 1
         files["sentences"].write(np.array([counts["tokens"]], "<i8").tobytes())
         files["documents"].write(np.array([counts["sentences"]], "<i8").tobytes())
-        for file in files.values():
-            file.flush()
-            os.fsync(file.fileno())
     finally:
         for file in files.values():
             file.close()
@@ -283,55 +264,19 @@ def _build(
         "report": str(report),
         "files": contents,
     }
-    write_atomic(work / "shards.json", json.dumps(info).encode())
+    (work / "shards.json").write_text(json.dumps(info), encoding="utf-8")
     return info
 
 
 # --- folders -----------------------------------------------------------------------------------------------
 
 
-def _publish(work: Path, folder: Path) -> None:
-    """Renames the finished folder. One that exists already is damaged, or the same, built by another process."""
-    os.chmod(work, 0o777 & ~_umask())  # folders of mkdtemp are private
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            os.rename(work, folder)
-            break
-        except OSError as error:
-            taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY) or folder.is_dir()
-            if not taken or attempt == ATTEMPTS:
-                raise
-        with suppress(DamagedShards):
-            open_shards(folder)
-            return
-        aside = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
-        try:
-            with suppress(FileNotFoundError):  # another process has just moved it
-                os.replace(folder, aside / "damaged")
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    if os.name == "posix":  # so that the rename itself is on disk
-        for path in (folder, folder.parent):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _clear_abandoned(home: Path) -> None:
-    """Removes folders that killed processes left behind."""
-    for folder in home.glob(".unfinished-*"):
-        with suppress(OSError):
-            newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
-            if time.time() - newest > ABANDONED:
-                shutil.rmtree(folder, ignore_errors=True)
+def _is_whole(folder: Path) -> bool:
+    try:
+        open_shards(folder)
+    except DamagedShards:
+        return False
+    return True
 
 
 def open_shards(folder: str | os.PathLike[str]) -> Shards:

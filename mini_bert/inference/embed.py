@@ -115,7 +115,7 @@ def cosines(vectors: np.ndarray) -> np.ndarray:
 
 def read_lines(source: str) -> list[str]:
     """The texts in a file, or on standard input (-), one per line; blank lines are skipped."""
-    from mini_bert.corpora.text_decoding import decoded, unpacked
+    from mini_bert.corpora.decoding import decoded, unpacked
 
     def note(what: str, file: str, place: str, times: int) -> None:
         logger.warning("%s, %s: %s", name, place, what)

@@ -133,7 +133,7 @@ def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys, said):
     def stops(*_, **__):
         raise KeyboardInterrupt(*said)
 
-    monkeypatch.setattr("mini_bert.corpora.reading.corpus_command", stops)
+    monkeypatch.setattr("mini_bert.corpora.reading.read", stops)
     with pytest.raises(SystemExit) as end:
         main(["data", "show"])
     assert end.value.code == 130 and capsys.readouterr().err == ("" if said else "\nInterrupted.\n")

@@ -340,7 +340,7 @@ def test_text_without_words(texts):
 
 def test_sources_that_are_none(tmp_path):
     """A list of texts is taken for paths, and the error says what to write instead; other things are named."""
-    with pytest.raises(FileNotFoundError, match=r"give an iterator of them: iter\(texts\)"):
+    with pytest.raises(FileNotFoundError, match=r"use an iterator: iter\(texts\)"):
         learn(["the cat sat on the mat"], progress=False)
     with pytest.raises(TypeError, match="text 1 of the iterator is a bytes, expected str: b'mat'"):
         learn(iter(["cat", b"mat"]), progress=False)

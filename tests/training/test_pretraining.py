@@ -296,7 +296,7 @@ def test_a_crash_while_publishing_leaves_a_model(place, caplog, crash_at):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(os, "rename", crash)
         folder.publish(State(), "card")
-    assert calls == ["model", ".model.new"][:crash_at]
+    assert calls[0] == "model" and len(calls) == [1, 3][crash_at - 1]  # the third puts the old one back
     assert (locate("out") / "model.safetensors").read_bytes() == old and not caplog.records
     load("out")
     folder.publish(State(), "a new card")
