@@ -208,7 +208,11 @@ def build() -> Corpus:
 
 
 def _hash(documents: Iterable[Document]) -> str:
-    return hashlib.sha256("\0".join(part for document in documents for part in document).encode("utf-8")).hexdigest()
+    """Of all names and texts with a zero between them; a document at a time, to save memory"""
+    digest = hashlib.sha256()
+    for index, document in enumerate(documents):
+        digest.update((("\0" if index else "") + "\0".join(document)).encode("utf-8"))
+    return digest.hexdigest()
 
 
 # --- storing -----------------------------------------------------------------------------------------------
@@ -218,9 +222,10 @@ def _hash(documents: Iterable[Document]) -> str:
 def corpus() -> Corpus:
     """The corpus of this installation, from the cache if it is there and intact."""
     path = cache_folder("builtin") / f"{_key()}.jsonl"
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        header, *rows = path.read_text(encoding="utf-8").splitlines()
-        kept = Corpus([Document(*json.loads(row)) for row in rows], **json.loads(header))
+    with suppress(OSError, ValueError, TypeError, KeyError, StopIteration):
+        with path.open(encoding="utf-8") as rows:
+            header = json.loads(next(rows))
+            kept = Corpus([Document(*json.loads(row)) for row in rows], **header)
         if kept.fingerprint == _hash(kept.documents):
             return kept
     if sys.stderr.isatty():
