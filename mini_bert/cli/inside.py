@@ -173,7 +173,7 @@ def attention(
         typer.Option(help="for a model fine-tuned to classify: the label to explain; default: the predicted one"),
     ] = None,
 ) -> None:
-    """Show what the attention heads of a model do in a text, and which words a prediction depends on.
+    """Show what each attention head does in a text.
 
     Prints a table of heads (entropy, mean distance, shares on [CLS], [SEP] and neighbours), the gradient × input
     saliency of one masked word (or of a label, if the model is fine-tuned to classify), and the heads that follow a
