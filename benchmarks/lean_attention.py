@@ -25,9 +25,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mini_bert.layers.attention import LONG, MultiHeadAttention
 from mini_bert.layers.base import Pool, Run, bind
-from mini_bert.layers.lean_attention import TILE
+from mini_bert.layers.lean_attention import LONG, TILE, LeanAttention
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 
@@ -36,7 +35,7 @@ def attention(
     method: str, tokens: int, width: int, heads: int, p: float, tile: int = TILE, batch: int = 1
 ) -> Callable[[], None]:
     """-> one forward and backward pass"""
-    layer = MultiHeadAttention(width, heads, bias=False, p=p)
+    layer = LeanAttention(width, heads, bias=False, p=p)
     layer.method, layer.tile = method, tile
     bind(layer, seed=0)
     x, dy = np.random.default_rng(1).normal(size=(2, batch, tokens, width)).astype(np.float32)

@@ -73,7 +73,7 @@ def ours(threads: int, dtype: type = np.float32) -> tuple[Step, MiniBERT, Team]:
 
     def step(parts: list[Batch], lr: float = LR) -> float:
         outcome = team.gradient(parts)
-        adam.step(lr, scale=min(1.0, CLIP / outcome.norm), each=team.each)
+        adam.step(lr, scale=min(1.0, CLIP / outcome.norm), map=team.map)
         return outcome.loss
 
     return step, model, team

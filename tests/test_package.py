@@ -30,8 +30,11 @@ def test_public_names():
         "MiniBERT",
         "MiniBertConfig",
         "MiniTransformerLayer",
+        "TrainingConfig",
         "WordPieceTokenizer",
         "gradient_check",
+        "load_model",
+        "load_tokenizer",
         "mask_tokens",
     ]
     for name in mini_bert.__all__:

@@ -63,7 +63,7 @@ def with_task(model: Model, task: Task, dropout: float = 0.1, seed: int = 0) -> 
     return twin
 
 
-def shares(model: Model, decay: float) -> list[tuple[slice, float]]:
+def lr_multipliers(model: Model, decay: float) -> list[tuple[slice, float]]:
     """Layer-wise decay of the learning rate, for Adam: 1 for the task, `decay` for the last block, decay² for the one
     below, …, decay^(L+1) for the embeddings. What is far down is general, and should change least."""
     blocks = len(model.encoder.blocks)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mini_bert
-from mini_bert.checks.simple_test import main as simple_test
+from mini_bert.checks.gradients import TOLERANCE, Checked
 from mini_bert.cli.main import COMMANDS, GROUPS, app, main
 from mini_bert.cli.words import WIDTH
 from mini_bert.common.invocation import called_as
@@ -100,7 +100,7 @@ def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
         given.append(options["learning_rate"])
         raise ValueError("seen")
 
-    monkeypatch.setattr("mini_bert.training.command.train_command", note)
+    monkeypatch.setattr("mini_bert.training.pretraining.pretrain", note)
     monkeypatch.setattr("mini_bert.finetuning.command.finetune_command", note)
     for name in ("train", "finetune classify", "finetune sst2"):
         for option in ("--lr", "--learning-rate"):
@@ -203,10 +203,11 @@ def test_train_is_a_script_inside_the_package_folder(tmp_path):
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
 
 
-def test_simple_test_passes(capsys):
+def test_simple_test_passes():
     """The one-minute tour: eight parts, all [OK]."""
-    assert simple_test() == 0
-    out = capsys.readouterr().out
+    result = CliRunner().invoke(app, ["simple-test"])
+    out = result.stdout
+    assert result.exit_code == 0
     assert out.count("[OK]") == 8 and "[SUCCESS] Ready for training!" in out
     readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
     for line in out.splitlines():  # what the README shows is what it prints, but for the last digits of an error
@@ -219,15 +220,30 @@ def test_no_module_shadows_the_standard_library():
     assert not ours & set(sys.stdlib_module_names)
 
 
-def test_gradcheck_passes_its_verdict_on(monkeypatch):
-    """The exit code of `mini-bert gradcheck` is 0 or 1, as the check says."""
-    for verdict in (0, 1):
-        monkeypatch.setattr("mini_bert.checks.gradcheck.main", lambda tolerance, tensors, verdict=verdict: verdict)
-        assert CliRunner().invoke(app, ["gradcheck"]).exit_code == verdict
+def test_simple_test_names_what_failed(monkeypatch):
+    """A part that fails is marked, and the exit code is 1."""
+    tour = [("Config", True, "fine"), ("Loss", False, "12.3")]
+    monkeypatch.setattr("mini_bert.checks.simple_test.tour", lambda: tour)
+    result = CliRunner().invoke(app, ["simple-test"])
+    assert result.exit_code == 1
+    assert "[OK] Config: fine\n[FAILED] Loss: 12.3\n\n[FAILED] Loss\n" in result.stdout
+
+
+def test_gradcheck_fails_above_the_tolerance(monkeypatch):
+    """The exit code of `mini-bert gradcheck` is 1 if an error is above the tolerance (by default, TOLERANCE) or NaN."""
+    for error, options, code in (
+        (TOLERANCE, [], 0),
+        (TOLERANCE * 1.01, [], 1),
+        (1e-4, ["--tolerance", "1e-3"], 0),
+        (float("nan"), [], 1),
+    ):
+        rows = [Checked("w", (2,), 2, 0.0), Checked("b", (1,), 1, error)]
+        monkeypatch.setattr("mini_bert.checks.gradcheck.all_checks", lambda rows=rows: [("linear", rows)])
+        assert CliRunner().invoke(app, ["gradcheck", *options]).exit_code == code
 
 
 def test_demo_lists_and_shows():
     """`demo` lists the layers; `demo softmax` shows one; another name is an error that lists them."""
     assert "attention" in CliRunner().invoke(app, ["demo"]).stdout
     assert "probabilities" in mini("demo", "softmax").stdout
-    assert "there is no demonstration of 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)
+    assert "there is no demo of 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)

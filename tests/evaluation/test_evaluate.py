@@ -379,4 +379,4 @@ def test_of_a_few_words_nothing_is_said():
     """Nine hidden words say nothing about a model, however bad they look."""
     row = Row("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, ())
     assert "was asked for 9 words: too few to say how good it is" in report("model", [row])
-    assert "does not even know" in report("model", [row._replace(result=row.result._replace(targets=90))])
+    assert "has not even learnt" in report("model", [row._replace(result=row.result._replace(targets=90))])

@@ -78,7 +78,7 @@ def test_a_run_that_broke_is_not_exported_unless_its_checkpoint_is_named(tmp_pat
     """Nothing is written; what is said names the doctor and the checkpoint, and that one can be had."""
     broken = {"kind": "nonfinite", "step": 55, "what": "loss", "tensors": ["head.w"], "lr": 0.1}
     run = a_run_without_model(tmp_path / "run", end=broken)
-    with pytest.raises(SystemExit, match=r"went wrong \(the numbers are not finite any more\).*mini-bert doctor"):
+    with pytest.raises(SystemExit, match=r"went wrong \(the numbers are no longer finite\).*mini-bert doctor"):
         main(["export", str(run), "--out", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
     with pytest.raises(SystemExit) as end:

@@ -148,7 +148,7 @@ def test_the_encoder_of_a_fine_tuned_folder_can_be_used(folder, tmp_path, caplog
         encoder.output_head(MASKED_WORDS)
     if isinstance(encoder, MiniBERT):
         for call in (lambda: encoder.forward([[2, 3]]), lambda: encoder.loss([[2, 3]], [0], [1])):
-            with pytest.raises(ValueError, match="has no head for masked words: it was fine-tuned for something else"):
+            with pytest.raises(ValueError, match="has no head for masked words: it was fine-tuned"):
                 call()
     finetune_command("tag", **files(tmp_path, "tag"), model=str(out), **QUICK)
 
