@@ -1,14 +1,10 @@
-"""Attention, saliency, activations and probes use the model interface only, and accept a model imported either way."""
+"""Attention, saliency, activations and probes use nothing of a model but its interface."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-import mini_bert
 from mini_bert.data.synthetic.dataset import parsed
 from mini_bert.inside.attention_analysis import analyse
 from mini_bert.inside.attention_page import attention_page
@@ -83,29 +79,3 @@ def test_an_unknown_architecture(tokenizer):
         scaled.tokens.table.data *= 1 + step
         ends.append(gradient_times_input(scaled, ids, scalar, chosen=np.array([2]))[0][0])
     assert scores.sum() == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
-
-
-SESSION = """
-from model import MiniBERT
-from config import MiniBertConfig
-from tokenizer import WordPieceTokenizer
-from inside.attention_analysis import analyse
-from inside.layer_statistics import text_statistics
-from mini_bert.data.synthetic.dataset import parsed
-from mini_bert.inside.saliency import word_saliency
-from mini_bert.probing.probe import probe
-
-tokenizer = WordPieceTokenizer.load("8k")
-model = MiniBERT(MiniBertConfig(hidden_size=12, num_layers=1, num_heads=2, intermediate_size=7))
-print(analyse(model, tokenizer, "the cat sat", relations=False).maps.weights.shape)
-print(len(word_saliency(model, tokenizer, tokenizer.encode("the cat sat"), [2])[0].scores))
-print(text_statistics(model, tokenizer, ["the cat sat"])[1])
-print(list(probe(model, tokenizer, "pos", parsed(9), parsed(9))[0].trained))
-"""
-
-
-def test_a_model_imported_the_short_way():
-    """Inside mini_bert/, `from model import MiniBERT` gives a model that all analyses accept."""
-    command = [sys.executable, "-c", SESSION]
-    done = subprocess.run(command, cwd=Path(mini_bert.__file__).parent, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["(1, 2, 5, 5)", "5", "5", "[0, 1]"], done.stderr
