@@ -168,8 +168,8 @@ def relation_scores(
         ids, mask = padded(rows, tokenizer.pad_id)
         _, cache = model.encode(ids, mask, run=Run())
         weights = np.stack(cache.attention_weights(), 1)  # (B,L,A,T,T)
-        for (sentence, pieces), own in zip(batch, weights, strict=True):
-            parents = predicted_parents(word_attention(own, [len(row) for row in pieces]))
+        for (sentence, pieces), maps in zip(batch, weights, strict=True):
+            parents = predicted_parents(word_attention(maps, [len(row) for row in pieces]))
             count_correct(sentence, parents, relations)
         done += len(batch)
         if after_each is not None:

@@ -48,9 +48,9 @@ def layer_statistics(
     if isinstance(batches, np.ndarray):
         batches = [(batches, mask)]
     gathered: dict[str, list[np.ndarray]] = {}
-    for ids, own in batches:
-        keep = np.ones(np.shape(ids), bool) if own is None else np.asarray(own).astype(bool)
-        for name, values in _activations(model, ids, own).items():
+    for ids, mask in batches:
+        keep = np.ones(np.shape(ids), bool) if mask is None else np.asarray(mask).astype(bool)
+        for name, values in _activations(model, ids, mask).items():
             gathered.setdefault(name, []).append(values[keep])  # (n,H) or (n,I)
     if not gathered:
         raise ValueError("there is no text to compute statistics of; give at least one batch of ids")

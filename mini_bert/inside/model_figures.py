@@ -140,9 +140,16 @@ def embedding_pca(
         names.sort(key=groups.count, reverse=True)
     shown, font = lettering(names, LABEL)
     for index, (name, label) in enumerate(zip(names, shown, strict=True)):
-        own = points if groups is None else points[[group == name for group in groups]]
+        members = points if groups is None else points[[group == name for group in groups]]
         panel.scatter(
-            own[:, 0], own[:, 1], s=22, color=colour(index), marker=marker(index), label=label, linewidths=0, alpha=0.85
+            members[:, 0],
+            members[:, 1],
+            s=22,
+            color=colour(index),
+            marker=marker(index),
+            label=label,
+            linewidths=0,
+            alpha=0.85,
         )
     dress(panel, "", f"first component, {shares[0]:.1%} of the variance", f"second, {shares[1]:.1%}")
     (line,), face = lettering([title], 110)

@@ -86,10 +86,10 @@ def _log_probability(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns log softmax(head(y))[target] of each row (N,), and the gradient of their sum at y."""
     logits, cache = head.forward(y, run, **inputs)  # (N,V)
-    own = logits[np.arange(len(targets)), targets] - logits.max(-1)
+    chosen = logits[np.arange(len(targets)), targets] - logits.max(-1)
     _, entropy = cross_entropy(logits, targets, count=1)  # Σ −log p
     dy = head.backward(cross_entropy_backward(-1.0, entropy), cache, run)
-    return own - np.log(entropy.sums[:, 0]), dy  # not np.log(p): p may underflow
+    return chosen - np.log(entropy.sums[:, 0]), dy  # not np.log(p): p may underflow
 
 
 def word_saliency(
@@ -108,23 +108,25 @@ def word_saliency(
     T = ids.size
     wrong = next((position for position in positions if not 0 <= position < T), None)
     if wrong is not None:
-        raise ValueError(f"there is no token {wrong}; the text has {T}, 0 to {T - 1}")
+        raise ValueError(f"there is no token {wrong}; the text has tokens 0 to {T - 1}")
     every = max(1, TOKENS // T)
     results: list[Saliency] = []
     for start in range(0, len(positions), every):
         places = np.asarray(positions[start : start + every], int)
         rows = np.arange(len(places))
-        hidden = np.repeat(ids[None], len(places), 0)  # (B,T)
-        hidden[rows, places] = tokenizer.mask_id
-        kinds = None if types is None else np.repeat(np.asarray(types)[None], len(places), 0)
+        inputs = np.repeat(ids[None], len(places), 0)  # (B,T)
+        inputs[rows, places] = tokenizer.mask_id
+        token_types = None if types is None else np.repeat(np.asarray(types)[None], len(places), 0)
         chosen = rows * T + places
         masked = ids[places] == tokenizer.mask_id
         targets = np.where(masked, 0, ids[places])
         if masked.any():
-            targets = np.where(masked, _top_prediction(model, tokenizer, hidden, kinds, chosen), targets)
-        values, scores = gradient_times_input(model, hidden, word_log_probability(targets), types=kinds, chosen=chosen)
+            targets = np.where(masked, _top_prediction(model, tokenizer, inputs, token_types, chosen), targets)
+        values, scores = gradient_times_input(
+            model, inputs, word_log_probability(targets), types=token_types, chosen=chosen
+        )
         for row, place in enumerate(places.tolist()):
-            tokens = [tokenizer.tokens[i] for i in hidden[row]]
+            tokens = [tokenizer.tokens[i] for i in inputs[row]]
             word = tokenizer.tokens[targets[row]]
             how = "the top prediction" if masked[row] else "masked"
             of = f"log p({word}) at token {place}, {how}"

@@ -143,13 +143,13 @@ class DependencyProbe:
         overall, by_type = most_frequent(self.train.types[chosen], distances - lowest)
         chosen = self.dev.parents != ROOT
         truth = (self.dev.parents - self.dev.positions)[chosen]
-        own = np.array([by_type.get(kind, overall) for kind in self.dev.types[chosen].tolist()]) + lowest
+        predicted = np.array([by_type.get(kind, overall) for kind in self.dev.types[chosen].tolist()]) + lowest
         distance = overall + lowest
         return {
             f"always the word {abs(distance)} {'after' if distance > 0 else 'before'}": float(
                 (truth == distance).mean()
             ),
-            "each word's most frequent distance": float((truth == own).mean()),
+            "each word's most frequent distance": float((truth == predicted).mean()),
         }
 
 

@@ -108,10 +108,10 @@ class LabelProbe:
     def baselines(self) -> dict[str, float]:
         """Accuracy without vectors."""
         overall, by_type = most_frequent(self.train.types, self.train.targets)
-        own = np.array([by_type.get(kind, overall) for kind in self.dev.types.tolist()])
+        predicted = np.array([by_type.get(kind, overall) for kind in self.dev.types.tolist()])
         return {
             f"always {self.classes[overall]}": float((self.dev.targets == overall).mean()),
-            "each word's most frequent label": float((self.dev.targets == own).mean()),
+            "each word's most frequent label": float((self.dev.targets == predicted).mean()),
         }
 
 

@@ -148,7 +148,7 @@ def probe_samples(
     max_sentences: int | None = None,
     **options: Any,
 ) -> list[Results]:
-    """`probe` with seeds 0, 1, …, each on its own sample of the data (None: synthetic sentences), shows progress.
+    """`probe` with seeds 0, 1, …, each on its own sample of the data (None: synthetic sentences). Shows progress.
 
     If `max_sentences` excludes nothing, the samples are all the same, and the model is probed once.
     """

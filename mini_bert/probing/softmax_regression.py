@@ -10,13 +10,13 @@ scikit-learn; the tests compare.)
 
 L-BFGS finds the minimum. Newton's method would step by −H⁻¹ g, with the gradient g and the Hessian H; for 192 features
 and 17 classes, H has ten million entries. L-BFGS approximates H⁻¹ by the last few steps s and the changes of the
-gradient y = H s along them, starting from an initial guess (Nocedal & Wright 2006, algorithm 7.4). A good guess is what
+gradient y = H s along them, starting from a preconditioner (Nocedal & Wright 2006, algorithm 7.4). A good one is what
 makes it fast here. The Hessian of the loss is
 
     1/N Σ_n (diag(p_n) − p_n p_nᵀ) ⊗ x_n x_nᵀ
 
 Replacing each diag(p) − p pᵀ by the same multiple of the identity leaves xᵀx/N, a D × D matrix to invert once. This
-guess saves a quarter to two fifths of the steps (measured on parts of speech and relations).
+preconditioner saves a quarter to two fifths of the steps (measured on parts of speech and relations).
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Minimum(NamedTuple):
 def minimise(
     function: Callable[[np.ndarray], tuple[float, np.ndarray]],
     start: np.ndarray,
-    guess: Callable[[np.ndarray], np.ndarray] = lambda g: g,
+    precondition: Callable[[np.ndarray], np.ndarray] = lambda g: g,
     tolerance: float = TOLERANCE,
     steps: int = STEPS,
 ) -> Minimum:
     """Minimises a convex function by L-BFGS. `function(x)` returns the value and the gradient.
 
-    guess: multiplies a gradient by an approximate H⁻¹, which must be symmetric and positive definite; its scale does
-    not matter. Stops when −g·d/2, the decrease expected from the next step d, is less than `tolerance` times the
+    precondition: multiplies a gradient by an approximate H⁻¹, which must be symmetric and positive definite; its scale
+    does not matter. Stops when −g·d/2, the decrease expected from the next step d, is less than `tolerance` times the
     value, or when rounding prevents any further decrease.
     """
     x = start.astype(np.float64)
@@ -61,7 +61,7 @@ def minimise(
     pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
     scale, slope = 1.0, 0.0
     for step in range(steps):
-        direction = -_newton(gradient, pairs, guess, scale)
+        direction = -_newton(gradient, pairs, precondition, scale)
         slope = float((gradient * direction).sum())
         if -slope / 2 <= tolerance * abs(value):
             return Minimum(x, value, step, True)
@@ -78,19 +78,19 @@ def minimise(
         x, value, gradient = x + s, new_value, new_gradient
         if curvature > 0:  # always true for a convex function, apart from rounding
             pairs.append((s, y, curvature))
-            scale = curvature / float((y * guess(y)).sum())
+            scale = curvature / float((y * precondition(y)).sum())
     logger.warning("no convergence in %d steps; the next step would lower the loss by %.1e", steps, -slope / 2)
     return Minimum(x, value, steps, False)
 
 
-def _newton(g, pairs, guess, scale):
-    """H⁻¹ g by the two-loop recursion: newest pair to oldest, the guess, oldest pair to newest."""
+def _newton(g, pairs, precondition, scale):
+    """H⁻¹ g by the two-loop recursion: newest pair to oldest, the preconditioner, oldest pair to newest."""
     parts = []
     for s, y, curvature in reversed(pairs):
         part = (s * g).sum() / curvature
         g = g - part * y
         parts.append(part)
-    g = scale * guess(g)
+    g = scale * precondition(g)
     for (s, y, curvature), part in zip(pairs, reversed(parts), strict=True):
         g = g + (part - (y * g).sum() / curvature) * s
     return g

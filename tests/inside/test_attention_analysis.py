@@ -218,7 +218,7 @@ def test_a_gap_is_asked_for_its_first_guess(model):
     found = word_saliency(model, TOKENIZER, TOKENIZER.encode(text), [3])[0]
     assert found.of == f"log p({best.word}) at token 3, the top prediction"
     assert found.value == pytest.approx(math.log(best.probability))
-    with pytest.raises(ValueError, match="there is no token 8; the text has 8, 0 to 7"):
+    with pytest.raises(ValueError, match="there is no token 8; the text has tokens 0 to 7"):
         word_saliency(model, TOKENIZER, TOKENIZER.encode(text), [8])
 
 
