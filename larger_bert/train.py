@@ -25,7 +25,8 @@ from mini_bert.common.memory import share_memory_among_threads
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.evaluate import Evaluation, evaluate
 from mini_bert.models.base import Model
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
+from mini_bert.text.loading import load_tokenizer
 from mini_bert.training import checkpoint, switches
 from mini_bert.training.defaults import TOKENIZERS, default_learning_rate, default_warmup, new_folder
 from mini_bert.training.parallel import default_threads
@@ -65,7 +66,7 @@ class LargerBERTTrainer:
             )
         self.state: State | None = None  # of the last run
 
-    def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> WordPieceTokenizer:
+    def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> Tokenizer:
         """The bundled vocabulary of the model's size (50k), or one by its name or path"""
         V = self.model.vocab_size
         if name is None and V not in TOKENIZERS:
@@ -73,7 +74,7 @@ class LargerBERTTrainer:
                 f"no bundled vocabulary has {V:,} tokens ({', '.join(TOKENIZERS.values())} have "
                 f"{', '.join(f'{size:,}' for size in TOKENIZERS)}); name the tokenizer of this model"
             )
-        tokenizer = WordPieceTokenizer.load(TOKENIZERS[V] if name is None else name)
+        tokenizer = load_tokenizer(TOKENIZERS[V] if name is None else name)
         if tokenizer.vocab_size > V:
             raise ValueError(
                 f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has {V:,} ids; use the model's own"
@@ -119,7 +120,7 @@ class LargerBERTTrainer:
             data_generator = data_generator.validation()
         return evaluate(self.model, data_generator.once(most=sequences))
 
-    def save(self, folder: str | os.PathLike[str], tokenizer: WordPieceTokenizer | None = None) -> None:
+    def save(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
         """Write a model folder for load_model, with the tokenizer if given."""
         self.model.save_pretrained(folder)
         if tokenizer is not None:

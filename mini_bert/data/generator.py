@@ -25,7 +25,7 @@ from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentenc
 from mini_bert.objectives.masking import MASK_PROB, Masking
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 MODES, TASKS, SPLITS = ("packed", "sentences", "pairs"), ("next", "order"), ("train", "validation")
 
@@ -47,7 +47,7 @@ class MLMDataGenerator(Batches):
     def __init__(
         self,
         data_path: Text | Shards,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         max_seq_length: int = 64,
         batch_size: int = 32,
         *,

@@ -38,7 +38,7 @@ from mini_bert.common.draws import address, below, draws, mix
 from mini_bert.common.progress import counted
 from mini_bert.data.shards import Shards
 from mini_bert.objectives.base import Rows
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
 
 CUT, LABEL, OTHER = 10, 11, 12  # what draws are used for; objectives/masking.py has 0 to 4
 CANDIDATES = 4  # sentences that a false part may begin with; the first that suits is taken
@@ -134,7 +134,7 @@ class Source:
 
 def open_source(
     shards: Shards,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     length: int,
     mode: str = "packed",
     held_out: float = 0.0,

@@ -34,7 +34,7 @@ from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.models.base import Model
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
 from mini_bert.training.parallel import default_threads
 
 LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, where the model knows more
@@ -106,7 +106,7 @@ class Runs:
         model: Model,
         task: Task,
         data: TaskData,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         length: int,
         record: Callable[[dict[str, Any]], None] = lambda found: None,
         keep: Callable[[Model, Result], None] = lambda model, result: None,

@@ -29,7 +29,6 @@ from mini_bert.common.progress import counted, showing
 from mini_bert.data.labelled.readers import read_conllu
 from mini_bert.data.synthetic.dataset import SYNTHETIC, parsed
 from mini_bert.files.model_folder import locate, read_config
-from mini_bert.inference.fill_mask import MASK
 from mini_bert.inside.attention_relations import Relations, relation_scores
 from mini_bert.inside.saliency import Saliency, class_saliency, default_position, word_saliency
 from mini_bert.layers.base import Run
@@ -37,7 +36,7 @@ from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 LIMITS = (
     "Attention shows how strongly each token attends to each other token in one head. It does not explain an answer: "
@@ -57,11 +56,12 @@ class AttentionMaps(NamedTuple):
     ids: np.ndarray  # (T,)
     types: np.ndarray  # (T,) 1 in the second text of a pair
     weights: np.ndarray  # (L,A,T,T): row i holds the weights with which token i attends to each token
+    roles: list[str]  # "cls", "sep" or "pad" for tokens that the tokenizer added, "" for tokens of the text
 
 
 def attention_maps(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     text: str,
     second: str | None = None,
     length: int | None = None,
@@ -72,7 +72,7 @@ def attention_maps(
     `mini-bert predict`.
     """
     limit = model.max_length if length is None else length
-    special = MASK if MASKED_WORDS in model.output_heads else False
+    special = tokenizer.mask_token if MASKED_WORDS in model.output_heads else False
     whole = len(tokenizer.encode(text, second, special=special))
     if whole < (3 if second is None else 5):
         raise ValueError(f"the text {text!r:.60} has no words; give a text with at least one word")
@@ -82,7 +82,7 @@ def attention_maps(
     ids, types = np.array(batch["input_ids"]), np.array(batch["token_type_ids"])
     _, cache = model.encode(ids[None], token_types=types[None], run=Run())
     weights = np.concatenate(cache.attention_weights())  # B is 1: (L,A,T,T)
-    return AttentionMaps(batch.tokens(), ids, types, weights)
+    return AttentionMaps(batch.tokens(), ids, types, weights, tokenizer.added_roles(ids))
 
 
 class HeadStatistics(NamedTuple):
@@ -113,8 +113,8 @@ def head_statistics(texts: AttentionMaps | Sequence[AttentionMaps]) -> list[Head
     texts = [texts] if isinstance(texts, AttentionMaps) else texts
     total, words = np.zeros(()), 0
     for one in texts:
-        rows = np.flatnonzero([token not in ("[CLS]", "[SEP]", "[PAD]") for token in one.tokens])
-        measured = _measures(one.weights[:, :, rows].astype(float), one.tokens, rows)  # (7,L,A,R)
+        rows = np.flatnonzero([not role for role in one.roles])
+        measured = _measures(one.weights[:, :, rows].astype(float), one.roles, rows)  # (7,L,A,R)
         total = total + measured.sum(-1)
         words += rows.size
     if not words:
@@ -127,21 +127,20 @@ def head_statistics(texts: AttentionMaps | Sequence[AttentionMaps]) -> list[Head
     ]
 
 
-def _measures(weights: np.ndarray, tokens: Sequence[str], rows: np.ndarray) -> np.ndarray:
+def _measures(weights: np.ndarray, roles: Sequence[str], rows: np.ndarray) -> np.ndarray:
     """Entropy, distance and five shares (7,L,A,R) of the rows of weights (L,A,R,T) of the tokens at `rows`."""
-    T = len(tokens)
-    places, names = np.arange(T), np.array(tokens)
+    places, names = np.arange(len(roles)), np.array(roles)
     logs = np.log(np.where(weights > 0, weights, 1))
     away = places - rows[:, None]  # (R,T)
-    which = [np.broadcast_to(names == name, away.shape) for name in ("[CLS]", "[SEP]")]
+    which = [np.broadcast_to(names == name, away.shape) for name in ("cls", "sep")]
     which += [away == -1, away == 1, away == 0]
     shares = [(weights * chosen).sum(-1) for chosen in which]
     return np.stack([-(weights * logs).sum(-1), (weights * np.abs(away)).sum(-1), *shares])
 
 
-def most_attended(tokens: Sequence[str], weights: np.ndarray, top: int = TOP) -> list[tuple[int, float]]:
+def most_attended(roles: Sequence[str], weights: np.ndarray, top: int = TOP) -> list[tuple[int, float]]:
     """The tokens that get the most weight from the words, with their shares.        weights (T,T): one head"""
-    rows = [place for place, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]", "[PAD]")]
+    rows = [place for place, role in enumerate(roles) if not role]
     return largest(weights[rows].mean(0), top)
 
 
@@ -169,7 +168,7 @@ class Analysis(NamedTuple):
 
 def analyse(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     text: str | None = None,
     second: str | None = None,
     layer: int | None = None,
@@ -224,7 +223,7 @@ def _chosen(name: str, chosen: int | None, count: int) -> Sequence[int]:
 
 
 def _saliency(
-    model: Model, tokenizer: WordPieceTokenizer, maps: AttentionMaps, word: str | None, every_word: bool
+    model: Model, tokenizer: Tokenizer, maps: AttentionMaps, word: str | None, every_word: bool
 ) -> list[Saliency]:
     """The saliency of one word, and then of every other word if requested and fast enough."""
     try:
@@ -234,11 +233,11 @@ def _saliency(
             raise
         logger.warning("no saliency: %s", error)
         return []
-    position = default_position(maps.tokens) if word is None else find_word(maps.tokens, word)
+    position = default_position(tokenizer, maps.ids) if word is None else find_word(maps.tokens, maps.roles, word)
     positions = [position]
     size = len(maps.tokens) ** 2 * model.get_parameter_count()
     if every_word and size <= EVERY_WORD:
-        positions += [i for i, token in enumerate(maps.tokens) if token not in ("[CLS]", "[SEP]") and i != position]
+        positions += [i for i, role in enumerate(maps.roles) if not role and i != position]
     with showing(len(positions) > 1 and size > EVERY_WORD / 10) as show:
         return word_saliency(
             model, tokenizer, maps.ids, positions, maps.types,
@@ -246,10 +245,11 @@ def _saliency(
         )  # fmt: skip
 
 
-def find_word(tokens: Sequence[str], word: str) -> int:
+def find_word(tokens: Sequence[str], roles: Sequence[str], word: str) -> int:
     """The position of a token, given as text or as a number.
 
-    >>> find_word(["[CLS]", "the", "cat", "[SEP]"], "cat"), find_word(["[CLS]", "the", "cat", "[SEP]"], "1")
+    >>> tokens, roles = ["[CLS]", "the", "cat", "[SEP]"], ["cls", "", "", "sep"]
+    >>> find_word(tokens, roles, "cat"), find_word(tokens, roles, "1")
     (2, 1)
     """
     named = [place for place, token in enumerate(tokens) if token == word] or [
@@ -257,14 +257,14 @@ def find_word(tokens: Sequence[str], word: str) -> int:
     ]
     if len(named) == 1:
         return named[0]
-    if word.isdecimal() and not named and 0 < int(word) < len(tokens) and tokens[int(word)] not in ("[CLS]", "[SEP]"):
+    if word.isdecimal() and not named and int(word) < len(tokens) and not roles[int(word)]:
         return int(word)
     listed = " ".join(f"{place}:{token}" for place, token in enumerate(tokens))
     problem = f"occurs {len(named)} times in the text" if named else "is not a token of the text"
     raise ValueError(f"{word!r} {problem}; give the number of a token: {listed}")
 
 
-def _relations(model: Model, tokenizer: WordPieceTokenizer, treebank: str | None) -> tuple[Relations, Relations, str]:
+def _relations(model: Model, tokenizer: Tokenizer, treebank: str | None) -> tuple[Relations, Relations, str]:
     """The scores of the model's heads and of an untrained model's, and the name of the treebank."""
     if treebank is not None:
         sentences, source = read_conllu(treebank), Path(treebank).name

@@ -30,7 +30,7 @@ from mini_bert.probing.word_vectors import word_pieces
 
 if TYPE_CHECKING:
     from mini_bert.data.labelled.readers import Parsed
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 DIRECTIONS = ("dependent → head", "head → dependent")
 ALL = "all"  # every relation except these:
@@ -145,7 +145,7 @@ def count_correct(sentence: Parsed, predicted: np.ndarray, into: Relations) -> N
 
 def relation_scores(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     sentences: Sequence[Parsed],
     after_each: Callable[[int], None] | None = None,
 ) -> Relations:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mini_bert.corpora.text_files import format_of
+from mini_bert.corpora.formats import format_of
 from mini_bert.data.labelled.readers import ColumnError, read_labelled
 from mini_bert.data.synthetic.dataset import SYNTHETIC, labelled, sentences
 from mini_bert.inference.embed import read_lines

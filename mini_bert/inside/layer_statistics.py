@@ -26,7 +26,7 @@ from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 PERCENTILES = (1, 25, 50, 75, 99)
 TOKENS = 1024  # per batch
@@ -57,9 +57,7 @@ def layer_statistics(
     return [measured(name, np.concatenate(parts)) for name, parts in gathered.items()]
 
 
-def text_statistics(
-    model: Model, tokenizer: WordPieceTokenizer, texts: Sequence[str]
-) -> tuple[list[LayerStatistics], int]:
+def text_statistics(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[list[LayerStatistics], int]:
     """Returns the statistics for some texts, and their number of tokens."""
     limit = model.max_length
     rows = sorted((tokenizer.encode(text, truncation=True, max_length=limit, special=False) for text in texts), key=len)

@@ -56,7 +56,7 @@ def _head_table(analysis: Analysis, maps: AttentionMaps) -> str:
     for one in analysis.statistics:
         if (one.layer, one.head) not in analysis.heads:
             continue
-        attended = most_attended(maps.tokens, maps.weights[one.layer, one.head])
+        attended = most_attended(maps.roles, maps.weights[one.layer, one.head])
         lines.append(
             f"{f'{one.layer}.{one.head}':6}{one.entropy:8.2f}{one.distance:10.1f}{one.cls:8.0%}{one.sep:7.0%}"
             f"{one.previous:10.0%}{one.next:6.0%}{one.itself:6.0%}  {one.pattern:10}{_named(maps.tokens, attended)}"

@@ -28,7 +28,7 @@ from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 # (model, hidden states (B,T,H) or chosen rows (N,H), run) -> a scalar for each sequence (B,), and its gradient dy
 Scalar = Callable[[Any, np.ndarray, Run], tuple[np.ndarray, np.ndarray]]
@@ -94,7 +94,7 @@ def _log_probability(
 
 def word_saliency(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     ids: Sequence[int] | np.ndarray,
     positions: Sequence[int],
     types: Any = None,
@@ -179,18 +179,22 @@ def _top_prediction(model: Any, tokenizer: Any, ids: np.ndarray, types: Any, cho
     return logits.argmax(-1)
 
 
-def default_position(tokens: Sequence[str]) -> int:
-    """The position to explain by default: the first [MASK], else the last word that contains a letter.
+def default_position(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> int:
+    """The position to explain by default: the first mask, else the last word that contains a letter.
 
-    >>> default_position(["[CLS]", "the", "cat", "sat", ".", "[SEP]"])
+    >>> from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+    >>> tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, "the", "cat", "sat", "."])
+    >>> default_position(tokenizer, tokenizer.encode("the cat sat."))
     3
-    >>> default_position(["[CLS]", "the", "[MASK]", "sat", "[SEP]"])
+    >>> default_position(tokenizer, tokenizer.encode("the [MASK] sat."))
     2
     """
-    if "[MASK]" in tokens:
-        return tokens.index("[MASK]")
-    inner = [place for place, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]", "[PAD]")]
-    lettered = [place for place in inner if any(map(str.isalpha, tokens[place])) and tokens[place] != "[UNK]"]
+    ids = [int(i) for i in ids]
+    if tokenizer.mask_id in ids:
+        return ids.index(tokenizer.mask_id)
+    inner = [place for place, role in enumerate(tokenizer.added_roles(ids)) if not role]
+    words = [place for place in inner if ids[place] not in tokenizer.special_ids]
+    lettered = [place for place in words if any(map(str.isalpha, tokenizer.tokens[ids[place]]))]
     if not inner:
-        raise ValueError(f"the text {' '.join(tokens)!r:.80} has no words; give a text with at least one word")
+        raise ValueError(f"the text {tokenizer.decode(ids)!r:.80} has no words; give a text with at least one word")
     return (lettered or inner)[-1]

@@ -40,7 +40,7 @@ from mini_bert.probing.report import DataSize, Results, Scores, layer_name, merg
 from mini_bert.probing.word_vectors import check_layers, word_vectors
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 BYTES = 2 << 30  # of vectors in memory; if all layers need more, they are read in several passes
 MANY = 10_000  # words from which on progress is shown
@@ -48,7 +48,7 @@ MANY = 10_000  # words from which on progress is shown
 
 def probes_for(
     task: str,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     train: Sentences,
     dev: Sentences,
     classes: Sequence[str] | None = None,
@@ -99,7 +99,7 @@ def _parents(sentences: Sequence[Any]) -> np.ndarray:
 
 def probe(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     task: str,
     train: Sentences,
     dev: Sentences,
@@ -141,7 +141,7 @@ def probe(
 
 def probe_samples(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     task: str,
     data: ProbeData | None,
     seeds: int = 1,
@@ -168,7 +168,7 @@ def probe_samples(
 class _Bench(NamedTuple):
     """The settings that are the same for all models of one experiment."""
 
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     probes: Sequence[LabelProbe | DependencyProbe]
     words: tuple[list[list[str]], list[list[str]]]  # of the train and dev sentences
     layers: list[int]

@@ -35,13 +35,13 @@ from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "first", "last")
 TOKENS = 2048  # per batch, including padding; limits the memory for the caches of all layers
 
 
-def word_pieces(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[list[int]]:
+def word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     """The ids of each word, tokenized on its own; at least one per word.
 
     >>> from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
@@ -99,7 +99,7 @@ class _Row(NamedTuple):
     words: range  # indices of the kept words among the words of all sentences
 
 
-def _rows(tokenizer: WordPieceTokenizer, sentences: Sequence[Sequence[str]], limit: int) -> Iterator[_Row]:
+def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) -> Iterator[_Row]:
     """Windows of at most `limit` tokens. A word that is longer than a window is truncated."""
     count, room = 0, limit - 2
     for sentence in sentences:
@@ -123,7 +123,7 @@ def check_layers(model: Model, layers: Sequence[int] | None) -> list[int]:
 
 def word_vectors(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     sentences: Sequence[Sequence[str]],
     layers: Sequence[int] | None = None,
     pooling: str = "mean",

@@ -26,8 +26,9 @@ from mini_bert.evaluation.unigram_baseline import against, uses_context, verdict
 from mini_bert.files.model_folder import MODEL, WEIGHTS
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, Model
 from mini_bert.models.registry import config_from, load_config, model_class
+from mini_bert.text.base import Tokenizer
+from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.tokenizer_files import JSON, VOCAB
-from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
 from mini_bert.training.defaults import (
@@ -89,7 +90,7 @@ def pretrain(
         raise ValueError(f"length is {length}, but the model has {config.max_length} positions; choose from 3 to these")
     source = [_absolute(name) for name in corpus] if corpus else default_corpus()
     vocabulary = _absolute(tokenizer) if tokenizer else _vocabulary(model, config)
-    loaded = WordPieceTokenizer.load(vocabulary)
+    loaded = load_tokenizer(vocabulary)
     if config.vocab_size != loaded.vocab_size:
         notes.append(
             f"the tokenizer {vocabulary} has {loaded.vocab_size:,} pieces, so the model gets as many, instead of the "
@@ -128,7 +129,7 @@ def resume(out: Path | None = None, quiet: bool = False, tensorboard: bool = Fal
                 f"{path} was started by a program and has no checkpoint yet: its vocabulary and first weights came "
                 "from that program, so there is nothing to resume; start it again there, in a folder of its own"
             )
-        tokenizer = WordPieceTokenizer.load(found.path if found else description["data"]["tokenizer"])
+        tokenizer = load_tokenizer(found.path if found else description["data"]["tokenizer"])
         return _Run(path, description, tokenizer, _text(description["data"]), lock, quiet, tensorboard).train(
             [], said, found
         )
@@ -141,7 +142,7 @@ class _Run:
         self,
         path: Path,
         description: dict[str, Any],
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         text: Any,
         lock: RunLock,
         quiet: bool,

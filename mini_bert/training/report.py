@@ -10,7 +10,7 @@ from mini_bert.common.progress import counted
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, Model
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
 from mini_bert.training.history import finite, read_run
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
@@ -47,7 +47,7 @@ def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) 
     return lines
 
 
-def _is_shown(tokenizer: WordPieceTokenizer, ids: np.ndarray, row: int, truth: int) -> bool:
+def _is_shown(tokenizer: Tokenizer, ids: np.ndarray, row: int, truth: int) -> bool:
     """Whether this is a masked whole word of letters, with text on both sides and no other gap nearby"""
     T = ids.shape[1]
     sequence, place, around = ids[row // T], row % T, _around(T)

@@ -10,7 +10,6 @@ RUN/model/            the best model, when the run is over: a folder that others
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 from collections.abc import Callable, Sequence
@@ -22,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mini_bert
-from mini_bert.common.atomic import to_disk, write_atomic
+from mini_bert.common.atomic import replaced_folder, write_atomic
 from mini_bert.common.json_values import finite_values
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.files.model_folder import MODEL, OLD_MODEL, WEIGHTS, read_tensors, write_tensors
+from mini_bert.files.model_folder import MODEL, WEIGHTS, read_tensors, write_tensors
 from mini_bert.models.base import Model
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
@@ -36,7 +35,7 @@ from mini_bert.training.run_lock import NAME as LOCK
 from mini_bert.training.run_lock import RunLock
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
 CONFIG = "config.json"
@@ -50,7 +49,7 @@ class RunFolder(Recorder):
     def __init__(
         self,
         path: Path,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         keep: int = 2,
         resume: Checkpoint | None = None,
         hooks: Sequence[Hook] = (),
@@ -148,28 +147,15 @@ class RunFolder(Recorder):
     # ------------------------------------------------------------------ at the end
 
     def publish(self, state: State, card: str) -> Path:
-        """Put the best model (without held-out text: the last) under RUN/model -> that folder
-
-        At every moment a whole one can be found: the old one is renamed, which `locate` knows, before the new one gets
-        its name.
-        """
+        """Copy the best model (without held-out text: the last) to RUN/model and return that folder."""
         name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
         source, target = self.path / checkpoint.FOLDER / name, self.path / MODEL
-        beside, aside = self.path / f".{MODEL}.new", self.path / OLD_MODEL
         try:
-            shutil.rmtree(beside, ignore_errors=True)
-            beside.mkdir()
-            for path in source.iterdir():
-                if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
-                    shutil.copy2(path, beside / path.name)
-            (beside / "README.md").write_text(card, encoding="utf-8")
-            for path in beside.iterdir():
-                to_disk(path)
-            if target.exists():
-                shutil.rmtree(aside, ignore_errors=True)  # it stays until here: a crash may have left no other
-                os.rename(target, aside)
-            os.rename(beside, target)
-            shutil.rmtree(aside, ignore_errors=True)
+            with replaced_folder(target) as new:
+                for path in source.iterdir():
+                    if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
+                        shutil.copy2(path, new / path.name)
+                (new / "README.md").write_text(card, encoding="utf-8")
         except OSError as error:
             raise OSError(
                 f"the model could not be written to {target} ({error.strerror or error}); it is whole in {source}. "

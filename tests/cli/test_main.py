@@ -18,6 +18,7 @@ from mini_bert.cli.main import COMMANDS, GROUPS, app, main
 from mini_bert.cli.words import WIDTH
 from mini_bert.common.invocation import called_as
 from mini_bert.common.processes import HelperError
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 PACKAGE = Path(mini_bert.__file__).parent
 
@@ -132,7 +133,7 @@ def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys, said):
     def stops(*_, **__):
         raise KeyboardInterrupt(*said)
 
-    monkeypatch.setattr("mini_bert.corpora.reading.corpus_command", stops)
+    monkeypatch.setattr("mini_bert.corpora.reading.read", stops)
     with pytest.raises(SystemExit) as end:
         main(["data", "show"])
     assert end.value.code == 130 and capsys.readouterr().err == ("" if said else "\nInterrupted.\n")
@@ -144,7 +145,7 @@ def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
     def dies(*_, **__):
         raise HelperError("a helper process ended before its work was done (exit code -9)")
 
-    monkeypatch.setattr("mini_bert.text.vocabulary.train_command", dies)
+    monkeypatch.setattr("mini_bert.text.wordpiece_training.train", dies)
     with pytest.raises(SystemExit, match="mini-bert: a helper process ended before its work was done"):
         main(["tokenizer", "train", "builtin"])
 
@@ -162,20 +163,18 @@ def test_a_table_on_standard_input(tmp_path):
 def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):
     """The alphabet can be limited, an old tokenizer replaced; without a source it is the built-in corpus."""
     calls = []
-    monkeypatch.setattr(
-        "mini_bert.text.vocabulary.train_command", lambda *words, **options: calls.append((words, options))
-    )
+    monkeypatch.chdir(tmp_path)
+
+    def train(*words):
+        calls.append(words)
+        return WordPieceTokenizer(SPECIAL_TOKENS), "learnt"
+
+    monkeypatch.setattr("mini_bert.text.wordpiece_training.train", train)
     words = ["tokenizer", "train", "texts", "--limit-alphabet", "40", "--force", "--column", "body"]
-    assert CliRunner().invoke(app, words).exit_code == 0
     assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 0
-    (first, options), (second, _) = calls
-    assert first[0] == ["texts"] and options == {
-        "limit_alphabet": 40,
-        "processes": None,
-        "force": True,
-        "column": "body",
-    }
-    assert second[0] == ["builtin"]
+    assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 1
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert calls == [(["builtin"], 8192, True, 1000, None, None), (["texts"], 8192, True, 40, None, "body")]
     for command in ("tokenizer train", "data show"):
         assert "[default: (builtin)]" in CliRunner().invoke(app, [*command.split(), "--help"]).stdout
 

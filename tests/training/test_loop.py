@@ -259,7 +259,7 @@ def test_a_damaged_newest_checkpoint_costs_only_time(whole, tmp_path, corpus, to
     data[-100] ^= 1
     victim.write_bytes(data)
     model, _ = go(folder, corpus, tokenizer, resume=True)
-    assert "damaged, or not ours; trying the one before" in caplog.text
+    assert "skipping this damaged checkpoint and trying the previous one" in caplog.text
     np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
 
 
@@ -286,7 +286,7 @@ def test_a_full_disk_while_saving_is_said(tmp_path, corpus, tokenizer, monkeypat
         real(path, arrays)
 
     monkeypatch.setattr(checkpoint, "write_tensors", full)
-    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left.*step-00000006, is whole"):
+    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left.*step-00000006, is intact"):
         go(tmp_path / "run", corpus, tokenizer)
     monkeypatch.undo()
     assert checkpoint.latest(tmp_path / "run").state["step"] == 6
@@ -319,7 +319,7 @@ def test_a_full_disk_while_recording_is_said(whole, tmp_path, corpus, tokenizer,
         return real(path, *arguments, **keywords)
 
     monkeypatch.setattr(Path, "open", full)
-    message = r"metrics.jsonl could not be written \(No space left.*step-00000003, is whole.*go on with --resume"
+    message = r"metrics.jsonl could not be written \(No space left.*step-00000003, is intact.*continue with --resume"
     with pytest.raises(OSError, match=message):
         go(folder, corpus, tokenizer)
     monkeypatch.undo()
@@ -701,11 +701,13 @@ def test_killed_between_the_writing_of_a_checkpoint_and_its_name(whole, tmp_path
     """SIGKILL just before the rename: the one before is found, and the run goes on to the same end."""
     folder = tmp_path / "run"
     assert killed_while_saving(folder, corpus, -1)
-    assert [path.name for path in (folder / "checkpoints").glob(".step-00000006.*")] and (folder / ".lock").exists()
+    assert [path.name for path in (folder / "checkpoints").glob(".unfinished-step-00000006-*")] and (
+        folder / ".lock"
+    ).exists()
     assert checkpoint.latest(folder).state["step"] in (3, 5)
     model, _ = go(folder, corpus, tokenizer, resume=True)
     np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
-    assert not list((folder / "checkpoints").glob(".step-*"))
+    assert not list((folder / "checkpoints").glob(".*"))
 
 
 @pytest.mark.slow
