@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.atomic import write_atomic
-from mini_bert.inside.attention_analysis import LIMITS, Analysis, AttentionMaps, largest, most_attended
+from mini_bert.inside.attention_analysis import LIMITS, Analysis
 from mini_bert.inside.attention_figures import attention_grid, attention_map
+from mini_bert.inside.attention_maps import AttentionMaps, largest, most_attended
 from mini_bert.inside.attention_page import attention_page
 from mini_bert.inside.attention_relations import MIN_COUNT, Relations, relation_rows
 from mini_bert.inside.layer_statistics import LayerStatistics

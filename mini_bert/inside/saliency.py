@@ -198,3 +198,22 @@ def default_position(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> i
     if not inner:
         raise ValueError(f"the text {tokenizer.decode(ids)!r:.80} has no words; give a text with at least one word")
     return (lettered or inner)[-1]
+
+
+def find_word(tokens: Sequence[str], roles: Sequence[str], word: str) -> int:
+    """The position of a token, given as text or as a number.
+
+    >>> tokens, roles = ["[CLS]", "the", "cat", "[SEP]"], ["cls", "", "", "sep"]
+    >>> find_word(tokens, roles, "cat"), find_word(tokens, roles, "1")
+    (2, 1)
+    """
+    named = [place for place, token in enumerate(tokens) if token == word] or [
+        place for place, token in enumerate(tokens) if token == word.lower()
+    ]
+    if len(named) == 1:
+        return named[0]
+    if word.isdecimal() and not named and int(word) < len(tokens) and not roles[int(word)]:
+        return int(word)
+    listed = " ".join(f"{place}:{token}" for place, token in enumerate(tokens))
+    problem = f"occurs {len(named)} times in the text" if named else "is not a token of the text"
+    raise ValueError(f"{word!r} {problem}; give the number of a token: {listed}")

@@ -19,7 +19,7 @@ from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.inference.embed import embed
 from mini_bert.inference.fill_mask import fill_mask
-from mini_bert.inside.attention_analysis import attention_maps
+from mini_bert.inside.attention_maps import attention_maps
 from mini_bert.probing.word_vectors import word_pieces
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
