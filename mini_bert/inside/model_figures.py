@@ -64,22 +64,12 @@ def activation_statistics(statistics: Sequence[LayerStatistics], title: str = ""
     _legend(moments, len(rows))
 
     inner = [(row, place) for row, place in zip(rows, statistics, strict=True) if place.active is not None]
-    units.plot(
-        [100 * (p.active or 0) for _, p in inner],
-        [r for r, _ in inner],
-        "o",
-        color=COLOURS[2],
-        label="values above 0",
-        **style,
-    )
-    units.plot(
-        [100 * (p.dead or 0) for _, p in inner],
-        [r for r, _ in inner],
-        "X",
-        color=COLOURS[1],
-        label="dead units",
-        **style,
-    )
+    for name, mark, colour_of, label in (
+        ("active", "o", COLOURS[2], "values above 0"),
+        ("dead", "X", COLOURS[1], "dead units"),
+    ):
+        shares = [100 * getattr(place, name) for _, place in inner]
+        units.plot(shares, [row for row, _ in inner], mark, color=colour_of, label=label, **style)
     dress(units, "feed-forward inner layer", "per cent")
     most = max((100 * max(place.active or 0, place.dead or 0) for _, place in inner), default=0)
     units.set_xlim(-0.03 * max(most, 20), 1.1 * max(most, 20))
