@@ -77,11 +77,15 @@ assert fill_mask(model, tokenizer, "She opened the [MASK] and went in.").text
     "probes and attention": """
 from model import MiniBERT
 from tokenizer import WordPieceTokenizer
-from inside.attention_analysis import look
-from probing.word_vectors import word_vectors
+from inside.attention_analysis import analyse
+from inside.layer_statistics import text_statistics
+from probing.probe import probe
+from mini_bert.data.synthetic.dataset import parsed
 model, tokenizer = MiniBERT.from_pretrained("mini-bert"), WordPieceTokenizer.load("8k")
-assert look(model, tokenizer, "The cat sat.").weights.shape[:2] == (3, 4)
-assert word_vectors(model, tokenizer, [["The", "cat"]], [0, 3])
+analysis = analyse(model, tokenizer, "The cat sat.", relations=False)
+assert analysis.maps.weights.shape[:2] == (3, 4) and len(analysis.saliency) == 1
+assert text_statistics(model, tokenizer, ["The cat sat."])[1] == 6
+assert probe(model, tokenizer, "pos", parsed(9), parsed(9), layers=[3])
 """,
 }
 

@@ -1,98 +1,158 @@
-"""The options of the commands that look inside a model: `mini-bert probe ...`, `attention`, `plot-model ...`."""
+"""The commands that look inside a model: `mini-bert probe ...`, `attention`, `plot-model ...`."""
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from mini_bert.cli.words import MODELS, sharing
+from mini_bert.cli.words import MODELS
 
-PROBE_FILES = "for pos and ner a word and its tag a line, or CoNLL-U; for dep CoNLL-U; default: synthetic sentences"
-ProbeTrain = Annotated[str | None, typer.Option(help=f"sentences to learn from: {PROBE_FILES}")]
-ProbeDev = Annotated[str | None, typer.Option(help="sentences to measure on")]
-ProbeModel = Annotated[str, typer.Option(help=MODELS)]
-ProbeLayers = Annotated[str | None, typer.Option(help="such as 0,2 or 1-3; 0 are the embeddings; default: all")]
-ProbeSeeds = Annotated[int, typer.Option(min=1, help="how many; more give mean and spread")]
-ProbeMaxSentences = Annotated[
-    int | None, typer.Option("--max-sentences", "--max_sentences", min=1, help="take at most so many of each file")
-]
-ProbePooling = Annotated[str, typer.Option(help="a word's vector of its pieces': mean, first or last")]
-ProbePenalty = Annotated[
-    float | None, typer.Option(help="how much large weights cost", show_default="10, to find heads 10000")
-]
-ProbeColumn = Annotated[int, typer.Option(help="that of the tags, from 0; default: the last, of CoNLL-U the UPOS")]
-ProbeThreads = Annotated[int, typer.Option(min=1, help="threads that work side by side")]
-ProbeOut = Annotated[Path | None, typer.Option(help="a folder for the table as JSON and the picture")]
-ProbeJson = Annotated[bool, typer.Option("--json", help="for programs")]
+PICTURE = "the picture: .png, .svg or .pdf"
 
 
-def _shared_by_probes(
-    train: ProbeTrain = None,
-    dev: ProbeDev = None,
-    model: ProbeModel = "mini-bert",
-    layers: ProbeLayers = None,
-    seeds: ProbeSeeds = 1,
-    max_sentences: ProbeMaxSentences = None,
-    pooling: ProbePooling = "mean",
-    l2: ProbePenalty = None,
-    threads: ProbeThreads = 2,
-    out: ProbeOut = None,
-    as_json: ProbeJson = False,
+def layer_numbers(text: str | None) -> list[int] | None:
+    """The value of --layers as numbers.
+
+    >>> layer_numbers("0,2-4"), layer_numbers(None)
+    ([0, 2, 3, 4], None)
+    """
+    if text is None:
+        return None
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"--layers is {text!r}, expected numbers such as 0,2 or 1-3; 0 is the embeddings")
+        numbers += range(int(first), int(last or first) + 1)
+    if not numbers:
+        raise ValueError(f"--layers {text!r} selects no layer; write the smaller number first, such as 1-3")
+    return sorted(set(numbers))
+
+
+def probe(
+    task: str,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            help="training sentences; pos, ner: CoNLL-U, or a word and its tag per line; dep: CoNLL-U; default: "
+            "synthetic sentences"
+        ),
+    ] = None,
+    dev: Annotated[str | None, typer.Option(help="sentences to measure on, in the same format")] = None,
+    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
+    layers: Annotated[str | None, typer.Option(help="such as 0,2 or 1-3; 0 is the embeddings; default: all")] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="number of seeds; several give a mean and a standard deviation")
+    ] = 1,
+    max_sentences: Annotated[
+        int | None, typer.Option("--max-sentences", "--max_sentences", min=1, help="use at most N of each file")
+    ] = None,
+    pooling: Annotated[
+        str, typer.Option(help="how to combine the vectors of a word's pieces: mean, first or last")
+    ] = "mean",
+    l2: Annotated[
+        float | None,
+        typer.Option(help="penalty on large weights", show_default="10; for syntactic heads 10000"),
+    ] = None,
+    column: Annotated[
+        int, typer.Option(help="column of the tags, from 0; default: the last one; in CoNLL-U, the UPOS")
+    ] = -1,
+    threads: Annotated[int, typer.Option(min=1, help="number of threads")] = 2,
+    out: Annotated[Path | None, typer.Option(help="a folder for the results as JSON and as a picture")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """The options that all probes have"""
+    """Probe the layers of a model; the commands below are this function with a fixed task."""
+    from mini_bert.common.atomic import write_atomic
+    from mini_bert.common.extras import MissingExtra
+    from mini_bert.common.memory import keep_freed_memory
+    from mini_bert.data.synthetic.dataset import SYNTHETIC
+    from mini_bert.inference.loading import load
+    from mini_bert.plots.style import save
+    from mini_bert.probing.data import read
+    from mini_bert.probing.figures import probe_results
+    from mini_bert.probing.probe import probe_samples
+    from mini_bert.probing.report import Setting, report, report_json
+
+    chosen = layer_numbers(layers)
+    if out is not None:  # before the work, so that an error costs no time
+        if out.exists() and not out.is_dir():
+            raise ValueError(f"--out {out} is a file, expected a folder")
+        out.mkdir(parents=True, exist_ok=True)
+    data = read(task, train, dev, column)
+    keep_freed_memory()
+    loaded, tokenizer = load(model)
+    options = {"layers": chosen, "pooling": pooling, "l2": l2, "threads": threads}
+    results = probe_samples(loaded, tokenizer, task, data, seeds, max_sentences, **options)
+    notes = [] if data is None else data.notes
+    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, data is None, seeds, pooling, notes)
+    print(report_json(setting, results) if as_json else report(setting, results))
+    if out is not None:
+        table, picture = out / f"probe_{task}.json", out / f"probe_{task}.png"
+        write_atomic(table, f"{report_json(setting, results)}\n".encode())
+        print(table, file=sys.stderr)
+        try:
+            save(probe_results(setting, results), picture)
+            print(picture, file=sys.stderr)
+        except MissingExtra as error:
+            print(f"no picture: {error}", file=sys.stderr)
 
 
-FIRST = 8  # of them stand before a probe's own in --help
+def _probe_command(task: str, *without: str) -> Callable[[Callable[[], None]], Callable[..., None]]:
+    """`probe` as a command: with this task, without these options, and with the docstring of the decorated function."""
+
+    def decorate(documented: Callable[[], None]) -> Callable[..., None]:
+        def command(**options: object) -> None:
+            probe(task, **options)  # type: ignore[arg-type]
+
+        signature = inspect.signature(probe, eval_str=True)
+        options = [option for name, option in signature.parameters.items() if name not in ("task", *without)]
+        command.__name__, command.__doc__ = documented.__name__, documented.__doc__
+        command.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
+        command.__annotations__ = {option.name: option.annotation for option in options}
+        return command
+
+    return decorate
 
 
-def _probe(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
-    def act(special: dict[str, Any], given: dict[str, Any]) -> None:
-        from mini_bert.probing.probe import probe_command
-
-        probe_command(kind, **given, **special)
-
-    return sharing(_shared_by_probes, FIRST, act)
-
-
-@_probe("pos")
-def probe_pos(column: ProbeColumn = -1) -> dict[str, Any]:
+@_probe_command("pos")
+def probe_pos() -> None:
     """Can parts of speech be read from the layers?
 
-    A linear probe on each, with control task and random weights.
+    Fits a linear probe to each layer, and compares with a control task and with random weights.
 
     For example:  mini-bert probe pos --train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out probes
     """
-    return {"column": column}
 
 
-@_probe("dep")
-def probe_dep() -> dict[str, Any]:
+@_probe_command("dep", "column")
+def probe_dep() -> None:
     """Can syntax be read from the layers?
 
-    Two linear probes on each: a word's relation to its head, and its head.
+    Fits two linear probes to each layer: one predicts the relation of a word to its syntactic head, one predicts which
+    word that is.
 
     For example:  mini-bert probe dep --train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out probes
     """
-    return {}
 
 
-@_probe("ner")
-def probe_ner(column: ProbeColumn = -1) -> dict[str, Any]:
+@_probe_command("ner")
+def probe_ner() -> None:
     """Can entities be read from the layers?
 
-    A linear probe on each for BIO tags, scored by tag and by entity.
+    Fits a linear probe for BIO tags to each layer, and scores tags and whole entities.
 
     For example:  mini-bert probe ner --train train.conll --dev dev.conll --out probes
     """
-    return {"column": column}
 
 
 def attention(
     text: Annotated[
-        str | None, typer.Argument(help="any text; without one, heads are only scored on --treebank")
+        str | None, typer.Argument(help="any text; without one, heads are scored on --treebank only")
     ] = None,
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
     second: Annotated[str | None, typer.Option(help="a second text, for a pair: [CLS] text [SEP] second [SEP]")] = None,
@@ -100,78 +160,142 @@ def attention(
     head: Annotated[int | None, typer.Option(min=0, help="only this head of each layer; the first is 0")] = None,
     word: Annotated[
         str | None,
-        typer.Option(help="whose guess saliency explains: a word, or its number; default: [MASK], else the last word"),
+        typer.Option(help="the word to mask and explain, or its number; default: [MASK], else the last word"),
     ] = None,
-    out: Annotated[
-        str | None, typer.Option(help="a picture (.png, .svg, .pdf), or a page to play with (.html)")
-    ] = None,
+    out: Annotated[str | None, typer.Option(help="a picture (.png, .svg, .pdf) or an interactive page (.html)")] = None,
     treebank: Annotated[
         str | None, typer.Option(help="score heads on this CoNLL-U file; default: synthetic sentences")
     ] = None,
     relations: Annotated[bool, typer.Option("--relations/--no-relations", help="score heads on a treebank")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="for programs; with all weights")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON, with all weights")] = False,
     label: Annotated[
-        str | None, typer.Option(help="of a model fine-tuned to classify: the label to explain; default: its answer")
+        str | None,
+        typer.Option(help="for a model fine-tuned to classify: the label to explain; default: the predicted one"),
     ] = None,
 ) -> None:
-    """Show where the heads of a model look in a text. What each does, and which words a guess depends on.
+    """Show what each attention head does in a text.
 
-    Prints a table of heads (entropy, mean distance, shares on [CLS], [SEP], neighbours), gradient × input saliency of
-    one hidden word (or of a label, if the model is fine-tuned to classify), and the heads that follow a dependency
-    relation better than a fixed offset. With --out it draws: all heads, or with --layer and --head one map large enough
-    to read every token; or one HTML file that opens from disk.
+    Prints a table of heads (entropy, mean distance, shares on [CLS], [SEP] and neighbours), the gradient × input
+    saliency of one masked word (or of a label, if the model is fine-tuned to classify), and the heads that follow a
+    dependency relation better than a fixed offset does. --out draws all heads; with --layer and --head, one map with
+    all tokens labelled; or an interactive HTML page in a single file.
 
     For example:  mini-bert attention "The cat sat on the mat because it was tired." --out cat.html
 
     Or one head:  mini-bert attention "The cat sat on the mat." --layer 0 --head 1 --out head.png
     """
-    from mini_bert.inside.attention_analysis import attention_command
+    from threadpoolctl import threadpool_limits
 
-    attention_command(text, model, second, layer, head, word, out, treebank, relations, as_json, label)
+    from mini_bert.inference.loading import load
+    from mini_bert.inside.attention_analysis import analyse, load_classifier
+    from mini_bert.inside.report import PAGES, checked_path, draw, report, report_json
+
+    if text is None and treebank is None:
+        raise ValueError(
+            'there is no text; give one, such as "The cat sat on the mat.", or a --treebank to score heads on'
+        )
+    if text is None and out is not None:
+        raise ValueError(f"there is no text to draw into {out}; give one")
+    path = None if out is None else checked_path(out)
+    tuned = load_classifier(model)
+    if label is not None and tuned is None:
+        raise ValueError(f"--label needs a model that is fine-tuned to classify, which {model} is not; leave it out")
+    loaded, tokenizer = (tuned.model, tuned.tokenizer) if tuned else load(model)
+    every_word = path is not None and path.suffix.lower() in PAGES
+    with threadpool_limits(1, "blas"):  # a second thread gains nothing for one sentence
+        analysis = analyse(
+            loaded, tokenizer, text, second, layer, head, word, every_word, treebank, relations, model, tuned, label
+        )
+    if path is not None:
+        draw(analysis, path)
+    print(report_json(analysis) if as_json else report(analysis))
+    if path is not None:
+        print(path, file=sys.stderr if as_json else sys.stdout)
 
 
 def plot_activations(
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
     file: Annotated[
-        str | None, typer.Option(help="a text a line, - for standard input; default: synthetic sentences")
+        str | None, typer.Option(help="one text per line, - for standard input; default: synthetic sentences")
     ] = None,
-    out: Annotated[str, typer.Option(help="the picture: .png, .svg or .pdf")] = "activations.png",
+    out: Annotated[str, typer.Option(help=PICTURE)] = "activations.png",
 ) -> None:
-    """Draw the numbers inside a model while it reads.
+    """Draw and print statistics of a model's activations.
 
-    Mean, deviation, percentiles, dead ReLU units, layer by layer. The same is printed as a table. A dead unit lets
-    nothing through for any token, and no gradient reaches it.
+    For each layer: mean, standard deviation, percentiles, and dead ReLU units. A dead unit is 0 for every token, and no
+    gradient reaches it.
 
     For example:  mini-bert plot-model activations --model runs/run-1 --file my_sentences.txt
     """
-    from mini_bert.inside.model_figures import activations_command
+    from threadpoolctl import threadpool_limits
 
-    activations_command(model, file, out)
+    from mini_bert.common.progress import counted
+    from mini_bert.inference.loading import load
+    from mini_bert.inside.inputs import texts_of
+    from mini_bert.inside.layer_statistics import text_statistics
+    from mini_bert.inside.model_figures import activation_statistics
+    from mini_bert.inside.report import activation_table
+    from mini_bert.plots import style
+
+    path = style.picture_path(out)
+    texts, source = texts_of(file)
+    loaded, tokenizer = load(model)
+    with threadpool_limits(1, "blas"):
+        statistics, tokens = text_statistics(loaded, tokenizer, texts)
+    title = f"{counted(tokens, 'token')}: {source}"
+    style.save(activation_statistics(statistics, f"{model} on {title}"), path)
+    print(title, activation_table(statistics), path, sep="\n")
 
 
 def plot_embeddings(
-    texts: Annotated[
-        list[str] | None, typer.Argument(help="sentences, or with --of tokens words; or use --file")
-    ] = None,
+    texts: Annotated[list[str] | None, typer.Argument(help="sentences; with --of tokens, words; or use --file")] = None,
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
     file: Annotated[
-        str | None, typer.Option(help="a text a line; a .tsv, .csv or .jsonl with labels is coloured by label")
+        str | None, typer.Option(help="one text per line; a .tsv, .csv or .jsonl with labels is coloured by label")
     ] = None,
     of: Annotated[
-        str, typer.Option(help="sentences: vectors of whole texts; tokens: rows of the table of embeddings")
+        str, typer.Option(help="sentences: vectors of whole texts; tokens: rows of the embedding table")
     ] = "sentences",
-    out: Annotated[str, typer.Option(help="the picture: .png, .svg or .pdf")] = "embeddings.png",
+    out: Annotated[str, typer.Option(help=PICTURE)] = "embeddings.png",
 ) -> None:
     """Draw vectors as points on a plane.
 
-    It is that of the two directions in which they differ most (principal components). The axes say how much of all
-    variance they hold. Without texts: sentences of our synthetic English by sentiment, or with --of tokens its words by
-    part of speech.
+    The plane is spanned by the first two principal components; the axis labels give their shares of the variance.
+    Without texts, it shows synthetic sentences by sentiment, or with --of tokens their words by part of speech.
 
     For example:  mini-bert plot-model embeddings "A cat sat." "A dog lay down." "Prices rose." --out plane.svg
 
     Or words:  mini-bert plot-model embeddings --of tokens "one two three red blue green run eat sleep"
     """
-    from mini_bert.inside.model_figures import embeddings_command
+    from mini_bert.common.progress import counted
+    from mini_bert.inference.embed import embed
+    from mini_bert.inference.loading import load
+    from mini_bert.inside.inputs import sentences_of, words_of
+    from mini_bert.inside.model_figures import embedding_pca
+    from mini_bert.plots import style
 
-    embeddings_command(texts, model, file, of, out)
+    if of not in ("tokens", "sentences"):
+        raise ValueError(f"--of is {of!r}, expected tokens or sentences")
+    if texts and file is not None:
+        raise ValueError("give texts or a file of them, not both")
+    path = style.picture_path(out)
+    loaded, tokenizer = load(model)
+    if of == "tokens":
+        words, tags, source = words_of(texts, file)
+        single = [(word, tag) for word, tag in zip(words, tags, strict=True) if len(tokenizer.tokenize(word)) == 1]
+        if len(single) < 2:
+            raise ValueError(
+                f"of {counted(len(words), 'word')}, {len(single)} are single tokens of this vocabulary; give at least "
+                "two that are (`mini-bert tokenizer show` lists them)"
+            )
+        names, groups = [word for word, _ in single], [tag for _, tag in single]
+        vectors = loaded.tokens.table.data[[tokenizer.ids([word])[0][0] for word in names]]
+        title = f"{model}: {counted(len(names), 'token')} of the embedding table, {source}"
+    else:
+        names, groups, source = sentences_of(texts, file)
+        if len(names) < 2:
+            raise ValueError("one sentence is not enough for a plane; give at least two")
+        vectors = embed(loaded, tokenizer, names)
+        title = f"{model}: {counted(len(names), 'sentence')}, {source}"
+    style.save(embedding_pca(vectors, names, groups if any(groups) else None, title), path)
+    print(path)

@@ -1,10 +1,10 @@
-"""Pictures of attention: the maps of all heads side by side, or one head large enough to read every token.
+"""Figures of attention: the maps of all heads side by side, or one head large enough to label every token.
 
     attention_grid(tokens, weights).savefig("heads.png")                all heads, weights (L,A,T,T)
     attention_map(tokens, weights, layer=1, head=2).savefig("head.svg")     one of them
 
-A row is a token that looks, a column one that is looked at; dark is much. The scale is that of the square root, and the
-same for all heads: attention is mostly small numbers, and on a straight scale a map of 64 tokens is nearly white.
+Row i shows what token i attends to; darker means more. All heads share one square-root colour scale: most weights are
+small, and on a linear scale a map of 64 tokens is nearly white.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from mini_bert.plots.style import COLOURS, GREY, Axes, Figure, dress, lettering,
 if TYPE_CHECKING:
     from mini_bert.inside.saliency import Saliency
 
-NAMED = 64  # tokens up to which the maps of a grid name them: as many as Mini-BERT reads
-FEW = 32  # up to which there is room for larger letters
-NUMBERED = 20  # tokens up to which the map of one head has room for its weights in figures
-LETTERS = 16  # of a token that a map has room for
-TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)  # on a scale of square roots
+NAMED = 64  # up to this many tokens, the maps of a grid have labels
+FEW = 32  # up to this many, labels are larger
+NUMBERED = 20  # up to this many, the map of one head shows its weights as numbers
+LETTERS = 16  # maximum length of a label
+FROM, TO = "from token", "to token"  # axis labels
+TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)  # of the square-root scale
 
 
 def attention_grid(
@@ -34,19 +35,19 @@ def attention_grid(
     title: str = "",
     saliency: Saliency | None = None,
 ) -> Figure:
-    """The maps of all heads, or of those chosen as (layer, head): a row for each layer, a column for each head"""
+    """The maps of all heads, or of the given (layer, head) pairs: one row per layer, one column per head."""
     T = _checked(tokens, weights)
     L, A = weights.shape[:2]
     chosen = [(layer, head) for layer in range(L) for head in range(A)] if heads is None else list(heads)
     if not chosen:
-        raise ValueError("no head to draw; expected at least one (layer, head)")
+        raise ValueError("there are no heads to draw; expected at least one (layer, head)")
     layers = sorted({layer for layer, _ in chosen})
     columns = sorted({head for _, head in chosen})
     named = T <= NAMED
     names, font = lettering(tokens, LETTERS)
     size = max(1.6, (0.125 if T <= FEW else 0.1) * T) if named else 2.2  # inches
     label = _width(names) if named else 0.0
-    bars = 0.15 * T + 1.2 if saliency else 0.0  # inches that the bars want
+    bars = 0.15 * T + 1.2 if saliency else 0.0  # inches for the bars
     size = max(size, min((bars - label - 1.4) / len(columns), 3.4))
     width, height = size * len(columns) + label + 1.4, (size + 0.25) * len(layers) + label + (0.5 if title else 0.2)
     strip = 0.0 if saliency is None else 1.3 + _width(names)
@@ -67,13 +68,13 @@ def attention_grid(
             panel.set_title(f"layer {layer}, head {head}", fontsize=8, pad=3)
             below, left = row == len(layers) - 1, column == 0
             _name(panel, names, font, _points(T, small=True), x=named and below, y=named and left)
-            panel.set_xlabel("is looked at" if below else "", fontsize=8)
-            panel.set_ylabel("looks" if left else "", fontsize=8)
+            panel.set_xlabel(TO if below else "", fontsize=8)
+            panel.set_ylabel(FROM if left else "", fontsize=8)
     _scale(figure, image, panels)
     if saliency is not None:
         saliency_bars(figure.add_subplot(lower), saliency)
     elif not named:
-        figure.supxlabel(f"{T} tokens, from the left and from the top; a picture of one head names them", fontsize=8)
+        figure.supxlabel(f"{T} tokens, too many to label here; the map of a single head labels them", fontsize=8)
     return figure
 
 
@@ -85,10 +86,10 @@ def attention_map(
     title: str = "",
     saliency: Saliency | None = None,
 ) -> Figure:
-    """One head, with every token named on both sides"""
+    """One head, with labels for all tokens on both axes."""
     T = _checked(tokens, weights)
     names, font = lettering(tokens, LETTERS)
-    size = max(3.2, 0.16 * T)  # inches; 0.16 is 11.5 points, enough for letters of 8
+    size = max(3.2, 0.16 * T)  # inches; 0.16 is 11.5 points, enough for 8-point letters
     label = _width(names)
     width, height = size + label + 1.6, size + label + 1.0
     strip = 0.0 if saliency is None else 1.3 + label
@@ -99,8 +100,8 @@ def attention_map(
     (line,), face = lettering([title or f"layer {layer}, head {head}"], 100)
     panel.set_title(line, fontsize=10, **face)
     _name(panel, names, font, _points(T), x=True, y=True)
-    panel.set_ylabel("looks", fontsize=8)
-    panel.set_xlabel("is looked at", fontsize=8)
+    panel.set_ylabel(FROM, fontsize=8)
+    panel.set_xlabel(TO, fontsize=8)
     if T <= NUMBERED:
         _numbers(panel, weights[layer, head])
     _scale(figure, image, panel)
@@ -110,7 +111,7 @@ def attention_map(
 
 
 def saliency_bars(panel: Axes, saliency: Saliency) -> None:
-    """A bar for each token: up, in blue, what speaks for the answer; down, in orange and hatched, what against it"""
+    """A bar for each token: up and blue if it supports the answer, down, orange and hatched if it opposes it."""
     names, font = lettering(saliency.tokens, LETTERS)
     for positive in (True, False):
         places = [place for place, score in enumerate(saliency.scores) if (score >= 0) == positive]
@@ -123,9 +124,9 @@ def saliency_bars(panel: Axes, saliency: Saliency) -> None:
             linewidth=0.3,
         )
     dress(panel, "", "")
-    (line,), face = lettering([f"gradient × input of {saliency.of}"], 100)
+    (line,), face = lettering([f"gradient × input for {saliency.of}"], 100)
     panel.set_title(line, fontsize=10, **face)
-    panel.set_ylabel("– against,  for +", fontsize=8)
+    panel.set_ylabel("– opposes,  supports +", fontsize=8)
     panel.axhline(0, color=GREY, linewidth=0.8)
     panel.set_xlim(-0.7, len(names) - 0.3)
     panel.grid(False, axis="x")
@@ -141,7 +142,7 @@ def _checked(tokens: Sequence[str], weights: np.ndarray) -> int:
 
 
 def _split(figure: Figure, height: float, strip: float) -> tuple[Any, Any]:
-    """Places for the maps and for the bars below them"""
+    """Grid cells for the maps and for the bars below them."""
     if not strip:
         return figure.add_gridspec(1, 1)[0], None
     upper, lower = figure.add_gridspec(2, 1, height_ratios=(height, strip))
@@ -158,7 +159,7 @@ def _shade(panel: Axes, weights: np.ndarray) -> Any:
 
 
 def _name(panel: Axes, names: Sequence[str], font: dict[str, Any], points: float, x: bool, y: bool) -> None:
-    """Token names below and at the left, where asked for"""
+    """Token labels below and on the left, if requested."""
     panel.tick_params(length=2, pad=2)
     panel.set_xticks(range(len(names)) if x else [])
     panel.set_yticks(range(len(names)) if y else [])
@@ -169,7 +170,7 @@ def _name(panel: Axes, names: Sequence[str], font: dict[str, Any], points: float
 
 
 def _numbers(panel: Axes, weights: np.ndarray) -> None:
-    """In a small map there is room to write the weights, in per cent"""
+    """Writes the weights into a small map, in per cent."""
     for i, row in enumerate(weights.tolist()):
         for j, weight in enumerate(row):
             if weight >= 0.005:
@@ -184,10 +185,10 @@ def _scale(figure: Figure, image: Any, panels: Any) -> None:
 
 
 def _points(count: int, small: bool = False) -> float:
-    """The size of letters; the maps of a grid are small, and grow more slowly than their tokens"""
+    """Font size of the labels; smaller in the maps of a grid with many tokens."""
     return 7.5 if count <= FEW else 6.0 if small else 8.0
 
 
 def _width(names: Sequence[str]) -> float:
-    """Inches that the longest name takes, about"""
+    """Approximate width of the longest label, in inches."""
     return 0.085 * max(map(len, names), default=0) + 0.1

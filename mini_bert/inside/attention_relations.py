@@ -1,23 +1,22 @@
-"""Does a head follow grammar? Every head is asked for the heads of dependencies, and scored on a treebank.
+"""Does an attention head follow grammar? All heads of a model are scored on a treebank.
 
-A dependency tree says of each word which other word it depends on: of "the" in "the old cat", that its head is "cat",
-by the relation det. Clark et al. (2019, "What does BERT look at?", section 4.2) read a guess at that from a map of
-attention, in two directions:
+A dependency tree links each word to its syntactic head: in "the old cat", the syntactic head of "the" is "cat", by the
+relation det. Clark et al. (2019, "What does BERT look at?", section 4.2) predict it from an attention map in two ways:
 
-    dependent → head     the word that the dependent looks at most
-    head → dependent     the word that looks at the dependent most
+    dependent → head     the word that the dependent attends to most
+    head → dependent     the word that attends to the dependent most
 
-and count how often the guess is right, for each relation. The map is first made one of words: what is paid *to* a word
-is the sum over its pieces, what it pays itself is the mean of its pieces. [CLS], [SEP] and the word itself are no
-guesses.
+and measure the accuracy for each relation. First the map of pieces becomes a map of words: the attention *to* a word is
+the sum over its pieces, the attention *from* a word is their mean. [CLS], [SEP] and the word itself are excluded.
 
-The number to compare with is that of a fixed offset: "the next word is the head" is right for half of all determiners,
-and needs no attention. Both the best head and the best offset are chosen on the sentences they are scored on.
+The baseline is a fixed offset: "the next word is the syntactic head" is right for half of all determiners without any
+attention. Both the best attention head and the best offset are chosen on the sentences they are scored on.
+
+"Head" alone means attention head in the code below; the head of a dependency is called its parent.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,17 +33,18 @@ if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
 DIRECTIONS = ("dependent → head", "head → dependent")
-ALL = "all"  # every relation but punct
-LEFT_OUT = ("punct", "root")  # of that sum: commas depend by convention, and a root on no word
+ALL = "all"  # every relation except these:
+LEFT_OUT = ("punct", "root")  # the parent of a comma is a convention, and a root has none
 OFFSETS = tuple(offset for offset in range(-10, 11) if offset)  # of the baseline, in words
-TOKENS = 1024  # that are computed at a time
+TOKENS = 1024  # per batch
+MIN_COUNT = 20  # rarer relations are not shown
 
 
 class RelationScore(NamedTuple):
-    """The head of attention that follows a relation best, beside the best fixed offset"""
+    """The best attention head for a relation, and the best fixed offset."""
 
     relation: str
-    times: int  # how often it comes
+    times: int  # number of occurrences
     direction: str
     layer: int
     head: int
@@ -58,33 +58,35 @@ class RelationScore(NamedTuple):
 
 
 class Relations(NamedTuple):
-    """How often each guess was right: by relation, an array for heads (2,L,A) and one for offsets (O,)"""
+    """Correct predictions for each relation: by attention head and by offset."""
 
     counts: dict[str, int]
-    by_head: dict[str, np.ndarray]  # (2,L,A): the two directions
+    by_head: dict[str, np.ndarray]  # (2,L,A): two directions, layers, heads
     by_offset: dict[str, np.ndarray]  # (O,)
     sentences: int
-    left_out: int  # sentences that are longer than the model's positions
+    left_out: int  # sentences that are too long for the model
 
     def accuracy(self, relation: str) -> np.ndarray:
-        """(2,L,A): of every head, in both directions"""
+        """The accuracy of all heads in both directions, (2,L,A)."""
         if relation not in self.counts:
-            raise ValueError(f"there is no relation {relation!r} here; there are {', '.join(sorted(self.counts))}")
+            raise ValueError(
+                f"there is no relation {relation!r} in this treebank; it has {', '.join(sorted(self.counts))}"
+            )
         return self.by_head[relation] / self.counts[relation]
 
     def highest(self, relation: str) -> float:
-        """Of the best head, in the better direction"""
+        """The accuracy of the best head in the better direction."""
         return float(self.accuracy(relation).max())
 
     def best(self, least: int = 1) -> list[RelationScore]:
-        """For every relation that comes at least so often, the best head; the largest gain over the baseline first"""
-        found = []
+        """The best head for each relation with at least `least` occurrences, sorted by the gain over the baseline."""
+        scores = []
         for relation, count in self.counts.items():
             if count < least:
                 continue
             direction, layer, head = _largest(self.accuracy(relation))
             (place,) = _largest(self.by_offset[relation])
-            found.append(
+            scores.append(
                 RelationScore(
                     relation,
                     count,
@@ -96,7 +98,7 @@ class Relations(NamedTuple):
                     float(self.by_offset[relation][place] / count),
                 )
             )
-        return sorted(found, key=lambda score: (-score.gain, score.relation))
+        return sorted(scores, key=lambda score: (-score.gain, score.relation))
 
 
 def _largest(values: np.ndarray) -> tuple[int, ...]:
@@ -104,29 +106,29 @@ def _largest(values: np.ndarray) -> tuple[int, ...]:
 
 
 def word_attention(weights: np.ndarray, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """(…,T,T) of pieces -> (…,N,N) of words, when word n has sizes[n] pieces; [CLS] before them, [SEP] behind
+    """Attention between words (…,N,N) from attention between pieces (…,T,T). Word n has sizes[n] pieces.
 
-    To a word: the sum over its pieces. From a word: the mean of its pieces.
+    [CLS] and [SEP] at the ends are dropped. To a word: the sum over its pieces; from a word: the mean.
     """
     sizes = np.asarray(sizes, int)
     starts = np.cumsum(sizes) - sizes
     inner = weights[..., 1 : 1 + sizes.sum(), 1 : 1 + sizes.sum()]
-    paid = np.add.reduceat(inner, starts, axis=-1)
-    return np.add.reduceat(paid, starts, axis=-2) / sizes[:, None].astype(weights.dtype)
+    to_words = np.add.reduceat(inner, starts, axis=-1)
+    return np.add.reduceat(to_words, starts, axis=-2) / sizes[:, None].astype(weights.dtype)
 
 
-def guesses(words: np.ndarray) -> np.ndarray:
-    """(L,A,N,N) of words -> (2,L,A,N): for every word, which other word (from 0) each head says is its head"""
+def predicted_parents(words: np.ndarray) -> np.ndarray:
+    """The parent that each attention head predicts for each word, (2,L,A,N), from 0.        words (L,A,N,N)"""
     N = words.shape[-1]
     others = np.where(np.eye(N, dtype=bool), -1.0, words)
     return np.stack([others.argmax(-1), others.argmax(-2)])
 
 
-def count_guesses(sentence: Parsed, guessed: np.ndarray, into: Relations) -> None:
-    """Add one sentence: guessed (2,L,A,N) against its tree"""
+def count_correct(sentence: Parsed, predicted: np.ndarray, into: Relations) -> None:
+    """Compares the predictions for one sentence (2,L,A,N) with its tree, and adds to the counts."""
     gold = np.array(sentence.heads) - 1  # from 0; −1: the root
     places = np.arange(gold.size)
-    right = guessed == gold  # (2,L,A,N)
+    correct = predicted == gold  # (2,L,A,N)
     offsets = np.array(OFFSETS)[:, None] == gold - places  # (O,N)
     for place, relation in enumerate(sentence.relations):
         if gold[place] < 0:
@@ -134,10 +136,10 @@ def count_guesses(sentence: Parsed, guessed: np.ndarray, into: Relations) -> Non
         for name in (relation,) if relation in LEFT_OUT else (relation, ALL):
             if name not in into.counts:
                 into.counts[name] = 0
-                into.by_head[name] = np.zeros(guessed.shape[:-1], int)
+                into.by_head[name] = np.zeros(predicted.shape[:-1], int)
                 into.by_offset[name] = np.zeros(len(OFFSETS), int)
             into.counts[name] += 1
-            into.by_head[name] += right[..., place]
+            into.by_head[name] += correct[..., place]
             into.by_offset[name] += offsets[:, place]
 
 
@@ -147,50 +149,51 @@ def relation_scores(
     sentences: Sequence[Parsed],
     after_each: Callable[[int], None] | None = None,
 ) -> Relations:
-    """Ask every head of a model for the heads of all words. `after_each` is told how many sentences are done"""
+    """Scores all attention heads of a model. `after_each` is called with the number of finished sentences."""
     if not sentences:
-        raise ValueError("there is no sentence to score heads on; give a treebank with at least one")
+        raise ValueError("there are no sentences to score heads on; give a treebank with at least one")
     limit = model.max_length
     read, left_out = [], 0
     for sentence in sentences:
         pieces = word_pieces(tokenizer, sentence.words)
         if sum(map(len, pieces)) + 2 > limit:
             left_out += 1
-        elif len(pieces) > 1:  # the only word of a sentence is its root
+        elif len(pieces) > 1:  # a single word is the root
             read.append((sentence, pieces))
     read.sort(key=lambda item: sum(map(len, item[1])))
-    found = Relations({}, {}, {}, len(sentences) - left_out, left_out)
+    relations = Relations({}, {}, {}, len(sentences) - left_out, left_out)
     done = len(sentences) - len(read)
     for batch in batches(read, lambda item: sum(map(len, item[1])) + 2, TOKENS):
         rows = [[tokenizer.cls_id, *(i for row in pieces for i in row), tokenizer.sep_id] for _, pieces in batch]
         ids, mask = padded(rows, tokenizer.pad_id)
         _, cache = model.encode(ids, mask, run=Run())
         weights = np.stack(cache.attention_weights(), 1)  # (B,L,A,T,T)
-        for (sentence, pieces), own in zip(batch, weights, strict=True):
-            count_guesses(sentence, guesses(word_attention(own, [len(row) for row in pieces])), found)
+        for (sentence, pieces), maps in zip(batch, weights, strict=True):
+            parents = predicted_parents(word_attention(maps, [len(row) for row in pieces]))
+            count_correct(sentence, parents, relations)
         done += len(batch)
         if after_each is not None:
             after_each(done)
-    if not found.counts:
+    if not relations.counts:
         raise ValueError(
-            f"none of {len(sentences)} sentences has a dependency and fits into the model's {limit} tokens; "
-            "give a treebank of shorter sentences"
+            f"none of the {len(sentences)} sentences has a dependency and fits into the model's {limit} tokens; "
+            "give a treebank with shorter sentences"
         )
-    return found
+    return relations
 
 
-def report_rows(
+def relation_rows(
     relations: Relations, source: str, least: int = 1, most: int | None = None, untrained: Relations | None = None
 ) -> tuple[str, list[str], list[list[str]], list[str]]:
-    """-> title, names of columns, rows, notes: relations that a head follows better than what needs no learning
+    """Title, column names, rows and notes of a table of relations.
 
-    The gain is that over the better of the best fixed offset and, where it is given, the best untrained head. Relations
-    without one are left out, and counted: they say nothing of what was learnt.
+    The gain is measured against the better of the best fixed offset and the best untrained head, if given. Relations
+    without a gain are not listed: they show nothing that was learnt.
     """
     title = f"{counted(relations.sentences, 'sentence')}, {source}"
     if relations.left_out:
-        title += f"; {relations.left_out:,} longer than the model's positions left out"
-    columns = ["relation", "count", "head", "direction", "right", "offset", "right"]
+        title += f"; {relations.left_out:,} too long for the model"
+    columns = ["relation", "count", "head", "direction", "accuracy", "offset", "accuracy"]
     columns += ["untrained", "gain"] if untrained else ["gain"]
 
     def gain(score: RelationScore) -> float:
@@ -206,35 +209,20 @@ def report_rows(
         row += [f"{score.accuracy:.1%}", f"{score.offset:+}", f"{score.baseline:.1%}"]
         row += [f"{untrained.highest(score.relation):.1%}"] if untrained else []
         rows.append([*row, f"{100 * gain(score):+.1f}"])
-    notes = ["all: every relation but punctuation.", "offset: the best fixed guess, +1 is the next word."]
+    notes = [
+        "all: every relation except punctuation.",
+        "direction: of attention, between a word (dependent) and its syntactic head.",
+        "offset: the best fixed offset, +1 is the next word.",
+    ]
     if untrained:
         notes.append(
-            "untrained: the best head of a model that has learnt nothing; a Mini-BERT begins with heads that look at "
-            "neighbouring words, and so follows many relations from the start. gain: over the better of the two."
+            "untrained: the best head of an untrained model; some models, such as Mini-BERT, start with heads that "
+            "attend to neighbours and so follow many relations from the start. gain: over the better of the two."
         )
     hidden = len(better) - len(better[:most])
     if hidden:
-        notes.append(f"{counted(hidden, 'more relation')} with a gain: --json has them all.")
+        notes.append(f"{counted(hidden, 'more relation')} with a gain; --json lists all.")
     without = sum(score.relation != ALL for score in scores) - len(better)
     if without:
-        notes.append(f"{counted(without, 'relation')} without a gain left out.")
+        notes.append(f"{counted(without, 'relation')} without a gain are not shown.")
     return title, columns, rows, notes
-
-
-def report(
-    relations: Relations, source: str, least: int = 1, most: int | None = None, untrained: Relations | None = None
-) -> str:
-    """A table for people"""
-    title, columns, rows, notes = report_rows(relations, source, least, most, untrained)
-    head = f"Heads that follow a dependency relation: {title}"
-    if not rows:
-        return f"{head}\nno relation comes {least} times or more"
-    table = [columns, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(columns))]
-    lines = [
-        "  ".join(
-            f"{cell:{'<' if column in (0, 2, 3) else '>'}{widths[column]}}" for column, cell in enumerate(row)
-        ).rstrip()
-        for row in table
-    ]
-    return "\n".join([head, *lines, textwrap.fill(" ".join(notes), 100)])

@@ -1,19 +1,18 @@
-"""Which words did an answer depend on? Gradient × input, through our own backward.
+"""Saliency: which words does an answer depend on? Gradient × input, computed by our own backward.
 
-Ask a model for a number s, such as the log-probability of a hidden word, or of a class. Backward gives the gradient of
-s at the vector that stands for each token; its product with the vector of the word is that token's saliency:
+Take a scalar output s, such as the log-probability of a masked word or of a class. Backward gives the gradient of s at
+the input vector of each token; its product with the token's embedding is the token's saliency:
 
     s = log p(word | the others)          g_t = ∂s/∂x_t  (H,)          saliency_t = g_t · E[id_t]
 
-Scale the word's vector by 1 + ε, and s changes by ε · saliency_t: to first order, a word with a positive number
-speaks for the answer, one with a negative number against it. (Only the word's own vector is multiplied; the position
-that is added to it is no property of the word. Simonyan et al. 2014 and Li et al. 2016 have the idea, Shrikumar et al.
-2017 the product.) Unlike attention it is about an answer, and it follows every path from a word to it: all heads, all
-layers, residual connections and feed-forward networks. But it is a slope at one point: a word that is fully accounted
-for may have none, and two words that say the same share it.
+If the embedding is scaled by 1 + ε, s changes by ε · saliency_t: to first order, a positive token supports the answer
+and a negative one opposes it. (Only the token embedding is multiplied, not the position embedding added to it. The idea
+is from Simonyan et al. 2014 and Li et al. 2016, the product from Shrikumar et al. 2017.) Unlike attention, saliency
+explains one answer and covers every path to it: all heads, layers, residual connections and feed-forward networks. But
+it is a gradient at one point: a word whose effect is saturated may have none, and words with the same meaning share it.
 
-    found = word_saliency(model, tokenizer, ids, [6])[0]      token 6 is hidden, and asked for
-    found.of, found.value, found.scores
+    result = word_saliency(model, tokenizer, ids, [6])[0]      masks token 6 and explains the model's prediction for it
+    result.of, result.value, result.scores
 """
 
 from __future__ import annotations
@@ -29,28 +28,27 @@ from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
-    from mini_bert.models.mini_bert import MiniBERT
     from mini_bert.text.base import Tokenizer
 
-# A number for every sequence, and its gradient: model, y (B,T,H) or the chosen rows (N,H), run -> s (B,), dy
+# (model, hidden states (B,T,H) or chosen rows (N,H), run) -> a scalar for each sequence (B,), and its gradient dy
 Scalar = Callable[[Any, np.ndarray, Run], tuple[np.ndarray, np.ndarray]]
-TOKENS = 1024  # that are computed at a time, when many words are asked for
+TOKENS = 1024  # per batch, for the saliency of many words
 
 
 class Saliency(NamedTuple):
-    of: str  # the number that was asked for, in words
-    position: int | None  # the token it is about; None: the whole text
-    value: float  # that number
-    tokens: list[str]  # as the model read them
-    scores: np.ndarray  # (T,) what each adds to it, to first order
+    of: str  # describes the scalar, such as "log p(cat) at token 3, masked"
+    position: int | None  # of its token; None: it belongs to the whole text
+    value: float  # of the scalar
+    tokens: list[str]  # the model's input
+    scores: np.ndarray  # (T,) saliency of each token
 
 
 def gradient_times_input(
     model: Model, ids: Any, scalar: Scalar, mask: Any = None, types: Any = None, chosen: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """-> s (B,) and saliency (B,T): how s of each sequence changes as the vector of a word grows
+    """Returns s (B,) and the saliency of each token (B,T).
 
-    The model's own gradients stay as they are: a replica does the work. `scalar` is handed that replica.
+    A replica is used (and passed to `scalar`), so the model's own gradients do not change.
     """
     twin, run = model.replica(), Run()
     ids = np.asarray(ids)
@@ -61,7 +59,7 @@ def gradient_times_input(
 
 
 def word_log_probability(targets: Sequence[int] | np.ndarray) -> Scalar:
-    """s_n = log p(targets[n]) at row n of those that were chosen, one of each sequence"""
+    """s_n = log p(targets[n]) at the n-th chosen row, one row per sequence."""
     targets = np.asarray(targets)
 
     def scalar(model: Any, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:  # y (N,H)
@@ -71,9 +69,9 @@ def word_log_probability(targets: Sequence[int] | np.ndarray) -> Scalar:
 
 
 def class_log_probability(labels: Sequence[int] | np.ndarray, head: Layer | None = None, **inputs: Any) -> Scalar:
-    """s_b = log p(labels[b]) by a head that makes (B,C) scores of y (B,T,H), and of more inputs if it takes some
+    """s_b = log p(labels[b]) by a head that maps y (B,T,H), and possibly more inputs, to scores (B,C).
 
-    Without a head it is that of a fine-tuned model, `model.task`. The gradients of a head of your own are added to.
+    Default head: that of a fine-tuned model, `model.task`. Backward adds to the gradients of a head passed here.
     """
     labels = np.asarray(list(labels))
 
@@ -86,12 +84,12 @@ def class_log_probability(labels: Sequence[int] | np.ndarray, head: Layer | None
 def _log_probability(
     head: Layer, y: np.ndarray, targets: np.ndarray, run: Run, **inputs: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """-> log softmax(head(y))[target] of every row (N,), and the gradient of their sum at y"""
+    """Returns log softmax(head(y))[target] of each row (N,), and the gradient of their sum at y."""
     logits, cache = head.forward(y, run, **inputs)  # (N,V)
-    own = logits[np.arange(len(targets)), targets] - logits.max(-1)
+    chosen = logits[np.arange(len(targets)), targets] - logits.max(-1)
     _, entropy = cross_entropy(logits, targets, count=1)  # Σ −log p
     dy = head.backward(cross_entropy_backward(-1.0, entropy), cache, run)
-    return own - np.log(entropy.sums[:, 0]), dy  # not the log of p, which may be too small for a number
+    return chosen - np.log(entropy.sums[:, 0]), dy  # not np.log(p): p may underflow
 
 
 def word_saliency(
@@ -102,52 +100,54 @@ def word_saliency(
     types: Any = None,
     after_each: Callable[[int], None] | None = None,
 ) -> list[Saliency]:
-    """For each of these tokens of one text: hide it behind [MASK], and ask which of the others its guess depends on
+    """Masks each of these positions of one text in turn: which tokens does the probability of the word depend on?
 
-    Of a token that is [MASK] already there is nothing to hide: the word asked for is then the model's first guess.
+    If the text itself has a mask at the position, the word is the model's top prediction.
     """
     ids = np.asarray(ids)
     T = ids.size
     wrong = next((position for position in positions if not 0 <= position < T), None)
     if wrong is not None:
-        raise ValueError(f"there is no token {wrong}; the text has {T}, 0 to {T - 1}")
+        raise ValueError(f"there is no token {wrong}; the text has tokens 0 to {T - 1}")
     every = max(1, TOKENS // T)
-    found: list[Saliency] = []
+    results: list[Saliency] = []
     for start in range(0, len(positions), every):
         places = np.asarray(positions[start : start + every], int)
         rows = np.arange(len(places))
-        hidden = np.repeat(ids[None], len(places), 0)  # (B,T)
-        hidden[rows, places] = tokenizer.mask_id
-        kinds = None if types is None else np.repeat(np.asarray(types)[None], len(places), 0)
+        inputs = np.repeat(ids[None], len(places), 0)  # (B,T)
+        inputs[rows, places] = tokenizer.mask_id
+        token_types = None if types is None else np.repeat(np.asarray(types)[None], len(places), 0)
         chosen = rows * T + places
-        guessed = ids[places] == tokenizer.mask_id
-        targets = np.where(guessed, 0, ids[places])
-        if guessed.any():
-            targets = np.where(guessed, _first_guess(model, tokenizer, hidden, kinds, chosen), targets)
-        values, scores = gradient_times_input(model, hidden, word_log_probability(targets), types=kinds, chosen=chosen)
+        masked = ids[places] == tokenizer.mask_id
+        targets = np.where(masked, 0, ids[places])
+        if masked.any():
+            targets = np.where(masked, _top_prediction(model, tokenizer, inputs, token_types, chosen), targets)
+        values, scores = gradient_times_input(
+            model, inputs, word_log_probability(targets), types=token_types, chosen=chosen
+        )
         for row, place in enumerate(places.tolist()):
-            tokens = [tokenizer.tokens[i] for i in hidden[row]]
+            tokens = [tokenizer.tokens[i] for i in inputs[row]]
             word = tokenizer.tokens[targets[row]]
-            how = "its first guess" if guessed[row] else "hidden"
+            how = "the top prediction" if masked[row] else "masked"
             of = f"log p({word}) at token {place}, {how}"
-            found.append(Saliency(of, place, float(values[row]), tokens, scores[row]))
+            results.append(Saliency(of, place, float(values[row]), tokens, scores[row]))
         if after_each is not None:
-            after_each(len(found))
-    return found
+            after_each(len(results))
+    return results
 
 
 def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label: str | None = None) -> list[Saliency]:
-    """Of a model fine-tuned to classify: which tokens its answer depends on, or that `label`; then the other classes"""
+    """For a model fine-tuned to classify: the saliency of `label` (default: the prediction), then of the others."""
     from mini_bert.data.labelled.readers import Labelled
     from mini_bert.finetuning.tasks.classify import seen_by
 
     model, task, tokenizer, length = tuned
     if task.name != "classify":
-        raise ValueError(f"this model is fine-tuned for {task.name!r}; classes are asked of one fine-tuned to classify")
+        raise ValueError(f"this model is fine-tuned for {task.name!r}, but labels need a model fine-tuned to classify")
     if label is not None and label not in task.labels:
-        raise ValueError(f"there is no label {label!r}; this model knows {', '.join(task.labels)}")
+        raise ValueError(f"there is no label {label!r}; this model has {', '.join(task.labels)}")
     if task.pairs and second is None:
-        raise ValueError("this model compares two texts, and 1 text was given; give the other with --second")
+        raise ValueError("this model compares two texts, but only one was given; give the other with --second")
     item = task.items([Labelled(text, second, "", 1)], tokenizer, length, training=False)[0]
     C, T = len(task.labels), len(item.ids)
     ids, asked, types = np.tile(item.ids, (C, 1)), np.zeros((C, T), bool), np.zeros((C, T), int)
@@ -161,7 +161,7 @@ def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label
     tokens = [tokenizer.tokens[i] for i in item.ids]
     return [
         Saliency(
-            f"log p({task.labels[number]})" + (", its answer" if number == answer else ""),
+            f"log p({task.labels[number]})" + (", the predicted label" if number == answer else ""),
             None,
             float(values[number]),
             tokens,
@@ -171,7 +171,7 @@ def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label
     ]
 
 
-def _first_guess(model: Any, tokenizer: Any, ids: np.ndarray, types: Any, chosen: np.ndarray) -> np.ndarray:
+def _top_prediction(model: Any, tokenizer: Any, ids: np.ndarray, types: Any, chosen: np.ndarray) -> np.ndarray:
     run = Run()
     y, _ = model.encode(ids, None, types, run, chosen)
     logits = model.output_head(MASKED_WORDS).forward(y, run)[0][:, : tokenizer.vocab_size].copy()
@@ -180,7 +180,7 @@ def _first_guess(model: Any, tokenizer: Any, ids: np.ndarray, types: Any, chosen
 
 
 def default_position(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> int:
-    """Which word to ask for, when nobody says: the first mask, else the last word that has a letter
+    """The position to explain by default: the first mask, else the last word that contains a letter.
 
     >>> from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
     >>> tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, "the", "cat", "sat", "."])
@@ -196,19 +196,24 @@ def default_position(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> i
     words = [place for place in inner if ids[place] not in tokenizer.special_ids]
     lettered = [place for place in words if any(map(str.isalpha, tokenizer.tokens[ids[place]]))]
     if not inner:
-        raise ValueError(f"there is no word in {tokenizer.decode(ids)!r:.80}; give a text with at least one")
+        raise ValueError(f"the text {tokenizer.decode(ids)!r:.80} has no words; give a text with at least one word")
     return (lettered or inner)[-1]
 
 
-if __name__ == "__main__":
-    from mini_bert.models.config import MiniBertConfig
-    from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+def find_word(tokens: Sequence[str], roles: Sequence[str], word: str) -> int:
+    """The position of a token, given as text or as a number.
 
-    tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, "the", "cat", "sat", "on", "mat"])
-    model = MiniBERT(MiniBertConfig(vocab_size=10, hidden_size=24, num_layers=2, num_heads=2), dtype=np.float64)
-    ids = tokenizer.encode("the cat sat on the mat")
-    found = word_saliency(model, tokenizer, ids, [6])[0]
-    print(f"a model that has learnt nothing yet; {found.of}: {found.value:.3f}")
-    for token, score in zip(found.tokens, found.scores, strict=True):
-        print(f"  {token:8}{score:+.4f}")
+    >>> tokens, roles = ["[CLS]", "the", "cat", "[SEP]"], ["cls", "", "", "sep"]
+    >>> find_word(tokens, roles, "cat"), find_word(tokens, roles, "1")
+    (2, 1)
+    """
+    named = [place for place, token in enumerate(tokens) if token == word] or [
+        place for place, token in enumerate(tokens) if token == word.lower()
+    ]
+    if len(named) == 1:
+        return named[0]
+    if word.isdecimal() and not named and int(word) < len(tokens) and not roles[int(word)]:
+        return int(word)
+    listed = " ".join(f"{place}:{token}" for place, token in enumerate(tokens))
+    problem = f"occurs {len(named)} times in the text" if named else "is not a token of the text"
+    raise ValueError(f"{word!r} {problem}; give the number of a token: {listed}")

@@ -1,4 +1,4 @@
-"""What probes found: the numbers, a table for people, the same for programs."""
+"""Results of probes, and how they are printed: `report` makes the table, `report_json` the same as JSON."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from typing import Any, NamedTuple
 from mini_bert.common.progress import counted
 
 
-class Part(NamedTuple):
-    """How much data"""
-
+class DataSize(NamedTuple):
     sentences: int
     words: int
 
 
 class Scores(NamedTuple):
-    """One network at one layer; a number for each seed"""
+    """The scores of one model at one layer, one number per seed."""
 
     accuracy: Sequence[float]
     control: Sequence[float]  # accuracy on the control task
-    f1: Sequence[float] = ()  # of whole entities; empty where there are none
+    f1: Sequence[float] = ()  # of whole entities; empty for other tasks
 
     @property
     def selectivity(self) -> list[float]:
@@ -31,22 +29,22 @@ class Scores(NamedTuple):
 
     @property
     def score(self) -> float:
-        """By which layers are compared: the mean of F1, where there is one, or else of the accuracy"""
+        """Mean F1 if there is one, else mean accuracy; layers are compared by it."""
         return statistics.fmean(self.f1 or self.accuracy)
 
     @classmethod
     def joined(cls, parts: Sequence[Scores]) -> Scores:
-        """Of several seeds"""
+        """Concatenates the numbers of several seeds."""
         return cls(*([value for part in parts for value in part[field]] for field in range(3)))
 
 
 class Results(NamedTuple):
-    """What one probe found in all layers, of the model and of the same network with random weights"""
+    """The results of one probe for all layers of the model and of untrained models."""
 
     title: str
-    classes: int | None  # None: the choice is among the words of the sentence
-    train: Part
-    dev: Part
+    classes: int | None  # None: it chooses among the words of the sentence
+    train: DataSize
+    dev: DataSize
     l2: float
     baselines: dict[str, float]  # accuracy
     trained: dict[int, Scores]  # by layer
@@ -54,7 +52,7 @@ class Results(NamedTuple):
 
     @property
     def best(self) -> int:
-        """The layer with the highest score; of equals the lowest"""
+        """The layer with the highest score; the lowest layer in a tie."""
         return max(self.trained, key=lambda layer: (self.trained[layer].score, -layer))
 
     @property
@@ -63,7 +61,7 @@ class Results(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What was asked"""
+    """The settings of an experiment, for the report."""
 
     task: str
     model: str
@@ -72,39 +70,37 @@ class Setting(NamedTuple):
     synthetic: bool
     seeds: int
     pooling: str
-    notes: Sequence[str] = ()  # what has to be known about the data
+    notes: Sequence[str] = ()  # warnings about the data
 
 
 def merged(runs: Sequence[list[Results]]) -> list[Results]:
-    """The results of several samples of the data as one; baselines are their means, named as in the first"""
-    found = []
+    """Combines the results of several samples; baselines are averaged and keep the names of the first sample."""
+    combined = []
     for parts in zip(*runs, strict=True):
         first = parts[0]
         means = [statistics.fmean(values) for values in zip(*(part.baselines.values() for part in parts), strict=True)]
-        networks = [
+        trained, random = (
             {layer: Scores.joined([getattr(part, which)[layer] for part in parts]) for layer in first.trained}
             for which in ("trained", "random")
-        ]
-        found.append(
-            first._replace(
-                baselines=dict(zip(first.baselines, means, strict=True)), trained=networks[0], random=networks[1]
-            )
         )
-    return found
+        combined.append(
+            first._replace(baselines=dict(zip(first.baselines, means, strict=True)), trained=trained, random=random)
+        )
+    return combined
 
 
 def spread(values: Sequence[float]) -> float:
-    """The standard deviation from one seed to another"""
+    """The standard deviation over seeds."""
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def report(setting: Setting, results: Sequence[Results]) -> str:
-    """Tables for people"""
+    """A table for each probe, as text."""
     lines = [f"model: {setting.model}"]
     if setting.synthetic:
-        lines.append(f"data: {setting.train}: no person wrote it, so read the numbers as a demonstration")
+        lines.append(f"data: {setting.train}; generated text, so the numbers are only a demonstration")
     else:
-        lines.append(f"data: {Path(setting.train).name}, measured on {Path(setting.dev).name}")
+        lines.append(f"data: trained on {Path(setting.train).name}, measured on {Path(setting.dev).name}")
     lines += [f"  {note}" for note in setting.notes]
     for one in results:
         lines += ["", *_table(setting, one)]
@@ -114,10 +110,10 @@ def report(setting: Setting, results: Sequence[Results]) -> str:
 def _table(setting: Setting, one: Results) -> list[str]:
     among = "the words of the sentence" if one.classes is None else counted(one.classes, "class")
     lines = [
-        f"{one.title}, among {among}",
-        f"learnt from {counted(one.train.sentences, 'sentence')} ({counted(one.train.words, 'word')}), measured on "
+        f"{one.title}, out of {among}",
+        f"trained on {counted(one.train.sentences, 'sentence')} ({counted(one.train.words, 'word')}), measured on "
         f"{one.dev.sentences:,} ({one.dev.words:,})"
-        + (f"; mean ± spread of {setting.seeds} seeds" * (setting.seeds > 1)),
+        + (f"; mean ± standard deviation of {setting.seeds} seeds" * (setting.seeds > 1)),
         "",
     ]
     names = ["F1"] * bool(next(iter(one.trained.values())).f1) + ["accuracy", "control", "selectivity"]
@@ -139,7 +135,7 @@ def _table(setting: Setting, one: Results) -> list[str]:
 
 
 def _shown(values: Sequence[float], unit: str = "") -> str:
-    """A share in %; the difference of two, selectivity, in points"""
+    """Mean in per cent, or in points for selectivity, and standard deviation if there are several seeds."""
     text = f"{statistics.fmean(values) * 100:.1f}{unit}"
     return f"{text} ±{spread(values) * 100:.1f}" if len(values) > 1 else text
 
@@ -150,7 +146,7 @@ def _verdict(one: Results) -> str:
     gap = (best.score - other.score) * 100
     return (
         f"best: {layer_name(one.best)}, {measure} {best.score:.1%}, {abs(gap):.1f} points "
-        f"{'above' if gap >= 0 else 'below'} the best of random weights ({layer_name(one.best_random)}, "
+        f"{'above' if gap >= 0 else 'below'} the best random layer ({layer_name(one.best_random)}, "
         f"{other.score:.1%}); selectivity {statistics.fmean(best.selectivity) * 100:.1f} points"
     )
 
@@ -160,7 +156,7 @@ def layer_name(layer: int) -> str:
 
 
 def report_json(setting: Setting, results: Sequence[Results]) -> str:
-    """The same for programs"""
+    """The same as JSON."""
     return json.dumps({**setting._asdict(), "probes": [_record(one) for one in results]}, indent=2)
 
 

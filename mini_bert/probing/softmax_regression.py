@@ -1,22 +1,22 @@
-"""Softmax regression: the linear classifier, fitted to its one optimum.
+"""Softmax regression, fitted to its only optimum by L-BFGS.
 
     z_n = x_n W + b                                                  scores of K classes     x (N,D), W (D,K)
-    loss = 1/N (Σ_n −log softmax(z_n)[y_n] + λ/2 ‖W‖²)               also called multinomial logistic regression
+    loss = 1/N (Σ_n −log softmax(z_n)[y_n] + λ/2 ‖W‖²)               (multinomial logistic regression)
 
     dz = (softmax(z) − onehot(y)) / N        dW = xᵀ dz + λ/N W        db = Σ dz
 
-The loss is convex, and with λ > 0 it has one minimum: who fits it with what method, from where, in which order of the
-data, does not matter. (λ is 1/C for the C of scikit-learn, with which the tests compare.)
+The loss is convex, and with λ > 0 it has one minimum, which every method finds, from any start. (λ is 1/C in
+scikit-learn; the tests compare.)
 
-L-BFGS finds the minimum. Newton's method would step to −H⁻¹ g, g the gradient and H the second derivatives, which for
-192 numbers and 17 classes are a matrix of ten million. L-BFGS makes do with the last few steps s and what the gradient
-changed along them, y = H s: from these pairs it builds an H⁻¹ that explains them and leaves the rest to a first guess
-(Nocedal & Wright 2006, algorithm 7.4). The guess is what makes it fast here. The second derivatives of the loss are
+L-BFGS finds the minimum. Newton's method would step by −H⁻¹ g, with the gradient g and the Hessian H; for 192 features
+and 17 classes, H has ten million entries. L-BFGS approximates H⁻¹ by the last few steps s and the changes of the
+gradient y = H s along them, starting from a preconditioner (Nocedal & Wright 2006, algorithm 7.4). A good one is what
+makes it fast here. The Hessian of the loss is
 
     1/N Σ_n (diag(p_n) − p_n p_nᵀ) ⊗ x_n x_nᵀ
 
-and a first guess that takes every diag(p) − p pᵀ for the same multiple of 1 leaves xᵀx/N to be inverted, D by D, once.
-It saves a quarter to two fifths of the steps, measured on parts of speech and relations.
+Replacing each diag(p) − p pᵀ by the same multiple of the identity leaves xᵀx/N, a D × D matrix to invert once. This
+preconditioner saves a quarter to two fifths of the steps (measured on parts of speech and relations).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ import numpy as np
 
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 
-MEMORY = 10  # steps that L-BFGS remembers
-STEPS = 500  # it needs 10 to 100
-TOLERANCE = 1e-5  # a fit ends when the loss could fall by this share of itself, as far as is known
+MEMORY = 10  # pairs (s, y) that L-BFGS keeps
+STEPS = 500  # 10 to 100 are needed
+TOLERANCE = 1e-5  # stop when the expected decrease is less than this fraction of the loss
 logger = logging.getLogger(__name__)
 
 
@@ -40,65 +40,66 @@ class Minimum(NamedTuple):
     x: np.ndarray
     value: float
     steps: int
-    converged: bool  # False: it ran out of steps
+    converged: bool  # False: the step limit was reached
 
 
 def minimise(
     function: Callable[[np.ndarray], tuple[float, np.ndarray]],
     start: np.ndarray,
-    guess: Callable[[np.ndarray], np.ndarray] = lambda g: g,
+    precondition: Callable[[np.ndarray], np.ndarray] = lambda g: g,
     tolerance: float = TOLERANCE,
     steps: int = STEPS,
 ) -> Minimum:
-    """The minimum of a convex function, by L-BFGS.        function(x) -> value, gradient
+    """Minimises a convex function by L-BFGS. `function(x)` returns the value and the gradient.
 
-    guess: g -> H⁻¹ g, roughly, but symmetric and positive; its scale does not matter. Ends when −g·d/2, the fall that
-    the next step d promises, is less than `tolerance` of the value, or when rounding lets the value fall no further.
+    precondition: multiplies a gradient by an approximate H⁻¹, which must be symmetric and positive definite; its scale
+    does not matter. Stops when −g·d/2, the decrease expected from the next step d, is less than `tolerance` times the
+    value, or when rounding prevents any further decrease.
     """
     x = start.astype(np.float64)
     value, gradient = function(x)
     pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
     scale, slope = 1.0, 0.0
     for step in range(steps):
-        direction = -_newton(gradient, pairs, guess, scale)
+        direction = -_newton(gradient, pairs, precondition, scale)
         slope = float((gradient * direction).sum())
         if -slope / 2 <= tolerance * abs(value):
             return Minimum(x, value, step, True)
         length = 1.0
-        while True:  # until the value falls by a fair share of what the slope promises
+        while True:  # backtrack until the decrease is sufficient (Armijo)
             new_value, new_gradient = function(x + length * direction)
             if new_value <= value + 1e-4 * length * slope:
                 break
             length /= 2
-            if length < 1e-6:  # the value is as low as its digits can say
+            if length < 1e-6:  # at the limit of precision
                 return Minimum(x, value, step, True)
         s, y = length * direction, new_gradient - gradient
-        curved = float((s * y).sum())
+        curvature = float((s * y).sum())
         x, value, gradient = x + s, new_value, new_gradient
-        if curved > 0:  # always, but for rounding: the function is convex
-            pairs.append((s, y, curved))
-            scale = curved / float((y * guess(y)).sum())
-    logger.warning("the minimum was not reached in %d steps; the last one would still gain %.1e", steps, -slope / 2)
+        if curvature > 0:  # always true for a convex function, apart from rounding
+            pairs.append((s, y, curvature))
+            scale = curvature / float((y * precondition(y)).sum())
+    logger.warning("no convergence in %d steps; the next step would lower the loss by %.1e", steps, -slope / 2)
     return Minimum(x, value, steps, False)
 
 
-def _newton(g, pairs, guess, scale):
-    """H⁻¹ g as the pairs know it: the newest first, then the guess, then the oldest first"""
+def _newton(g, pairs, precondition, scale):
+    """H⁻¹ g by the two-loop recursion: newest pair to oldest, the preconditioner, oldest pair to newest."""
     parts = []
-    for s, y, curved in reversed(pairs):
-        part = (s * g).sum() / curved
+    for s, y, curvature in reversed(pairs):
+        part = (s * g).sum() / curvature
         g = g - part * y
         parts.append(part)
-    g = scale * guess(g)
-    for (s, y, curved), part in zip(pairs, reversed(parts), strict=True):
-        g = g + (part - (y * g).sum() / curved) * s
+    g = scale * precondition(g)
+    for (s, y, curvature), part in zip(pairs, reversed(parts), strict=True):
+        g = g + (part - (y * g).sum() / curvature) * s
     return g
 
 
 def objective(weights: np.ndarray, x: np.ndarray, targets: np.ndarray, l2: float) -> tuple[float, np.ndarray]:
-    """-> loss, gradient (D+1,K)        weights (D+1,K): W, and b as the last row; x (N,D), targets (N,)
+    """Returns the loss and its gradient (D+1,K).        weights (D+1,K): W, and b as the last row; x (N,D)
 
-    The products are computed in the precision of x, the sums that matter in that of the weights.
+    Products are computed in the precision of x, sums in that of the weights.
     """
     w, b = weights[:-1], weights[-1]
     z = x @ w.astype(x.dtype)  # (N,K)
@@ -111,7 +112,7 @@ def objective(weights: np.ndarray, x: np.ndarray, targets: np.ndarray, l2: float
 
 
 class Classifier(NamedTuple):
-    """scores = x W + b, the class with the highest is the answer"""
+    """Predicts the class with the highest score in x W + b."""
 
     w: np.ndarray  # (D,K)
     b: np.ndarray  # (K,)
@@ -132,26 +133,26 @@ def fit(
     steps: int = STEPS,
     moments: np.ndarray | None = None,
 ) -> Classifier:
-    """The classifier with the least loss.        x (N,D), targets (N,) from 0 to classes − 1
+    """The classifier with the lowest loss.        x (N,D), targets (N,) from 0 to classes − 1
 
-    moments: the `second_moments` of x, where several are fitted to it.
+    moments: the `second_moments` of x, to share them among several fits.
     """
     check_l2(l2)
     targets = np.asarray(targets)
     moments = second_moments(x) if moments is None else moments
     inverse = np.linalg.inv(moments / classes + l2 / len(x) * np.eye(len(moments)))
     start = np.zeros((len(moments), classes))
-    found = minimise(lambda w: objective(w, x, targets, l2), start, lambda g: inverse @ g, tolerance, steps)
-    return Classifier(found.x[:-1], found.x[-1], found.value, found.steps, found.converged)
+    minimum = minimise(lambda w: objective(w, x, targets, l2), start, lambda g: inverse @ g, tolerance, steps)
+    return Classifier(minimum.x[:-1], minimum.x[-1], minimum.value, minimum.steps, minimum.converged)
 
 
 def check_l2(l2: float) -> None:
     if not l2 > 0:
-        raise ValueError(f"l2 is {l2}, expected more than 0: else classes that can be told apart have no optimum")
+        raise ValueError(f"l2 is {l2}, expected more than 0; without a penalty, separable classes have no optimum")
 
 
 def second_moments(x: np.ndarray) -> np.ndarray:
-    """xᵀx/N of x with a column of ones: (D+1,D+1)"""
+    """xᵀx/N (D+1,D+1) of x with a column of ones appended."""
     N, D = x.shape
     moments = np.empty((D + 1, D + 1))
     moments[:D, :D] = x.T @ x / N
@@ -161,9 +162,9 @@ def second_moments(x: np.ndarray) -> np.ndarray:
 
 
 def standardise(x: np.ndarray, *others: np.ndarray) -> None:
-    """Every column of x gets mean 0 and spread 1, in place; others are shifted and scaled as x was
+    """Gives each column of x mean 0 and standard deviation 1, in place; transforms `others` in the same way.
 
-    So that λ weighs every number alike, in whatever units a layer keeps it. A column that is constant becomes 0.
+    So λ penalises all features equally, whatever their scale in a layer. Constant columns become 0.
     """
     mean = x.mean(0, dtype=np.float64)
     spread = np.sqrt(np.maximum((x - mean.astype(x.dtype)).var(0, dtype=np.float64), 0))

@@ -1,17 +1,17 @@
-"""Words as vectors, layer by layer: what the tokens of a model know, gathered for the words of a treebank.
+"""One vector per word and layer, for the words of a treebank.
 
-A treebank counts words, a model counts pieces. Each word is cut into pieces by itself, so which piece belongs to which
-word is never in doubt, whatever the word is made of:
+A treebank has words, a model has pieces. Each word is tokenized on its own, so it is always clear which piece belongs
+to which word:
 
     words      The   zebras          ran    \\u200b    [SEP]
     pieces     the   ze ##br ##as    ran    [UNK]     [ sep ]
 
-A word of which the tokenizer leaves nothing (control characters, say) is [UNK]: every word has a piece. A special token
-that is written in the text is text. The vector of a word is the mean of the vectors of its pieces, or that of the first
-or the last.
+A word that the tokenizer drops entirely (control characters, for example) becomes [UNK], so every word has a piece. The
+name of a special token in the text is plain text. A word's vector is the mean of its pieces' vectors, or the first or
+last of them.
 
-A sentence longer than the model's positions is read in windows that overlap by half. Every word is taken from one
-window only: the border lies in the middle of the overlap, so that each word has words on both sides.
+A sentence that is too long for the model is read in windows that overlap by half. Each word is taken from one window
+only. The border is in the middle of the overlap, so each word has context on both sides.
 
     words      a b c d e f g h i
     window 1   a b c d e f            taken: a b c d
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "first", "last")
-TOKENS = 2048  # in a batch, padding included; what all layers keep of them is dropped before the next
+TOKENS = 2048  # per batch, including padding; limits the memory for the caches of all layers
 
 
 def word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
-    """The ids of each word by itself, at least one
+    """The ids of each word, tokenized on its own; at least one per word.
 
     >>> from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
     >>> tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, "the", "ze", "##bra"])
@@ -53,7 +53,7 @@ def word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
 
 
 class Window(NamedTuple):
-    """Words first to last (not included) are read together; the vectors of begin to end are taken"""
+    """Words first to last (exclusive) are read together; the vectors of begin to end are kept."""
 
     first: int
     last: int
@@ -62,7 +62,7 @@ class Window(NamedTuple):
 
 
 def word_windows(sizes: Sequence[int], room: int) -> list[Window]:
-    """Where to read a sentence whose words have so many pieces, when `room` pieces fit; each word is taken once
+    """Windows of at most `room` pieces for a sentence whose words have `sizes` pieces; each word is taken once.
 
     >>> word_windows([1, 1, 1], 3)
     [Window(first=0, last=3, begin=0, end=3)]
@@ -71,13 +71,13 @@ def word_windows(sizes: Sequence[int], room: int) -> list[Window]:
     """
     if not sizes:
         return []
-    ends = [0, *accumulate(sizes)]  # the pieces before each word, and all of them
+    ends = [0, *accumulate(sizes)]  # number of pieces before each word, and in total
     count, spans, first = len(sizes), [], 0
     if max(sizes) > room:
-        raise ValueError(f"a word has {max(sizes)} pieces, but {room} fit; cut it first")
+        raise ValueError(f"a word has {max(sizes)} pieces, but only {room} fit; truncate it first")
     while first < count:
         last = next((end for end in range(first, count) if ends[end + 1] - ends[first] > room), count)
-        if last == count:  # the last window begins as early as it can
+        if last == count:  # the last window starts as early as possible
             first = next(start for start in range(first + 1) if ends[count] - ends[start] <= room)
         spans.append((first, last))
         if last == count:
@@ -91,16 +91,16 @@ def word_windows(sizes: Sequence[int], room: int) -> list[Window]:
 
 
 class _Row(NamedTuple):
-    """A window as the model reads it"""
+    """A window as model input."""
 
     ids: list[int]  # [CLS] pieces [SEP]
-    starts: list[int]  # for each word taken, its first token
-    sizes: list[int]  # and how many it has
-    words: range  # the numbers of these words, counted through all sentences
+    starts: list[int]  # position of the first piece of each kept word
+    sizes: list[int]  # number of its pieces
+    words: range  # indices of the kept words among the words of all sentences
 
 
 def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) -> Iterator[_Row]:
-    """limit: the model's positions. A word too long for them is read as far as they go."""
+    """Windows of at most `limit` tokens. A word that is longer than a window is truncated."""
     count, room = 0, limit - 2
     for sentence in sentences:
         pieces = [row[:room] for row in word_pieces(tokenizer, sentence)]
@@ -112,9 +112,13 @@ def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) 
         count += len(sentence)
 
 
-def layer_count(model: Model) -> int:
-    """L: layer 0 are the embeddings, layer L is what leaves the model"""
-    return len(model.encoder.blocks)
+def check_layers(model: Model, layers: Sequence[int] | None) -> list[int]:
+    """The layers to read: 0 is the embeddings, L the output of the last block; None means all."""
+    L = model.depth
+    wrong = [layer for layer in layers or () if not 0 <= layer <= L]
+    if wrong:
+        raise ValueError(f"there is no layer {wrong[0]}; this model has 0 (embeddings) to {L}")
+    return list(range(L + 1) if layers is None else layers)
 
 
 def word_vectors(
@@ -126,16 +130,12 @@ def word_vectors(
     threads: int = 1,
     after_each: Callable[[int], None] | None = None,
 ) -> dict[int, np.ndarray]:
-    """-> for each layer (0 to L, or those asked for) an array (N,H): the words of all sentences, in their order
+    """Returns for each layer (default: all, 0 to L) an array (N,H) with the words of all sentences in order.
 
-    Windows of like length are computed together, `threads` batches at a time, each with one BLAS thread. `after_each`
-    is told how many words are done.
+    Windows of similar length are batched; `threads` batches run at a time, each with one BLAS thread. `after_each` is
+    called with the number of finished words.
     """
-    L = layer_count(model)
-    layers = range(L + 1) if layers is None else layers
-    wrong = [layer for layer in layers if not 0 <= layer <= L]
-    if wrong:
-        raise ValueError(f"there is no layer {wrong[0]}; this model has 0 (embeddings) to {L}")
+    layers = check_layers(model, layers)
     if pooling not in POOLING:
         raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
     check_positive("threads", threads)
@@ -154,9 +154,9 @@ def word_vectors(
             vectors[layer][words] = pooled(states[layer].reshape(-1, shape[1]), starts, sizes, pooling)
         return words.size
 
-    done, some = 0, list(batches(rows, lambda row: len(row.ids), TOKENS))  # the same ones for any number of threads
+    done, parts = 0, list(batches(rows, lambda row: len(row.ids), TOKENS))  # the same for any number of threads
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-        for words in map(work, some) if threads == 1 else pool.map(work, some):
+        for words in map(work, parts) if threads == 1 else pool.map(work, parts):
             done += words
             if after_each is not None:
                 after_each(done)
@@ -164,16 +164,16 @@ def word_vectors(
 
 
 def pooled(tokens: np.ndarray, starts: np.ndarray, sizes: np.ndarray, pooling: str = "mean") -> np.ndarray:
-    """tokens (M,H) -> (N,H): word n has sizes[n] tokens from starts[n] on"""
+    """One vector per word (N,H) from those of the tokens (M,H); word n has sizes[n] tokens, starting at starts[n]."""
     if pooling == "first":
         return tokens[starts]
     if pooling == "last":
         return tokens[starts + sizes - 1]
-    several = np.flatnonzero(sizes > 1)  # few, mostly
-    found = tokens[starts]
+    several = np.flatnonzero(sizes > 1)  # usually few
+    vectors = tokens[starts]
     if several.size:
         sizes = sizes[several]
         begins = np.cumsum(sizes) - sizes
         places = np.repeat(starts[several] - begins, sizes) + np.arange(sizes.sum())
-        found[several] = np.add.reduceat(tokens[places], begins, axis=0) / sizes[:, None].astype(tokens.dtype)
-    return found
+        vectors[several] = np.add.reduceat(tokens[places], begins, axis=0) / sizes[:, None].astype(tokens.dtype)
+    return vectors

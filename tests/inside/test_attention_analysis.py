@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from mini_bert.cli.inside import attention as attention_command
 from mini_bert.data.labelled.readers import Labelled, Parsed
 from mini_bert.finetuning.model import FineTuned, with_task
 from mini_bert.finetuning.model import save as save_tuned
@@ -19,31 +20,25 @@ from mini_bert.finetuning.predict import predictions
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.inference.fill_mask import fill_mask
-from mini_bert.inside import attention_analysis, attention_relations, saliency
-from mini_bert.inside.attention_analysis import (
-    Look,
-    analyse,
-    attention_command,
-    find_word,
-    head_statistics,
-    look,
-    most_looked_at,
-    report,
-    report_json,
-)
-from mini_bert.inside.attention_page import attention_page, packed
+from mini_bert.inside import attention_analysis, attention_page, attention_relations, saliency
+from mini_bert.inside import attention_maps as maps_module
+from mini_bert.inside.attention_analysis import analyse
+from mini_bert.inside.attention_maps import AttentionMaps, attention_maps, head_statistics, most_attended
+from mini_bert.inside.attention_page import packed
 from mini_bert.inside.attention_relations import (
     DIRECTIONS,
     OFFSETS,
     Relations,
-    count_guesses,
-    guesses,
+    count_correct,
+    predicted_parents,
     relation_scores,
     word_attention,
 )
+from mini_bert.inside.report import relation_table, report, report_json
 from mini_bert.inside.saliency import (
     class_log_probability,
     class_saliency,
+    find_word,
     gradient_times_input,
     word_log_probability,
     word_saliency,
@@ -89,30 +84,30 @@ def folder(tmp_path):
 
 def test_a_look_is_what_the_model_computed(model):
     """Weights of all layers, as the cache has them; rows are shares."""
-    seen = look(model, TOKENIZER, "The old cat sat.")
-    assert seen.tokens == ["[CLS]", "the", "old", "cat", "sat", ".", "[SEP]"]
-    assert seen.weights.shape == (3, 2, 7, 7)
-    np.testing.assert_allclose(seen.weights.sum(-1), 1)
-    _, cache = model.encode(seen.ids[None])
+    maps = attention_maps(model, TOKENIZER, "The old cat sat.")
+    assert maps.tokens == ["[CLS]", "the", "old", "cat", "sat", ".", "[SEP]"]
+    assert maps.weights.shape == (3, 2, 7, 7)
+    np.testing.assert_allclose(maps.weights.sum(-1), 1)
+    _, cache = model.encode(maps.ids[None])
     for layer, weights in enumerate(cache.attention_weights()):
-        np.testing.assert_array_equal(seen.weights[layer], weights[0])
+        np.testing.assert_array_equal(maps.weights[layer], weights[0])
 
 
 def test_pairs_long_texts_and_no_text(model, caplog):
     """A pair has two [SEP] and types; what is too long is cut and said; what has no word is refused."""
-    pair = look(model, TOKENIZER, "the cat", "it sat")
+    pair = attention_maps(model, TOKENIZER, "the cat", "it sat")
     assert pair.tokens == ["[CLS]", "the", "cat", "[SEP]", "it", "sat", "[SEP]"]
     assert pair.types.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    long = look(model, TOKENIZER, "the cat sat on the mat . it slept on it .")
+    long = attention_maps(model, TOKENIZER, "the cat sat on the mat . it slept on it .")
     assert len(long.tokens) == 11 and long.tokens[-1] == "[SEP]" and "14 tokens" in caplog.text
-    with pytest.raises(ValueError, match="there is no word in the text '  '"):
-        look(model, TOKENIZER, "  ")
+    with pytest.raises(ValueError, match="the text '  ' has no words"):
+        attention_maps(model, TOKENIZER, "  ")
 
 
 def hand_made(tokens, *heads):
     """One layer; each head a map (T,T)"""
     T, roles = len(tokens), ["cls", *[""] * (len(tokens) - 2), "sep"]
-    return Look(tokens, np.arange(T), np.zeros(T, int), np.array(heads, float)[None], roles)
+    return AttentionMaps(tokens, np.arange(T), np.zeros(T, int), np.array(heads, float)[None], roles)
 
 
 def test_numbers_of_hand_made_heads():
@@ -133,7 +128,7 @@ def test_numbers_of_hand_made_heads():
     assert [one.previous for one in found] == pytest.approx([1, 0.2, 0, 0])
     assert [one.next for one in found] == pytest.approx([0, 0.2, 1 / 3, 0])  # the token after c is [SEP]
     assert [one.itself for one in found] == pytest.approx([0, 0.2, 0, 1])
-    assert [one.habit for one in found] == ["previous", "", "[SEP]", "self"]
+    assert [one.pattern for one in found] == ["previous", "", "[SEP]", "self"]
 
 
 def test_numbers_of_several_texts_are_means_over_all_words():
@@ -150,7 +145,7 @@ def test_numbers_of_several_texts_are_means_over_all_words():
 def test_what_is_looked_at_most():
     """Means of the rows of words, largest first."""
     weights = np.array([[1, 0, 0, 0], [0.5, 0, 0.3, 0.2], [0.1, 0, 0.1, 0.8], [0, 1, 0, 0]])
-    found = most_looked_at(["cls", "", "", "sep"], weights, 2)
+    found = most_attended(["cls", "", "", "sep"], weights, 2)
     assert found == [(3, pytest.approx(0.5)), (0, pytest.approx(0.3))]
 
 
@@ -177,7 +172,7 @@ def test_saliency_of_a_hidden_word_is_the_slope(model):
     model.flat.grad[...] = 7.0
     found = word_saliency(model, TOKENIZER, ids, [3])[0]
     assert (model.flat.grad == 7.0).all()
-    assert found.tokens[3] == "[MASK]" and found.of == "log p(cat) at token 3, hidden"
+    assert found.tokens[3] == "[MASK]" and found.of == "log p(cat) at token 3, masked"
     hidden = np.where(np.arange(ids.size) == 3, TOKENIZER.mask_id, ids)
 
     def value():
@@ -218,9 +213,9 @@ def test_a_gap_is_asked_for_its_first_guess(model):
     text = "the old [MASK] sat on it"
     best = fill_mask(model, TOKENIZER, text).gaps[0][0]
     found = word_saliency(model, TOKENIZER, TOKENIZER.encode(text), [3])[0]
-    assert found.of == f"log p({best.word}) at token 3, its first guess"
+    assert found.of == f"log p({best.word}) at token 3, the top prediction"
     assert found.value == pytest.approx(math.log(best.probability))
-    with pytest.raises(ValueError, match="there is no token 8; the text has 8, 0 to 7"):
+    with pytest.raises(ValueError, match="there is no token 8; the text has tokens 0 to 7"):
         word_saliency(model, TOKENIZER, TOKENIZER.encode(text), [8])
 
 
@@ -267,7 +262,9 @@ def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling, pairs):
     said = predictions(tuned, [Labelled("the old", "cat sat", "", 1)])[0]
     by_label = {re.search(r"\((.*)\)", one.of).group(1): math.exp(one.value) for one in found}
     assert by_label == pytest.approx(said["probabilities"]) and found[0].of.startswith("log p(fair)")
-    assert [one.of for one in found if one.of.endswith(", its answer")] == [f"log p({said['label']}), its answer"]
+    assert [one.of for one in found if one.of.endswith(", the predicted label")] == [
+        f"log p({said['label']}), the predicted label"
+    ]
     assert found[0].tokens == ["[CLS]", "the", "old", "[SEP]", "cat", "sat", "[SEP]"] and found[0].position is None
 
     def value():
@@ -276,10 +273,10 @@ def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling, pairs):
 
     slope = slopes(tuned.model, [TOKENIZER.vocab[word] for word in ("[CLS]", "the", "old", "cat", "sat")], value)
     np.testing.assert_allclose(found[0].scores[[0, 1, 2, 4, 5]], slope, rtol=1e-5, atol=1e-9)
-    with pytest.raises(ValueError, match="there is no label 'poor'; this model knows bad, fair, good"):
+    with pytest.raises(ValueError, match="there is no label 'poor'; this model has bad, fair, good"):
         class_saliency(tuned, "the old", label="poor")
     if pairs:
-        with pytest.raises(ValueError, match="this model compares two texts, and 1 text was given; give the other"):
+        with pytest.raises(ValueError, match="this model compares two texts, but only one was given; give the other"):
             class_saliency(tuned, "the old")
 
 
@@ -340,7 +337,7 @@ def test_a_head_that_follows_the_tree():
     follows[3, 3] = leads[0, 0] = 1  # looking at oneself is no guess
     following[np.arange(3), np.arange(1, 4)] = 1
     found = Relations({}, {}, {}, 1, 0)
-    count_guesses(TREE, guesses(np.stack([follows, leads, following])[None]), found)
+    count_correct(TREE, predicted_parents(np.stack([follows, leads, following])[None]), found)
     assert found.counts == {"det": 1, "amod": 1, "nsubj": 1, "all": 3}
     to_head, to_dependent = found.accuracy("all")[:, 0]
     assert to_head[0] == 1 and to_dependent[1] == 1
@@ -350,7 +347,7 @@ def test_a_head_that_follows_the_tree():
     assert (best["det"].offset, best["amod"].offset, best["nsubj"].offset) == (2, 1, 1)
     assert best["all"].baseline == pytest.approx(2 / 3) and best["all"].gain == pytest.approx(1 / 3)
     assert found.best()[0].relation == "all"  # the only one with a gain
-    with pytest.raises(ValueError, match="no relation 'obj' here; there are all, amod, det, nsubj"):
+    with pytest.raises(ValueError, match="no relation 'obj' in this treebank; it has all, amod, det, nsubj"):
         found.accuracy("obj")
 
 
@@ -421,19 +418,19 @@ def test_relations_with_a_gain_are_shown_and_the_others_counted():
         )
 
     trained, untrained = relations({}), relations({"obj": -40, "det": -7, "case": -30, "amod": 1})
-    text = attention_relations.report(trained, "a treebank", untrained=untrained)
+    text = relation_table(trained, "a treebank", untrained=untrained)
     shown = [(line.split()[0], line.split()[-1]) for line in text.splitlines() if "→" in line]
     assert shown == [("all", "-15.0"), ("case", "+15.0"), ("det", "+5.0")]
-    assert " ".join(text.split()).endswith("2 relations without a gain left out.")
-    told = " ".join(attention_relations.report(trained, "a treebank", most=1, untrained=untrained).split())
-    assert "1 more relation with a gain: --json has them all." in told and "det" not in told
+    assert " ".join(text.split()).endswith("2 relations without a gain are not shown.")
+    told = " ".join(relation_table(trained, "a treebank", most=1, untrained=untrained).split())
+    assert "1 more relation with a gain; --json lists all." in told and "det" not in told
 
 
 def test_nothing_to_score(model):
     """No sentence, or none that fits: errors that say so."""
-    with pytest.raises(ValueError, match="no sentence to score heads on"):
+    with pytest.raises(ValueError, match="no sentences to score heads on"):
         relation_scores(model, TOKENIZER, [])
-    with pytest.raises(ValueError, match="none of 2 sentences has a dependency and fits into the model's 11 tokens"):
+    with pytest.raises(ValueError, match="none of the 2 sentences has a dependency and fits into the model's 11"):
         relation_scores(model, TOKENIZER, [SENTENCES[2], SENTENCES[4]])
 
 
@@ -441,18 +438,18 @@ def test_the_table_of_relations(mini):
     """`all` is first. Relations that come too rarely, or that no head follows better than one that has learnt nothing,
     are not shown."""
     found = relation_scores(mini, TOKENIZER, SENTENCES)
-    text = attention_relations.report(found, "a treebank", least=2, untrained=found)
+    text = relation_table(found, "a treebank", least=2, untrained=found)
     lines = text.splitlines()
-    assert lines[0].endswith("4 sentences, a treebank; 1 longer than the model's positions left out")
-    assert lines[1].split()[-4:] == ["offset", "right", "untrained", "gain"]
+    assert lines[0].endswith("4 sentences, a treebank; 1 too long for the model")
+    assert lines[1].split()[-4:] == ["offset", "accuracy", "untrained", "gain"]
     assert lines[2].startswith("all ") and len([line for line in lines if "→" in line]) == 1
     told = " ".join(text.split())
-    assert "begins with heads that look at neighbouring words" in told and told.endswith("without a gain left out.")
+    assert "start with heads that attend to neighbours" in told and told.endswith("without a gain are not shown.")
     score = next(score for score in found.best() if score.relation == "all")
     assert float(lines[2].split()[-1]) == pytest.approx(100 * min(0, score.gain), abs=0.06)  # itself as the control
-    alone = attention_relations.report(found, "a treebank").splitlines()[2]
+    alone = relation_table(found, "a treebank").splitlines()[2]
     assert float(alone.split()[-1]) == pytest.approx(100 * score.gain, abs=0.06)
-    assert attention_relations.report(found, "x", least=99).endswith("no relation comes 99 times or more")
+    assert relation_table(found, "x", least=99).endswith("no relation occurs 99 times or more")
 
 
 # --- all of it ---------------------------------------------------------------------------------------------
@@ -471,9 +468,9 @@ def test_the_command_prints_and_draws(folder, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "[CLS] the old cat sat . [SEP]\n" in out
     assert re.search(r"^1\.0 .*%", out, re.M) and not re.search(r"^0\.0 ", out, re.M)
-    assert "Layer 1, head 0: what each token looks at most" in out
-    assert "Gradient × input of log p(sat) at token 4, hidden" in out
-    assert "It does not show why a model" in out and "1 sentence, tiny.conllu" in out
+    assert "Layer 1, head 0: the tokens that each token attends to most" in out
+    assert "Gradient × input for log p(sat) at token 4, masked" in out
+    assert "It does not explain an answer" in " ".join(out.split()) and "1 sentence, tiny.conllu" in out
     assert out.endswith(f"{page}\n") and "@@" not in page.read_text(encoding="utf-8")
 
 
@@ -489,7 +486,7 @@ def test_the_default_treebank_is_named_as_synthetic(folder, capsys, monkeypatch)
     weights = np.array(found["heads"][3]["weights"])
     assert weights.shape == (5, 5) and np.allclose(weights.sum(1), 1, atol=1e-4)
     assert {"entropy", "distance", "cls", "sep", "previous", "next", "itself"} <= set(found["heads"][0])
-    assert found["saliency"][0]["of"] == "log p(sat) at token 3, hidden" and len(found["saliency"][0]["scores"]) == 5
+    assert found["saliency"][0]["of"] == "log p(sat) at token 3, masked" and len(found["saliency"][0]["scores"]) == 5
     assert {"relation", "accuracy", "baseline", "gain", "untrained"} <= set(found["relations"][0])
     assert found["relations"][0]["direction"] in DIRECTIONS
 
@@ -502,11 +499,14 @@ def test_a_fine_tuned_model_explains_its_label(tmp_path, capsys):
     attention_command("the old cat sat on the mat", folder, relations=False, label="bad", out=str(page))
     out = capsys.readouterr().out
     assert "[CLS] the old cat sat on [SEP]\n" in out  # as long as it was trained for
-    assert "Gradient × input of log p(bad)" in out
+    assert "Gradient × input for log p(bad)" in out
     data = json.loads(re.search('id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.S).group(1))
-    assert {one["of"].removesuffix(", its answer") for one in data["saliency"]} == {"log p(bad)", "log p(good)"}
+    assert {one["of"].removesuffix(", the predicted label") for one in data["saliency"]} == {
+        "log p(bad)",
+        "log p(good)",
+    }
     attention_command("the cat", folder, relations=False, as_json=True)
-    assert json.loads(capsys.readouterr().out)["saliency"][0]["of"].endswith(", its answer")
+    assert json.loads(capsys.readouterr().out)["saliency"][0]["of"].endswith(", the predicted label")
     with pytest.raises(ValueError, match="no head for masked words"):
         attention_command("the cat", folder, relations=False, word="cat")
 
@@ -521,7 +521,7 @@ def test_a_model_of_similarity_is_looked_at(kind, vectors, tmp_path, capsys, cap
     attention_command("the old cat sat", str(tmp_path / "tuned"), second="it sat", relations=False)
     assert "[CLS] the old cat sat [SEP] it sat [SEP]\n" in capsys.readouterr().out
     assert "no saliency: " in caplog.text
-    with pytest.raises(ValueError, match="--label is for a model that is fine-tuned to classify"):
+    with pytest.raises(ValueError, match="--label needs a model that is fine-tuned to classify"):
         attention_command("the old cat sat", str(tmp_path / "tuned"), relations=False, label="score")
 
 
@@ -530,11 +530,11 @@ def test_wrong_wishes_are_told_before_the_work(folder, tmp_path):
     for options, message in (
         ({"text": None}, "there is no text; give one"),
         ({"text": None, "treebank": "x", "out": "a.png"}, "no text to draw into a.png"),
-        ({"label": "good"}, "--label is for a model that is fine-tuned to classify, and .*tiny is not"),
-        ({"layer": 3}, "there is no layer 3; this model has 3, counted from 0 to 2"),
+        ({"label": "good"}, "--label needs a model that is fine-tuned to classify, which .*tiny is not"),
+        ({"layer": 3}, "there is no layer 3; this model has 3, numbered from 0 to 2"),
         ({"head": 2}, "there is no head 2; this model has 2"),
-        ({"word": "dog"}, "'dog' is no token of the text; give the number of a word: 0:.CLS. 1:the"),
-        ({"word": "the"}, "'the' stands in the text 2 times"),
+        ({"word": "dog"}, "'dog' is not a token of the text; give the number of a token: 0:.CLS. 1:the"),
+        ({"word": "the"}, "'the' occurs 2 times in the text"),
         ({"out": str(tmp_path / "none" / "a.html")}, "there is no folder"),
     ):
         with pytest.raises((ValueError, OSError), match=message):
@@ -545,7 +545,7 @@ def test_a_word_by_name_or_number(mini):
     """Upper case is forgiven; a number in the text is meant before a place."""
     assert find_word(["[CLS]", "cat", "1", "[SEP]"], ["cls", "", "", "sep"], "Cat") == 1
     assert find_word(["[CLS]", "cat", "1", "[SEP]"], ["cls", "", "", "sep"], "1") == 2
-    with pytest.raises(ValueError, match="'0' is no token"):
+    with pytest.raises(ValueError, match="'0' is not a token"):
         find_word(["[CLS]", "cat", "[SEP]"], ["cls", "", "sep"], "0")
     found = analyse(mini, TOKENIZER, "the old cat sat", word="old", relations=False)
     assert found.saliency[0].position == 2 and found.saliency[0].tokens[2] == "[MASK]"
@@ -557,7 +557,7 @@ def test_a_model_without_a_word_head_has_maps_but_no_saliency(caplog):
     found = analyse(bert, TOKENIZER, "the cat sat", relations=False)
     assert found.saliency == [] and "no head for masked words" in caplog.text
     assert "Gradient" not in report(found) and json.loads(report_json(found))["saliency"] == []
-    assert "Where the model looks" in attention_page(found)
+    assert "Attention heads" in attention_page.attention_page(found)
     with pytest.raises(ValueError, match="no head for masked words"):
         analyse(bert, TOKENIZER, "the cat sat", word="cat", relations=False)
 
@@ -566,7 +566,7 @@ def test_checkpointed_blocks_are_refused(mini):
     """Recompute keeps no weights; the error says what to do."""
     mini.encoder.blocks = [Recompute(block) for block in mini.encoder.blocks]
     with pytest.raises(ValueError, match="without gradient checkpointing"):
-        look(mini, TOKENIZER, "the cat")
+        attention_maps(mini, TOKENIZER, "the cat")
 
 
 # --- the page ----------------------------------------------------------------------------------------------
@@ -601,10 +601,10 @@ EVIL = "</script><script>alert(1)</script> & <b>"
 
 @pytest.fixture
 def page(mini, monkeypatch):
-    monkeypatch.setattr(attention_analysis, "LEAST", 1)
+    monkeypatch.setattr(attention_page, "MIN_COUNT", 1)
     found = analyse(mini, TOKENIZER, f"the cat {EVIL}"[:24], relations=False, every_word=True, layer=2)
     found = found._replace(model=EVIL, relations=relation_scores(mini, TOKENIZER, SENTENCES), treebank=EVIL)
-    return found, attention_page(found)
+    return found, attention_page.attention_page(found)
 
 
 def test_the_page_is_well_formed_and_holds_its_data(page):
@@ -617,9 +617,9 @@ def test_the_page_is_well_formed_and_holds_its_data(page):
     referred = {a[name] for _, a in structure.seen for name in ("aria-labelledby", "aria-describedby") if name in a}
     assert referred and referred <= set(structure.ids)
     data = json.loads(structure.scripts[0])
-    assert data["tokens"] == found.look.tokens and data["chosen"] == [2, 0]
+    assert data["tokens"] == found.maps.tokens and data["chosen"] == [2, 0]
     weights = np.frombuffer(b64decode(data["weights"]), "<u2").reshape(3, 2, len(data["tokens"]), -1) / 65535
-    np.testing.assert_allclose(weights, found.look.weights, atol=1e-5)
+    np.testing.assert_allclose(weights, found.maps.weights, atol=1e-5)
     assert len(data["saliency"]) == len(data["tokens"]) - 2 and len(data["statistics"]) == 6
     assert {len(row) for row in data["relations"]["rows"]} == {len(data["relations"]["columns"])} == {8}
     asked = set(re.findall(r'\$\("#([\w-]+)', structure.scripts[1]))
@@ -654,12 +654,12 @@ def test_the_page_draws_itself_in_a_browser(page, tmp_path):
     command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom", path.as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     dom = dom.partition("</style>")[2].partition("<script")[0]  # what the script made of the page
-    T = len(page[0].look.tokens)
+    T = len(page[0].maps.tokens)
     assert dom.count("aria-pressed=") == 6 and dom.count('aria-pressed="true"') == 1
     assert dom.count('class="chip') == T and len(re.findall("<path ", dom)) > T
     assert dom.count("<bdi>") > T and "<b>" not in dom
 
 
-@pytest.mark.parametrize("module", [attention_analysis, attention_relations, saliency])
+@pytest.mark.parametrize("module", [maps_module, saliency])
 def test_examples_in_docstrings(module):
     assert doctest.testmod(module).failed == 0

@@ -9,17 +9,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mini_bert.cli.inside import plot_activations, plot_embeddings
 from mini_bert.common.batching import padded
-from mini_bert.inside import model_figures as plots_model
+from mini_bert.inside import inputs
 from mini_bert.inside.attention_figures import attention_grid, attention_map
 from mini_bert.inside.layer_statistics import layer_statistics, measured
-from mini_bert.inside.model_figures import (
-    activation_statistics,
-    activations_command,
-    embedding_pca,
-    embeddings_command,
-    pca,
-)
+from mini_bert.inside.model_figures import activation_statistics, embedding_pca, pca
 from mini_bert.inside.saliency import Saliency
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.packed import Packed
@@ -85,7 +80,7 @@ def heads(T, L=2, A=3):
 
 def of(tokens):
     scores = np.linspace(-1, 2, len(tokens)) if len(tokens) > 1 else np.zeros(1)
-    return Saliency("log p(中国) at token 3, hidden", 3, -2.0, list(tokens), scores)
+    return Saliency("log p(中国) at token 3, masked", 3, -2.0, list(tokens), scores)
 
 
 # --- attention ---------------------------------------------------------------------------------------------
@@ -142,11 +137,11 @@ def test_a_grid_of_64_tokens_or_of_some_heads():
     words = [f"word{number}" for number in range(64)]
     figure = attention_grid(words, heads(64), [(0, 0), (0, 1)])
     texts = texts_of(figure)
-    assert sum(text.startswith("layer") for text in texts) == 2 and {"looks", "is looked at"} <= set(texts)
+    assert sum(text.startswith("layer") for text in texts) == 2 and {"from token", "to token"} <= set(texts)
     assert all(texts.count(word) == 3 for word in words)  # at the left, and below both
     texts = texts_of(attention_grid(["word"] * 65, heads(65), [(0, 1), (1, 2)]))
     assert any("65 tokens" in text for text in texts) and "word" not in texts
-    with pytest.raises(ValueError, match="no head to draw"):
+    with pytest.raises(ValueError, match="no heads to draw"):
         attention_grid(["a"], heads(1), [])
     with pytest.raises(ValueError, match=r"weights have shape \(2, 3, 2, 2\), expected \(layers, heads, 1, 1\)"):
         attention_map(["a"], heads(2), 0, 0)
@@ -246,7 +241,7 @@ def test_the_picture_of_activations():
     found = layer_statistics(MiniBERT(MINI, seed=3), ids, mask)
     figure = activation_statistics(found, "tiny on 8 tokens")
     texts = texts_of(figure)
-    assert {"embeddings", "layer 2 inner", "dead units", "deviation", "tiny on 8 tokens"} <= set(texts)
+    assert {"embeddings", "layer 2 inner", "dead units", "standard deviation", "tiny on 8 tokens"} <= set(texts)
     _, moments, units = figure.get_axes()
     deviation, mean, _ = moments.get_lines()
     assert list(deviation.get_xdata()) == [place.std for place in found]
@@ -317,7 +312,7 @@ def test_the_picture_of_embeddings():
         assert inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
         assert not any(box.overlaps(other) for other in boxes[number + 1 :])
         assert not any(box.x0 < x < box.x1 and box.y0 < y < box.y1 for x, y in dots)
-    left_out = [text for text in texts if "left out" in text]
+    left_out = [text for text in texts if "not shown" in text]
     assert left_out == [] or len(boxes) + int(left_out[0].split()[0]) >= 59
     with pytest.raises(ValueError, match="there are 2 labels for 60 vectors"):
         embedding_pca(vectors, ["a", "b"])
@@ -337,7 +332,7 @@ def test_points_in_one_place():
     """Twenty equal vectors: a picture all the same, and a word on the labels that found no room."""
     figure = embedding_pca(np.ones((20, 3)), ["same"] * 20)
     texts = texts_of(figure)
-    assert any("labels left out" in text for text in texts)
+    assert any("labels not shown" in text for text in texts)
 
 
 # --- commands, and what no picture may do ------------------------------------------------------------------
@@ -357,38 +352,38 @@ def folder(tmp_path_factory):
 
 def test_the_commands(folder, tmp_path, capsys, monkeypatch):
     """Synthetic English by default, and named so; texts or a file of one's own; labels colour; the path is printed."""
-    monkeypatch.setattr(plots_model, "SENTENCES", 8)
+    monkeypatch.setattr(inputs, "SYNTHETIC_SENTENCES", 8)
     monkeypatch.chdir(tmp_path)
-    embeddings_command(["A cat sat.", "A dog lay down.", "Prices rose."], folder, out="three")
+    plot_embeddings(["A cat sat.", "A dog lay down.", "Prices rose."], folder, out="three")
     assert capsys.readouterr().out == "three.png\n" and (tmp_path / "three.png").stat().st_size > 1000
 
     drawn = []
-    monkeypatch.setattr(plots_model, "save", lambda figure, path: drawn.append((figure, path.name)))
+    monkeypatch.setattr(plots_style, "save", lambda figure, path: drawn.append((figure, path.name)))
     (tmp_path / "mine.txt").write_text("A cat sat.\nA dog lay down on the very long way home, and slept.\n")
     (tmp_path / "mine.tsv").write_text("sentence\tlabel\nA cat sat.\tgood\nA dog lay.\tbad\nIt slept.\tbad\n")
-    activations_command(folder)
+    plot_activations(folder)
     out = capsys.readouterr().out
     assert "synthetic English (mini_bert/data/synthetic)" in out and "layer 1 inner" in out
     assert out.endswith("activations.png\n")
-    activations_command(folder, "mine.txt", "mine.svg")
+    plot_activations(folder, "mine.txt", "mine.svg")
     assert capsys.readouterr().out.startswith("22 tokens: mine.txt\n")
-    embeddings_command(None, folder, "mine.tsv", out="labels.svg")
-    embeddings_command(None, folder, of="tokens", out="words.png")
-    embeddings_command(["one two three", "zyzzyvaqq"], folder, of="tokens", out="few.png")
+    plot_embeddings(None, folder, "mine.tsv", out="labels.svg")
+    plot_embeddings(None, folder, of="tokens", out="words.png")
+    plot_embeddings(["one two three", "zyzzyvaqq"], folder, of="tokens", out="few.png")
     assert [name for _, name in drawn] == ["activations.png", "mine.svg", "labels.svg", "words.png", "few.png"]
     labels, words, few = (figure.get_axes()[0] for figure, _ in drawn[2:])
     assert [text.get_text() for text in labels.get_legend().get_texts()] == ["good", "bad"]
     assert "NOUN" in [text.get_text() for text in words.get_legend().get_texts()]
     assert few.get_legend() is None and len(few.collections[0].get_offsets()) == 3
     for arguments, message in (
-        ({"texts": ["one"], "of": "letters"}, "of is 'letters', expected one of tokens, sentences"),
-        ({"texts": ["one"]}, "one sentence makes no picture"),
+        ({"texts": ["one"], "of": "letters"}, "--of is 'letters', expected tokens or sentences"),
+        ({"texts": ["one"]}, "one sentence is not enough"),
         ({"texts": ["one", "zyzzyvaqq"], "of": "tokens"}, "of 2 words, 1 are single tokens"),
         ({"texts": ["one"], "file": "mine.txt"}, "not both"),
         ({"texts": ["one", "two"], "out": "a.docx"}, "ends in '.docx', which matplotlib cannot write"),
     ):
         with pytest.raises(ValueError, match=message):
-            embeddings_command(model=folder, **arguments)
+            plot_embeddings(model=folder, **arguments)
 
 
 def test_every_picture_as_png_and_svg_touches_nothing_global():

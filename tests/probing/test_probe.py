@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mini_bert.cli.inside import layer_numbers
+from mini_bert.cli.inside import probe as probe_command
 from mini_bert.data.labelled.readers import LabelError, Parsed, Tagged
 from mini_bert.data.synthetic.dataset import SYNTHETIC, parsed, tagged
 from mini_bert.models.bert import Bert, BertConfig
@@ -18,10 +20,10 @@ from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.plots import style as plots
 from mini_bert.probing import probe as probing
 from mini_bert.probing.data import ProbeData, labels, read, sample
-from mini_bert.probing.head_probe import ROOT, HeadProbe
-from mini_bert.probing.label_probe import Examples, LabelProbe, Spellings, common_labels, control_labels
-from mini_bert.probing.probe import layers_named, probe, probe_command, probes_for, untrained
-from mini_bert.probing.report import Part, Results, Scores, Setting, merged, report, report_json
+from mini_bert.probing.dependency_probe import ROOT, DependencyProbe
+from mini_bert.probing.label_probe import Examples, LabelProbe, WordTypes, control_labels, most_frequent
+from mini_bert.probing.probe import probe, probes_for
+from mini_bert.probing.report import DataSize, Results, Scores, Setting, merged, report, report_json
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 PACKAGE = Path(probing.__file__).parents[1]
@@ -56,14 +58,14 @@ def folder(model, tokenizer, tmp_path_factory):
 
 def test_words_that_the_model_spells_alike_are_one(tokenizer):
     """Numbers in the order in which words come, the same for training and dev; capitals are not seen."""
-    spellings = Spellings(tokenizer)
-    assert spellings([["The", "cat"], ["the", "zyzzyva", "CAT"]]).tolist() == [0, 1, 0, 2, 1]
-    assert spellings([["dog", "Cat"]]).tolist() == [3, 1]
+    word_types = WordTypes(tokenizer)
+    assert word_types([["The", "cat"], ["the", "zyzzyva", "CAT"]]).tolist() == [0, 1, 0, 2, 1]
+    assert word_types([["dog", "Cat"]]).tolist() == [3, 1]
 
 
 def test_parts_of_speech_are_asked_of_every_word(tokenizer):
     (found,) = probes_for("pos", tokenizer, [CAT, DOG], [DOG])
-    assert found.classes == ["DET", "NOUN", "VERB"] and found.train.places.tolist() == [[0], [1], [2], [3], [4]]
+    assert found.classes == ["DET", "NOUN", "VERB"] and found.train.words.tolist() == [[0], [1], [2], [3], [4]]
     assert found.train.targets.tolist() == [0, 1, 2, 0, 1] and found.dev.targets.tolist() == [0, 1]
     assert found.train.types.tolist() == [0, 1, 2, 0, 3] and found.dev.types.tolist() == [0, 3]
 
@@ -71,9 +73,9 @@ def test_parts_of_speech_are_asked_of_every_word(tokenizer):
 def test_relations_are_asked_of_a_word_and_its_head(tokenizer):
     """The root is left out, subtypes are not asked for; the vectors of word and head stand side by side."""
     relations, heads = probes_for("dep", tokenizer, [CAT, DOG], [DOG], ["root", "nsubj", "det"])
-    assert relations.train.places.tolist() == [[0, 1], [1, 2], [3, 4]]
+    assert relations.train.words.tolist() == [[0, 1], [1, 2], [3, 4]]
     assert relations.train.targets.tolist() == [2, 1, 2]
-    assert heads.train.heads.tolist() == [1, 2, ROOT, 1, ROOT] and heads.dev.lengths == [2]
+    assert heads.train.parents.tolist() == [1, 2, ROOT, 1, ROOT] and heads.dev.lengths == [2]
     vectors = np.arange(10.0).reshape(5, 2) ** 2
     x, _, _ = relations.prepare(vectors, vectors[3:])
     wanted = np.hstack([vectors[[0, 1, 3]], vectors[[1, 2, 4]]])
@@ -96,7 +98,7 @@ def test_the_penalty_reaches_both_probes_of_a_task(tokenizer):
     assert [probe.l2 for probe in probes_for("dep", tokenizer, [one], [one], l2=7.0)] == [7.0, 7.0]
     assert [probe.l2 for probe in probes_for("dep", tokenizer, [one], [one])] == [10.0, 10_000.0]
     with pytest.raises(ValueError, match="l2 is -1, expected more than 0"):
-        HeadProbe("head", None, None, l2=-1)
+        DependencyProbe("syntactic head", None, None, l2=-1)
 
 
 def test_control_labels_hang_on_the_word():
@@ -122,7 +124,7 @@ def test_baselines():
     """The most frequent label; each word's own, or the most frequent for a word not seen; of equals the first."""
     train = Examples(np.zeros((6, 1), int), np.array([1, 1, 0, 1, 0, 2]), np.array([0, 0, 0, 1, 2, 2]), [6])
     dev = Examples(np.zeros((4, 1), int), np.array([1, 0, 1, 2]), np.array([0, 2, 9, 1]), [4])
-    assert common_labels(train.types, train.targets) == (1, {0: 1, 1: 1, 2: 0})
+    assert most_frequent(train.types, train.targets) == (1, {0: 1, 1: 1, 2: 0})
     assert LabelProbe("x", ["a", "b", "c"], train, dev).baselines() == {
         "always b": 0.5,
         "each word's most frequent label": 0.75,
@@ -135,11 +137,11 @@ def test_baselines():
 def test_the_network_with_random_weights(model):
     """That of the same sizes and the seed, whatever the model has learnt; published BERTs, too."""
     for one in (model, Bert(BertConfig(20, 10, 2, 2, 7, max_position_embeddings=11), seed=4)):
-        first, again, other = untrained(one, 1), untrained(one, 1), untrained(one, 2)
+        first, again, other = one.untrained(1), one.untrained(1), one.untrained(2)
         assert type(first) is type(one) and first.config == one.config
         np.testing.assert_array_equal(first.flat.data, again.flat.data)
         assert (first.flat.data != other.flat.data).any()
-    np.testing.assert_array_equal(untrained(model, 3).flat.data, model.flat.data)
+    np.testing.assert_array_equal(model.untrained(3).flat.data, model.flat.data)
 
 
 def test_a_model_that_knows_is_above_random_weights(tokenizer):
@@ -173,7 +175,7 @@ def test_the_same_numbers_every_time(task, model, tokenizer, monkeypatch):
     found = probe(model, tokenizer, task, train, dev, known, (0, 1), [0, 2])
     assert [one.title for one in found] == {
         "pos": ["part of speech"],
-        "dep": ["relation to the head", "head"],
+        "dep": ["relation to the syntactic head", "syntactic head"],
         "ner": ["entity tag"],
     }[task]
     monkeypatch.setattr(probing, "BYTES", 1)
@@ -192,17 +194,17 @@ def test_what_cannot_be_probed(model, tokenizer):
     one = Tagged(["a"], ["X"], 1)
     with pytest.raises(ValueError, match="there is no probe 'srl'; expected one of pos, dep, ner"):
         probe(model, tokenizer, "srl", [one], [one])
-    with pytest.raises(TypeError, match="the probe dep takes sentences with trees"):
+    with pytest.raises(TypeError, match="the probe dep needs sentences with dependency trees"):
         probe(model, tokenizer, "dep", [one], [one])
     with pytest.raises(LabelError, match="'Y' is not one of those in the training data"):
         probe(model, tokenizer, "pos", [one], [Tagged(["a"], ["Y"], 1)])
-    with pytest.raises(ValueError, match="the sentences to learn from hold nothing to ask for, no word with a head"):
+    with pytest.raises(ValueError, match="the training sentences contain no words with a syntactic head"):
         probe(model, tokenizer, "dep", [Parsed(["Hm"], ["INTJ"], [0], ["root"], 1)], [DOG], ["root", "det"])
-    with pytest.raises(ValueError, match="the sentences to learn from hold nothing"):
+    with pytest.raises(ValueError, match="the training sentences contain no words"):
         probe(model, tokenizer, "pos", [], [one], ["X"])
-    lost = untrained(model, 0)
+    lost = model.untrained(0)
     lost.tokens.table.data[:] = np.nan
-    with pytest.raises(ValueError, match="the model gives vectors that are not finite, embeddings: it has diverged"):
+    with pytest.raises(ValueError, match=r"the model has vectors with NaN or infinite values \(embeddings\)"):
         probe(lost, tokenizer, "pos", [one], [one])
     with pytest.raises(ValueError, match="no seed is given"):
         probe(model, tokenizer, "pos", [one], [one], seeds=())
@@ -294,7 +296,14 @@ def made_up(f1=(), seeds=2) -> Results:
     trained = {layer: Scores([0.8 + layer / 100] * seeds, [0.5, 0.6][:seeds], f1) for layer in range(3)}
     random = {layer: Scores([0.7, 0.71][:seeds], [0.65, 0.64][:seeds], f1) for layer in range(3)}
     return Results(
-        "part of speech", 17, Part(100, 1234), Part(20, 345), 10.0, {"always X": 0.2, "own": 0.75}, trained, random
+        "part of speech",
+        17,
+        DataSize(100, 1234),
+        DataSize(20, 345),
+        10.0,
+        {"always X": 0.2, "own": 0.75},
+        trained,
+        random,
     )
 
 
@@ -304,12 +313,12 @@ SETTING = Setting("pos", "some/model", "a/train.conllu", "b/dev.conllu", False, 
 def test_the_table():
     """Mean and spread of each number; the best layer against the best of random weights; where the data come from."""
     text = report(SETTING, [made_up()])
-    assert "train.conllu, measured on dev.conllu" in text and "1,234 words" in text and "17 classes" in text
+    assert "trained on train.conllu, measured on dev.conllu" in text and "1,234 words" in text and "17 classes" in text
     assert "82.0% ±0.0" in text and "55.0% ±7.1" in text and "70.5% ±0.7" in text and "27.0 ±7.1" in text
-    assert "best: layer 2, accuracy 82.0%, 11.5 points above the best of random weights (embeddings, 70.5%)" in text
+    assert "best: layer 2, accuracy 82.0%, 11.5 points above the best random layer (embeddings, 70.5%)" in text
     assert "selectivity 27.0 points" in text and max(map(len, text.splitlines())) <= 120
-    text = report(SETTING, [made_up()._replace(train=Part(1, 1), classes=1)])
-    assert "among 1 class\nlearnt from 1 sentence (1 word), measured on 20 (345)" in text
+    text = report(SETTING, [made_up()._replace(train=DataSize(1, 1), classes=1)])
+    assert "out of 1 class\ntrained on 1 sentence (1 word), measured on 20 (345)" in text
     text = report(SETTING._replace(train=SYNTHETIC, dev=SYNTHETIC, synthetic=True), [made_up()])
     assert SYNTHETIC in text
     text = report(SETTING._replace(seeds=1), [made_up(f1=[0.4], seeds=1)])
@@ -340,10 +349,10 @@ def test_several_samples_make_one_result():
 
 
 def test_layers_as_people_write_them():
-    assert layers_named("3, 1,1") == [1, 3]
-    for text, told in (("one", "expected numbers"), ("1-", "expected numbers"), ("3-1", "are none")):
+    assert layer_numbers("3, 1,1") == [1, 3]
+    for text, told in (("one", "expected numbers"), ("1-", "expected numbers"), ("3-1", "selects no layer")):
         with pytest.raises(ValueError, match=told):
-            layers_named(text)
+            layer_numbers(text)
 
 
 def test_the_picture(monkeypatch):
@@ -370,7 +379,7 @@ def test_the_picture(monkeypatch):
         ):
             box = text.get_window_extent()
             assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, text
-    with pytest.raises(ValueError, match="no probe to draw"):
+    with pytest.raises(ValueError, match="no results to draw"):
         probe_results(SETTING, [])
 
 
@@ -434,8 +443,8 @@ def test_wrong_arguments(folder):
         probe_command("pos", model=folder, layers="1-3", max_sentences=5)
     with pytest.raises(ValueError, match="pooling is 'max'"):
         probe_command("pos", model=folder, pooling="max", max_sentences=5)
-    with pytest.raises(ValueError, match=r"config.json is a file, expected a folder for the table"):
-        probe_command("pos", model="nowhere", out=f"{folder}/config.json")
+    with pytest.raises(ValueError, match=r"config.json is a file, expected a folder"):
+        probe_command("pos", model="nowhere", out=Path(f"{folder}/config.json"))
     with pytest.raises(ValueError, match="l2 is 0"):
         probe_command("pos", model=folder, l2=0, max_sentences=5)
 

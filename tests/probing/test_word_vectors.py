@@ -78,7 +78,7 @@ def test_windows_of_a_long_sentence():
     ]
     assert word_windows([6, 6], 6) == [Window(0, 1, 0, 1), Window(1, 2, 1, 2)]
     assert word_windows([], 6) == []
-    with pytest.raises(ValueError, match="a word has 7 pieces, but 6 fit"):
+    with pytest.raises(ValueError, match="a word has 7 pieces, but only 6 fit"):
         word_windows([1, 7], 6)
 
 

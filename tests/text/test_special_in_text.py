@@ -19,7 +19,7 @@ from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.inference.embed import embed
 from mini_bert.inference.fill_mask import fill_mask
-from mini_bert.inside.attention_analysis import look
+from mini_bert.inside.attention_maps import attention_maps
 from mini_bert.probing.word_vectors import word_pieces
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
@@ -71,7 +71,7 @@ def test_where_words_are_guessed_mask_is_a_gap(token, model):
         "[MASK]",
         "[SEP]",
     ]
-    assert look(model, TOKENIZER, text).tokens == read
+    assert attention_maps(model, TOKENIZER, text).tokens == read
     found = fill_mask(model, TOKENIZER, text, top=1)
     assert len(found.gaps) == read.count("[MASK]")
     asked = pseudo_perplexity(model, TOKENIZER, text, whole_words=True)
@@ -84,7 +84,11 @@ def test_a_fine_tuned_model_is_looked_at_as_it_is_asked(model):
     task = Classify(["a", "b"])
     tuned, text = with_task(model, task), "the [MASK] cat"
     (item,) = task.items([tiny.Labelled(text, None, "a", 1)], TOKENIZER, LENGTH, False)
-    assert look(tuned, TOKENIZER, text).tokens == pieces(item.ids) == ["[CLS]", "the", "[", "mask", "]", "cat", "[SEP]"]
+    assert (
+        attention_maps(tuned, TOKENIZER, text).tokens
+        == pieces(item.ids)
+        == ["[CLS]", "the", "[", "mask", "]", "cat", "[SEP]"]
+    )
 
 
 def test_which_are_recognised_is_said_to_the_tokenizer():

@@ -1,10 +1,10 @@
-"""The probe that picks heads: its gradient, its optimum, its control task, its baselines."""
+"""The probe that finds syntactic heads: its gradient, its optimum, its control task, its baselines."""
 
 import numpy as np
 import pytest
 
 from mini_bert.checks.gradients import central_difference
-from mini_bert.probing.head_probe import ROOT, HeadProbe, Trees, groups, objective, scores
+from mini_bert.probing.dependency_probe import ROOT, DependencyProbe, Trees, groups, objective, scores
 
 LENGTHS = [3, 1, 5, 3]
 HEADS = np.array([1, ROOT, 1, ROOT, 2, 0, ROOT, 2, 3, ROOT, 0, 1])
@@ -53,22 +53,22 @@ def test_heads_that_can_be_read_are_found():
     """Where vectors say whose words they are, the probe is right on sentences it has not seen; shuffled, it is not."""
     rng = np.random.default_rng(2)
     (train, x), (dev, dev_x) = planted(rng, 150), planted(rng, 40)
-    probe = HeadProbe("head", train, dev, l2=1.0)
-    asked = dev.heads != ROOT
-    guesses = probe.guesses(probe.prepare(x, dev_x), train.heads)
-    assert (guesses == dev.heads)[asked].mean() > 0.99
-    guesses = probe.guesses(probe.prepare(rng.permutation(x), rng.permutation(dev_x)), train.heads)
-    assert (guesses == dev.heads)[asked].mean() < 0.5
-    assert (x[:, :8].argmax(1) == train.places).all()  # the vectors of others are left as they were
+    probe = DependencyProbe("syntactic head", train, dev, l2=1.0)
+    asked = dev.parents != ROOT
+    predicted = probe.fit_predict(probe.prepare(x, dev_x), train.parents)
+    assert (predicted == dev.parents)[asked].mean() > 0.99
+    predicted = probe.fit_predict(probe.prepare(rng.permutation(x), rng.permutation(dev_x)), train.parents)
+    assert (predicted == dev.parents)[asked].mean() < 0.5
+    assert (x[:, :8].argmax(1) == train.positions).all()  # the vectors of others are left as they were
 
 
 def test_the_control_task():
     """By its spelling alone a word belongs to itself, the first or the last word; the seed decides which."""
-    probe = HeadProbe("head", TREES, TREES)
+    probe = DependencyProbe("syntactic head", TREES, TREES)
     found, again = probe.targets(7)
     np.testing.assert_array_equal(found, again)
     np.testing.assert_array_equal(found == ROOT, HEADS == ROOT)
-    places, last = TREES.places, np.repeat(LENGTHS, LENGTHS) - 1
+    places, last = TREES.positions, np.repeat(LENGTHS, LENGTHS) - 1
     behaviour: dict[int, set[str]] = {}
     for word in np.flatnonzero(HEADS != ROOT):
         fits = {"itself": places[word], "first": 0, "last": last[word]}
@@ -77,15 +77,15 @@ def test_the_control_task():
         behaviour[TYPES[word]] = behaviour.get(TYPES[word], names) & names
     assert all(behaviour.values())
     assert any((probe.targets(seed)[0] != found).any() for seed in range(3))
-    assert probe.targets() == (TREES.heads, TREES.heads)
+    assert probe.targets() == (TREES.parents, TREES.parents)
 
 
 def test_baselines():
     """The most frequent distance: of all words, and of each."""
     train = Trees(np.array([1, 2, ROOT, 1, 1, ROOT]), np.array([0, 0, 1, 2, 1, 5]), [4, 2])  # +1 +1 · −2 +1 ·
     dev = Trees(np.array([2, 0, ROOT, 1]), np.array([2, 2, 3, 9]), [4])  # +2 −1 · −2
-    found = HeadProbe("head", train, dev).baselines()
+    found = DependencyProbe("syntactic head", train, dev).baselines()
     assert found == {"always the word 1 after": 0.0, "each word's most frequent distance": 0.0}
     dev = Trees(np.array([1, 2, ROOT, 1]), np.array([7, 2, 3, 2]), [4])  # +1, unseen; +1 of a word with −2; −2
-    found = HeadProbe("head", train, dev).baselines()
+    found = DependencyProbe("syntactic head", train, dev).baselines()
     assert list(found.values()) == [pytest.approx(2 / 3), pytest.approx(2 / 3)]
