@@ -218,14 +218,16 @@ def _hash(documents: Iterable[Document]) -> str:
 # --- storing -----------------------------------------------------------------------------------------------
 
 
+UNREADABLE = (OSError, ValueError, TypeError, KeyError, StopIteration)  # of a cache that is absent or damaged
+
+
 @lru_cache(maxsize=1)
 def corpus() -> Corpus:
     """The corpus of this installation, from the cache if it is there and intact."""
     path = cache_folder("builtin") / f"{_key()}.jsonl"
-    with suppress(OSError, ValueError, TypeError, KeyError, StopIteration):
-        with path.open(encoding="utf-8") as rows:
-            header = json.loads(next(rows))
-            kept = Corpus([Document(*json.loads(row)) for row in rows], **header)
+    with suppress(*UNREADABLE), path.open(encoding="utf-8") as rows:
+        header = json.loads(next(rows))
+        kept = Corpus([Document(*json.loads(row)) for row in rows], **header)
         if kept.fingerprint == _hash(kept.documents):
             return kept
     if sys.stderr.isatty():
@@ -236,6 +238,16 @@ def corpus() -> Corpus:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, "\n".join([header, *map(json.dumps, made.documents)]).encode())
     return made
+
+
+@lru_cache(maxsize=1)
+def fingerprint() -> str:
+    """That of `corpus()`, without holding its text in memory if it is cached."""
+    with suppress(*UNREADABLE), (cache_folder("builtin") / f"{_key()}.jsonl").open(encoding="utf-8") as rows:
+        stored = json.loads(next(rows))["fingerprint"]
+        if stored == _hash(Document(*json.loads(row)) for row in rows):
+            return stored
+    return corpus().fingerprint
 
 
 def _key() -> str:

@@ -280,9 +280,9 @@ class Builtin(NamedTuple):
             yield from pieces(document.text, True, self.shown, report.note)
 
     def identity(self) -> str:
-        from mini_bert.corpora.builtin import corpus
+        from mini_bert.corpora.builtin import fingerprint
 
-        return f"builtin:{self.split} {corpus().fingerprint}"
+        return f"builtin:{self.split} {fingerprint()}"
 
 
 def _items(source: Source, column: str | None, report: Report) -> Iterator[Any]:
