@@ -13,7 +13,7 @@ import tiny_tasks as tiny
 
 from mini_bert.evaluation.metrics import entity_scores
 from mini_bert.finetuning import model as finetuned
-from mini_bert.finetuning.model import load, save, shares, with_task
+from mini_bert.finetuning.model import load, lr_multipliers, save, with_task
 from mini_bert.finetuning.tasks.base import Batch
 from mini_bert.layers.base import Run
 from mini_bert.training.optim import Adam
@@ -108,7 +108,7 @@ def test_loss_gradients_and_ten_steps_are_those_of_pytorch(kind, tmp_path):
 
     model.zero_grad()
     peer.zero_grad()
-    adam = Adam(model.flat, shares=shares(model, 0.8))
+    adam = Adam(model.flat, shares=lr_multipliers(model, 0.8))
     heights = {"embeddings": 0, "encoder.layer.0": 1, "encoder.layer.1": 2}
     groups = []
     for name, parameter in peer.named_parameters():

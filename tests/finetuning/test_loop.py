@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_tasks as tiny
 
 from mini_bert.finetuning.loop import FineTuning, Measurement, fine_tune, hide, measuring_steps, predict, split
-from mini_bert.finetuning.model import shares, with_task
+from mini_bert.finetuning.model import lr_multipliers, with_task
 from mini_bert.finetuning.tasks.answer import Answer, best_spans, token_span
 from mini_bert.finetuning.tasks.base import Item, epoch, owners, packed, windows
 from mini_bert.finetuning.tasks.classify import Classify
@@ -160,7 +160,7 @@ def test_layer_decay_is_exact(kind):
         (place.start, place.stop): name
         for name, place in ((name, param.place) for name, param in model.named_params().items())
     }
-    found = {places[place.start, place.stop]: share for place, share in shares(model, 0.5)}
+    found = {places[place.start, place.stop]: share for place, share in lr_multipliers(model, 0.5)}
     assert set(found) == set(model.named_params())
     for name, share in found.items():
         assert share == next(value for start, value in wanted.items() if name.startswith(start + ".")), name
@@ -175,7 +175,7 @@ def test_the_first_step_of_each_layer_is_its_share_of_the_learning_rate():
     model, outcome = learn(task, train, train[:4], settings)
     assert outcome.steps == 1
     lr = settings.learning_rate * (1 - 1 / 2) / (1 - settings.warmup)  # of a run of one step, in its middle
-    for place, share in shares(model, 0.5):
+    for place, share in lr_multipliers(model, 0.5):
         moved = np.abs(model.flat.data[place] - start[place]).max()
         assert moved == pytest.approx(lr * share, rel=2e-3)
 
@@ -240,8 +240,8 @@ def test_the_loss_of_the_dev_examples():
 
 
 def test_measurements_are_spread_over_the_epochs():
-    assert measuring_steps(7, replace(SETTINGS, epochs=2, measurements=2)) == {3, 7, 10, 14}
-    assert measuring_steps(1, replace(SETTINGS, epochs=2, measurements=3)) == {1, 2}
+    assert measuring_steps(7, 2, 2) == {3, 7, 10, 14}
+    assert measuring_steps(1, 2, 3) == {1, 2}
 
 
 def test_ctrl_c_leaves_the_best_model(signals):

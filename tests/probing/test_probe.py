@@ -276,7 +276,7 @@ def test_files_are_read(tmp_path):
         read("ner", table, table, column=1)
     other = write(tmp_path / "c.conllu", CONLLU + CONLLU.replace("The\tthe", "A\ta"))
     assert read("dep", treebank, other).notes == [
-        "1 of the 2 dev examples is in the training data, too: the scores flatter"
+        "1 of the 2 dev examples is also in the training data: scores are too high"
     ]
     assert read("dep", treebank, write(tmp_path / "d.conllu", CONLLU.replace("The\tthe", "A\ta"))).notes == []
     assert read("pos", None, None) is None
@@ -414,7 +414,7 @@ def test_the_command_on_files(folder, tmp_path, capsys):
     probe_command("pos", path, path, folder, seeds=2, as_json=True)
     record = json.loads(capsys.readouterr().out)
     assert record["train"] == path and not record["synthetic"]
-    assert len(record["notes"]) == 1 and "is given both to learn from and to measure on" in record["notes"][0]
+    assert len(record["notes"]) == 1 and "is both training and dev data" in record["notes"][0]
     assert f"\n  {record['notes'][0]}\n" in report(SETTING._replace(notes=record["notes"]), [made_up()])
     layer = record["probes"][0]["layers"][1]
     assert layer["trained"]["accuracy"]["spread"] == 0 < layer["random"]["accuracy"]["spread"]
