@@ -435,7 +435,7 @@ def test_the_answers_of_windows_are_joined():
 
 def test_scores_that_are_all_alike_are_no_correlation():
     assert Similarity(0, 5).scores(tiny.scored(5), [1.0] * 5) == {"spearman": 0.0, "pearson": 0.0}
-    with pytest.raises(ValueError, match=r"range from 2 to 2; expected different"):
+    with pytest.raises(ValueError, match=r"range from 2 to 2; expected low < high"):
         Similarity(2, 2)
     with pytest.raises(ValueError, match="loss is 'contrastive'"):
         Similarity(0, 1, loss="contrastive")

@@ -194,7 +194,7 @@ def test_what_cannot_be_probed(model, tokenizer):
         probe(model, tokenizer, "srl", [one], [one])
     with pytest.raises(TypeError, match="the probe dep takes sentences with trees"):
         probe(model, tokenizer, "dep", [one], [one])
-    with pytest.raises(LabelError, match="'Y' is not one of those in the training data"):
+    with pytest.raises(LabelError, match="'Y' is not in the training data"):
         probe(model, tokenizer, "pos", [one], [Tagged(["a"], ["Y"], 1)])
     with pytest.raises(ValueError, match="the sentences to learn from hold nothing to ask for, no word with a head"):
         probe(model, tokenizer, "dep", [Parsed(["Hm"], ["INTJ"], [0], ["root"], 1)], [DOG], ["root", "det"])
@@ -242,18 +242,18 @@ def write(path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("task", "train", "dev", "told"),
     [
-        ("pos", CONLLU, CONLLU + CONLLU.replace("VERB", "VRB"), r"dev:9: .*'VRB' is not .*; is it 'VERB'\?"),
+        ("pos", CONLLU, CONLLU + CONLLU.replace("VERB", "VRB"), r"dev:9: .*'VRB' is not .*; did you mean 'VERB'\?"),
         ("pos", "The\tDET\ncat\n", CONLLU, r"train:2: 1 field, expected 2"),
-        ("pos", "", CONLLU, r"train: there is no example in it"),
+        ("pos", "", CONLLU, r"train: the file has no examples"),
         ("dep", CONLLU.replace("\t3\tnsubj", "\t9\tnsubj"), CONLLU, r"train:3: the head of 'cat' is '9'"),
-        ("dep", CONLLU, CONLLU.replace("nsubj", "subj"), r"dev:3: .*'subj' is not one of those"),
+        ("dep", CONLLU, CONLLU.replace("nsubj", "subj"), r"dev:3: .*'subj' is not in the training data"),
         (
             "ner",
             "Anna\tB-PER\nsang\tO\n",
             "\nthe\tO\nBell\tPER\n",
             r"dev:3: the tag of 'Bell' is 'PER', expected O, or B-",
         ),
-        ("ner", "Anna\tB-PER\nsang\tO\n", "Rome\tB-LOC\n", r"dev:1: .*'B-LOC' is not one of those"),
+        ("ner", "Anna\tB-PER\nsang\tO\n", "Rome\tB-LOC\n", r"dev:1: .*'B-LOC' is not in the training data"),
     ],
     ids=["unknown label", "missing tag", "empty", "bad head", "unknown relation", "not BIO", "unknown entity"],
 )
@@ -408,7 +408,7 @@ def test_the_folder_of_results(folder, tmp_path, capsys, monkeypatch):
 def test_the_command_on_files(folder, tmp_path, capsys):
     """All sentences of the files: what a seed does not decide is the same for all; --json prints what --out writes."""
     text = (
-        "".join(f"{word}\t{tag}\n" for one in parsed(30) for word, tag in zip(one.words, one.tags, strict=True)) + "\n"
+        "".join(f"{word}\t{tag}\n" for one in parsed(40) for word, tag in zip(one.words, one.tags, strict=True)) + "\n"
     )
     path = write(tmp_path / "a.conll", text)
     probe_command("pos", path, path, folder, seeds=2, as_json=True)
