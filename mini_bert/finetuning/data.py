@@ -51,7 +51,12 @@ READERS: dict[str, Callable[..., list[Any]]] = {
 
 
 def read_data(
-    kind: str, train: str | None, dev: str | None, max_samples: int | None = None, seed: int = 0, **columns: Any
+    kind: str,
+    train: str | None = None,
+    dev: str | None = None,
+    max_samples: int | None = None,
+    seed: int = 0,
+    **columns: Any,
 ) -> TaskData:
     """Read two files, or one with a part held out; without files, make synthetic examples.
 
