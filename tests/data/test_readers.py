@@ -240,20 +240,16 @@ def test_scored(file):
         ("sentence1\tsentence2\tscore\na\tb\t3\na\tb\tnan\n", 3, "score is 'nan'"),
         ("sentence1\tsentence2\tscore\na\tb\t\n", 2, "score is '', expected a number"),
         ("sentence1\tsentence2\tscore\na\t\t3\n", 2, "sentence2 is empty"),
-        ("sentence\tscore\na\t3\n", 1, "expected two columns of text, found one, 'sentence'"),
+        (
+            "sentence\tscore\na\t3\n",
+            1,
+            "no column for the second text, such as 'sentence2'; there are 'sentence'",
+        ),
         ("sentence1\tsentence2\tpoints\na\tb\t3\n", 1, "no column for the score"),
-        (
-            "sentence1\tscore\na\t3\n",
-            1,
-            "found one, 'sentence1', among 'sentence1', 'score', and no 'sentence2'. Name "
-            'the column with second="…", or',
-        ),
-        (
-            "hypothesis\tscore\na\t3\n",
-            1,
-            """found one, 'hypothesis', among 'hypothesis', 'score', and no 'premise'. """
-            'Name the column with first="…"',
-        ),
+        ("sentence1\tscore\na\t3\n", 1, "second text, such as 'sentence2'; there are 'sentence1', 'score'. Name the"),
+        ("sentence1\tscore\na\t3\n", 1, 'Name the column with second="…", or, if there is no header'),
+        ("hypothesis\tscore\na\t3\n", 1, "no column for the first text, such as 'premise'; there are 'hypothesis'"),
+        ("hypothesis\tscore\na\t3\n", 1, 'Name the column with first="…"'),
     ],
 )
 def test_bad_scored_files(file, content, line, words):

@@ -90,7 +90,11 @@ def read_labelled(
     single texts.
     """
     at, names, records = _records(path, (text, second, label))
-    text, second = _text_columns(path, at, names, text, second)
+    lower = {name.lower() for name in names}
+    if second is not None or (text is None and any(lower.issuperset(pair) for pair in PAIRS)):
+        text, second = _pair_columns(path, at, names, text, second, "text")
+    else:
+        text = _column(path, at, names, text, TEXTS, "text", "text")
     label = _column(path, at, names, label, LABELS, "label", "label")
     found = []
     for line, record in records:
@@ -114,14 +118,7 @@ def read_scored(
     `read_labelled`.
     """
     at, names, records = _records(path, (first, second, score))
-    if first is None and second is None and (half := _half_of_a_pair(names)) is not None:
-        only, missing, argument = half
-        lack = f"expected two columns of text, found one, {only!r}, among {listed(names)}, and no {missing!r}"
-        raise ColumnError(path, at, lack, argument)
-    first, other = _text_columns(path, at, names, first, second, "first")
-    if other is None:
-        lack = f"expected two columns of text, found one, {first!r}, among {listed(names)}"
-        raise ColumnError(path, at, lack, "second")
+    first, second = _pair_columns(path, at, names, first, second, "first")
     score = _column(path, at, names, score, SCORES, "score", "score")
     found = []
     for line, record in records:
@@ -132,7 +129,7 @@ def read_scored(
             number = math.nan
         if not math.isfinite(number):
             raise LabelError(path, line, f"{score} is {value!r:.40}, expected a number")
-        found.append(Scored(_text(path, line, record, first), _text(path, line, record, other), number, line))
+        found.append(Scored(_text(path, line, record, first), _text(path, line, record, second), number, line))
     return found
 
 
@@ -202,30 +199,18 @@ def _quoted(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
         raise LabelError(path, line, problem) from error
 
 
-def _half_of_a_pair(names: list[str]) -> tuple[str, str, str] | None:
-    """If a table has only one column of a pair: that column, the missing one, and its argument"""
-    lower = {name.lower(): name for name in names}
-    if any(one in lower and other in lower for one, other in PAIRS):
-        return None
-    halves = ((lower[one], other, "second") for one, other in PAIRS if one in lower and one not in TEXTS)
-    others = ((lower[other], one, "first") for one, other in PAIRS if other in lower and other not in TEXTS)
-    return next(chain(halves, others), None)
-
-
-def _text_columns(
-    path: Path, at: int, names: list[str], text: str | None, second: str | None, argument: str = "text"
-) -> tuple[str, str | None]:
-    """argument: the reader's name for the first column"""
-    lower = {name.lower(): name for name in names}
-    if text is None and second is None:
-        for one, other in PAIRS:
-            if one in lower and other in lower:
-                return lower[one], lower[other]
-    if second is not None:
-        second = _column(path, at, names, second, (), "second text", "second")
-        partners = tuple(one for one, other in PAIRS if other == second.lower())
-        return _column(path, at, names, text, (*partners, *TEXTS), "text", argument), second
-    return _column(path, at, names, text, TEXTS, "text", argument), None
+def _pair_columns(
+    path: Path, at: int, names: list[str], first: str | None, second: str | None, argument: str
+) -> tuple[str, str]:
+    """The columns of two texts, by their usual names unless given. argument: the reader's name for `first`"""
+    lower = {name.lower() for name in names}
+    pairs = [(one, other) for one, other in PAIRS if second is None or other == second.lower()]
+    whole = [one for one, other in pairs if one in lower and other in lower]
+    half = [one for one, other in pairs if other in lower and other not in TEXTS]
+    usual = whole or half or [*(one for one, _ in pairs), *TEXTS]
+    first = _column(path, at, names, first, usual, "first text", argument)
+    others = [other for one, other in PAIRS if one == first.lower()] or ["sentence2"]
+    return first, _column(path, at, names, second, others, "second text", "second")
 
 
 def _column(

@@ -231,31 +231,31 @@ end
 despite = ( despite/ADP:case its/PRON:nmod:poss strong.$:amod noun.parts ):obl
 verdict
     22  %:nsubj be strong.$
-    5   %:nsubj be no strong.~
+    3   %:nsubj be no strong.~
     5   %:nsubj be adj.$ ( and/CCONJ:cc strong.$ ):conj
     3   %:nsubj be not/PART:advmod only/ADV:advmod adj.$ ( but/CCONJ:cc also/ADV:advmod adj.$ ):conj
-    3   %:nsubj be neither/CCONJ:cc:preconj adj.~ ( nor/CCONJ:cc adj.~ ):conj
-    2   %:nsubj could/AUX:aux not:advmod have/AUX:aux been/AUX:cop more/ADV:advmod adj.$
+    2   %:nsubj be neither/CCONJ:cc:preconj adj.~ ( nor/CCONJ:cc adj.~ ):conj
+    1   %:nsubj could/AUX:aux not:advmod have/AUX:aux been/AUX:cop more/ADV:advmod adj.$
     12  voice:nsubj simple.like_$ %:obj
-    3   voice:nsubj denied.like_~ %:obj
+    2   voice:nsubj denied.like_~ %:obj
     8   voice:nsubj simple.find %:obj strong.$:xcomp
-    2   voice:nsubj denied.find %:obj strong.~:xcomp
+    1   voice:nsubj denied.find %:obj strong.~:xcomp
     8   %:nsubj simple.please_$ audience:obj
-    2   %:nsubj denied.please_~ audience:obj
-    2   %:nsubj denied.fail ( to/PART:mark verb.please_$/base audience:obj ):xcomp
+    1   %:nsubj denied.please_~ audience:obj
+    1   %:nsubj denied.fail ( to/PART:mark verb.please_$/base audience:obj ):xcomp
     3   %:nsubj be full/ADJ ( of/ADP:case noun.quality_$ ):obl
     4   %:nsubj HAVE|had/VERB ( real/ADJ:amod?40 noun.quality_$ ):obj
     2   %:nsubj HAVE|had/VERB ( no/DET:det noun.quality_~ ):obj
     1   %:nsubj be without/ADP:case noun.quality_~
     8   %:nsubj be a/DET:det real|complete|true|great/ADJ:amod?30 noun.thing_$
-    2   %:nsubj be no a/DET:det noun.thing_~
+    1   %:nsubj be no a/DET:det noun.thing_~
     1   %:nsubj be no/DET:det real|complete|true|great/ADJ:amod?30 noun.thing_~
 verdict.good
     2   %:nsubj denied.lack noun.quality_good:obj
 verdict.bad
-    2   %:nsubj simple.lack noun.quality_good:obj
-    3   %:nsubj simple.fail ( to/PART:mark verb.please_good/base audience:obj ):xcomp
-    2   %:nsubj could/AUX:aux have/AUX:aux been/AUX:cop more/ADV:advmod adj.good
+    1   %:nsubj simple.lack noun.quality_good:obj
+    2   %:nsubj simple.fail ( to/PART:mark verb.please_good/base audience:obj ):xcomp
+    1   %:nsubj could/AUX:aux have/AUX:aux been/AUX:cop more/ADV:advmod adj.good
     3   %:nsubj be too/ADV:advmod adj.bad
 strong
     7   adj.$
