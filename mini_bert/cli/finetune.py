@@ -68,27 +68,11 @@ FIRST = 4  # of them come before the task's own in --help
 
 
 def _task(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
-    return sharing(_shared, FIRST, lambda special, given: _finetune(kind, **special, **given))
+    return sharing(_shared, FIRST, lambda own, given: _finetune(kind, given, **own))
 
 
-def _finetune(
-    kind: str,
-    train: str | None,
-    dev: str | None,
-    out: Path | None,
-    model: str,
-    seeds: int,
-    from_scratch: bool,
-    max_samples: int | None,
-    threads: int | None,
-    columns: dict[str, Any] | None = None,
-    options: dict[str, Any] | None = None,
-    max_length: int | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
-    **settings: Any,
-) -> None:
-    """Read the data, fine-tune, print the results"""
+def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None = None, **options: Any) -> None:
+    """Read the data, fine-tune, print the results. given: options by name; columns of the files; options of the task"""
     from mini_bert.common.progress import showing
     from mini_bert.finetuning.data import read_data
     from mini_bert.finetuning.finetune import check_out, finetune
@@ -96,13 +80,18 @@ def _finetune(
     from mini_bert.finetuning.report import describe
     from mini_bert.training.parallel import default_threads
 
-    tuning = FineTuning(threads=threads or default_threads(), **settings)
+    given["threads"] = given["threads"] or default_threads()
+    settings = FineTuning(**{name: given[name] for name in FineTuning.__dataclass_fields__ if name in given})
+    model, out, as_json = given["model"], given["out"], given.get("as_json", False)
     check_out(out)
-    data = read_data(kind, train, dev, max_samples, tuning.seed, **(columns or {}))
+    data = read_data(kind, given["train"], given["dev"], given["max_samples"], settings.seed, **(columns or {}))
     if not as_json:
         print(describe(kind, model, data), flush=True)
-    with showing(not quiet) as show:
-        report = finetune(kind, data, tuning, model, out, seeds, from_scratch, max_length, show, **(options or {}))
+    with showing(not given.get("quiet")) as show:
+        report = finetune(
+            kind, data, settings, model, out, given["seeds"], given["from_scratch"], given.get("max_length"), show,
+            **options,
+        )  # fmt: skip
     print(json.dumps(report.summary) if as_json else report.text)
     stopped = report.results[-1].outcome.stopped
     if stopped in ("interrupted", "nonfinite"):
@@ -131,7 +120,7 @@ def finetune_tag(
 
     For example:  mini-bert finetune tag --train train.conll --dev dev.conll --out names
     """
-    return {"columns": {"column": column}, "options": {"stride": stride}}
+    return {"columns": {"column": column}, "stride": stride}
 
 
 @_task("qa")
@@ -140,7 +129,7 @@ def finetune_qa(stride: STRIDE = None) -> dict[str, Any]:
 
     For example:  mini-bert finetune qa --train train-v1.1.json --dev dev-v1.1.json --out answers
     """
-    return {"options": {"stride": stride}}
+    return {"stride": stride}
 
 
 @_task("similarity")
@@ -157,8 +146,7 @@ def finetune_similarity(
 
     For example:  mini-bert finetune similarity --train sts-train.tsv --dev sts-dev.tsv --vectors --out vectors
     """
-    columns = {"first": first, "second": second, "score": score}
-    return {"columns": columns, "options": {"vectors": vectors, "loss": loss}}
+    return {"columns": {"first": first, "second": second, "score": score}, "vectors": vectors, "loss": loss}
 
 
 def finetune_sst2(
@@ -182,7 +170,7 @@ def finetune_sst2(
 
     `mini-bert data get sst2` downloads it. Without a file the sentences are synthetic, and the output says so.
     """
-    _finetune("classify", **locals())
+    _finetune("classify", locals())
 
 
 def predict(
