@@ -1,13 +1,13 @@
-"""Are batches fast enough, and does preparing text stay small? Two questions, measured in one run.
+"""The time to make a batch, and the time and memory to prepare text.
 
     python benchmarks/data.py                    batches, and preparing 200 MB
-    python benchmarks/data.py --gigabytes 2      the size that the 400 MB limit is stated for; takes some minutes
+    python benchmarks/data.py --gigabytes 2      the size for which the 400 MB limit is stated; takes several minutes
     python benchmarks/data.py --gigabytes 0      batches only
 
 Batches: the time to make one of 32 sequences × 64 tokens, as a share of a training step's forward and backward on the
-same 32 sequences (Mini-BERT, 4 micro-batches of 8 on two threads), both measured in turns. Preparing: throughput,
-processor time and the resident memory of all processes together, sampled from /proc (Linux only). The text is what lies
-in ../shared/data/pretrain, or else the built-in corpus, repeated until it is long enough; it is deleted afterwards.
+same 32 sequences (Mini-BERT, 4 micro-batches of 8 on two threads), measured alternately. Preparing: throughput,
+CPU time and the resident memory of all processes together, sampled from /proc (Linux only). The text is that in
+../shared/data/pretrain, or else the built-in corpus, repeated until it is long enough; it is deleted afterwards.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def forward_backward(model: MiniBERT, parts: list[Batch]) -> None:
 
 
 def batches(folder: Path, rounds: int) -> None:
-    """The cost of a batch, and of the step that uses it, in turns."""
+    """Time batches and training steps alternately."""
     tokenizer = WordPieceTokenizer.load("8k")
     models = (MiniBERT(), MiniBERT())  # one for each thread, as in training
     options = {"cache_dir": folder, "progress": False}
@@ -58,7 +58,7 @@ def batches(folder: Path, rounds: int) -> None:
         name: MLMDataGenerator("builtin", tokenizer, 64, 32, **options, **mode) for name, mode in MODES.items()
     }
     times: dict[str, list[float]] = {name: [] for name in ("step", *MODES)}
-    threadpool_limits(1)  # a thread each; two threads and two more inside each product would be in each other's way
+    threadpool_limits(1)  # one BLAS thread for each of our two threads
     threads = ThreadPoolExecutor(2)
     for turn in range(rounds + 2):
         for name, generator in generators.items():
@@ -82,7 +82,7 @@ def batches(folder: Path, rounds: int) -> None:
 
 
 def write_text(path: Path, size: int) -> str:
-    """Documents, over and over in changing order, up to `size` bytes -> where they came from"""
+    """Write documents, repeated in changing order, up to `size` bytes; returns their origin."""
     sources = sorted(map(str, PRETRAIN.glob("*.txt.xz")))
     documents: list[bytes] = []
     for text, first in read(sources or "builtin"):
@@ -101,7 +101,7 @@ def write_text(path: Path, size: int) -> str:
 
 
 def memory(root: int) -> dict[int, int]:
-    """Resident bytes of a process and all its descendants, by process id"""
+    """Resident bytes of a process and its descendants, by process id."""
     parents, found = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -117,13 +117,13 @@ def memory(root: int) -> dict[int, int]:
 
 
 def idle_seconds() -> float:
-    """Of all cores since the machine started. What is neither idle nor busy with our text, others have used."""
+    """Idle time of all cores since the machine started; shows how busy the machine is with other work."""
     fields = Path("/proc/stat").read_text().split(maxsplit=6)
     return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def preparing(folder: Path, gigabytes: float) -> None:
-    """Tokenize a long text in a fresh process, and watch it."""
+    """Tokenize a long text in a new process; measure its time and memory."""
     path = folder / "text.txt"
     origin = write_text(path, int(gigabytes * 1e9))
     size = path.stat().st_size
@@ -140,7 +140,7 @@ def preparing(folder: Path, gigabytes: float) -> None:
     seconds, after, idle = time.perf_counter() - began, os.times(), idle_seconds() - idle
     if child.returncode:
         raise SystemExit(f"preparing failed with exit code {child.returncode}")
-    processor = sum(after[2:4]) - sum(before[2:4])  # of children that have ended, and theirs
+    processor = sum(after[2:4]) - sum(before[2:4])  # of ended children and their descendants
     each = " + ".join(f"{value / 1e6:.0f}" for value in sorted(peak_each.values(), reverse=True))
     print(
         f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {size / 1e6 / processor:.1f} MB per second of processor; "
@@ -154,9 +154,9 @@ def preparing(folder: Path, gigabytes: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, default=0.2, help="text to prepare; 0: none")
+    parser.add_argument("--gigabytes", type=float, default=0.2, help="amount of text to prepare; 0: none")
     parser.add_argument("--rounds", type=int, default=100, help="batches and steps to time")
-    parser.add_argument("--folder", help="where to put the text while it is needed (default: the system's)")
+    parser.add_argument("--folder", help="where to put the temporary text (default: the system's temporary folder)")
     parser.add_argument("--prepare", nargs=2, metavar=("TEXT", "CACHE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.prepare:

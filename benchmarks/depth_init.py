@@ -1,11 +1,11 @@
-"""How deep models start: plain, or with what every block adds scaled by 1/√(2L). The same short training with both.
+"""Initial weights of deep models: plain, or with what every block adds scaled by 1/√(2L). The same short training.
 
     python benchmarks/depth_init.py                              12 layers of width 96, 150 steps: a few minutes
     python benchmarks/depth_init.py --layers 24 --lr 2e-3
     python benchmarks/depth_init.py --model larger --steps 150   Larger-BERT itself: an hour on two cores
 
-Same text, masks, seed and learning rate; loss on held-out text along the way. Before the first step it prints how much
-of what a token was reaches the top (the correlation of the final vector with the embedding).
+Text, masks, seed and learning rate are the same; prints the held-out loss along the way. The column "left" is the
+correlation of the final vectors with the embeddings before the first step.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mini_bert.models.config import INITS, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import TOKENIZERS, word_shares
 from mini_bert.training.loop import held_out_loss
-from mini_bert.training.optim import Adam, course
+from mini_bert.training.optim import Adam, lr_schedule
 from mini_bert.training.parallel import Team
+from mini_bert.training.pretraining import TOKENIZERS, start_at_frequencies
 
 
 def left_of_a_token(model: MiniBERT, ids: np.ndarray) -> float:
@@ -35,9 +35,9 @@ def left_of_a_token(model: MiniBERT, ids: np.ndarray) -> float:
 
 
 def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.Namespace, seed: int) -> list[float]:
-    """-> held-out losses, every `--every` steps"""
+    """Returns the held-out losses, every `--every` steps."""
     model = MiniBERT(config, seed=seed)
-    model.named_params()["head.b"].data[...] = np.log(word_shares(batches))
+    start_at_frequencies(model, batches)
     adam, validation, losses = Adam(model.flat), batches.validation(batch_size=16), []
     left, start, clipped = left_of_a_token(model, batches.batch(0).input_ids), time.perf_counter(), 0
     with Team(model, options.threads) as team:
@@ -45,8 +45,8 @@ def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.N
             parts = [batches.batch(2 * step), batches.batch(2 * step + 1)]
             outcome = team.gradient(parts, seed=(seed, step))
             clipped += outcome.norm > 1
-            lr = options.lr * course((step + 1) / (options.steps + 1), options.warmup)
-            adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
+            lr = options.lr * lr_schedule((step + 1) / (options.steps + 1), options.warmup)
+            adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
             if (step + 1) % options.every == 0:
                 losses.append(held_out_loss(team, validation, options.measured).loss)
     seconds = time.perf_counter() - start
@@ -57,7 +57,7 @@ def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.N
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default="", help="mini, larger; default: a small one, deep")
+    parser.add_argument("--model", default="", help="mini, larger; default: a small, deep one")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--steps", type=int, default=150)
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--measured", type=int, default=256, help="held-out sequences")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--warmup", type=float, default=0.1)
-    parser.add_argument("--batch", type=int, default=8, help="sequences a thread")
+    parser.add_argument("--batch", type=int, default=8, help="sequences per thread")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--inits", nargs="+", default=list(INITS), choices=INITS)

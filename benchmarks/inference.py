@@ -1,14 +1,14 @@
-"""How fast is an answer? Here, in PyTorch and in ONNX Runtime, in turns; and from a cold process, against transformers.
+"""Inference time compared with PyTorch and ONNX Runtime, and start-up time compared with transformers.
 
-    python benchmarks/inference.py                   everything: about three minutes on a quiet machine
-    python benchmarks/inference.py --rounds 5        quicker, and less sure
-    python benchmarks/inference.py --no-cold         only the warm part
+    python benchmarks/inference.py                   everything: about three minutes on an idle machine
+    python benchmarks/inference.py --rounds 5        faster, less precise
+    python benchmarks/inference.py --no-cold         without start-up times
 
-Two models. Mini-BERT fills one gap a sentence (random weights do: they cost the same), all engines with the head on the
-gaps only. MiniLM (all-MiniLM-L6-v2, 22 million weights, real) makes a sentence vector, the mean of its tokens. Each
-engine has two threads; all are checked to give the same numbers before they are timed. Here, one sentence is computed
-with one BLAS thread and with two, a batch in two halves side by side, as `mini-bert embed` does it. PyTorch runs
-eagerly under no_grad, MiniLM as transformers builds it; ONNX Runtime runs what torch.onnx exports for just this shape.
+Two models. Mini-BERT fills one mask per sentence, with random weights; all engines run the head on the masks only.
+MiniLM (all-MiniLM-L6-v2, 22 million published weights) computes sentence vectors, the mean over tokens. Each engine has
+two threads; before timing, all are checked to give the same numbers. We compute one sentence with one BLAS thread and
+with two, and a batch in two halves in parallel, as `mini-bert embed` does. PyTorch runs eagerly under no_grad, MiniLM
+as transformers builds it; ONNX Runtime runs a torch.onnx export for exactly this shape.
 
 Needs the peers (`python run.py test --peers` installs them) and onnx.
 """
@@ -39,8 +39,8 @@ from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 SENTENCE = "The old bridge over the river was closed for three days after the heavy [MASK]."
-PAUSE = 0.05  # seconds between engines: threads that wait by spinning have gone to sleep by then
-AGREE = 1e-4  # how far two engines may differ in a number
+PAUSE = 0.05  # seconds between engines, for spinning threads to go to sleep
+AGREE = 1e-4  # largest difference allowed between two engines' outputs
 Engine = Callable[[], np.ndarray]
 
 
@@ -76,7 +76,7 @@ def onnx_session(module, inputs: tuple):
 
     names, buffer = [f"input{i}" for i in range(len(inputs))], io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the older exporter makes the faster graph here: 9.0 ms against 10.1
+        warnings.simplefilter("ignore")  # the older exporter gives the faster graph: 9.0 ms, not 10.1
         torch.onnx.export(module, inputs, buffer, input_names=names, dynamo=False, opset_version=17)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 2, 3
@@ -86,7 +86,7 @@ def onnx_session(module, inputs: tuple):
 
 
 def engines(ours: Callable[..., np.ndarray], module, arrays: tuple, threads: ThreadPoolExecutor) -> dict[str, Engine]:
-    """Everybody's way to the same numbers. ours(*arrays) computes on the calling thread."""
+    """How each engine computes the same numbers; ours(*arrays) runs on the calling thread."""
     import torch
 
     inputs = tuple(torch.tensor(array) for array in arrays)
@@ -122,7 +122,7 @@ def engines(ours: Callable[..., np.ndarray], module, arrays: tuple, threads: Thr
 
 
 def measure(table: dict[str, Engine], rounds: int, calls: int) -> dict[str, float]:
-    """Medians of rounds of medians, in seconds; the engines take turns, and the first call of a turn does not count."""
+    """Seconds per call: the median over rounds of each round's median. Engines alternate; first calls are not timed."""
     answers = [engine() for engine in table.values()]
     for name, answer in zip(table, answers, strict=True):
         difference = np.abs(answer - answers[0]).max()
@@ -220,7 +220,7 @@ with torch.no_grad():
 
 
 def first_answer(command: list[str]) -> float:
-    """Seconds from the start of a process to the first line it prints"""
+    """Seconds from the start of a process to its first line of output."""
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     began = time.perf_counter()
     with subprocess.Popen(
@@ -269,7 +269,7 @@ def cold(rounds: int) -> None:
             for turn in range(rounds + 1):
                 for label, command in commands.items():
                     taken = first_answer(command)
-                    if turn:  # the first reads the files from the disk
+                    if turn:  # the first turn reads the files from disk
                         found[label].append(taken)
             times = {label: statistics.median(taken) for label, taken in found.items()}
             show(f"{title}: from a cold process to the first answer (median of {rounds})", times)
@@ -277,10 +277,10 @@ def cold(rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15, help="turns for each engine")
-    parser.add_argument("--cold-rounds", type=int, default=5, help="processes for each")
-    parser.add_argument("--no-cold", action="store_true", help="leave the cold starts out")
-    parser.add_argument("--no-warm", action="store_true", help="only the cold starts")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds per engine")
+    parser.add_argument("--cold-rounds", type=int, default=5, help="processes per engine")
+    parser.add_argument("--no-cold", action="store_true", help="skip start-up times")
+    parser.add_argument("--no-warm", action="store_true", help="only start-up times")
     arguments = parser.parse_args()
     if not arguments.no_warm:
         warm(arguments.rounds)

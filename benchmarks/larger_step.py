@@ -1,16 +1,16 @@
-"""One optimiser step of Larger-BERT, here and in PyTorch, in turns; what checkpointing costs and saves; peak memory.
+"""One optimiser step of Larger-BERT, here and in PyTorch, alternating; cost and saving of checkpointing; peak memory.
 
-    python benchmarks/larger_step.py                    5 rounds of a step each; needs torch (run.py test --peers)
+    python benchmarks/larger_step.py                    5 rounds of one step each; needs torch (run.py test --peers)
     python benchmarks/larger_step.py --rounds 3 --no-compile
-    python benchmarks/larger_step.py --no-torch         ours alone: plain and checkpointed
+    python benchmarks/larger_step.py --no-torch         ours only: plain and checkpointed
     python benchmarks/larger_step.py --memory           peak memory of real runs at batch 1, 4 and 8 instead (Linux)
 
-A step is 4 × 8 × 128 tokens with 15 % of them chosen, dropout 0.1 in both: forward, backward, clipping, Adam with
-decoupled decay. PyTorch is the model of train_step.py at Larger-BERT's sizes: fused AdamW, scaled dot-product
-attention, the head on the chosen rows only. Before anything is timed, the losses of two steps are compared with dropout
-off, from the same weights; with it on, each draws its own masks, and the losses only resemble each other.
+A step is 4 × 8 × 128 tokens, 15 % of them chosen, dropout 0.1 in both: forward, backward, clipping, Adam with decoupled
+decay. PyTorch runs the model of train_step.py at Larger-BERT's sizes: fused AdamW, scaled dot-product attention, the
+head on the chosen rows only. Before timing, the losses of two steps are compared with dropout off, from the same
+weights; with dropout, each draws its own masks, so the losses are only similar.
 
-Activations are what one micro-batch of 8 sequences allocates beyond weights, gradients and moments, at its peak.
+Activations are what one micro-batch of 8 sequences allocates at its peak beyond weights, gradients and moments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mini_bert.models.config import LARGER_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
-from mini_bert.training.plan import Choice, best_choice, predicted_peak, train_options
+from mini_bert.training.plan import Choice, best_choice, describe, predicted_peak, train_options
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
 
@@ -48,14 +48,14 @@ def ours(threads: int, config: MiniBertConfig, checkpointing: bool = False) -> t
     def step(parts: list[Batch], lr: float = LR) -> float:
         with team:
             outcome = team.gradient(parts, seed=(0, next(count)))
-            adam.step(lr, scale=min(1.0, CLIP / outcome.norm), each=team.each)
+            adam.step(lr, scale=min(1.0, CLIP / outcome.norm), map=team.map)
         return outcome.loss
 
     return step, model, team
 
 
 def same_function(threads: int, data: list[Batch], grouped: list[Batch]) -> None:
-    """Without dropout, from the same weights, one step: then a second loss says whether the weights changed alike."""
+    """Take a step without dropout from the same weights; the second loss shows whether the weights changed alike."""
     config = replace(LARGER_BERT_CONFIG, dropout=0.0)
     step, model, _ = ours(threads, config)
     rival = peer(model, False, False)
@@ -63,11 +63,11 @@ def same_function(threads: int, data: list[Batch], grouped: list[Batch]) -> None
         mine, theirs = step(grouped), rival(data)
         print(f"step {number} without dropout: loss {mine:.4f} here, {theirs:.4f} in PyTorch")
         if abs(mine - theirs) > 2e-3:
-            raise SystemExit("PyTorch computes something else, so the speeds are not compared")
+            raise SystemExit("PyTorch computes a different function, so the speeds are not compared")
 
 
 def activations(checkpointing: bool, sequences: int = 8) -> float:
-    """Bytes that one forward and backward allocates at its peak"""
+    """Peak bytes that one forward and backward pass allocates"""
     model = MiniBERT(LARGER_BERT_CONFIG)
     apply(model, TrainingConfig(steps=1, checkpointing=checkpointing))
     (part,) = batches(1, 1, sequences, LARGER_BERT_CONFIG)[0]
@@ -81,19 +81,19 @@ def activations(checkpointing: bool, sequences: int = 8) -> float:
 
 
 def memory_table(threads: int) -> None:
-    """Plain: one thread, as few sets of gradients as can be. Lean: what `mini-bert plan` picks for 1 GB."""
+    """Peaks with one thread, with what `mini-bert plan` picks for 1 GB, and with every saving."""
     print("| batch | settings | predicted, MB | measured, MB |\n|---:|---|---:|---:|")
     for batch in (1, 4, 8):
         plain = Choice(batch, 1)
-        lean = best_choice(LARGER_BERT_CONFIG, batch, threads, 1e9)
+        lean = best_choice(describe(LARGER_BERT_CONFIG), batch, threads, 1e9)
         small = Choice(1, 1, True, moments="bfloat16")
         for name, choice in {"plain": plain, "fits 1 GB": lean, "smaller still": small}.items():
             if choice is None:
-                print(f"| {batch} | {name}: nothing does | | |")
+                print(f"| {batch} | {name}: impossible | | |")
                 continue
-            words = train_options("larger", LARGER_BERT_CONFIG, batch, choice)
+            words = train_options("larger", batch, choice)
             measured = peak_of_training(*words, steps=3)
-            predicted = predicted_peak(LARGER_BERT_CONFIG, choice)
+            predicted = predicted_peak(describe(LARGER_BERT_CONFIG), choice)
             shown = " ".join(words[4:])
             print(f"| {batch} | {name}: `{shown}` | {predicted / 1e6:.0f} | {measured / 1e6:.0f} |", flush=True)
 
@@ -132,7 +132,7 @@ def main() -> None:
             for whole in (False, True):
                 name = f"PyTorch{' compiled' if compiled else ''}, {'32 at once' if whole else '4 × 8'}"
                 steps[name] = peer(model, compiled, whole), data
-    for step, parts in steps.values():  # once, untimed: compiling, first touch of memory
+    for step, parts in steps.values():  # a warm-up: compiling, first use of memory
         step(parts)
     times: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(options.rounds):
@@ -148,7 +148,7 @@ def main() -> None:
 
 def report(times: dict[str, list[float]], data: list[Batch], threads: int, team: Team) -> None:
     tokens = sum(part.input_ids.size for part in data)
-    print(f"\n{'':30}{'s a step':>10}{'tokens/s':>10}{'ours is':>9}")
+    print(f"\n{'':30}{'s per step':>10}{'tokens/s':>10}{'ours is':>9}")
     ratios = {}
     for name, found in times.items():
         ratios[name] = statistics.median(own / other for own, other in zip(times[PLAIN], found, strict=True))
@@ -157,12 +157,12 @@ def report(times: dict[str, list[float]], data: list[Batch], threads: int, team:
     rivals = [name for name in times if name.startswith("PyTorch")]
     if rivals:
         fastest = min(rivals, key=lambda name: statistics.median(times[name]))
-        print(f"\nLarger-BERT takes {ratios[fastest]:.2f}× the time of {fastest}, the fastest of PyTorch")
+        print(f"\nLarger-BERT takes {ratios[fastest]:.2f}× the time of {fastest}, the fastest PyTorch variant")
     print(f"checkpointing takes {1 / ratios[AGAIN] - 1:+.0%} time")
     with team:
         best = peak(threads)
     work = numbers_of_a_step(data, LARGER_BERT_CONFIG) / statistics.median(times[PLAIN])
-    print(f"matrix products at {work / best:.0%} of the {best / 1e9:.0f} billion operations a second of this machine")
+    print(f"matrix products at {work / best:.0%} of the {best / 1e9:.0f} billion operations per second of this machine")
     print(f"numpy {np.__version__}, {threads} threads, {len(times[PLAIN])} rounds")
 
 

@@ -1,13 +1,13 @@
-"""One attention layer, plain and lean: time and memory of a forward and a backward pass, by length.
+"""Plain and lean attention: time and memory of a forward and backward pass of one layer, by length.
 
     python benchmarks/lean_attention.py                          both sizes, 128 to 4,096 tokens; about 2 minutes
     python benchmarks/lean_attention.py --lengths 512 1024 --dropout 0.1 --sizes 192x4
-    python benchmarks/lean_attention.py --tiles 128 256 512      lean only, by size of the tiles
+    python benchmarks/lean_attention.py --tiles 128 256 512      lean only, by tile size
     python benchmarks/lean_attention.py --model                  Mini-BERT with 8,192 positions, one step at T = 8,192
 
-Every memory is that of a process of its own, which makes a single pass: how far its peak lies above what it held
-before (the system's VmHWM on Linux; what NumPy allocated at most, elsewhere). Times are the best of several rounds in
-which the methods take turns, by the processor's clock: a machine that is busy with other things lengthens them less.
+Memory is measured in a separate process that makes a single pass: its peak minus what it held before (VmHWM on Linux;
+NumPy's peak allocation elsewhere). Times are CPU times, the best of several rounds in which the methods alternate, so
+that other work on the machine affects them less.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mini_bert.layers.attention import LONG, MultiHeadAttention
 from mini_bert.layers.base import Pool, Run, bind
-from mini_bert.layers.lean_attention import TILE
+from mini_bert.layers.lean_attention import LONG, TILE, LeanAttention
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 
@@ -35,8 +34,8 @@ from mini_bert.models.mini_bert import MiniBERT
 def attention(
     method: str, tokens: int, width: int, heads: int, p: float, tile: int = TILE, batch: int = 1
 ) -> Callable[[], None]:
-    """-> one forward and backward pass"""
-    layer = MultiHeadAttention(width, heads, bias=False, p=p)
+    """Returns a function that makes one forward and backward pass."""
+    layer = LeanAttention(width, heads, bias=False, p=p)
     layer.method, layer.tile = method, tile
     bind(layer, seed=0)
     x, dy = np.random.default_rng(1).normal(size=(2, batch, tokens, width)).astype(np.float32)
@@ -51,7 +50,7 @@ def attention(
 
 
 def model(tokens: int) -> Callable[[], None]:
-    """-> the loss of a Mini-BERT with long positions at 15 % of the tokens, and its gradient"""
+    """Returns a function that computes loss and gradients of a long Mini-BERT, with 15 % of the tokens masked."""
     network = MiniBERT(MiniBertConfig(max_seq_length=tokens))
     rng = np.random.default_rng(1)
     ids = rng.integers(5, network.config.vocab_size, (1, tokens))
@@ -65,7 +64,7 @@ def model(tokens: int) -> Callable[[], None]:
 
 
 def held() -> int | None:
-    """The most memory this process has held so far, in bytes."""
+    """This process's peak memory so far, in bytes."""
     status = Path("/proc/self/status")
     if not status.exists():
         return None
@@ -73,7 +72,7 @@ def held() -> int | None:
 
 
 def peak(work: Callable[[], None]) -> int:
-    """How much more than now `work` needs at its worst moment."""
+    """The peak memory of `work` above the present use."""
     before = held()
     if before is None:
         tracemalloc.start()
@@ -84,13 +83,13 @@ def peak(work: Callable[[], None]) -> int:
 
 
 def peak_alone(what: str, *arguments: object) -> float:
-    """`peak` in a process of its own, in MB"""
+    """`peak` in a separate process, in MB."""
     command = [sys.executable, __file__, "--alone", json.dumps([what, *arguments])]
     return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout) / 1e6
 
 
 def best_times(works: dict[str, Callable[[], None]], rounds: int, seconds: float = 0.4) -> dict[str, float]:
-    """Milliseconds of each, in turns; short ones are repeated until they fill some time."""
+    """Milliseconds of each, measured alternately; short ones are repeated."""
     best = dict.fromkeys(works, np.inf)
     for _ in range(rounds):
         for name, work in works.items():
@@ -135,7 +134,7 @@ def main() -> None:
     parser.add_argument("--model", action="store_true")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    with threadpool_limits(1, user_api="blas"):  # as in a training run, where every thread has a batch of its own
+    with threadpool_limits(1, user_api="blas"):  # as in training, where each thread has its own batch
         if options.alone:
             what, *arguments = json.loads(options.alone)
             print(peak({"attention": attention, "model": model}[what](*arguments)))

@@ -1,4 +1,4 @@
-"""The peak memory of a real training run, in a process of its own (Linux)."""
+"""The peak memory of a training run in its own process (Linux)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def peak_of_training(*options: str, steps: int = 4) -> float:
-    """Bytes: the highest RssAnon while `mini-bert train` takes some steps, measures, saves and publishes."""
+    """The highest RssAnon, in bytes, while `mini-bert train` takes some steps, evaluates and saves its model."""
     with tempfile.TemporaryDirectory() as folder:
         words = [
             "--corpus",
@@ -43,6 +43,6 @@ def peak_of_training(*options: str, steps: int = 4) -> float:
 def _anonymous(process: int) -> int:
     try:
         status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return 0
     return next((1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon")), 0)

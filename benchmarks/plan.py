@@ -1,24 +1,23 @@
-"""What `mini-bert plan` predicts, and what real training runs take: the peak of RssAnon, several settings (Linux).
+"""Peak memory that `mini-bert plan` predicts, against the peak RssAnon of real training runs (Linux).
 
     python benchmarks/plan.py                    all settings; about half a minute each on two quiet cores
-    python benchmarks/plan.py --only mini        those whose line contains the word
+    python benchmarks/plan.py --only mini        settings whose options contain this
 
-Every run is a process of its own: `mini-bert train` on the built-in corpus for a few steps, with a checkpoint and a
-model at the end. Nothing is held out: measuring takes the micro-batches of training, no gradients, and long. Besides, a
-run with held-out text reads its best model again at the end, 4 P. That fits where the moments were, if the system
-has got their memory back; of a small model it has not: Mini-BERT with micro-batches of 4 on one thread takes
-123 MB while it trains, and 141 MB for that moment. The plan does not count it.
+Each run is a separate process: `mini-bert train` on the built-in corpus for a few steps, with a checkpoint and a model
+at the end. Nothing is held out: evaluation uses micro-batches like training, needs no gradients and takes long. Also, a
+run with held-out text reads its best model again at the end, 4 P bytes. These fit where the moments were, if the system
+has reclaimed that memory; for a small model it has not: Mini-BERT with micro-batches of 4 on one thread takes 123 MB
+while it trains, and 141 MB at that moment. The plan does not count it.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 from peak_memory import peak_of_training
 
 from mini_bert.models.registry import load_config
-from mini_bert.training.plan import Choice, predicted_peak, train_options
+from mini_bert.training.plan import Choice, describe, predicted_peak, train_options
 
 SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, choice
     ("mini", False, 32, Choice(16, 2)),
@@ -36,17 +35,17 @@ SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, ch
 ]
 
 
-def words(setting: tuple[str, bool, int, Choice]) -> list[str]:
+def options(setting: tuple[str, bool, int, Choice]) -> list[str]:
     """The options of `mini-bert train`, as `mini-bert plan` prints them"""
     model, tied, batch, choice = setting
-    return train_options(model, replace(load_config(model), tie_head=tied), batch, choice)
+    return train_options(model, batch, choice, tied)
 
 
 def compare(setting: tuple[str, bool, int, Choice]) -> tuple[float, float]:
-    """-> predicted, measured bytes"""
+    """Returns predicted and measured bytes."""
     model, tied, _, choice = setting
-    config = replace(load_config(model), tie_head=tied)
-    return predicted_peak(config, choice), peak_of_training(*words(setting), steps=3)
+    sizes = describe(load_config(model), tied)
+    return predicted_peak(sizes, choice), peak_of_training(*options(setting), steps=3)
 
 
 def main() -> None:
@@ -55,7 +54,7 @@ def main() -> None:
     only = parser.parse_args().only
     print(f"{'options of `mini-bert train`':125}{'predicted':>10}{'measured':>10}")
     for setting in SETTINGS:
-        shown = " ".join(words(setting))
+        shown = " ".join(options(setting))
         if only in shown:
             predicted, measured = compare(setting)
             off = f"{predicted / measured - 1:+.1%}"

@@ -1,12 +1,12 @@
-"""What 16 bits save and what they cost: the same training, with weights, caches and moments kept in different ways.
+"""Cost and benefit of 16 bits: the same training with weights, activations and moments stored in different ways.
 
     python benchmarks/precision.py                            500 steps of Mini-BERT for each choice, built-in corpus
     python benchmarks/precision.py --seeds 3 --choices float32 moments+activations
     python benchmarks/precision.py --model larger --steps 500 --choices float32 moments+activations
 
-Every run has the same first weights, text and masks. Memory is counted from the arrays themselves: weights, Adam's two
-moments, and the caches that one micro-batch of 16 sequences keeps between forward and backward. The loss is that of
-held-out text at the end; the ratio is to the first choice, of the same seed.
+All runs have the same initial weights, text and masks. Memory is counted from the arrays: weights, Adam's two
+moments, and the caches that one micro-batch of 16 sequences keeps between forward and backward. The loss is the final
+loss on held-out text; the ratio is to the first choice with the same seed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import TOKENIZERS, default_learning_rate
+from mini_bert.training.defaults import TOKENIZERS, default_learning_rate
 from mini_bert.training.loop import held_out_loss
-from mini_bert.training.optim import Adam, course
+from mini_bert.training.optim import Adam, lr_schedule
 from mini_bert.training.parallel import Team
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
@@ -45,7 +45,7 @@ CHOICES: dict[str, dict[str, Any]] = {  # as in a TrainingConfig
 
 
 def megabytes(tree: Any, seen: set[int] | None = None) -> float:
-    """Of the arrays in a cache, each counted once, however many views of it there are"""
+    """The size of the arrays in a cache; several views of one array count once."""
     seen = set() if seen is None else seen
     if isinstance(tree, np.ndarray):
         while isinstance(tree.base, np.ndarray):
@@ -60,8 +60,8 @@ class Measured(NamedTuple):
     weights: float  # MB
     moments: float
     caches: float
-    loss: float  # of held-out text, at the end
-    ms: float  # a step
+    loss: float  # on held-out text, at the end
+    ms: float  # per step
 
 
 def train(config: MiniBertConfig, choice: str, seed: int, options: argparse.Namespace) -> Measured:
@@ -81,8 +81,8 @@ def train(config: MiniBertConfig, choice: str, seed: int, options: argparse.Name
         start = time.perf_counter()
         for step in range(1, options.steps + 1):
             outcome = team.gradient([next(batches) for _ in range(2)], seed=(seed, step))
-            lr = options.lr * course(step / (options.steps + 1), 0.3)
-            adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
+            lr = options.lr * lr_schedule(step / (options.steps + 1), 0.3)
+            adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
         seconds = time.perf_counter() - start
         loss = held_out_loss(team, validation, 1024).loss
     weights, moments = model.flat.data.nbytes / 1e6, 2 * adam.m.nbytes / 1e6
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", default=["builtin"])
     parser.add_argument("--model", default="mini")
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--lr", type=float, help="default: that of `mini-bert train` for the model")
+    parser.add_argument("--lr", type=float, help="default: as `mini-bert train`")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--choices", nargs="+", default=list(CHOICES), choices=list(CHOICES))
@@ -102,7 +102,7 @@ def main() -> None:
     config = load_config(options.model)
     options.lr = options.lr or default_learning_rate(config)
     print(f"{options.model}, {options.steps} steps, learning rate {options.lr:g}; {counted(options.seeds, 'seed')}\n")
-    print("| kept in 16 bits | weights, MB | moments, MB | caches, MB | held-out loss | ratio | ms a step |")
+    print("| stored in 16 bits | weights, MB | moments, MB | caches, MB | held-out loss | ratio | ms per step |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     first: list[float] = []
     for name in options.choices:

@@ -1,10 +1,10 @@
-"""Two training runs side by side, by steps and by hours: a table of held-out numbers, and a picture.
+"""Compares training runs by steps and by hours: a table of held-out losses and accuracies, and a picture.
 
     python benchmarks/runs_side_by_side.py runs/mini runs/larger --out docs/pictures/larger.svg
 
-The losses of two vocabularies cannot be compared as they stand: one of 50,000 words is harder to guess than one of
-8,192 pieces. So beside each stands how far it lies below what a model pays that knows nothing but the frequencies of
-its own vocabulary: the entropy of single tokens. Hours are those of training, pauses left out.
+Losses with different vocabularies cannot be compared directly: 50,000 tokens are harder to predict than 8,192. So each
+loss is also given relative to the unigram entropy, the loss of a model that only predicts the token frequencies of its
+own vocabulary. Hours are hours of training, without pauses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Point(NamedTuple):
 
 
 def measured(history: History) -> list[Point]:
-    """Every measurement on held-out text, with the time that training had taken"""
+    """Every evaluation on held-out text, with the training time up to then"""
     times = {0: 0.0} | {record["step"]: record["seconds"] / 3600 for record in history.of("train")}
     return [
         Point(found["step"], times[max(step for step in times if step <= found["step"])], found["loss"], found["top1"])
@@ -45,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     runs: dict[str, tuple[History, list[Point]]] = {}
     models = [display_name(MiniBertConfig.from_dict(RunFolder.config(run)["model"])) for run in options.runs]
-    names = {name for name in models if models.count(name) > 1}  # those that do not tell their runs apart
+    names = {name for name in models if models.count(name) > 1}  # shared by several runs
     for run in options.runs:
         config = RunFolder.config(run)
         name = display_name(MiniBertConfig.from_dict(config["model"]))
@@ -53,24 +53,26 @@ def main() -> None:
         history = read_run(run)
         if not history.of("eval") or not history.of("train"):
             raise SystemExit(
-                f"{run} has no measurements on held-out text yet; let it run until its first, or leave it out"
+                f"{run} has no evaluations on held-out text yet; wait for the first one, or leave the run out"
             )
         runs[name] = history, measured(history)
         start, last, resumed = history.last("start"), history.last("train"), len(history.of("resume"))
-        print(f"{name}: {start['parameters']:,} parameters, {start['tokens_per_step']:,} tokens a step, learning rate "
-              f"{config['training']['learning_rate']:g}, {history.steps:,} steps, {last['tokens'] / 1e6:.1f} million "
-              f"tokens in {last['seconds'] / 3600:.2f} hours; resumed {counted(resumed, 'time')}")  # fmt: skip
-    table("after so many hours", HOURS, runs, lambda point: point.hours)
+        print(f"{name}: {start['parameters']:,} parameters, {start['tokens_per_step']:,} tokens per step, learning "
+              f"rate {config['training']['learning_rate']:g}, {history.steps:,} steps, {last['tokens'] / 1e6:.1f} "
+              f"million tokens in {last['seconds'] / 3600:.2f} hours; resumed {counted(resumed, 'time')}")  # fmt: skip
+    table("hours", HOURS, runs, lambda point: point.hours)
     common = set.intersection(*({point.step for point in points} for _, points in runs.values()))
-    if common:  # all were measured there
-        table("after so many steps", tuple(sorted(common)), runs, lambda point: point.step)
+    if common:
+        table("steps", tuple(sorted(common)), runs, lambda point: point.step)
     if options.out:
         picture(options.out, runs)
 
 
 def table(title: str, places: tuple[float, ...], runs, place) -> None:
-    """The last measurement up to each place"""
-    print(f"\n| {title} | " + " | ".join(f"{name}: step | loss | below single tokens | top-1" for name in runs) + " |")
+    """The last evaluation up to each of these hours or steps"""
+    print(
+        f"\n| {title} | " + " | ".join(f"{name}: step | loss | below unigram entropy | top-1" for name in runs) + " |"
+    )
     print("|---:|" + "---:|---:|---:|---:|" * len(runs))
     for limit in places:
         cells = []
@@ -98,9 +100,9 @@ def picture(path: Path, runs: dict[str, tuple[History, list[Point]]]) -> None:
             panels[0].plot(x, losses, label=name, **style)
             panels[1].plot(x, gains, label=name, **style)
             panels[0].axhline(history.unigram_entropy, color=colour(index), linewidth=0.9, linestyle=(0, (1, 2)))
-    dress(by_step, "by steps", "", "loss on held-out text\n(dotted: the entropy of single tokens)")
-    dress(by_hour, "by hours of two cores", "")
-    dress(gain_step, "", "step", "nats below the entropy of single tokens")
+    dress(by_step, "by steps", "", "loss on held-out text\n(dotted: unigram entropy)")
+    dress(by_hour, "by hours on two cores", "")
+    dress(gain_step, "", "step", "nats below the unigram entropy")
     dress(gain_hour, "", "hours")
     by_step.set_xscale("log")
     gain_hour.legend(fontsize=9, frameon=False, loc="lower right")

@@ -1,14 +1,14 @@
-"""How the weights start: the same model, text and batches from four different starts, side by side.
+"""Initial weights: trains the same model on the same batches from four different starts.
 
     python benchmarks/start.py                        600 steps each on the built-in corpus
     python benchmarks/start.py --corpus FILE --steps 2000
 
-noise        every weight N(0, 0.02²), as published BERT
+noise        every weight N(0, 0.02²), as in published BERT
 waves        positions as sinusoids, tokens N(0, 0.1²), projections N(0, 1/fan_in)
-neighbours   waves, and the heads of the first block look at the tokens next to them
-frequencies  neighbours, and the head's bias knows how frequent every word is: how `mini-bert train` starts
+neighbours   waves, and the heads of the first block attend to neighbouring tokens
+frequencies  neighbours, and the output bias starts at the log frequencies: the default of `mini-bert train`
 
-Prints the held-out loss on the way, with the unigram entropy of the held-out text for comparison.
+Prints the held-out loss along the way, and the unigram entropy of the held-out text for comparison.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import numpy as np
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.evaluate import unigram_entropy
 from mini_bert.layers.attention import MultiHeadAttention
-from mini_bert.layers.embedding import sinusoids
+from mini_bert.layers.initialisers import sinusoids
 from mini_bert.models.mini_bert import AMPLITUDE, MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import word_shares
 from mini_bert.training.loop import held_out_loss
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
+from mini_bert.training.pretraining import start_at_frequencies
 
 STARTS = ("noise", "waves", "neighbours", "frequencies")
 
 
 def start(model: MiniBERT, how: str, batches: MLMDataGenerator) -> None:
-    """Give the weights the start of that name; a new MiniBERT has "neighbours"."""
+    """Initialise the weights in this way; a new MiniBERT has "neighbours"."""
     rng = np.random.default_rng(1)
     if how == "noise":
         for param in model.named_params().values():
@@ -45,7 +45,7 @@ def start(model: MiniBERT, how: str, batches: MLMDataGenerator) -> None:
         attention: MultiHeadAttention = model.encoder.blocks[0].attention  # type: ignore[attr-defined]
         attention.qkv.w.data[...] = rng.normal(0, 1 / math.sqrt(attention.width), attention.qkv.w.shape)
     if how == "frequencies":
-        model.named_params()["head.b"].data[...] = np.log(word_shares(batches))
+        start_at_frequencies(model, batches)
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
             for step in range(1, options.steps + 1):
                 outcome = team.gradient([next(batches) for _ in range(4)])
                 lr = options.lr * min(1.0, step / options.warmup)
-                adam.step(lr, scale=min(1.0, 1 / outcome.norm), each=team.each)
+                adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
                 if step in marks:
                     found.append(held_out_loss(team, validation, 1024).loss)
         print(f"{how:24}" + "".join(f"{loss:8.3f}" for loss in found), flush=True)

@@ -1,12 +1,12 @@
-"""Text to ids: Mini-BERT and the `tokenizers` library on the same lines and cores, in turns, as ratios.
+"""Tokenization speed compared with the `tokenizers` library, on the same lines and cores.
 
     python benchmarks/tokenization.py                      20 MB, 5 rounds; needs tokenizers (run.py test --peers)
     python benchmarks/tokenization.py --tokenizer 50k --megabytes 5 --rounds 3
 
-Every round builds both tokenizers anew, so no cache is warm, and times one after the other; the table shows medians.
-The library uses all cores that it is given (two, unless told otherwise), we use one. Lines are those of the Wikipedia
-and book text in ../shared/data/pretrain, half of each, or else of the built-in corpus. The vocabulary is the published
-one of BERT if it is there, or else the bundled 8k. Before anything is timed, the ids of all lines are compared.
+Every round builds both tokenizers again, so caches are cold, and times them alternately; the table shows medians. The
+library uses all cores it is given (two by default), we use one. The lines are half from the Wikipedia and half from the
+book text in ../shared/data/pretrain, or else from the built-in corpus. The vocabulary is BERT's published one if
+available, or else the bundled 8k. Before timing, the ids of all lines are compared.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     kept = work()
     elapsed = time.perf_counter() - start
-    del kept  # giving the memory back is not timed
+    del kept  # freeing the memory is not timed
     return elapsed
 
 
@@ -115,7 +115,7 @@ def main() -> None:
         for encoding in tokenizer.encode_batch(texts):
             _ = encoding.ids, encoding.offsets, encoding.word_ids
 
-    # A row: what, and how both sides do it; each gets a tokenizer that has seen nothing yet.
+    # Each row: a title, our work, their work. Each side gets a new tokenizer.
     bare = {"add_special_tokens": False}
     ids = lambda tokenizer: tokenizer.ids(texts)  # noqa: E731
     rows: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [

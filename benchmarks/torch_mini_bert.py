@@ -1,6 +1,6 @@
-"""Mini-BERT in PyTorch, as one would write it there: what benchmarks and tests compare with. Needs torch.
+"""Mini-BERT in idiomatic PyTorch, for benchmarks and tests to compare with. Needs torch.
 
-Scaled dot-product attention of PyTorch's own; after the blocks only the chosen rows go on, through final norm and head.
+Uses PyTorch's scaled dot-product attention; after the blocks, only the chosen rows go through the final norm and head.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Block(nn.Module):
         H, I = c.hidden_size, c.intermediate_size
         self.shape = (3, c.num_heads, c.head_size)
         self.qkv, self.output = nn.Linear(H, 3 * H, bias=False), nn.Linear(H, H, bias=False)
-        # In this order: clipping adds the lengths up in it, and twenty steps of float32 make the last bit show.
+        # The order matters: clipping sums norms in it, and after twenty float32 steps the last bits differ.
         self.attention_norm, self.output_norm = (nn.LayerNorm(H, c.layer_norm_eps) for _ in NORMS)
         self.expand, self.contract = nn.Linear(H, I), nn.Linear(I, H)
         self.p, self.drop = c.dropout, dropout(c)
@@ -40,7 +40,7 @@ class Block(nn.Module):
 
 
 class TorchMiniBert(nn.Module):
-    """The weights of `model`, copied; ids (B,T) and chosen rows (N,) -> logits (N,V)"""
+    """Copies the weights of `model`. forward: ids (B,T), chosen rows (N,) -> logits (N,V)"""
 
     def __init__(self, model: MiniBERT):
         super().__init__()
@@ -61,7 +61,7 @@ class TorchMiniBert(nn.Module):
 
 
 class Loss(nn.Module):
-    """The sum over the targets of −log p; compiled, it is one graph with the network."""
+    """The sum of −log p over the targets; can be compiled together with the network."""
 
     def __init__(self, network: TorchMiniBert):
         super().__init__()
@@ -72,7 +72,7 @@ class Loss(nn.Module):
 
 
 def weights(model: MiniBERT) -> dict[str, Tensor]:
-    """Ours under PyTorch's names, matrices as (out, in)"""
+    """Our weights under PyTorch's names, matrices as (out, in)."""
     ours = {name: torch.tensor(param.data) for name, param in model.named_params().items()}
     found = {"tokens.weight": ours["tokens.table"], "positions.weight": ours["positions.table"]}
     linears, norms = {"head": "head"}, {"final_norm": "final_norm"}

@@ -1,18 +1,18 @@
-"""One optimiser step of Mini-BERT, here and in PyTorch, in one run, in turns, as ratios.
+"""The time of one optimiser step of Mini-BERT, compared with PyTorch and transformers in the same run.
 
     python benchmarks/train_step.py                      9 rounds of 10 steps; needs torch (run.py test --peers)
     python benchmarks/train_step.py --rounds 3 --no-compile --no-transformers
     python benchmarks/train_step.py --memory             peak memory of a real training run instead (Linux)
 
-A step is 4 × 8 × 64 tokens with 15 % of them chosen: forward, backward, clipping, Adam with decoupled decay. We take
-the micro-batches two and two, as training does (--group). PyTorch computes the same function from the same weights on
-the same batches, with fused AdamW, scaled dot-product attention and the head on the chosen rows only, on as many
-threads, as four micro-batches or as one batch of 32, eager or compiled: whichever is fastest counts. `transformers`
-is BertForMaskedLM of the same sizes, trained the ordinary way: logits for every token, labels of −100 where nothing
-was asked.
+A step is 4 × 8 × 64 tokens, 15 % of them masked: forward, backward, clipping, Adam with decoupled weight decay. We
+process two micro-batches at a time, as training does (--group). PyTorch computes the same function from the same
+weights on the same batches, with fused AdamW, scaled dot-product attention and the head on the masked rows only, with
+the same number of threads, as four micro-batches or one batch of 32, eager or compiled; the fastest variant counts.
+`transformers` is BertForMaskedLM of the same size, trained as usual: logits for every token, label −100 where no token
+is masked.
 
-Before anything is timed, the losses of the first steps are compared. The peak is that of the machine's matrix product:
-the best of ten products of 1024 × 1024, on all threads at once.
+Before timing, the losses of the first steps are compared. The machine's peak is that of its matrix product: the best of
+ten products of 1024 × 1024 on every thread at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Step = Callable[..., float]
 def batches(
     count: int, parts: int = PARTS, sequences: int = SEQUENCES, c: MiniBertConfig = MINI_BERT_CONFIG
 ) -> list[list[Batch]]:
-    """Random words, as frequent as words are; masked as in training."""
+    """Random words with Zipf frequencies, masked as in training."""
     rng = np.random.default_rng(0)
     share = 1 / np.arange(1, c.vocab_size - 4)
     found = []
@@ -54,7 +54,7 @@ def batches(
 
 
 def numbers_of_a_step(parts: list[Batch], c: MiniBertConfig = MINI_BERT_CONFIG) -> float:
-    """Multiplications and additions in the matrix products of a step, the shortcut on chosen rows counted as such."""
+    """Multiplications and additions in the matrix products of a step, masked rows only where we compute only those."""
     H, inner, V, T = c.hidden_size, c.intermediate_size, c.vocab_size, c.max_seq_length
     total = 0.0
     for part in parts:
@@ -73,14 +73,14 @@ def ours(threads: int, dtype: type = np.float32) -> tuple[Step, MiniBERT, Team]:
 
     def step(parts: list[Batch], lr: float = LR) -> float:
         outcome = team.gradient(parts)
-        adam.step(lr, scale=min(1.0, CLIP / outcome.norm), each=team.each)
+        adam.step(lr, scale=min(1.0, CLIP / outcome.norm), map=team.map)
         return outcome.loss
 
     return step, model, team
 
 
 def peer(model: MiniBERT, compiled: bool, whole: bool) -> Step:
-    """Mini-BERT in PyTorch, with the weights of `model`, and its dropout if it has any."""
+    """Mini-BERT in PyTorch, with the weights and dropout of `model`."""
     import torch
     from torch_mini_bert import Loss, TorchMiniBert
 
@@ -111,7 +111,7 @@ def peer(model: MiniBERT, compiled: bool, whole: bool) -> Step:
 
 
 def ordinary(whole: bool) -> Step:
-    """BertForMaskedLM of the same sizes, as people train it."""
+    """BertForMaskedLM of the same size, trained as usual."""
     import torch
     from transformers import BertConfig, BertForMaskedLM
 
@@ -156,7 +156,7 @@ def joined(parts: list[Batch]) -> Batch:
 
 
 def peak(threads: int) -> float:
-    """The most multiplications and additions a second that this machine's matrix product does."""
+    """Multiplications and additions per second in this machine's fastest matrix product."""
     n = 1024
     arrays = [np.ones((3, n, n), np.float32) for _ in range(threads)]
     best = np.inf
@@ -169,7 +169,7 @@ def peak(threads: int) -> float:
 
 
 def memory(threads: int) -> None:
-    """The peak of RssAnon while the `train` command trains Mini-BERT, evaluates and saves, in a process of its own."""
+    """The peak of RssAnon while the `train` command trains, evaluates and saves Mini-BERT in its own process."""
     options = f"--threads {threads} --held-out 0.01 --eval-every 50 --save-every 50".split()
     most = peak_of_training(*options, steps=120)
     print(f"peak anonymous memory of a Mini-BERT training run on {threads} threads: {most / 1e6:.0f} MB")
@@ -178,9 +178,9 @@ def memory(threads: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=10, help="steps in a round")
+    parser.add_argument("--steps", type=int, default=10, help="steps per round")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--group", type=int, default=2, help="micro-batches that we take at once")
+    parser.add_argument("--group", type=int, default=2, help="micro-batches that we process at once")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-transformers", action="store_true")
     parser.add_argument("--memory", action="store_true")

@@ -1,17 +1,17 @@
-"""Learning a vocabulary, here and by the trainer of the `tokenizers` library: time, memory, tokens per word.
+"""Training a vocabulary, compared with the trainer of the `tokenizers` library: time, memory, tokens per word.
 
-    python benchmarks/vocabulary.py                         8,192 pieces from all the text, three rounds in turns
+    python benchmarks/vocabulary.py                         8,192 pieces from all the text, three rounds
     python benchmarks/vocabulary.py --vocab-size 50000
-    python benchmarks/vocabulary.py --rules                 which rule for choosing pieces, how many characters? Some
-                                                            minutes more
+    python benchmarks/vocabulary.py --rules                 also compare rules for choosing pieces and alphabet sizes;
+                                                            takes several minutes more
 
-The text is what lies in ../shared/data/pretrain, or `--text FILE ...`. It is unpacked first: both sides read the same
-plain .txt files, and the clock runs from the first byte read to the finished vocabulary, each time in a new process.
-Memory is the sum over all processes of a side, sampled from /proc (Linux only).
+The text is that in ../shared/data/pretrain, or `--text FILE ...`. It is decompressed first: both sides read the same
+plain .txt files. The time is from the first byte read to the finished vocabulary, each time in a new process. Memory is
+the sum over all processes of a side, sampled from /proc (Linux only).
 
-Tokens per word are measured on one document in twenty, which neither side has seen: for this both learn once more from
-the other nineteen. Words are counted as often as they occur; both vocabularies are used by the same tokenizer.
-Both sides: lower-case, pairs that stand together twice or more, at most 1,000 different characters.
+Tokens per word are measured on one document in twenty, held out from both sides: for this, both train again on the
+other nineteen. Words are weighted by frequency; the same tokenizer uses both vocabularies. Both sides: lower case,
+pairs that occur at least twice, at most 1,000 different characters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mini_bert.text.wordsplit import WordSplitter
 
 PRETRAIN = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "pretrain"
 SIDES = ("mini-bert", "tokenizers")
-HELD_OUT = 20  # one document in so many
+HELD_OUT = 20  # every 20th document is held out
 ALPHABET, MIN_FREQUENCY = 1000, 2
 
 
@@ -67,20 +67,20 @@ def peer(files: list[str], vocab_size: int) -> list[str]:
 
 
 def learn_once(side: str, vocab_size: int, out: str, files: list[str]) -> None:
-    """Learn, write the vocabulary, print the seconds."""
+    """Train, write the vocabulary, print the seconds."""
     if side == "tokenizers":
-        import tokenizers  # noqa: F401  (not part of the time; ours is imported, too)
+        import tokenizers  # noqa: F401  (imports are not timed)
     began = time.perf_counter()
     pieces = {"mini-bert": ours, "tokenizers": peer}[side](files, vocab_size)
     print(time.perf_counter() - began)
     Path(out).write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
 
 
-# --- both sides, watched -----------------------------------------------------------------------------------
+# --- both sides, measured -----------------------------------------------------------------------------------
 
 
 def watched(side: str, vocab_size: int, out: Path, files: list[Path]) -> tuple[float, float]:
-    """-> seconds, largest resident memory of all its processes in MB (nan where there is no /proc)"""
+    """Returns the seconds and the peak resident memory of all processes in MB (NaN without /proc)."""
     command = [sys.executable, __file__, "--learner", side, "--vocab-size", str(vocab_size), "--out", str(out)]
     peak = 0.0
     with subprocess.Popen([*command, "--text", *map(str, files)], stdout=subprocess.PIPE, text=True) as process:
@@ -100,7 +100,7 @@ def family(pid: int) -> Iterator[int]:
         for task in os.listdir(f"/proc/{pid}/task"):
             for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
                 yield from family(int(child))
-    except OSError:  # it has ended, or there is no /proc
+    except OSError:  # the process has ended, or there is no /proc
         return
 
 
@@ -115,10 +115,10 @@ def resident(pid: int) -> float:
 
 
 def merged(words: dict[str, int], room: int, score: Callable[[int, int, int, int], float]) -> list[str]:
-    """Merge pairs by any score of (count of the pair, of its left, of its right part, of all pieces).
+    """Merge pairs by any score of the counts of (the pair, its left part, its right part, all pieces).
 
-    A score may change although its pair's count does not. So all are computed anew after every merge at first, later
-    after some: by then one more changes little.
+    A score can change although its pair's count does not, so at first all are recomputed after every merge. Later, when
+    a merge changes little, they are recomputed less often.
     """
     merges = Merges(words)
     characters = len(merges.pieces)
@@ -181,7 +181,7 @@ def nothing(*_: Any) -> None:
 
 
 def unpack(sources: list[str], folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
-    """-> all the text, the text without held-out documents (plain files both), the words of the held-out documents"""
+    """Returns files with all the text, files without the held-out documents, and the held-out documents' words."""
     whole: list[Path] = []
     train: list[Path] = []
     held_out: Counter[str] = Counter()
@@ -207,7 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--vocab-size", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rules", action="store_true", help="compare rules for choosing pieces and characters, too")
+    parser.add_argument("--rules", action="store_true", help="also compare rules for choosing pieces and characters")
     parser.add_argument("--text", nargs="+", help="files; default: ../shared/data/pretrain")
     parser.add_argument("--learner", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--out", help=argparse.SUPPRESS)
@@ -223,9 +223,7 @@ def main() -> None:
         folder = Path(name)
         whole, train, held_out = unpack(sources, folder)
         size = sum(path.stat().st_size for path in whole)
-        print(
-            f"{options.vocab_size:,} pieces from {size / 1e6:,.1f} MB of plain text, {options.rounds} rounds in turns"
-        )
+        print(f"{options.vocab_size:,} pieces from {size / 1e6:,.1f} MB of plain text, {options.rounds} rounds")
         print(f"{'':12}{'seconds':>10}{'MB resident':>13}   of each round")
         seconds: dict[str, list[float]] = {side: [] for side in SIDES}
         memory: dict[str, list[float]] = {side: [] for side in SIDES}

@@ -16,12 +16,14 @@ from mini_bert.common import short_names
 if TYPE_CHECKING:
     from mini_bert.checks.gradients import gradient_check
     from mini_bert.data.generator import MLMDataGenerator
+    from mini_bert.inference.loading import load_model, load_tokenizer
     from mini_bert.models.bert import Bert, BertConfig
     from mini_bert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, MiniBertConfig
     from mini_bert.models.mini_bert import MiniBERT, MiniTransformerLayer
     from mini_bert.objectives.masking import mask_tokens
     from mini_bert.text.wordpiece import WordPieceTokenizer
     from mini_bert.training.optim import Adam
+    from mini_bert.training.settings import TrainingConfig
 
     __version__: str
 
@@ -38,7 +40,10 @@ _HOMES = {
     "MLMDataGenerator": "mini_bert.data.generator",
     "MiniTransformerLayer": "mini_bert.models.mini_bert",
     "WordPieceTokenizer": "mini_bert.text.wordpiece",
+    "TrainingConfig": "mini_bert.training.settings",
     "gradient_check": "mini_bert.checks.gradients",
+    "load_model": "mini_bert.inference.loading",
+    "load_tokenizer": "mini_bert.inference.loading",
     "mask_tokens": "mini_bert.objectives.masking",
 }
 
@@ -52,8 +57,11 @@ __all__ = [
     "MiniBERT",
     "MiniBertConfig",
     "MiniTransformerLayer",
+    "TrainingConfig",
     "WordPieceTokenizer",
     "gradient_check",
+    "load_model",
+    "load_tokenizer",
     "mask_tokens",
 ]
 

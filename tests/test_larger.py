@@ -16,11 +16,12 @@ from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.inference.loading import load
 from mini_bert.layers.base import Run
-from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig, display_name
+from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.command import default_learning_rate, train_command, word_shares
-from mini_bert.training.plan import parameter_count
+from mini_bert.training.defaults import default_learning_rate
+from mini_bert.training.plan import describe
+from mini_bert.training.pretraining import pretrain, word_shares
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply, bare
@@ -65,8 +66,8 @@ def test_the_preset():
     c = LARGER_BERT_CONFIG
     sizes = (c.num_layers, c.hidden_size, c.num_heads, c.head_size, c.intermediate_size, c.max_seq_length, c.vocab_size)
     assert sizes == (6, 384, 8, 48, 1536, 128, 50_000) and c.dropout == 0.1 and not c.tie_head
-    assert parameter_count(c) == 49_137_488 and parameter_count(replace(c, tie_head=True)) == 29_937_488
-    assert display_name(replace(c, vocab_size=99)) == "Larger-BERT" and display_name(MINI_BERT_CONFIG) == "Mini-BERT"
+    assert describe(c).parameters == 49_137_488 and describe(c, tie_head=True).parameters == 29_937_488
+    assert replace(c, vocab_size=99).name == "Larger-BERT" and MINI_BERT_CONFIG.name == "Mini-BERT"
 
 
 def test_the_documented_forward():
@@ -155,7 +156,7 @@ def test_the_documented_training(place, capsys):
     said = capsys.readouterr().err
     assert "parameters;" in said and "the model:" in said
     card = Path("runs/run-1/model/README.md").read_text(encoding="utf-8")
-    assert "held-out loss" in card and "handed over by a program" in card
+    assert "held-out loss" in card and "from a pipe or a program" in card
     training = RunFolder.config(Path("runs/run-1"))["training"]
     assert training["checkpointing"] is True and (training["batch_size"], training["micro_batch"]) == (16, 4)
     trainer.save("mine", tokenizer)
@@ -182,7 +183,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
     earlier = LargerBERT(SMALL, seed=9).load_checkpoint("whole/checkpoints/step-00000003").flat.data
     assert (earlier != whole.model.flat.data).any()  # that of its step, and not the newest
     with pytest.raises(
-        ValueError, match=r"whole holds a run already; go on .* trainer\.resume\(.*LargerBERTTrainer\(.*out="
+        ValueError, match=r"whole holds a run already; resume it with trainer\.resume\(.*LargerBERTTrainer\(.*out="
     ):
         whole.train(generator(0), num_steps=6)
     for way in ("python",) if kept != "float32" else ("python", "command"):
@@ -206,7 +207,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         (lambda: LargerBERTTrainer(LargerBERT(SMALL), speed=3), TypeError, "unknown setting.s. speed"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL), steps=3), TypeError, "unknown setting.s. steps.*num_steps=1000"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer(), ValueError, "no bundled vocabulary has 16"),
-        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer("8k"), ValueError, "8,192 tokens.*knows 16 ids"),
+        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer("8k"), ValueError, "8,192 tokens.*has 16 ids"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).train(generator()), ValueError, "for how long"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).resume(generator()), ValueError, "which run"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_checkpoint(), ValueError, "which checkpoint"),
@@ -215,12 +216,12 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         (
             lambda: LargerBERTTrainer(LargerBERT(replace(SMALL, max_seq_length=8))).train(generator(), num_steps=1),
             ValueError,
-            "sequences of 16 tokens, but the model knows 8",
+            "sequences of 16 tokens, but the model has 8",
         ),
         (
             lambda: LargerBERTTrainer(LargerBERT(replace(SMALL, vocab_size=9))).train(generator(), num_steps=1),
             ValueError,
-            "16 tokens, but the model knows 9",
+            "16 tokens, but the model has 9",
         ),
     ],
 )  # fmt: skip
@@ -315,7 +316,7 @@ def test_wider_models_learn_more_slowly(place):
     wide = replace(SMALL, hidden_size=384, num_heads=2, num_layers=1)
     LargerBERTTrainer(LargerBERT(wide), "first", quiet=True).train(generator(), num_steps=1)
     Path("config.json").write_text(json.dumps(wide.to_dict()))
-    train_command(["text.txt"], "config.json", "vocabulary", Path("second"), steps=1, quiet=True)
-    train_command(["text.txt"], "config.json", "vocabulary", Path("third"), steps=1, quiet=True, learning_rate=1e-4)
+    pretrain(["text.txt"], "config.json", "vocabulary", Path("second"), steps=1, quiet=True)
+    pretrain(["text.txt"], "config.json", "vocabulary", Path("third"), steps=1, quiet=True, learning_rate=1e-4)
     rates = [RunFolder.config(Path(run))["training"]["learning_rate"] for run in ("first", "second", "third")]
     assert rates == pytest.approx([5e-4, 5e-4, 1e-4])

@@ -1,19 +1,18 @@
-"""Every layer and every model, against finite differences: the table behind `mini-bert gradcheck`.
+"""Every layer and every model against finite differences: the table for `mini-bert gradcheck`.
 
-`CASES` is one list for two readers: this command, which checks gradients, and the tests, which put each layer
-through the whole contract. Every dimension is a different prime where it can be, so that a swapped axis fails.
+The tests use `CASES` too, to check the whole contract of each layer. Where possible, every dimension is a different
+prime, so that swapped axes fail.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.checks.gradients import TOLERANCE, Checked, gradient_check
+from mini_bert.checks.gradients import Checked, gradient_check
 from mini_bert.finetuning.heads import (
     PairHead,
     SentenceHead,
@@ -36,6 +35,7 @@ from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
@@ -62,17 +62,17 @@ from mini_bert.training.switches import apply
 
 
 class Case(NamedTuple):
-    """A layer at a small size, with inputs to try it on."""
+    """A small layer with inputs for it."""
 
     name: str
     build: Callable[[], Layer]
-    shapes: tuple[tuple[int, ...], ...]  # of the inputs that have gradients
-    fixed: tuple[Any, ...] = ()  # further inputs: ids
+    shapes: tuple[tuple[int, ...], ...]  # of inputs with gradients
+    fixed: tuple[Any, ...] = ()  # other inputs: ids
     keywords: dict[str, Any] = {}  # masks  # noqa: RUF012
 
 
 class Function(Layer):
-    """A pair of functions without weights, dressed as a layer so that it can join the table."""
+    """A pair of functions without weights, as a layer for the table."""
 
     def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any]):
         self._forward, self._backward = forward, backward
@@ -86,7 +86,7 @@ class Function(Layer):
 
 
 def _plain(forward: Callable[..., Any], backward: Callable[..., Any], *arguments: Any) -> Callable[[], Layer]:
-    """For functions that take no run."""
+    """The same for functions that take no `run`."""
     return lambda: Function(lambda x, run: forward(x, *arguments), backward)
 
 
@@ -103,7 +103,7 @@ _CAUSAL = {"mask": np.tri(T, dtype=bool)}
 _NOTHING = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
 _ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
 _TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
-_CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # in no order, one twice
+_CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # unordered, one twice
 _X = ((B, T, H),)
 _LEAN = ((B, T, 2 * D),)
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
@@ -117,8 +117,8 @@ def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> Tran
     return TransformerBlock(H, A, I, activation, attention_bias=bias, p=p)
 
 
-def _lean(attention: MultiHeadAttention) -> MultiHeadAttention:
-    attention.method, attention.tile = "lean", 3  # 5 tokens: three and two
+def _lean(attention: EfficientAttention) -> EfficientAttention:
+    attention.method, attention.tile = "lean", 3  # 5 tokens in two tiles
     return attention
 
 
@@ -147,15 +147,15 @@ CASES = [
     Case("block", _block, _X),
     Case("block, gelu", lambda: _block(activation="gelu", bias=True), _X, keywords=_PADDED),
     Case("block, dropout", lambda: _block(p=0.2), _X, keywords=_PADDED),
-    Case("attention, chosen rows", lambda: MultiHeadAttention(H, A), _X, keywords=_CHOSEN | _PADDED),
-    Case("attention, chosen rows, causal", lambda: MultiHeadAttention(H, A, p=0.2), _X, keywords=_CHOSEN | _CAUSAL),
+    Case("attention, chosen rows", lambda: EfficientAttention(H, A), _X, keywords=_CHOSEN | _PADDED),
+    Case("attention, chosen rows, causal", lambda: EfficientAttention(H, A, p=0.2), _X, keywords=_CHOSEN | _CAUSAL),
     Case("block, chosen rows", lambda: _block(p=0.2), _X, keywords=_CHOSEN | _PADDED),
     Case("encoder, chosen rows", lambda: Encoder([_block(), Recompute(_block(p=0.2))]), _X, keywords=_CHOSEN),
     Case("block, recomputed", lambda: Recompute(_block(p=0.2)), _X, keywords=_PADDED),
     Case("encoder", lambda: Encoder([_block(p=0.1), _block(p=0.1)]), _X, keywords=_PADDED),
-    Case("lean attention, padding", lambda: _lean(MultiHeadAttention(2 * D, 2)), _LEAN, keywords=_PADDED),
-    Case("lean attention, nothing to see", lambda: _lean(MultiHeadAttention(2 * D, 2)), _LEAN, keywords=_NOTHING),
-    Case("lean attention, dropout, chosen, causal", lambda: _lean(MultiHeadAttention(2 * D, 2, p=0.2)), _LEAN,
+    Case("lean attention, padding", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_PADDED),
+    Case("lean attention, nothing to see", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_NOTHING),
+    Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
     *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
@@ -189,9 +189,11 @@ def check_case(case: Case, entries: int = 64, seed: int = 0) -> list[Checked]:
     dx = layer.backward(dy, cache, Run(seed, train=True))
     dx = dx if isinstance(dx, tuple) else (dx,)
     params = layer.named_params()
-    arrays = {f"input {i}": x for i, x in enumerate(inputs)} | {name: p.data for name, p in params.items()}
-    claims = {f"input {i}": d for i, d in enumerate(dx[: len(inputs)])} | {name: p.grad for name, p in params.items()}
-    return gradient_check(lambda: float(np.sum(forward()[0] * dy)), arrays, claims, entries)
+    arrays = {f"input {i}": x for i, x in enumerate(inputs)}
+    gradients = {f"input {i}": d for i, d in enumerate(dx[: len(inputs)])}
+    arrays |= {name: p.data for name, p in params.items()}
+    gradients |= {name: p.grad for name, p in params.items()}
+    return gradient_check(lambda: float(np.sum(forward()[0] * dy)), arrays, gradients, entries)
 
 
 def check_model(
@@ -199,19 +201,19 @@ def check_model(
 ) -> list[Checked]:
     """The gradient of a model's training loss with respect to every weight; `loss` returns (loss, cache).
 
-    With `ids` that are all different, also what `loss_backward` returns, the gradient at the embeddings: moving
-    a word's row in the table then moves the input at one place only (in a model whose head has a matrix of its own).
+    With `ids`, the gradient at the embeddings, which `loss_backward` returns, is checked too. The ids must be distinct
+    and the head must not be tied, so that each row of the token table affects the input at one position only.
     """
     model.zero_grad()
     _, cache = loss()
     dx = model.loss_backward(cache)
     params = model.named_params()
     arrays = {name: p.data for name, p in params.items()}
-    claims = {name: p.grad.copy() for name, p in params.items()}
+    gradients = {name: p.grad.copy() for name, p in params.items()}
     if ids is not None:
-        arrays["input"], claims["input"] = arrays["tokens.table"], np.zeros_like(claims["tokens.table"])
-        claims["input"][ids] = dx
-    return gradient_check(lambda: loss()[0], arrays, claims, entries, seed)
+        arrays["input"], gradients["input"] = arrays["tokens.table"], np.zeros_like(gradients["tokens.table"])
+        gradients["input"][ids] = dx
+    return gradient_check(lambda: loss()[0], arrays, gradients, entries, seed)
 
 
 def _mini(config: MiniBertConfig, entries: int, lean: bool = False, **switched: Any) -> Callable[[], list[Checked]]:
@@ -249,85 +251,63 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
     return check
 
 
-def _fine_tuned(encoder: Model, task: Task, targets: Any) -> list[Checked]:
-    """The loss of a task, with dropout, with respect to every weight of encoder and head"""
-    model = with_task(encoder, task, dropout=0.2, seed=1)
-    rng = np.random.default_rng(0)
-    for param in model.task.named_params().values():
-        param.data += rng.normal(size=param.shape)  # far from where it starts, so that much reaches the encoder
-    types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
-    asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # of both texts
-    batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
+def _fine_tuned(build: Callable[[], Model], task: Task, targets: Any) -> Callable[[], list[Checked]]:
+    """The gradient of a task's loss, with dropout, with respect to every weight of encoder and head."""
 
-    def loss() -> float:
-        return task.loss(model, batch, Run(0, train=True), 3)[0]
+    def check() -> list[Checked]:
+        model = with_task(build(), task, dropout=0.2, seed=1)
+        rng = np.random.default_rng(0)
+        for param in model.task.named_params().values():
+            param.data += rng.normal(size=param.shape)  # larger weights, for larger gradients in the encoder
+        types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
+        asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # in both texts
+        batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
 
-    model.zero_grad()
-    loss()
-    params = model.named_params()
-    claims = {name: param.grad.copy() for name, param in params.items()}
-    return gradient_check(loss, {name: param.data for name, param in params.items()}, claims, 8)
+        def loss() -> float:
+            return task.loss(model, batch, Run(0, train=True), 3)[0]
+
+        model.zero_grad()
+        loss()
+        params = model.named_params()
+        gradients = {name: param.grad.copy() for name, param in params.items()}
+        return gradient_check(loss, {name: param.data for name, param in params.items()}, gradients, 8)
+
+    return check
+
+
+def _tiny_mini() -> MiniBERT:
+    return MiniBERT(_TINY, dtype=np.float64)
+
+
+def _tiny_bert() -> Bert:
+    return Bert(_BERT, dtype=np.float64)
 
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
+_LABELS = ["a", "b", "c"]
 MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
-    "tiny Mini-BERT, tied head": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, tie_head=True), 400),
-    "tiny Mini-BERT, dropout": _mini(MiniBertConfig(V, 2 * D, 2, 2, I, T + 2, dropout=0.1), 400),
-    "tiny Larger-BERT, dropout, lean, checkpointing": _mini(
-        replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True
-    ),
+    "tiny Mini-BERT, tied head": _mini(replace(_TINY, tie_head=True), 400),
+    "tiny Mini-BERT, dropout": _mini(replace(_TINY, dropout=0.1), 400),
+    "tiny Larger-BERT, dropout, lean, checkpointing":
+        _mini(replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, head of its own": _bert(100, tied=False),
-    "tiny Mini-BERT, fine-tuned: classify": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], ("mean", "max")), [2, 0]
-    ),
-    "tiny Mini-BERT, fine-tuned: tag": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]
-    ),
-    "tiny Mini-BERT, fine-tuned: pairs": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Classify(["a", "b", "c"], pairs=True), [2, 0]
-    ),
-    "tiny Mini-BERT, fine-tuned: vectors": lambda: _fine_tuned(
-        MiniBERT(_TINY, dtype=np.float64), Similarity(0, 5, vectors=True), [4.0]
-    ),
-    "tiny BERT, fine-tuned: classify": lambda: _fine_tuned(
-        Bert(_BERT, dtype=np.float64), Classify(["a", "b", "c"], ("cls",), dense=True), [2, 0]
-    ),
-    "tiny BERT, fine-tuned: qa": lambda: _fine_tuned(Bert(_BERT, dtype=np.float64), Answer(), [[1, 3], [1, 1]]),
-    "tiny BERT, fine-tuned: similarity": lambda: _fine_tuned(
-        Bert(_BERT, dtype=np.float64), Similarity(0, 5, pooling=("cls",), dense=True), [4.0, 1.0]
-    ),
+    "tiny Mini-BERT, fine-tuned: classify": _fine_tuned(_tiny_mini, Classify(_LABELS, ("mean", "max")), [2, 0]),
+    "tiny Mini-BERT, fine-tuned: tag": _fine_tuned(_tiny_mini, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
+    "tiny Mini-BERT, fine-tuned: pairs": _fine_tuned(_tiny_mini, Classify(_LABELS, pairs=True), [2, 0]),
+    "tiny Mini-BERT, fine-tuned: vectors": _fine_tuned(_tiny_mini, Similarity(0, 5, vectors=True), [4.0]),
+    "tiny BERT, fine-tuned: classify": _fine_tuned(_tiny_bert, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
+    "tiny BERT, fine-tuned: qa": _fine_tuned(_tiny_bert, Answer(), [[1, 3], [1, 1]]),
+    "tiny BERT, fine-tuned: similarity":
+        _fine_tuned(_tiny_bert, Similarity(0, 5, pooling=("cls",), dense=True), [4.0, 1.0]),
     "Mini-BERT, full size, 8 of each tensor": _mini(MINI_BERT_CONFIG, 8),
-}
+}  # fmt: skip
 
 
 def all_checks() -> Iterator[tuple[str, list[Checked]]]:
+    """Yields the name and the results of each layer and model."""
     for case in CASES:
         yield case.name, check_case(case)
     for name, check in MODELS.items():
         yield name, check()
-
-
-def main(tolerance: float = TOLERANCE, tensors: bool = False) -> int:
-    """Print the table -> exit code: 0 if every error is within the tolerance, else 1."""
-    start, failed, count = time.perf_counter(), [], 0
-    print(f"backward against central differences in float64, tolerance {tolerance:.0e}\n")
-    print(f"{'layer or model':42} {'tensors':>7} {'numbers':>8} {'worst error':>12}  in")
-    for name, results in all_checks():
-        worst = max(results, key=lambda row: row.error if row.error == row.error else np.inf)
-        numbers = sum(row.entries for row in results)
-        count += numbers
-        verdict = "" if worst.passed(tolerance) else "   <-- WRONG"
-        print(f"{name:42} {len(results):7} {numbers:8,} {worst.error:12.1e}  {worst.name}{verdict}", flush=True)
-        if tensors:
-            for row in results:
-                print(f"    {row.name:38} {row.shape!s:>16} {row.entries:8,} {row.error:12.1e}")
-        failed += [f"{name}: {row.name} ({row.error:.1e})" for row in results if not row.passed(tolerance)]
-    seconds = time.perf_counter() - start
-    if failed:
-        more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
-        print(f"\n{len(failed)} tensor(s) beyond {tolerance:.0e}: " + "; ".join(failed[:5]) + more)
-        return 1
-    print(f"\nAll gradients agree: {count:,} numbers compared in {seconds:.0f} s.")
-    return 0

@@ -1,15 +1,13 @@
-"""Are the gradients right, and how large are they?
+"""Check gradients by finite differences; measure and clip their norm.
 
-**Right.** A derivative is what a tiny change does: move one number by ±h, look how the loss moves,
+    ∂loss/∂x ≈ (loss(x + h) − loss(x − h)) / 2h            (central difference, with an error of about h²)
 
-    ∂loss/∂x ≈ (loss(x + h) − loss(x − h)) / 2h            (central difference, wrong by about h²)
+**Finite differences.** Change one number by ±h, see how the loss changes, and compare with the result of backward. This
+needs two forward passes per number, too many for training, but it is independent of our derivations. In float64 with
+h = 1e-5, the rounding error and the h² term are both near 1e-10, so agreement to 1e-6 is meaningful.
 
-and compare with what backward claims. It needs two forward passes per number, so it is no way to train, but it
-knows nothing of our derivations, which makes it a fair judge of them. In float64 with h = 1e-5, rounding and the
-h² term both stay near 1e-10, so that agreement to 1e-6 means something.
-
-**Large.** The global norm is the length of all gradients together, seen as one vector. Clipping shortens that
-vector when it is longer than a limit, and keeps its direction: one odd batch then cannot throw the weights far.
+**Clipping.** The global norm is the length of all gradients as one vector. Clipping scales that vector down to a limit
+and keeps its direction, so that one unusual batch cannot move the weights far.
 """
 
 from __future__ import annotations
@@ -29,21 +27,21 @@ class Checked(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-    entries: int  # how many numbers of the tensor were compared
-    error: float  # the worst of them, relative to the tensor's largest gradient
+    entries: int  # numbers of the tensor that were compared
+    error: float  # the largest, relative to the tensor's largest gradient
 
     def passed(self, tolerance: float = TOLERANCE) -> bool:
-        return self.error <= tolerance  # and so not for NaN
+        return self.error <= tolerance  # False for NaN
 
 
 def central_difference(loss: Callable[[], float], x: np.ndarray, index: tuple[int, ...], step: float) -> float:
-    """∂loss/∂x[index]. `x` is changed in place, seen by `loss`, and put back exactly."""
-    kept = x[index]
-    x[index] = kept + step
+    """∂loss/∂x[index]. Changes `x` in place, and restores it exactly."""
+    value = x[index]
+    x[index] = value + step
     upper = float(loss())
-    x[index] = kept - step
+    x[index] = value - step
     lower = float(loss())
-    x[index] = kept
+    x[index] = value
     return (upper - lower) / (2 * step)
 
 
@@ -54,37 +52,36 @@ def gradient_check(
     entries: int = 64,
     seed: int = 0,
 ) -> list[Checked]:
-    """Finite differences of `loss` in every array, against the gradients that backward computed.
+    """Compare the gradients from backward with finite differences of `loss`.
 
-    loss        takes nothing and returns the loss at the arrays' present values
-    arrays      name -> float64 array that `loss` reads
-    gradients   name -> what backward says
-    entries     how many numbers of each array to try; of a larger array, half are those with the largest
-                gradients (in an embedding table most are zero), half are drawn at random
+    loss        a function without arguments that returns the loss for the current values of the arrays
+    arrays      name -> float64 array that `loss` uses
+    gradients   name -> gradient from backward
+    entries     how many numbers of each array to check. In a larger array, half are those with the largest gradients
+                (in an embedding table most are zero), and half are random
 
-    An error is relative to the largest gradient of its tensor, or to a thousandth of the largest of all where
-    a tensor's true gradient is zero. (There is such a tensor: a key bias adds the same to a whole row of
-    scores, which softmax does not notice.) ReLU has a corner, and a difference taken across it is no derivative:
-    an entry that disagrees is tried again with a smaller step, which steps over fewer corners but cannot hide a
-    wrong gradient.
+    Errors are relative to the largest gradient of the tensor, or to a thousandth of the largest gradient of all tensors
+    if that is larger: some gradients are exactly zero. (A key bias adds a constant to each row of scores, which softmax
+    ignores.) A difference across the corner of ReLU is not a derivative, so an entry that disagrees is tried again with
+    smaller steps. These cross fewer corners, and cannot hide a wrong gradient.
     """
     rng = np.random.default_rng(seed)
     floor = 1e-3 * max((np.abs(g).max(initial=0.0) for g in gradients.values()), default=0.0)
     results = []
     for name, x in arrays.items():
         if x.dtype != np.float64:
-            raise TypeError(f"gradient_check needs float64 to see small errors, {name} is {x.dtype}")
+            raise TypeError(f"gradient_check needs float64 to detect small errors, but {name} is {x.dtype}")
         if gradients[name].shape != x.shape:
             raise ValueError(f"{name}: the gradient has shape {gradients[name].shape}, the array {x.shape}")
-        claimed = gradients[name].ravel()
-        chosen = _choose(claimed, entries, rng)
-        scale = max(np.abs(claimed).max(initial=0.0), floor, np.finfo(np.float64).tiny)
+        ours = gradients[name].ravel()
+        chosen = _choose(ours, entries, rng)
+        scale = max(np.abs(ours).max(initial=0.0), floor, np.finfo(np.float64).tiny)
         worst = 0.0
         for flat in chosen:
             index = tuple(int(i) for i in np.unravel_index(flat, x.shape))
             error = math.inf
             for step in STEPS:
-                difference = abs(central_difference(loss, x, index, step) - claimed[flat]) / scale
+                difference = abs(central_difference(loss, x, index, step) - ours[flat]) / scale
                 error = min(error, difference) if math.isfinite(difference) else math.inf
                 if error <= 0.1 * TOLERANCE:
                     break
@@ -101,15 +98,15 @@ def _choose(gradient: np.ndarray, entries: int, rng: np.random.Generator) -> np.
 
 
 def global_norm(gradient: np.ndarray) -> float:
-    """The length of the flat gradient vector; parts are added in double precision, a long float32 sum would drift."""
+    """The length of the flat gradient vector. Parts are added in float64: a long float32 sum loses precision."""
     parts = (gradient[start : start + 4_096] for start in range(0, gradient.size, 4_096))
     return math.sqrt(sum(float(np.dot(part, part)) for part in parts))
 
 
 def clip(gradient: np.ndarray, limit: float) -> float:
-    """Shorten the flat gradient to `limit` if it is longer, in place -> its length before.
+    """Scale the flat gradient down to the length `limit` if it is longer, in place. Returns its length before.
 
-    A length that is not a finite number is returned as it is, and the gradient left alone: it has no direction.
+    If the length is infinite or NaN, the gradient is left unchanged.
     """
     if not limit > 0:
         raise ValueError(f"the clipping limit is {limit}, expected a positive number such as 1.0")

@@ -1,72 +1,112 @@
-"""The options of the commands that show the engine: `mini-bert info`, `config`, `simple-test`, `gradcheck`, `demo`."""
+"""The commands that look inside: `mini-bert info`, `config`, `simple-test`, `gradcheck`, `demo`."""
 
 from __future__ import annotations
 
 import runpy
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mini_bert.common.invocation import command
+
 
 def config() -> None:
-    """Show every number of the configuration and the reason for it."""
+    """Show every value of the configuration and the reason for it."""
     from mini_bert.models.config import main
 
     main()
 
 
 def info(
-    model: Annotated[str, typer.Option(help="mini, larger, or the path of a Mini-BERT config.json")] = "mini",
+    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
     batch: Annotated[int, typer.Option(min=1, help="sequences in one micro-batch")] = 16,
-    threads: Annotated[int, typer.Option(min=1, help="threads that train side by side")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="number of training threads")] = 2,
 ) -> None:
     """Print a model's shapes, parameters, and memory for training.
 
     For example:  mini-bert info --model larger --batch 4
     """
-    from mini_bert.checks.info import main
-    from mini_bert.models.registry import load_config
+    from mini_bert.checks.info import architecture
+    from mini_bert.models.registry import load_config, model_class
+    from mini_bert.training.plan import Choice, memory_by_purpose
 
-    main(
-        load_config(model),
-        {"mini": "Mini-BERT", "larger": "Larger-BERT"}.get(model, Path(model).name),
-        batch,
-        threads,
-    )
+    config = load_config(model)
+    built = model_class(config.to_dict()).build(config, seed=None)  # only its shapes are needed
+    total = built.get_parameter_count()
+    name = config.name
+    print(f"{name}: {total:,} parameters\n")
+
+    print(f"{'architecture':42} {'output':16} weights")
+    for layer, shape, weights in architecture(built):
+        print(f"  {layer:40} {shape:16} {weights}")
+
+    print(f"\n{'parameters by component':42} {'number':>12}  {'share':>6}")
+    for component, count in built.get_parameter_count(by_component=True).items():
+        print(f"  {component:40} {count:12,}  {count / total:6.1%}")
+    print(f"  {'total':40} {total:12,}")
+
+    print(f"\nmemory for training, batches of {batch} × {config.max_length} tokens on {threads} threads")
+    needs = memory_by_purpose(config.sizes(), Choice(batch, threads))
+    for purpose, size in needs.items():
+        print(f"  {purpose:40} {size / 1e6:9.1f} MB")
+    print(f"  {'total, at its peak':40} {sum(needs.values()) / 1e6:9.1f} MB")
+    print(f"\n`{command('plan')}` shows how to use less.")
 
 
 def gradcheck(
-    tolerance: Annotated[
-        float | None, typer.Option(help="largest relative error that passes", show_default="1e-06")
-    ] = None,
-    tensors: Annotated[bool, typer.Option("--tensors", help="a line for every tensor")] = False,
+    tolerance: Annotated[float, typer.Option(help="largest relative error that passes")] = 1e-6,
+    tensors: Annotated[bool, typer.Option("--tensors", help="print a line for every tensor")] = False,
 ) -> None:
     """Check every gradient against finite differences. Layer by layer, and for whole models.
 
     Exits with 1 if any error is above the tolerance. Takes about half a minute.
     """
-    from mini_bert.checks.gradcheck import main
-    from mini_bert.checks.gradients import TOLERANCE
+    from mini_bert.checks.gradcheck import all_checks
 
+    start, failed, numbers = time.perf_counter(), [], 0
+    print(f"backward against central differences in float64, tolerance {tolerance:.0e}\n")
+    print(f"{'layer or model':42} {'tensors':>7} {'numbers':>8} {'worst error':>12}  in")
     with _one_blas_thread():
-        raise typer.Exit(main(TOLERANCE if tolerance is None else tolerance, tensors))
+        for name, results in all_checks():
+            worst = max(results, key=lambda row: row.error if row.error == row.error else float("inf"))
+            count = sum(row.entries for row in results)
+            numbers += count
+            mark = "" if worst.passed(tolerance) else "   <-- WRONG"
+            print(f"{name:42} {len(results):7} {count:8,} {worst.error:12.1e}  {worst.name}{mark}", flush=True)
+            if tensors:
+                for row in results:
+                    print(f"    {row.name:38} {row.shape!s:>16} {row.entries:8,} {row.error:12.1e}")
+            failed += [f"{name}: {row.name} ({row.error:.1e})" for row in results if not row.passed(tolerance)]
+    if failed:
+        more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
+        print(f"\n{len(failed)} tensor(s) above {tolerance:.0e}: " + "; ".join(failed[:5]) + more)
+        raise typer.Exit(1)
+    print(f"\nAll gradients agree: {numbers:,} numbers compared in {time.perf_counter() - start:.0f} s.")
 
 
 def simple_test() -> None:
-    """The tour: every part of the engine once. From config to gradient check; seconds."""
-    from mini_bert.checks.simple_test import main
+    """Run every part of the engine once. From configuration to gradient check, in seconds.
 
+    Exits with 1 if a part fails.
+    """
+    from mini_bert.checks.simple_test import tour
+
+    failed = []
+    print("Testing Mini-BERT components...")
     with _one_blas_thread():
-        raise typer.Exit(main())
+        for part, passed, text in tour():
+            print(f"[{'OK' if passed else 'FAILED'}] {part}: {text}", flush=True)
+            failed += [] if passed else [part]
+    print(f"\n[FAILED] {', '.join(failed)}" if failed else "\n[SUCCESS] Ready for training!")
+    raise typer.Exit(1 if failed else 0)
 
 
 def demo(
-    layer: Annotated[
-        str, typer.Argument(help="linear, embedding, attention, block, … ; without a name: the list")
-    ] = "",
+    layer: Annotated[str, typer.Argument(help="linear, embedding, attention, block, …; without a name: the list")] = "",
 ) -> None:
-    """Run a layer's own demonstration. Numbers in, numbers out, gradients.
+    """Run the small example at the end of a layer's file.
 
     For example:  mini-bert demo attention
     """
@@ -75,11 +115,11 @@ def demo(
     folder = Path(mini_bert.layers.__file__).parent
     demos = sorted(path.stem for path in folder.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
     if not layer:
-        print("layers that show themselves:", ", ".join(demos))
+        print("layers with a demo:", ", ".join(demos))
     elif layer in demos:
         runpy.run_path(str(folder / f"{layer}.py"), run_name="__main__")
     else:
-        raise ValueError(f"there is no demonstration of {layer!r}; there are {', '.join(demos)}")
+        raise ValueError(f"there is no demo of {layer!r}; expected one of {', '.join(demos)}")
 
 
 def _one_blas_thread():

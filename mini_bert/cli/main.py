@@ -1,6 +1,7 @@
 """The `mini-bert` command: a table from name to function. A command's arguments are its function's signature.
 
-The functions stand in cli_*.py. They import what they need when they are called, so that `mini-bert --help` is quick.
+The functions are in the other modules of this folder. They import what they need when they are called, so that
+`mini-bert --help` is quick.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import functools
 import io
 import sys
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -40,10 +42,10 @@ def _version(wanted: bool) -> None:
 
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and stop")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and exit")
     ] = False,
 ) -> None:
-    """A complete BERT in pure Python and NumPy: look inside, check, train."""
+    """A complete BERT in pure Python and NumPy: train it, use it, look inside."""
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -82,16 +84,17 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 GROUPS = {
-    "tokenizer": "Text to ids: look at it, or learn a vocabulary.",
-    "data": "Text to train on, labelled examples: fetch, look at them.",
-    "finetune": "Teach a model a task: classes, tags, answers, similarity.",
-    "probe": "What each layer knows: parts of speech, syntax, entities.",
-    "plot-model": "Pictures of what is inside a model. Needs the extra `plots`; of runs: plot; of heads: attention.",
+    "tokenizer": "Show how text becomes tokens, or train a vocabulary.",
+    "data": "List, download and inspect text and labelled data.",
+    "finetune": "Fine-tune a model: classes, tags, answers, similarity.",
+    "probe": "Probe each layer for parts of speech, syntax, entities.",
+    "plot-model": "Draw a model's activations and embeddings. Needs the extra `plots`. See also `mini-bert plot` "
+    "for runs and `mini-bert attention` for heads.",
 }
 
 
 def interruptible(function: Callable[..., None]) -> Callable[..., None]:
-    """Ctrl-C ends a command with a word and 130, as shells count; without the word where the interrupt brings one."""
+    """On Ctrl-C, print "Interrupted." and exit with 130; a KeyboardInterrupt with a message was reported already."""
 
     @functools.wraps(function)
     def command(*args: Any, **options: Any) -> None:
@@ -113,7 +116,10 @@ app = typer.Typer(
     context_settings={"max_content_width": WIDTH},
 )
 app.callback()(_options)
-groups = {name: typer.Typer(help=text, no_args_is_help=True, rich_markup_mode=None) for name, text in GROUPS.items()}
+groups = {
+    name: typer.Typer(help=as_called(text), no_args_is_help=True, rich_markup_mode=None)
+    for name, text in GROUPS.items()
+}
 for name, group in groups.items():
     app.add_typer(group, name=name)
 for name, function in COMMANDS.items():
@@ -123,35 +129,29 @@ for name, function in COMMANDS.items():
 
 
 def main(words: list[str] | None = None) -> None:
-    """Run a command; what the user got wrong is one line, not a traceback."""
+    """Run a command; errors that the user can fix are one line, not a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a pipe on Windows may not know Greek: then a ?, not a crash
+        if isinstance(stream, io.TextIOWrapper):  # print ? instead of failing where the encoding lacks a character
             stream.reconfigure(errors="replace")
     try:
         app(_spelled_out(sys.argv[1:] if words is None else words), prog_name=called_as())
     except FileNotFoundError as error:
-        if error.filename is None:  # one of ours, which says all
-            raise SystemExit(as_called(f"mini-bert: {error}")) from None
-        raise SystemExit(f"mini-bert: there is no file {error.filename}; is the path right, seen from here?") from None
+        message = error if error.filename is None else f"there is no file {error.filename}; check the path"
+        raise SystemExit(as_called(f"mini-bert: {message}")) from None
     except (ValueError, OSError, HelperError) as error:
         raise SystemExit(as_called(f"mini-bert: {error}")) from None
 
 
 def _spelled_out(words: list[str]) -> list[str]:
-    """`--checkpointing` alone means all layers; the parser wants to read that."""
-    behind = [*words[1:], "--"]
-    return (
-        [
-            "--checkpointing=all" if word == "--checkpointing" and following.startswith("-") else word
-            for word, following in zip(words, behind, strict=True)
-        ]
-        if words
-        else []
-    )
+    """`--checkpointing` without a value means all layers; the parser needs a value."""
+    return [
+        "--checkpointing=all" if word == "--checkpointing" and following.startswith("-") else word
+        for word, following in zip_longest(words, words[1:], fillvalue="-")
+    ]
 
 
 def script(name: str) -> None:
-    """`python NAME.py` inside the package folder is the command of that name."""
+    """`python NAME.py` inside the package folder runs the command NAME."""
     main([*name.split(), *sys.argv[1:]])
 
 

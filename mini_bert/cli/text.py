@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,71 +10,86 @@ import typer
 
 from mini_bert.cli.words import COLUMN, SOURCES
 from mini_bert.common.invocation import command
+from mini_bert.common.progress import counted
 
 
 def tokenizer_show(
     text: Annotated[str, typer.Argument(help="any text")],
     tokenizer: Annotated[str, typer.Option(help="8k, 50k, a model folder, a tokenizer.json or a vocab.txt")] = "8k",
 ) -> None:
-    """Show what a tokenizer makes of a text. Pieces, ids, words, and where each comes from.
+    """Show how a tokenizer splits a text. Lists each piece, its id, its word, and the part of the text it comes from.
 
     For example:  mini-bert tokenizer show "Unaffable zebras"
     """
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.loading import load_tokenizer
 
-    print(WordPieceTokenizer.load(tokenizer).explain(text))
+    print(load_tokenizer(tokenizer).explain(text))
 
 
 def tokenizer_train(
     corpus: Annotated[list[str] | None, typer.Argument(help=SOURCES, show_default="builtin")] = None,
     column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
-    vocab_size: Annotated[int, typer.Option(help="pieces to learn, special tokens included")] = 8192,
+    vocab_size: Annotated[int, typer.Option(help="number of pieces to learn, special tokens included")] = 8192,
     out: Annotated[Path, typer.Option(help="the folder to write")] = Path("tokenizer"),
     cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents")] = False,
     limit_alphabet: Annotated[
-        int, typer.Option(min=1, help="different characters to keep, the most frequent; words with others are [UNK]")
+        int, typer.Option(min=1, help="number of different characters to keep; words with rarer ones become [UNK]")
     ] = 1000,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="processes that count words", show_default="one a core, up to 3")
+        int | None, typer.Option(min=1, help="processes that count words", show_default="one per core, up to 3")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace a tokenizer that is in the folder")] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace a tokenizer that is already in the folder")] = False,
 ) -> None:
-    """Learn a WordPiece vocabulary from text. It is saved as files that others can read.
+    """Learn a WordPiece vocabulary from text. Saves it in files that other libraries can read.
 
     For example:  mini-bert tokenizer train my_texts/ --vocab-size 16000 --out my_tokenizer
     """
-    from mini_bert.text.vocabulary import train_command
+    from mini_bert.text.wordpiece_training import train
 
-    train_command(
-        corpus or ["builtin"],
-        vocab_size,
-        out,
-        cased,
-        limit_alphabet=limit_alphabet,
-        processes=processes,
-        force=force,
-        column=column,
-    )
+    _check_out(out, force)
+    tokenizer, summary = train(corpus or ["builtin"], vocab_size, not cased, limit_alphabet, processes, column)
+    tokenizer.save(out)
+    print(f"{summary}\nSaved in {out}: tokenizer.json, vocab.txt, tokenizer_config.json")
+
+
+def _check_out(folder: Path, force: bool) -> None:
+    """Checks before the work that the folder can be written, and that nothing is lost by writing it."""
+    from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB
+
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise NotADirectoryError(f"{existing} is a file, but a tokenizer is saved in a folder; choose one with --out")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(f"no permission to write in {existing}; choose another folder with --out")
+    if not force and any((folder / name).exists() for name in (JSON, VOCAB, CONFIG)):
+        raise FileExistsError(
+            f"the folder {folder} already has a tokenizer; choose another with --out, or replace it with --force"
+        )
 
 
 def data_list() -> None:
-    """List the data sets that can be fetched by name. With size, licence, and whether they are here."""
-    from mini_bert.corpora.downloads import list_command
+    """List the data sets that can be downloaded by name. With size, licence, and whether they are installed."""
+    from mini_bert.corpora.downloads import overview
 
-    list_command()
+    print(overview())
 
 
 def data_get(
     names: Annotated[list[str], typer.Argument(help=f"names from `{command('data list')}`")],
-    force: Annotated[bool, typer.Option("--force", help="fetch again what is here")] = False,
+    force: Annotated[bool, typer.Option("--force", help="download again even if it is installed")] = False,
 ) -> None:
-    """Fetch data sets from their publishers. They go to the cache folder; a broken download goes on where it stopped.
+    """Download data sets from their publishers to the cache folder. An interrupted download is resumed.
 
     For example:  mini-bert data get wikitext-2 ud-ewt
     """
-    from mini_bert.corpora.downloads import get_command
+    from mini_bert.corpora.downloads import dataset, get, installed
 
-    get_command(names, force)
+    for name in names:
+        dataset(name)  # report a wrong name before the first download
+    for name in names:
+        already = " (already installed)" if not force and installed(name) else ""
+        folder = get(name, force)
+        print(f"{name}: {counted(len(installed(name)), 'file')} in {folder}{already}")
 
 
 def data_show(
@@ -81,13 +97,15 @@ def data_show(
     samples: Annotated[int, typer.Option(min=0, help="passages to show")] = 3,
     column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
 ) -> None:
-    """Read text from end to end and say what it holds. Also what had to be repaired, and how it reads.
+    """Read text and report what it contains. Also what had to be repaired, and a few passages.
 
-    Without a source it is the built-in corpus: the English that every Python installation carries.
+    Without a source, this is the built-in corpus: the English documentation in every Python installation.
     """
-    from mini_bert.corpora.reading import corpus_command
+    from mini_bert.corpora.reading import Report, read, sample
 
-    corpus_command(source or "builtin", samples, column)
+    report = Report()
+    shown = sample(read(source or "builtin", report, column=column), samples)
+    print(report, *shown, sep="\n\n  ")
 
 
 def data_labelled(

@@ -1,7 +1,8 @@
-"""The options of `mini-bert train`, and of what stands around a run: `plan`, `doctor`, `plot`."""
+"""The commands `mini-bert train`, `plan`, `doctor` and `plot`."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +42,12 @@ def train(
     tie_head: Annotated[
         bool, typer.Option("--tie-head", help="the head uses the token table: V × H fewer weights")
     ] = False,
+    next_sentence: Annotated[
+        bool, typer.Option("--next-sentence", help="also predict whether a second text follows the first (BERT)")
+    ] = False,
+    length: Annotated[
+        int | None, typer.Option(min=3, help="tokens per sequence; default: all the positions of the model")
+    ] = None,
     learning_rate: Annotated[
         float | None, typer.Option("--learning-rate", "--lr", help="at its peak; default: 1e-3, for wider models less")
     ] = None,
@@ -56,56 +63,71 @@ def train(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs, only what must be said")] = False,
 ) -> None:
-    """Train a Mini-BERT to fill gaps in text. Live display, checkpoints, a model folder at the end.
+    """Train a model to fill gaps in text. Live display, checkpoints, a model folder at the end.
 
     Without options: four minutes on the built-in corpus. Ctrl-C saves and says how to go on. `mini-bert plan` says what
     a larger model needs of memory, and which of these options make it fit.
 
     For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
     """
-    from mini_bert.training.command import train_command
+    options = {name: value for name, value in locals().items() if name != "resume"}
+    from mini_bert.training.pretraining import pretrain
+    from mini_bert.training.pretraining import resume as continue_run
     from mini_bert.training.switches import parse_checkpointing
 
-    layers = None if checkpointing is None else parse_checkpointing(checkpointing)
-    state = train_command(
-        corpus, model, tokenizer, out, steps, minutes, held_out, resume, tensorboard, quiet, tie_head, threads=threads,
-        seed=seed, batch_size=batch_size, micro_batch=micro_batch, checkpointing=layers, moments=moments,
-        attention=attention, activations=activations, weights=weights, learning_rate=learning_rate,
-        warmup=warmup, eval_every=eval_every, save_every=save_every,
-    )  # fmt: skip
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    if resume:
+        if given.pop("model", "mini") != "mini":
+            given["model"] = ""
+        others = ", ".join(
+            f"--{name.replace('_', '-')}" for name in given if name not in ("out", "quiet", "tensorboard")
+        )
+        if others:
+            raise ValueError(f"--resume continues with the settings of the run; leave out {others}")
+        state = continue_run(out, quiet, tensorboard)
+    else:
+        if checkpointing is not None:
+            given["checkpointing"] = parse_checkpointing(checkpointing)
+        state = pretrain(**given)
     if state.stopped != "done":
         raise typer.Exit(130 if state.stopped == "interrupted" else 1)
 
 
 def plan(
-    model: Annotated[str, typer.Option(help="mini, larger, or the path of a Mini-BERT config.json")] = "mini",
-    batch: Annotated[int, typer.Option(min=1, help="sequences for one change of the weights")] = 32,
-    memory: Annotated[str, typer.Option(help="what there is, such as 1GB, 900MB, 1.5GiB")] = "1GB",
+    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    batch: Annotated[int, typer.Option(min=1, help="sequences per optimiser step")] = 32,
+    memory: Annotated[str, typer.Option(help="available memory, such as 1GB, 900MB or 1.5GiB")] = "1GB",
     threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,
-    tie_head: Annotated[bool, typer.Option("--tie-head", help="the head uses the token table")] = False,
+    tie_head: Annotated[bool, typer.Option("--tie-head", help="the output head shares the token table")] = False,
 ) -> None:
-    """Say before training what fits into memory. Shows memory by purpose, and the options to train with; exits with 1
-    if nothing fits.
+    """Predict how much memory training needs. Shows memory by purpose and the options that make it fit; exits with 1 if
+    nothing fits.
 
     For example:  mini-bert plan --model larger --batch 8 --memory 1GB
     """
-    from mini_bert.training.plan import plan_command
+    from mini_bert.training.plan import plan_report
 
-    raise typer.Exit(plan_command(model, batch, memory, threads, tie_head))
+    text, fits = plan_report(model, batch, memory, threads, tie_head)
+    print(text)
+    raise typer.Exit(0 if fits else 1)
 
 
-def doctor(run: Annotated[str, typer.Argument(help="the folder of a training run")]) -> None:
-    """Say what is wrong with a training run, and what to try."""
-    from mini_bert.training.doctor import doctor_command
+def doctor(run: Annotated[Path, typer.Argument(help="the folder of a training run")]) -> None:
+    """Diagnose a training run: what is wrong, and what to try. Exits with 1 if there is an error."""
+    from mini_bert.training.doctor import diagnose, report, summary
 
-    raise typer.Exit(doctor_command(run))
+    findings = diagnose(run)
+    print(f"{run}: {summary(run)}")
+    print(report(findings, width=min(shutil.get_terminal_size((100, 24)).columns, 100)))
+    raise typer.Exit(int(any(finding.level == "error" for finding in findings)))
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="run folders, to be drawn side by side")],
+    runs: Annotated[list[Path], typer.Argument(help="run folders; several are drawn side by side")],
     out: Annotated[Path | None, typer.Option(help="the picture: .png, .svg or .pdf")] = None,
 ) -> None:
-    """Draw the curves of a run, or of several side by side. Loss, accuracy, gradients; needs the extra `plots`."""
-    from mini_bert.training.figures import plot_command
+    """Draw the curves of one run, or of several side by side. Loss, accuracy, gradients; needs the extra `plots`."""
+    from mini_bert.training.figures import draw_runs
 
-    plot_command(runs, out)
+    for path in draw_runs(runs, out):
+        print(path)

@@ -1,124 +1,222 @@
-"""The options of `mini-bert fill-mask`, `embed`, `eval`, `metrics` and `export`: what uses a model, or measures it."""
+"""Commands that use or measure a model: `mini-bert fill-mask`, `embed`, `eval`, `metrics` and `export`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mini_bert.cli.words import MODELS, SOURCES
 
+COMPARED = 10  # texts that `embed` compares in a table; more do not fit on a screen
+
 
 def fill_mask(
     text: Annotated[str, typer.Argument(help="a text with one or more [MASK] in it")],
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
-    top: Annotated[int, typer.Option(min=1, help="guesses for each gap")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    top: Annotated[int, typer.Option(min=1, help="number of guesses for each mask")] = 5,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Guess what stands in a gap.
+    """Guess the masked words in a text.
 
     For example:  mini-bert fill-mask "The cat sat on the [MASK]."
     """
-    from mini_bert.inference.fill_mask import fill_mask_command
+    from threadpoolctl import threadpool_limits
 
-    fill_mask_command(text, model, top, as_json)
+    from mini_bert.common.json_values import as_json
+    from mini_bert.inference import fill_mask as library
+    from mini_bert.inference.loading import load
+
+    loaded, tokenizer = load(model)
+    with threadpool_limits(1, "blas"):  # a second thread is no faster for one sentence, and slower on a busy machine
+        filled = library.fill_mask(loaded, tokenizer, text, top)
+    if json:
+        print(as_json({"model": model, "text": text, "masks": filled.gaps, "filled": filled.text}))
+    else:
+        print(library.report(filled))
 
 
 def embed(
     texts: Annotated[list[str] | None, typer.Argument(help="sentences; or use --file")] = None,
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
-    file: Annotated[str | None, typer.Option(help="a text a line; - for standard input")] = None,
-    out: Annotated[str | None, typer.Option(help="a .npy or .jsonl file, or - for JSON lines")] = None,
+    file: Annotated[str | None, typer.Option(help="a file with one text per line; - for standard input")] = None,
+    out: Annotated[str | None, typer.Option(help="a .npy or .jsonl file to write; - prints JSON lines")] = None,
     pooling: Annotated[
-        str, typer.Option(help="mean of the words' vectors; all: special tokens too; cls: that of [CLS]")
+        str,
+        typer.Option(help="mean: average the words' vectors; all: include special tokens; cls: only [CLS]'s vector"),
     ] = "mean",
-    batch: Annotated[int, typer.Option(min=1, help="texts at a time")] = 32,
-    threads: Annotated[int, typer.Option(min=1, help="threads that work side by side")] = 2,
+    batch: Annotated[int, typer.Option(min=1, help="texts per batch")] = 32,
+    threads: Annotated[int, typer.Option(min=1, help="number of threads")] = 2,
 ) -> None:
-    """Turn sentences into vectors. Two to ten of them are compared in a table.
+    """Turn sentences into vectors. Two to ten sentences are compared in a table.
 
     For example:  mini-bert embed "A cat sat down." "A dog lay down." "Prices rose."
     """
-    from mini_bert.inference.embed import embed_command
+    from threadpoolctl import threadpool_limits
 
-    embed_command(texts, model, file, out, pooling, batch, threads)
+    from mini_bert.common.memory import keep_freed_memory
+    from mini_bert.common.progress import counted, showing
+    from mini_bert.inference import embed as library
+    from mini_bert.inference.loading import load
+
+    if out not in (None, "-"):
+        library.check_vector_file(str(out))
+    if texts and file is not None:
+        raise ValueError("give either texts or --file, not both")
+    if not texts:
+        if file is None and sys.stdin.isatty():
+            raise ValueError('no text given; give some, such as "The cat sat." "A cat sat.", or --file, or a pipe')
+        texts = library.read_lines("-" if file is None else file)
+    total = len(texts)
+    keep_freed_memory()
+    loaded, tokenizer = load(model)
+    with threadpool_limits(1, "blas"), showing(total > 20 * batch) as show:
+
+        def after_each(done: int) -> None:
+            show("embedding", f"{done:,} of {counted(total, 'text')}", done, total)
+
+        vectors = library.embed(loaded, tokenizer, texts, pooling, batch, threads, after_each)
+    if out not in (None, "-"):
+        library.save_vectors(str(out), texts, vectors)
+        print(f"{out}: {counted(total, 'vector')} of {vectors.shape[1]} numbers", file=sys.stderr)
+    elif out is None and 2 <= total <= COMPARED:
+        print(library.similarity_table(texts, vectors))
+    elif out is None and total == 1 and sys.stdout.isatty():
+        print(library.first_numbers(texts[0], vectors[0]))
+    else:
+        for line in library.json_lines(texts, vectors):
+            print(line)
 
 
 def evaluate(
     model: Annotated[str, typer.Argument(help=MODELS)],
     corpus: Annotated[list[str] | None, typer.Option(help=SOURCES)] = None,
     text: Annotated[
-        list[str] | None, typer.Option(help="a sentence: how surprised is the model at each token?")
+        list[str] | None, typer.Option(help="a sentence: how well does the model predict each of its tokens?")
     ] = None,
     whole_words: Annotated[
-        bool, typer.Option("--whole-words", help="with --text: hide the pieces behind, too, as far as the word goes")
+        bool, typer.Option("--whole-words", help="with --text: also mask the rest of the token's word")
     ] = False,
     pairs: Annotated[
-        list[str] | None, typer.Option(help="a table of two sentences and a score: do their vectors agree with it?")
+        list[str] | None,
+        typer.Option(help="a table of two sentences and a similarity score: do the vectors agree with the scores?"),
     ] = None,
-    neighbours: Annotated[list[str] | None, typer.Option(help="a word: which tokens lie next to it?")] = None,
+    neighbours: Annotated[list[str] | None, typer.Option(help="a word: which token vectors are nearest?")] = None,
     held_out: Annotated[
         float,
         typer.Option(
-            help="with --corpus: leave out what `train` with this --held-out has learnt from, so that only text new to "
-            "the model counts (config.json of the run says which share it was); 0: measure all"
+            help="with --corpus: measure only the documents that `train` with this --held-out did not train on (see "
+            "the run's config.json); 0: measure all"
         ),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="decides the masks")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="sequences at a time")] = 32,
-    max_batches: Annotated[int | None, typer.Option(min=1, help="stop after so many")] = None,
-    threads: Annotated[int, typer.Option(min=1, help="threads that work side by side")] = 2,
-    length: Annotated[int | None, typer.Option(min=3, help="tokens a sequence; default: what the model knows")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    seed: Annotated[int, typer.Option(help="seed of the masks")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="sequences per batch")] = 32,
+    max_batches: Annotated[int | None, typer.Option(min=1, help="stop after this many batches")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="number of threads")] = 2,
+    length: Annotated[
+        int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum, at most 128")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Measure a model on text, sentences, pairs of them, or words.
+    """Measure a model on texts, sentence pairs or words.
 
-    Loss, perplexity, accuracy and calibration (--corpus); pseudo-perplexity (--text); agreement with what people call
-    alike, and isotropy (--pairs, --neighbours).
+    Loss, perplexity, accuracy and calibration (--corpus); pseudo-perplexity (--text); agreement of sentence vectors
+    with people's similarity scores (--pairs); nearest token vectors (--neighbours).
 
     For example:  mini-bert eval mini-bert --corpus my_text.txt --text "The cat sat on the mat."
     """
-    from mini_bert.evaluation.evaluate import eval_command
+    from threadpoolctl import threadpool_limits
 
-    eval_command(
-        model,
-        corpus,
-        held_out,
-        seed,
-        batch,
-        max_batches,
-        threads,
-        length,
-        as_json,
-        text,
-        whole_words,
-        pairs,
-        neighbours,
-    )
+    from mini_bert.common.json_values import as_json
+    from mini_bert.common.memory import keep_freed_memory
+    from mini_bert.common.progress import counted, showing
+    from mini_bert.evaluation import corpus as corpora
+    from mini_bert.evaluation import embedding_quality, pseudo_perplexity
+    from mini_bert.inference.loading import load
+    from mini_bert.models.base import MASKED_WORDS
+
+    if not (corpus or text or pairs or neighbours):
+        raise ValueError(
+            "nothing to measure; give --corpus FILE (loss and accuracy on masked words), --text SENTENCE "
+            "(pseudo-perplexity), --pairs FILE (sentence similarity) or --neighbours WORD"
+        )
+    scored = [embedding_quality.read_pairs(path) for path in pairs or ()]  # a bad file is reported before any work
+    keep_freed_memory()
+    loaded, tokenizer = load(model)
+    if corpus or text:
+        loaded.output_head(MASKED_WORDS)
+    results: dict[str, Any] = {"model": model}
+    reports = []
+    with threadpool_limits(1, "blas"):
+        if text:
+            judged = [pseudo_perplexity.pseudo_perplexity(loaded, tokenizer, one, whole_words, batch) for one in text]
+            results["texts"] = [pseudo_perplexity.content(one) for one in judged]
+            reports.append(pseudo_perplexity.report(judged))
+        if neighbours:
+            nearest = [embedding_quality.neighbours(loaded, tokenizer, word) for word in neighbours]
+            table = embedding_quality.isotropy(embedding_quality.word_table(loaded, tokenizer)[1])
+            results |= {"neighbours": nearest, "token_table": table}
+            reports.append(embedding_quality.report_neighbours(nearest, table))
+    if pairs:
+        agreements = []
+        with showing() as show:
+            for path, examples in zip(pairs, scored, strict=True):
+
+                def after_each(done: int, total: int, path: str = path) -> None:
+                    show(f"embedding {path}", f"{done:,} of {counted(total, 'sentence')}", done, total)
+
+                agreements.append(
+                    embedding_quality.agreement(loaded, tokenizer, examples, "mean", batch, threads, after_each)
+                )
+        results["pairs"] = [{"file": path, **one._asdict()} for path, one in zip(pairs, agreements, strict=True)]
+        reports.append(embedding_quality.report_pairs([Path(path).name for path in pairs], agreements))
+    if corpus:
+        rows = [
+            corpora.measure_corpus(loaded, tokenizer, one, held_out, length, seed, batch, max_batches, threads)
+            for one in corpus
+        ]
+        results["results"] = corpora.content(rows)
+        reports.append(corpora.report(model, rows))
+        if held_out:
+            reports[-1] += f"\nMeasured only on documents that `train --held-out {held_out:g}` does not train on."
+    print(as_json(results) if json else "\n\n".join(reports))
 
 
 def metrics(
-    test: Annotated[bool, typer.Option("--test", help="compute each on a small case whose answer is known")] = False,
+    test: Annotated[
+        bool, typer.Option("--test", help="compute each metric on a small case with a known answer")
+    ] = False,
 ) -> None:
-    """List every metric with its formula. With --test, each on a small case beside the value it must have.
+    """List every metric with its formula. With --test, compute each on a small case with a known answer.
 
-    Exits with 1 if one differs.
+    --test exits with 1 if a value differs from the known one.
     """
-    from mini_bert.evaluation.known_cases import metrics_command
+    from mini_bert.evaluation.known_cases import cases, formulas, report
 
-    raise typer.Exit(metrics_command(test))
+    if not test:
+        print(formulas())
+        return
+    computed = cases()
+    print(report(computed))
+    raise typer.Exit(0 if all(case.passed for case in computed) else 1)
 
 
 def export(
     model: Annotated[str, typer.Argument(help=MODELS)],
     out: Annotated[Path, typer.Option(help="the folder to write")],
-    full: Annotated[bool, typer.Option("--full", help="32 bits a weight")] = False,
+    full: Annotated[bool, typer.Option("--full", help="32 bits per weight instead of 16")] = False,
 ) -> None:
-    """Write a model as a folder for others. Config, weights in 16 bits, tokenizer, card.
+    """Write a model folder to share. It has the config, 16-bit weights, tokenizer and model card.
 
     For example:  mini-bert export runs/first --out my-model
     """
-    from mini_bert.export.folder import export_command
+    from mini_bert.export import folder
+    from mini_bert.inference.loading import load
 
-    export_command(model, out, full)
+    source = folder.source_of(model, out)
+    loaded, tokenizer = load(source)
+    size = folder.export(loaded, tokenizer, out, half=not full, card=source / folder.CARD)
+    bits = 32 if full else 16
+    print(f"{out}: {loaded.get_parameter_count():,} weights in {bits} bits, {size / 1e6:.1f} MB")

@@ -1,7 +1,8 @@
-"""What the commands share: words of their help, and how help is laid out.
+"""Help texts that commands share, and the layout of help.
 
-Help is plain text that fits the terminal, up to WIDTH columns. A docstring's first sentence stands in the list of
-commands; its examples are put on lines of their own, called as the reader calls us (`python run.py …`), to be copied.
+Help is plain text, at most WIDTH columns wide. The first sentence of a docstring appears in the list of commands. Its
+examples get their own lines, and start with the command that the user typed (`mini-bert …` or `python run.py …`), so
+that they can be copied.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from typer.models import ArgumentInfo, OptionInfo
 from mini_bert.common.invocation import as_called
 
 SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
-MODELS = "mini-bert (the bundled one), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
+MODELS = "mini-bert (bundled), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 
 WIDTH = 100
-AS_IT_STANDS = "\b"  # in front of a paragraph whose lines are not to be filled
+AS_IT_STANDS = "\b"  # before a paragraph whose lines must not be re-wrapped
 EXAMPLE = re.compile(r"^(For example|Or [\w ]+):  (.+)$", re.MULTILINE)
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 
 
 def name_values(function: Callable[..., None]) -> None:
-    """Let help say what the options of a command want: N, X, PATH or TEXT, whatever the parser calls its types."""
-    function.__annotations__ = get_type_hints(function, include_extras=True)  # objects instead of their source: kept
+    """Sets the placeholders that help shows for the options of a command: N, X, PATH or TEXT."""
+    function.__annotations__ = get_type_hints(function, include_extras=True)  # objects instead of their source code
     for name, hint in function.__annotations__.items():
         for info in getattr(hint, "__metadata__", ()):
             kinds = {kind for kind in METAVARS if kind in _parts(hint)}
@@ -49,10 +50,10 @@ def _parts(hint: Any) -> set[Any]:
 def sharing(
     shared: Callable[..., None], first: int, act: Callable[[dict[str, Any], dict[str, Any]], None]
 ) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
-    """Commands that have most options in common: these stand in the signature of `shared`, once.
+    """For commands that share most of their options, which are the parameters of `shared`.
 
-    A decorated function has the options of its own, which --help shows behind the `first` shared ones, and returns what
-    they mean; `act` gets that, and what was given for the shared ones.
+    A decorated function has the command's own options; --help shows them after the first `first` shared ones. It
+    returns a dict, and `act` is called with that dict and the values of the shared options.
     """
 
     def command_of(own: Callable[..., dict[str, Any]]) -> Callable[..., None]:
@@ -71,7 +72,7 @@ def sharing(
 
 
 def help_of(function: Callable[..., None]) -> str:
-    """The docstring of a command, laid out.
+    """The help text of a command, from its docstring.
 
     >>> def show():
     ...     "Show it.\\n\\n    For example:  mini-bert tokenizer show mini-bert"

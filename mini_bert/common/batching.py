@@ -26,10 +26,16 @@ def batches(rows: Iterable[T], length: Callable[[T], int], tokens: int) -> Itera
         yield batch
 
 
-def padded(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Lists of ids of different lengths -> ids (B,T), mask (B,T): 1 for a token, 0 for padding"""
+def padded(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
+    """Returns ids (B,T), filled up with `pad_id`, and the attention mask (B,T), None if nothing is padded
+
+    >>> ids, mask = padded([[5, 6, 7], [8]])
+    >>> ids.tolist(), mask.tolist()
+    ([[5, 6, 7], [8, 0, 0]], [[True, True, True], [True, False, False]])
+    """
     lengths = np.array([len(row) for row in rows], int)
-    ids = np.full((len(rows), lengths.max(initial=0)), pad_id)
+    most = lengths.max(initial=0)
+    ids = np.full((len(rows), most), pad_id)
     for line, row in zip(ids, rows, strict=True):
         line[: len(row)] = row
-    return ids, (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
+    return ids, None if (lengths == most).all() else np.arange(most) < lengths[:, None]

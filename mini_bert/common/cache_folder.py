@@ -1,34 +1,30 @@
-"""Where things are kept that can be made or fetched again: downloads, the built-in corpus, tokenized shards."""
+"""The folder for what can be made or downloaded again: data sets, the built-in corpus, tokenized shards."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 
 def cache_folder(*parts: str) -> Path:
-    """`MINI_BERT_HOME` if that is set, else `mini-bert` in the place that the system has for caches; not created here.
+    """A path in `MINI_BERT_HOME` if that is set, else in the user's cache folder. It is not created here.
 
-    Linux: $XDG_CACHE_HOME or ~/.cache; macOS: ~/Library/Caches; Windows: %LOCALAPPDATA%.
+    Linux: $XDG_CACHE_HOME/mini-bert or ~/.cache/mini-bert; macOS: ~/Library/Caches/mini-bert;
+    Windows: %LOCALAPPDATA%\\mini-bert.
     """
     home = os.environ.get("MINI_BERT_HOME")
     if home:
         return Path(home).expanduser().joinpath(*parts)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base.joinpath("mini-bert", *parts)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("mini-bert", appauthor=False, opinion=False).joinpath(*parts)
 
 
 def make_folder(folder: Path, remedy: str = "set MINI_BERT_HOME to another") -> None:
-    """Make a folder, and those above it, or say why that cannot be."""
+    """Create a folder and its parents; an error says why it cannot be done."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
         why = f"you may not write in {there}" if there.is_dir() else f"{there} is a file"
-        raise type(error)(f"the folder {folder} cannot be made: {why}; {remedy}") from error
+        raise type(error)(f"cannot create the folder {folder}: {why}; {remedy}") from error

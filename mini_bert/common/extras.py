@@ -1,4 +1,4 @@
-"""Packages that only some features need: imported when used, with advice where they are missing."""
+"""Optional packages: imported when a feature needs them, with an error that says how to install them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 
 class MissingExtra(ModuleNotFoundError, ValueError):
-    """A package that only some formats need is not installed. (A ValueError too: for the user, one line is enough.)
+    """An optional package is not installed. (Also a ValueError, which the command line prints in one line.)
 
-    `lack` says it for reports: which package, and the command that installs it for the Python that is running.
+    `lack` is a description for reports: the package and the command that installs it for this Python.
     """
 
     def __init__(self, package: str, why: str):
@@ -24,7 +24,7 @@ class MissingExtra(ModuleNotFoundError, ValueError):
 
 
 def extra(module: str, why: str) -> Any:
-    """Import what only some need; where it is missing, say how it is installed."""
+    """Import an optional package; if it is missing, raise an error that says how to install it."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The door of a model: ids and masks are checked once, here, so that every error names the value and the remedy."""
+"""Check the inputs of a model once, before anything is computed. Errors name the value and what to do."""
 
 import math
 
@@ -6,38 +6,36 @@ import numpy as np
 
 
 def check_ids(ids, vocab_size: int, max_length: int, name: str = "input_ids") -> np.ndarray:
-    """-> (B,T) integers from 0 to vocab_size − 1, T ≤ max_length"""
+    """Returns ids as an array (B,T) of integers from 0 to vocab_size − 1, with T ≤ max_length."""
     try:
         ids = np.asarray(ids)
     except ValueError:  # lists of different lengths
         raise ValueError(
-            f"{name} holds sequences of different lengths; pad them to one length and pass an attention_mask"
+            f"{name} contains sequences of different lengths; pad them to one length and pass an attention_mask"
         ) from None
     if ids.ndim != 2 or ids.size == 0:
         raise ValueError(
             f"{name} must have shape (batch, tokens) with at least one token, got {ids.shape}; "
-            "a single sequence is passed as [ids]"
+            "pass a single sequence as [ids]"
         )
     if ids.dtype.kind not in "iu":
         raise TypeError(
-            f"{name} must be whole numbers, got dtype {ids.dtype}, for example {ids.flat[0]!r}; "
-            "a tokenizer makes ids from text"
+            f"{name} must be integers, got dtype {ids.dtype}, for example {ids.flat[0]!r}; "
+            "use a tokenizer to turn text into ids"
         )
     if ids.shape[1] > max_length:
         raise ValueError(
-            f"{name} holds sequences of {ids.shape[1]} tokens, but this model knows {max_length} positions; "
+            f"{name} contains sequences of {ids.shape[1]} tokens, but this model has {max_length} positions; "
             f"truncate to {max_length}, or use a model with more positions"
         )
     if ids.min() < 0 or ids.max() >= vocab_size:
         b, t = np.argwhere((ids < 0) | (ids >= vocab_size))[0]
-        raise ValueError(
-            f"{name}[{b}, {t}] is {ids[b, t]}, expected 0 to {vocab_size - 1}: this model knows {vocab_size} of them"
-        )
+        raise ValueError(f"{name}[{b}, {t}] is {ids[b, t]}, expected 0 to {vocab_size - 1}")
     return ids
 
 
 def check_mask(mask, shape: tuple[int, ...]) -> np.ndarray | None:
-    """(B,T), 1 = token, 0 = padding -> (B,1,1,T) booleans for attention, or None when nothing is padded"""
+    """Turns a mask (B,T), 1 = token, 0 = padding, into (B,1,1,T) booleans for attention; None if nothing is padded."""
     if mask is None:
         return None
     mask = np.asarray(mask)
@@ -51,13 +49,13 @@ def check_mask(mask, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def check_rows(rows, targets, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The chosen positions in the flat list of B·T tokens, and the ids expected there -> two (N,) integer arrays"""
+    """Returns two (N,) integer arrays: positions in the flat list of B·T tokens, and the ids to predict there."""
     rows, targets = np.asarray(rows), np.asarray(targets)
     if rows.size == targets.size == 0:
         return rows.astype(np.intp).reshape(0), targets.astype(np.intp).reshape(0)
     for name, array in (("rows", rows), ("targets", targets)):
         if array.dtype.kind not in "iu" or array.ndim != 1:
-            raise TypeError(f"{name} must be a list of whole numbers, got dtype {array.dtype} and shape {array.shape}")
+            raise TypeError(f"{name} must be a list of integers, got dtype {array.dtype} and shape {array.shape}")
     if rows.shape != targets.shape:
         raise ValueError(f"there are {rows.size} rows but {targets.size} targets; each chosen row needs one target")
     if rows.min() < 0 or rows.max() >= math.prod(shape):

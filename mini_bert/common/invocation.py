@@ -1,4 +1,4 @@
-"""Commands that we print to be typed: called as the reader called us, with paths that any shell takes."""
+"""Format commands in messages so that the user can copy them: `mini-bert …` or `python run.py …`, paths quoted."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import shlex
 import subprocess
 
 CALLED_AS = "MINI_BERT_CALLED_AS"  # run.py sets it
-NO_BREAK = "\0"  # no path and no sentence has one
+NO_BREAK = "\0"  # occurs in no path or sentence
 
 
 def called_as() -> str:
-    """How the reader called us: `mini-bert`, or `python run.py`"""
+    """How the user called the program: `mini-bert`, or `python run.py`"""
     return os.environ.get(CALLED_AS, "mini-bert")
 
 
 def command(name: str, *words: str | os.PathLike[str]) -> str:
-    """A command as the reader would call it: `mini-bert train --out 'my runs/first' --resume`"""
+    """A command as the user would type it: `mini-bert train --out 'my runs/first' --resume`"""
     return " ".join([called_as(), name, *map(quoted, words)])
 
 
 def as_called(text: str) -> str:
-    """`mini-bert NAME …` between backquotes, or a line of it behind two blanks, as the reader would call it
+    """Text in which `mini-bert …` between backquotes, or on a line after two spaces, is as the user would type it.
 
     >>> as_called("try `mini-bert info` of mini-bert") == f"try `{called_as()} info` of mini-bert"
     True
@@ -31,13 +31,13 @@ def as_called(text: str) -> str:
 
 
 def quoted(word: str | os.PathLike[str]) -> str:
-    """A path, or any word, as one word of the shell; Windows knows double quotes only."""
+    """A path or other word, quoted for the shell if necessary. Windows only has double quotes."""
     text = os.fspath(word)
     return subprocess.list2cmdline([text]) if os.name == "nt" else shlex.quote(text)
 
 
 def unbroken(text: str) -> str:
-    """Text that `textwrap` leaves on one line; `broken` undoes it when the lines are made."""
+    """Text that `textwrap` leaves on one line; `broken` undoes this after wrapping."""
     return text.replace(" ", NO_BREAK)
 
 

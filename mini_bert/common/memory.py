@@ -1,12 +1,10 @@
-"""Memory: how much we have, and how to keep it.
+"""Memory of this process: how much it uses, and what happens to memory that it frees.
 
-`keep_freed_memory`: what is freed is kept for the next array, instead of going back to the system and being asked for
-again. NumPy makes a fresh array for every result. On Linux the C library hands large ones back to the system as soon
-as they are freed, and each new one is then hundreds of pages that the system must find, clear and map on first touch.
-32 sentences through a published BERT of six layers spend a fifth of their time on that: 218 ms of one core, 169
-without.
+NumPy allocates a new array for every result. On Linux, the C library returns large arrays to the system as soon as they
+are freed, and the system must then find, clear and map hundreds of pages for the next one. `keep_freed_memory` avoids
+that. 32 sentences through a published BERT of six layers take 169 ms of one core with it, 218 ms without.
 
-Only glibc has this dial. Elsewhere nothing is changed, and nothing need be.
+These are settings of glibc. On other systems the functions do nothing.
 """
 
 from __future__ import annotations
@@ -14,30 +12,36 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # of <malloc.h>: M_TRIM_THRESHOLD, …
-KEPT = 512 << 20  # bytes that may lie free before some are given back
-LARGEST = 32 << 20  # an array above this is mapped by itself; glibc allows no more
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # M_TRIM_THRESHOLD etc. in <malloc.h>
+KEPT = 512 << 20  # bytes that may be free before some are returned to the system
+LARGEST = 32 << 20  # a larger array is mapped by itself; this is glibc's maximum
 
 
 def keep_freed_memory() -> bool:
-    """For the rest of the process -> whether this system has the dial; may be called again."""
-    # Both: to set either ends glibc's own adjusting of the other.
+    """Keep freed memory for the rest of the process. Returns whether the system supports it."""
+    # Set both, because setting either one ends glibc's automatic adjustment of the other.
     return _set(TRIM_THRESHOLD, KEPT) and _set(MMAP_THRESHOLD, LARGEST)
 
 
 def share_memory_among_threads() -> bool:
-    """Call before threads start -> whether this system has the dial.
+    """Let threads reuse memory that other threads have freed. Call it before threads start.
 
-    Otherwise every thread gets a store of freed memory of its own, and what one has freed the others cannot use.
+    Returns whether the system supports it.
     """
     return _set(ARENA_MAX, 1)
 
 
-def memory_mb() -> float | None:
-    """Memory of our own now (Linux: RssAnon, mapped files are the system's), elsewhere the most of all that there was.
+def return_freed_memory() -> None:
+    """Return freed memory to the system. After 2 GB of text, 68 MB are in use instead of 134."""
+    if sys.platform == "linux":
+        with suppress(ImportError, OSError, AttributeError):  # another C library
+            import ctypes
 
-    In MB; None where the system does not say (Windows).
-    """
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def memory_mb() -> float | None:
+    """The memory in use in MB: on Linux without mapped files (RssAnon), elsewhere the peak, on Windows None."""
     with suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
         for line in file:
             if line.startswith("RssAnon:"):
@@ -50,10 +54,10 @@ def memory_mb() -> float | None:
     return round(peak / (1e6 if sys.platform == "darwin" else 1e3), 1)
 
 
-def _set(dial: int, value: int) -> bool:
+def _set(option: int, value: int) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and bool(mallopt(dial, value))
+    return mallopt is not None and bool(mallopt(option, value))

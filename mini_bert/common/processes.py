@@ -1,16 +1,16 @@
-"""Several processes at one kind of work, results in order: Python's threads share one core, processes have their own.
+"""Spread work over several processes and get the results in order.
 
-    for result in in_order(work, state, jobs, processes=2):   # the same as work(state, job) for each job, only sooner
+    for result in in_order(work, state, jobs, processes=2):   # the same as work(state, job) for each job, but faster
         ...
 
-Helpers are plain `python` processes at the end of two pipes: `work` and `state` go down first, then job by job, and
-for each a result comes up. That is all, so that nothing can go wrong which a pipe does not know:
+Helpers are plain `python` processes connected by two pipes. They receive `work` and `state` first, then one job after
+the other, and send back a result for each. The reasons not to use `multiprocessing`:
 
-- Whatever the caller's program looks like (a script without `if __name__ == "__main__"`, a notebook, standard input),
-  a helper does not run it again, as `multiprocessing` does on macOS and Windows: it imports what `work` needs.
-- At most two jobs a helper are under way, so memory stays bounded however long the list of jobs is.
-- A helper ends when its pipe does. If the caller is interrupted, crashes or is killed, no helper stays behind.
-- Where helpers cannot be started, or `state` cannot be sent, the work is done here: slower, with the same results.
+- A helper never runs the caller's program again, as `multiprocessing` does on macOS and Windows, so this also works in
+  a script without `if __name__ == "__main__"`, in a notebook and from standard input.
+- At most two jobs are pending for each helper, so memory stays bounded however many jobs there are.
+- A helper ends when its pipe closes. If the caller is interrupted, crashes or is killed, no helper stays behind.
+- If helpers cannot be started, or `state` cannot be pickled, the work is done in this process.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ from itertools import chain, count, islice
 from queue import SimpleQueue
 from typing import Any, BinaryIO, TypeVar
 
+from mini_bert.common.memory import return_freed_memory
+
 State = TypeVar("State")
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-MOST = 3  # helpers, unless asked for more: each takes the memory of a Python, and of what it remembers
-FEW = 4  # jobs that are done here at once, because starting helpers (0.3 s) would take longer
+MOST = 3  # helpers by default: each one needs memory
+FEW = 4  # with fewer jobs than this, no helpers are started, because that takes 0.3 s
 START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from mini_bert.common.processes import serve; serve()"
 logger = logging.getLogger(__name__)
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -52,7 +54,10 @@ def cores() -> int:
 def in_order(
     work: Callable[[State, Job], Result], state: State, jobs: Iterable[Job], processes: int | None = None
 ) -> Iterator[Result]:
-    """work(state, job) for each job, in order. `work` is a function of a module; default: a process a core, up to 3."""
+    """work(state, job) for each job, in order. `work` must be a function of a module.
+
+    By default there are as many processes as cores, but at most 3.
+    """
     processes = min(cores(), MOST) if processes is None else processes
     if processes < 1:
         raise ValueError(f"processes is {processes}, expected at least 1")
@@ -67,22 +72,22 @@ def in_order(
     for helper in helpers:
         free.put(helper)
 
-    def pass_on(job: Job) -> Result:
+    def delegate(job: Job) -> Result:
         helper = free.get()
         try:
             return helper.ask(job)
         finally:
             free.put(helper)
 
-    threads = ThreadPoolExecutor(len(helpers))  # a thread each, which waits at the pipe
+    threads = ThreadPoolExecutor(len(helpers))  # one for each helper, waiting for its pipe
     try:
-        waiting = deque(threads.submit(pass_on, job) for job in few)
+        waiting = deque(threads.submit(delegate, job) for job in few)
         for number, job in enumerate(jobs):
             while len(waiting) >= 2 * len(helpers):
                 yield waiting.popleft().result()
-            waiting.append(threads.submit(pass_on, job))
+            waiting.append(threads.submit(delegate, job))
             if number % 16 == 0:
-                give_back()
+                return_freed_memory()
         while waiting:
             yield waiting.popleft().result()
     finally:  # done, interrupted, or failed
@@ -94,7 +99,7 @@ def in_order(
 
 
 def start(work: Callable[[State, Job], Result], state: State, processes: int) -> list[Helper]:
-    """Helpers that are ready for jobs, or none if they cannot be had."""
+    """Start helpers. Returns an empty list, with a warning, if that is impossible."""
     helpers: list[Helper] = []
     try:
         if not sys.executable or getattr(sys, "frozen", False):
@@ -113,30 +118,21 @@ def start(work: Callable[[State, Job], Result], state: State, processes: int) ->
         if not isinstance(error, OSError | HelperError | pickle.PicklingError | AttributeError | TypeError):
             raise
         why = str(error).strip().splitlines()[-1]
-        logger.warning("working in one process, which takes longer, because helpers cannot be started: %s", why)
+        logger.warning("using a single process, which is slower, because no others can be started: %s", why)
         return []
     return helpers
 
 
-def give_back() -> None:
-    """Return freed memory to the system. glibc keeps it in holes: 134 MB instead of 68 after 2 GB of text."""
-    if sys.platform == "linux":
-        with suppress(ImportError, OSError, AttributeError):  # another C library
-            import ctypes
-
-            ctypes.CDLL(None).malloc_trim(0)
-
-
 class HelperError(RuntimeError):
-    """What went wrong in a helper, with its traceback."""
+    """An error in a helper, with its traceback."""
 
 
 class Helper:
-    """One process, seen from here."""
+    """The caller's side of a helper process."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START, json.dumps(sys.path)],  # -P: a json.py that lies here is not ours
+            [sys.executable, "-P", "-c", START, json.dumps(sys.path)],  # -P: ignore a json.py in this folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # helpers multiply no matrices
@@ -147,7 +143,7 @@ class Helper:
 
     def ask(self, job: Any) -> Any:
         message = pickle.dumps(job)
-        with suppress(OSError):  # the helper is gone (a broken pipe; on Windows, an invalid argument); reading says so
+        with suppress(OSError):  # the helper has died; `answer` reports it
             send(self.down, message)
         return self.answer()
 
@@ -157,7 +153,7 @@ class Helper:
             code = self.process.wait()
             raise HelperError(
                 f"a helper process ended before its work was done (exit code {code}). If it was killed because memory "
-                "ran out, work in this one: processes=1"
+                "ran out, use a single process: processes=1"
             )
         good, result = pickle.loads(message)
         if not good:
@@ -170,11 +166,11 @@ class Helper:
     def close(self) -> None:
         self.process.wait()
         for pipe in (self.down, self.up):
-            with suppress(OSError):  # what was still to be sent: nobody wants it
+            with suppress(OSError):  # unsent data, no longer needed
                 pipe.close()
 
 
-# --- the pipes: a message is its length and its bytes ------------------------------------------------------
+# --- the pipes: a message is its length, then its bytes -----------------------------------------------------
 
 
 def send(pipe: BinaryIO, message: bytes) -> None:
@@ -184,7 +180,7 @@ def send(pipe: BinaryIO, message: bytes) -> None:
 
 
 def receive(pipe: BinaryIO) -> bytes | None:
-    """The next message; None if the other end is gone."""
+    """The next message; None if the other end has closed the pipe."""
     head = pipe.read(8)
     if len(head) < 8:
         return None
@@ -197,16 +193,16 @@ def receive(pipe: BinaryIO) -> bytes | None:
 
 
 def serve() -> None:
-    """Take orders from standard input and answer on standard output, until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the caller ends its helpers
+    """Read jobs from standard input and write results to standard output until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the caller stops its helpers
     with suppress(OSError), os.fdopen(os.dup(0), "rb") as down, os.fdopen(os.dup(1), "wb") as up:
-        os.dup2(2, 1)  # whatever is printed must not get among the answers
+        os.dup2(2, 1)  # what `work` prints must not mix with the results
         order = receive(down)
         if order is None:
             return
         try:
             work, state = pickle.loads(order)
-        except Exception:  # a class of the caller's own script, say
+        except Exception:  # such as a class of the caller's own script
             send(up, pickle.dumps((False, traceback.format_exc())))
             return
         send(up, pickle.dumps((True, None)))
@@ -219,4 +215,4 @@ def serve() -> None:
                 answer = (False, traceback.format_exc())
             send(up, pickle.dumps(answer))
             if number % 16 == 0:
-                give_back()
+                return_freed_memory()

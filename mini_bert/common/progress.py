@@ -1,11 +1,10 @@
-"""Progress of long work: a moving bar on a terminal, now and then a plain line elsewhere. Always on standard error.
+"""Show the progress of long work on standard error: a progress bar on a terminal, else a plain line every 10 seconds.
 
     with showing() as show:
         for done, piece in enumerate(pieces):
             show("reading", f"{done:,} pieces", done, len(pieces))
 
-A name that has not come before starts a new stage, and ends the one before it. What is shown, and what reports say, is
-worded by `counted` and `size`.
+A new name starts a new stage and ends the previous one. `counted` and `size` format numbers for messages.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Show = Callable[[str, str, float, float | None], None]  # stage, what to say, done so far, of how much (None: unknown)
+Show = Callable[[str, str, float, float | None], None]  # stage, note, done, total (None: unknown)
 EVERY = 10  # seconds between two plain lines
 
 
@@ -30,7 +29,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def roughly(number: int, noun: str) -> str:
-    """The same for numbers that are still growing: millions, where there are some.
+    """A number with its noun, in millions if it is large.
 
     >>> roughly(1204, "character"), roughly(3_456_789, "character")
     ('1,204 characters', '3.5 million characters')
@@ -39,7 +38,7 @@ def roughly(number: int, noun: str) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes in a unit that fits.
+    """A number of bytes with a suitable unit.
 
     >>> size(831), size(12_345), size(3_456_789)
     ('831 bytes', '12.3 kB', '3.5 MB')
@@ -49,9 +48,15 @@ def size(number: float) -> str:
     return f"{number / 1e3:.1f} kB" if number < 999_950 else f"{number / 1e6:,.1f} MB"
 
 
+def bar(share: float, width: int = 24) -> str:
+    """A bar of up to `width` characters for a share from 0 to 1."""
+    block = "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
+    return block * round(share * width)
+
+
 @contextmanager
 def showing(wanted: bool = True) -> Iterator[Show]:
-    """-> a function to call as often as you like; it draws only when there is something new to see"""
+    """Yields a function that shows progress. It can be called as often as you like."""
     if not wanted:
         yield lambda stage, note, done, total: None
     elif sys.stderr.isatty():
@@ -82,17 +87,17 @@ def _bars() -> Iterator[Show]:
 
 
 def _lines() -> Iterator[Show]:
-    last, told = ("", ""), time.monotonic()
+    last, printed = ("", ""), time.monotonic()
 
     def say(stage: str, note: str) -> None:
         print(f"{stage}: {note}", file=sys.stderr, flush=True)
 
     def show(stage: str, note: str, done: float, total: float | None) -> None:
-        nonlocal last, told
+        nonlocal last, printed
         if last[0] not in ("", stage):
             say(*last)
-        elif time.monotonic() - told > EVERY:
-            told = time.monotonic()
+        elif time.monotonic() - printed > EVERY:
+            printed = time.monotonic()
             say(stage, note + (f", {done / total:.0%}" if total else ""))
         last = (stage, note)
 

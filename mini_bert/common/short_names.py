@@ -1,11 +1,10 @@
 """One identity per class: inside this folder, `layers.base` is the module `mini_bert.layers.base`.
 
-A reader who works in the folder `mini_bert/` types `from layers.base import bind`. Python would then load
-`layers/base.py`
-a second time, under the name `layers.base`, and every class in it would exist twice: `isinstance` fails between the
-two. The finder below answers such imports with the module that is known by its full name.
+If you work in the folder `mini_bert/` and type `from layers.base import bind`, Python would load `layers/base.py` a
+second time under the name `layers.base`. Every class in it would then exist twice, and `isinstance` would fail between
+the two. The finder below returns the module `mini_bert.layers.base` instead.
 
-It only concerns files of this package: a `layers` package of the reader's own is found as always.
+It only affects files of this package: your own package called `layers` is found as usual.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of single values; an error names the value and what was expected."""
+"""Check single values. Errors name the value and what was expected."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Fetch a file over HTTP so that what arrives under its name is whole and right, whatever happens on the way.
+"""Download a file over HTTP, and unpack archives safely.
 
-    fetch(url, path)   url ──▶ path.part ──size, sha256──▶ path
+    fetch(url, path, sha256)   url ──▶ path.part ──size, sha256──▶ path
 
-Bytes are collected in `path.part`. When the connection breaks, the next attempt asks the server for the rest ("Range"),
-on the condition that the file is still the one begun ("If-Range" with its ETag or date). A server that cannot do that
-sends the whole again. The part survives a crash, a full disk and Ctrl-C, and the next call goes on from it. Only a file
-whose length and checksum are right is renamed to `path`; a wrong one is deleted, and the error says both hashes.
+If the connection breaks, the next attempt asks the server for the missing bytes only (a "Range" request), and so does
+the next call after a crash or Ctrl-C. This needs a known sha256, which tells whether both pieces belong to the same
+file; a file without one is fetched from the beginning. Only a complete and correct file is renamed to `path`.
 """
 
 from __future__ import annotations
@@ -13,218 +12,161 @@ from __future__ import annotations
 import errno
 import hashlib
 import http.client
-import json
+import lzma
 import os
 import shutil
+import stat
 import sys
+import tarfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from importlib import import_module
-from pathlib import Path
-from typing import Any, BinaryIO
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
 
+from mini_bert.common.atomic import to_disk
 from mini_bert.common.progress import counted, showing
 from mini_bert.common.progress import size as size_of
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a single byte
 ATTEMPTS = 5  # in a row without a single new byte
-PAUSE = 1.0  # seconds before the second attempt; doubles each time, up to a minute
+PAUSE = 1.0  # seconds before the second attempt; doubles each time
 SPARE = 64 << 20  # bytes that should stay free on the disk
 AGENT = "Mozilla/5.0 (compatible; mini-bert; Python urllib)"  # some hosts refuse Python's own
-LATER = {408, 425, 429, 500, 502, 503, 504}  # HTTP answers that may be different in a moment
+TEMPORARY = {408, 425, 429, 500, 502, 503, 504}  # HTTP errors that are worth another attempt
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DownloadError(OSError):
-    """The file could not be fetched, or is not what it should be."""
+    """The file could not be downloaded, or is not the expected one."""
 
 
 class DiskFull(DownloadError):
-    """There is no room for it. What came so far is kept."""
+    """There is not enough space on the disk."""
 
 
 class _Interrupted(Exception):
-    """It broke off, but trying again may help. `wait`: seconds that the server asks for."""
-
-    def __init__(self, why: object, wait: float = 0):
-        super().__init__(str(why) or type(why).__name__)
-        self.wait = wait
+    """The attempt failed, but another one may succeed."""
 
 
 def fetch(url: str, path: Path, sha256: str | None = None, size: int | None = None, advice: str = "") -> str:
-    """Fetch `url` into `path` -> its sha256. `advice` ends the message of a wrong checksum."""
+    """Download `url` to `path` and return its sha256. `advice` is added to the error about a wrong checksum."""
     if not url.startswith(("https://", "http://")):
-        raise DownloadError(f"{url}: only https:// and http:// can be fetched")
+        raise DownloadError(f"{url}: only https:// and http:// can be downloaded")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(f"{path}.part")
+    if not sha256:
+        part.unlink(missing_ok=True)
     resumed = part.exists()
     failures = 0
-    while True:
+    while not sha256 or not size or _size(part) != size:
         before = _size(part)
         try:
-            _attempt(url, part, sha256, size)
+            _attempt(url, part, bool(sha256), size)
             break
         except (_Interrupted, http.client.HTTPException, TimeoutError, ConnectionError) as problem:
-            failures = failures + 1 if _size(part) <= before else 0
+            failures = failures + 1 if _size(part) <= before or not sha256 else 0
             why = str(problem) or type(problem).__name__
             if failures >= ATTEMPTS:
-                raise DownloadError(_gave_up(url, failures, why, _size(part))) from problem
-            wait = max(getattr(problem, "wait", 0), min(60, PAUSE * 2 ** max(0, failures - 1)))
-            again = f"attempt {failures + 1} of {ATTEMPTS}" if failures else "going on"
+                raise DownloadError(_gave_up(url, failures, why, _size(part) if sha256 else 0)) from problem
+            wait = PAUSE * 2 ** max(0, failures - 1)
+            again = f"attempt {failures + 1} of {ATTEMPTS}" if failures else "resuming"
             print(f"{url.rsplit('/', 1)[-1]}: {why}; {again} in {wait:.0f} s ...", file=sys.stderr, flush=True)
             time.sleep(wait)
-    found = hash_file(part)
-    if sha256 and found != sha256:
-        _forget(part)
-        if resumed:  # perhaps the part was to blame: once more, from the beginning
+    actual = hash_file(part)
+    if sha256 and actual != sha256:
+        part.unlink()
+        if resumed:  # perhaps the old part was wrong: once more, from the beginning
             return fetch(url, path, sha256, size, advice)
         raise DownloadError(
-            f"{url} is not the file it should be: its sha256 is {found}, expected {sha256}. It was deleted, nothing is "
-            f"installed. Either something on the way has changed it, or its publisher has. {advice}".rstrip()
+            f"{url} has sha256 {actual}, expected {sha256}. The file was deleted and nothing was installed. Either it "
+            f"was altered on the way, or its publisher has changed it. {advice}".rstrip()
         )
-    with open(part, "rb+") as file:
-        os.fsync(file.fileno())
+    to_disk(part)
     os.replace(part, path)
-    _forget(part)
-    return found
+    return actual
 
 
 def _gave_up(url: str, failures: int, why: str, kept: int) -> str:
-    remedy = "Is there an internet connection? If this computer has none, fetch the file on another one"
+    remedy = "Is there an internet connection? If this computer has none, download the file on another one"
     if why.startswith("HTTP "):
-        remedy = "The server may do better later. If you find the file elsewhere, fetch it there"
+        remedy = "Try again later. If you find the file elsewhere, download it there"
     return (
         f"{url}: gave up after {counted(failures, 'attempt')} without progress ({why}). "
-        + (f"{size_of(kept)} are kept, and the next try goes on from there. " if kept else "")
-        + f"{remedy}, and give its path where text is asked for"
+        + (f"{size_of(kept)} are kept, and the next call resumes from there. " if kept else "")
+        + f"{remedy}, and use its path as the source of text"
     )
 
 
-def _attempt(url: str, part: Path, sha256: str | None, size: int | None) -> None:
+def _attempt(url: str, part: Path, resume: bool, size: int | None) -> None:
     """One request. Returns when `part` is complete."""
-    have, validator = _size(part), ""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        begun = json.loads(_about(part).read_text(encoding="utf-8"))
-        validator = begun["validator"] if begun["url"] == url else ""
-    if have and not validator and not sha256:
-        have = 0  # nothing could tell whether the rest belongs to the same file
-    if sha256 and have and have == size:
-        return
-    headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-        if validator:
-            headers["If-Range"] = validator
+    have = _size(part) if resume else 0
+    headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 416:  # nothing comes after what we have: it is complete, or it is another file
-                if validator and error.headers.get("Content-Range") == f"bytes */{have}":
-                    return
-                _forget(part)
+            if error.code == 416:  # the server has no such range: our part is too long
+                part.unlink()
                 raise _Interrupted("the server has less than we have") from error
-            if error.code in LATER:
-                raise _Interrupted(f"HTTP {error.code} {error.reason}", _retry_after(error.headers)) from error
+            if error.code in TEMPORARY:
+                raise _Interrupted(f"HTTP {error.code} {error.reason}") from error
             raise DownloadError(
                 f"{url}: the server answers {error.code} {error.reason}. The file may have moved; "
-                "see docs/corpora.md for how to use a copy of your own"
+                "docs/corpora.md explains how to use a copy of your own"
             ) from error
     except urllib.error.URLError as error:
         raise _Interrupted(error.reason) from error
     with response:
-        answer, start = response.headers, 0
-        etag, date = answer.get("ETag", ""), answer.get("Last-Modified", "")
-        now = etag if etag.startswith('"') else date  # a weak ETag does not vouch for bytes
-        if response.status == 206:
-            start = have
-            if _range_start(answer) != have or (validator and now and now != validator):
-                _forget(part)
-                raise _Interrupted("the server sent a piece of another file, or another piece")
-        length = answer.get("Content-Length", "")
+        start = have if response.status == 206 else 0
+        length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None
-        _check_answer(url, answer, total, sha256, size)
-        need_space(part.parent, (total or size or start) - start, f"fetch {url}")
-        _about(part).write_text(json.dumps({"url": url, "validator": now}), encoding="utf-8")
-        with open(part, "ab" if start else "wb", buffering=0) as file:
-            _receive(response, file, part, url, start, total)
-    came = _size(part)
-    if came < (total or size or 0):
-        raise _Interrupted(f"the connection broke after {came:,} of {total or size:,} bytes")
-    if came != (size or came):
-        _forget(part)
-        raise DownloadError(f"{url} has {came:,} bytes, expected {size:,}: its publisher has changed it")
-    if not came:
+        if total and size and total != size:
+            raise DownloadError(_wrong_size(url, total, size))
+        if not resume and response.headers.get_content_type() == "text/html":
+            raise DownloadError(
+                f"{url}: the server sent a web page instead of the file. Does this network require a login?"
+            )
+        need_space(part.parent, (total or size or start) - start, f"download {url}")
+        try:
+            with open(part, "ab" if start else "wb") as file:
+                _receive(response, file, url.rsplit("/", 1)[-1], start, total)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise _Interrupted(error) from error  # a reset, a time-out, a broken TLS record
+            kept = f"{_size(part):,} bytes are kept in {part}" if resume else "nothing is kept"
+            raise DiskFull(
+                f"the disk is full ({error.strerror}) while {url} is downloaded; {kept}. "
+                "Free some space and run the same command again"
+            ) from error
+    received = _size(part)
+    if received < (total or size or 0):
+        raise _Interrupted(f"the connection broke after {received:,} of {total or size:,} bytes")
+    if size and received != size:
+        part.unlink()
+        raise DownloadError(_wrong_size(url, received, size))
+    if not received:
         raise DownloadError(f"{url}: the server sent an empty file")
 
 
-def _check_answer(url: str, headers: Any, total: int | None, sha256: str | None, size: int | None) -> None:
-    """Refuse, before a byte is written, what cannot be the file."""
-    if total is not None and size is not None and total != size:
-        raise DownloadError(f"{url} has {total:,} bytes, expected {size:,}: its publisher has changed it")
-    if not sha256 and headers.get_content_type() == "text/html":
-        raise DownloadError(
-            f"{url}: the server sent a web page instead of the file. Does this network ask for a log-in?"
-        )
+def _wrong_size(url: str, found: int, expected: int) -> str:
+    return f"{url} has {found:,} bytes, expected {expected:,}: its publisher has changed it"
 
 
-def _receive(response: Any, file: Any, part: Path, url: str, start: int, total: int | None) -> None:
-    name, done = url.rsplit("/", 1)[-1], start
-    of_all = f" of {size_of(total)}" if total else ""
+def _receive(response: Any, file: Any, name: str, done: int, total: int | None) -> None:
+    of_total = f" of {size_of(total)}" if total else ""
     with showing() as show:
-        while True:
-            try:
-                data = response.read1(CHUNK)  # what is there; read() would lose it if the rest never comes
-            except OSError as error:  # a reset, a time-out, a broken TLS record
-                raise _Interrupted(error) from error
-            if not data:
-                return
-            try:
-                _write(file, data)
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                    raise
-                raise DiskFull(
-                    f"the disk is full ({error.strerror}): {_size(part):,} bytes of {url} are kept in {part}. "
-                    "Free some space and run the same command again; it goes on from there"
-                ) from error
+        while data := response.read1(CHUNK):  # what has arrived; read() would lose it if the rest never comes
+            file.write(data)
             done += len(data)
-            show(name, f"{size_of(done)}{of_all}", done, total)
-
-
-def _write(file: Any, data: bytes) -> None:
-    """All of it: an unbuffered file may take only a part. (A buffered one could fail later, when it is closed.)"""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
-
-
-def _range_start(headers: Any) -> int:
-    """`Content-Range: bytes 500-999/1000` -> 500; -1 if there is none."""
-    unit, _, span = headers.get("Content-Range", "").partition(" ")
-    first = span.partition("-")[0]
-    return int(first) if unit == "bytes" and first.isdigit() else -1
-
-
-def _retry_after(headers: Any) -> float:
-    value = headers.get("Retry-After", "")
-    return min(60.0, float(value)) if value.isdigit() else 0.0
+            show(name, f"{size_of(done)}{of_total}", done, total)
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _about(part: Path) -> Path:
-    return Path(f"{part}.json")
-
-
-def _forget(part: Path) -> None:
-    part.unlink(missing_ok=True)
-    _about(part).unlink(missing_ok=True)
 
 
 def hash_file(path: Path) -> str:
@@ -233,7 +175,7 @@ def hash_file(path: Path) -> str:
 
 
 def need_space(folder: Path, needed: int, what: str) -> None:
-    """Better to say it before than to fail at 90 %."""
+    """Raise DiskFull before the work begins, instead of failing at 90 %."""
     free = shutil.disk_usage(folder).free
     if needed + SPARE > free:
         raise DiskFull(
@@ -242,32 +184,51 @@ def need_space(folder: Path, needed: int, what: str) -> None:
         )
 
 
-# --- one at a time -----------------------------------------------------------------------------------------
+# --- archives ----------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock on a file: whoever comes second waits. The system releases it if the process dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+b") as file:
-        told = False
-        while not _try_lock(file):
-            if not told:
-                waiting()
-                told = True
-            time.sleep(0.1)
-        yield
+def is_archive(name: str) -> bool:
+    return name.lower().endswith((".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2"))
 
 
-def _try_lock(file: BinaryIO) -> bool:
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive of plain files and folders. Links, and names that lead out of the folder, are refused."""
     try:
-        if sys.platform == "win32":
-            msvcrt: Any = import_module("msvcrt")
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        if archive.name.lower().endswith(".zip"):
+            with zipfile.ZipFile(archive) as packed:
+                infos = packed.infolist()
+                _check_members(archive, folder, [(i.filename, i.file_size, _is_plain(i)) for i in infos])
+                packed.extractall(folder)
         else:
-            fcntl: Any = import_module("fcntl")
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # no locks on this disk: do without
-    return True
+            with tarfile.open(archive) as tar:
+                _check_members(archive, folder, [(i.name, i.size, i.isreg() or i.isdir()) for i in tar.getmembers()])
+                tar.extraction_filter = getattr(tarfile, "data_filter", None)  # None: Python 3.11.0 to 3.11.3
+                tar.extractall(folder)
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError) as error:
+        raise DownloadError(
+            f"{archive.name} is not a complete archive ({error}); delete it and download it again"
+        ) from error
+
+
+def _is_plain(member: zipfile.ZipInfo) -> bool:
+    return stat.S_IFMT(member.external_attr >> 16) in (stat.S_IFREG, stat.S_IFDIR, 0)  # 0: not written on Unix
+
+
+def _check_members(archive: Path, folder: Path, members: list[tuple[str, int, bool]]) -> None:
+    for name, _, plain in members:
+        if not plain:
+            raise DownloadError(f"{archive.name} contains a link or device, {name!r}: refused")
+        if not stays_inside(name):
+            raise DownloadError(f"{archive.name} contains {name!r}, a path outside of its folder: refused")
+    need_space(folder, sum(size for _, size, _ in members), f"unpack {archive.name}")
+
+
+def stays_inside(name: str) -> bool:
+    r"""Whether a path in an archive stays below its folder on every system.
+
+    >>> stays_inside("data/train.txt"), stays_inside("../x"), stays_inside("C:\\x"), stays_inside("/x")
+    (True, False, False, False)
+    """
+    parts = PureWindowsPath(name).parts  # which understands both / and \
+    absolute = PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor
+    return bool(parts) and not absolute and ".." not in parts and not any(c in name for c in ":\0")

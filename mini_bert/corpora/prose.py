@@ -1,21 +1,21 @@
-"""From documentation to prose: the sentences of a docstring, a comment or a page of the Python reference.
+"""Extract English prose from documentation: from docstrings, comments and pages of the Python reference.
 
     │ Return the lowest index where ``sub`` is found.    ──▶  Return the lowest index where sub is found.
     │
-    │ >>> "banana".find("nan")                                (gone)
+    │ >>> "banana".find("nan")                                (removed)
     │ 2
     │
-    │ Parameters                                              (gone)
+    │ Parameters                                              (removed)
     │ ----------
-    │ sub : str                                               (gone)
+    │ sub : str                                               (removed)
     │     The string to look
     │     for.                                           ──▶  The string to look for.
 
-Two passes. `blocks` walks over the lines and knows the layout that documentation uses: indentation, doctests, literal
-blocks, headings, bullets, directives, parameter lists. It hands on what may be a paragraph, in one line. `sentences`
-then takes the markup out of each and asks of every sentence whether it reads as English: enough of its words are words,
-some of them are the small ones that no English sentence does without, and nothing in it looks like code. Rules that
-guess throw away some good sentences. That is the right side to err on here: there is plenty of text.
+There are two passes. `blocks` goes through the lines and interprets the usual layout of documentation: indentation,
+doctests, literal blocks, headings, bullets, directives, parameter lists. It yields possible paragraphs, each on one
+line. `sentences` then removes the markup and keeps the sentences that look like English: most tokens are words, some of
+them are function words such as "the", and nothing looks like code. These heuristics also drop some good sentences,
+which does no harm: there is plenty of text.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ DROPPED = {"see also", "references", "bibliography", "methods", "routine listing
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs of a piece of documentation that read as English, each in one line."""
+    """The English paragraphs of a piece of documentation, each on one line."""
     return [" ".join(kept) for block in blocks(text) if (kept := sentences(block))]
 
 
 def blocks(text: str) -> Iterator[str]:
-    """Candidate paragraphs, with markup: lines joined, layout gone."""
+    """Possible paragraphs, still with markup: lines joined, layout removed."""
     lines = [line.rstrip() for line in text.expandtabs().splitlines()]
     depths = [len(line) - len(line.lstrip()) for line in lines]
     held: list[str] = []
     start = depth = 0  # of the held paragraph: indentation of its first line, of its text
-    below: int | None = None  # what is indented deeper than this is code
+    below: int | None = None  # lines indented more than this are code
     doctest = False
     section, section_depth = "", 0
 
@@ -57,7 +57,7 @@ def blocks(text: str) -> Iterator[str]:
             doctest = False
         if below is not None and words and indent <= below:
             below = None
-        if held and UNDERLINE.match(words) and below is None:  # what stands above it is a heading
+        if held and UNDERLINE.match(words) and below is None:  # the line above is a heading
             section, section_depth, held = held[-1].lower(), indent, []
             continue
         if not words or doctest or below is not None or words.startswith(">>>") or TABLE.match(words):
@@ -107,7 +107,7 @@ def blocks(text: str) -> Iterator[str]:
 # --- markup ------------------------------------------------------------------------------------------------
 
 QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "…": "...", "–": "-", "\u00a0": " ", "\u2011": "-"})
-MARKUP = [  # (what must occur, what is looked for, what stays)
+MARKUP = [  # (a quick test, the pattern, its replacement)
     (":math:", re.compile(r":math:`\\?(\w+)`"), r"\1"),
     ("`~", re.compile(r":[\w:+.-]+:`~(?:[\w.]*\.)?(\w+(?:\(\))?)`"), r"\1"),  # :meth:`~random.Random.seed` -> seed
     (":`", re.compile(r":(?!math)[\w:+.-]+:`!?([^`<]*?)(?:\s*<[^`>]*>)?`"), r"\1"),
@@ -138,8 +138,8 @@ SMALL = frozenset(
         *("was", "we", "when", "which", "will", "with", "you"),
     }
 )
-CONTINUING = frozenset({"and", "but", "or", "so", "then", "where", "which", "with"})  # a formula stood before it
-HANGING = frozenset(  # an example stood behind it
+CONTINUING = frozenset({"and", "but", "or", "so", "then", "where", "which", "with"})  # a formula was removed before it
+HANGING = frozenset(  # an example was removed after it
     {
         *("a", "an", "and", "are", "as", "at", "be", "but", "by", "e.g", "e.g.", "example", "examples", "following"),
         *("follows", "for", "from", "i.e", "i.e.", "if", "in", "is", "like", "namely", "of", "on", "or", "see", "so"),
@@ -149,25 +149,25 @@ HANGING = frozenset(  # an example stood behind it
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a paragraph that read as English; none if they are less than half of it."""
+    """The English sentences of a paragraph; an empty list if they are less than half of it."""
     if not text.isascii():
         text = text.translate(QUOTES)
     for sign, pattern, content in MARKUP:
         if sign in text:
             text = pattern.sub(content, text)
     text = text.strip()
-    found, start = [], 0
+    candidates, start = [], 0
     for gap in SENTENCE.finditer(text):
         if not ABBREVIATION.search(text, start, gap.start()):
-            found.append(text[start : gap.end()].strip())
+            candidates.append(text[start : gap.end()].strip())
             start = gap.end()
-    found.append(text[start:])
-    kept = [mended for sentence in found if (mended := english(sentence))]
+    candidates.append(text[start:])
+    kept = [finished for sentence in candidates if (finished := english(sentence))]
     return kept if 2 * sum(map(len, kept)) > len(text) else []
 
 
 def english(sentence: str) -> str:
-    """The sentence, with a capital letter and an end, if it reads as English; else nothing.
+    """The sentence, with a capital letter and a full stop, if it looks like English; else an empty string.
 
     >>> english("return the number of items")
     'Return the number of items.'

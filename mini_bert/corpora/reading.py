@@ -1,4 +1,4 @@
-"""Text from wherever it is: one `read` for files, folders, globs, standard input, downloads and the built-in corpus.
+"""Read text from files, folders, patterns, standard input, downloaded data sets and the built-in corpus.
 
     from mini_bert.corpora.reading import Report, read
 
@@ -10,17 +10,17 @@
 A source is one of these, or a list of them:
 
     notes.txt  wiki.jsonl.gz     a file: .txt .jsonl .csv .tsv .parquet, plain or .gz .xz .zst .bz2
-    table.csv::review            that column of it; without, a name such as text or sentence is looked for
-    my_texts/                    every file of a known kind in the folder and below it, sorted
+    table.csv::review            one column of it; by default, a column called text, sentence or similar
+    my_texts/                    every file of a known type in the folder and below it, sorted
     data/**/*.txt                a pattern, sorted
     -                            standard input
-    builtin  builtin:train  builtin:validation     the English that this Python installation carries
-    wikitext-2                   a download that `mini-bert data get` has fetched
+    builtin  builtin:train  builtin:validation     the English documentation in this Python installation
+    wikitext-2                   a data set that `mini-bert data get` has downloaded
 
-An iterator of str, which is not a list, is text itself: each str a document.
+An iterator of str (not a list) is the text itself: each str is a document.
 
-`Report` counts what was read and everything that was skipped, mended or left out. Without a report, `read` ends with a
-warning if there was any such thing. `identity` names what a source holds now, as a key for caches.
+`Report` counts what was read and everything that was skipped, repaired or left out. Without a report, `read` ends with
+a warning if there was any such problem. `identity` is a hash of what a source contains now, as a key for caches.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ import stat
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from mini_bert.common.extras import MissingExtra
 from mini_bert.common.progress import counted
-from mini_bert.corpora.text_decoding import INVALID, STANDARD_INPUT, NotText, conversion, unreadable
-from mini_bert.corpora.text_files import Passage, format_of, pieces, read_file, record_pieces
+from mini_bert.corpora.decoding import INVALID, STANDARD_INPUT, NotText, conversion, unreadable
+from mini_bert.corpora.formats import Passage, format_of, pieces, read_file, record_pieces
 
-__all__ = ["Passage", "Report", "corpus_command", "identity", "read"]
+__all__ = ["Passage", "Report", "identity", "read", "sample"]
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Iterator[str]
-READER = 2  # part of every identity: raise it when the same files give other passages
-WHOLE = 1 << 23  # bytes: a file up to this size is hashed from end to end for its identity; of a larger one,
-SAMPLES, SAMPLE = 64, 1 << 14  # so many places, spread evenly from its first byte to its last, so many bytes each
+READER = 2  # part of every identity: raise it when the same files give different passages
+WHOLE = 1 << 23  # bytes: a file up to this size is hashed completely for its identity; of a larger one,
+SAMPLES, SAMPLE = 64, 1 << 14  # this many samples of this many bytes, evenly spread from the first byte to the last
 
 
 @dataclass
 class Remark:
-    """One kind of thing that happened: how often, and where first, for the first few files."""
+    """One kind of problem: how often it occurred, and its first place in each of the first few files."""
 
     count: int = 0
     files: int = 0
@@ -68,11 +68,10 @@ class Remark:
 
 @dataclass
 class Report:
-    """What was read, and what was skipped, mended or left out. `str(report)` says it in words."""
+    """What was read, and what was skipped, repaired or left out. `str(report)` is the text of the report."""
 
     files: int = 0
     documents: int = 0
-    passages: int = 0
     characters: int = 0
     skipped: dict[str, Remark] = field(default_factory=dict)  # whole files, by reason
     remarks: dict[str, Remark] = field(default_factory=dict)  # parts of files, by what was done
@@ -87,7 +86,7 @@ class Report:
     def _add(self, kind: dict[str, Remark], what: str, name: str, place: str, count: int) -> None:
         remark = kind.setdefault(what, Remark())
         remark.count += count
-        if self._last.get(what) != name:  # files come one after the other
+        if self._last.get(what) != name:  # files are read one after the other
             self._last[what] = name
             remark.files += 1
             if len(remark.places) < remark.SHOWN:
@@ -95,7 +94,7 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Nothing was skipped, mended or left out."""
+        """Nothing was skipped, repaired or left out."""
         return not self.skipped and not self.remarks
 
     def __str__(self) -> str:
@@ -106,35 +105,27 @@ class Report:
         for what, remark in self.remarks.items():
             lines.append(f"{what}: {remark.count:,} (first in {remark})")
             if what == INVALID.format("UTF-8"):
-                lines.append(
-                    f"  if it is in another encoding, such as Latin-1: {conversion(next(iter(remark.places)))}"
-                )
+                lines.append(f"  if it uses another encoding, such as Latin-1: {conversion(next(iter(remark.places)))}")
         return "\n".join(lines)
 
 
-def read(
-    source: Source, report: Report | None = None, *, column: str | None = None, format: str | None = None
-) -> Iterator[Passage]:
-    """The passages of a source, in a fixed order, in bounded memory.
+def read(source: Source, report: Report | None = None, *, column: str | None = None) -> Iterator[Passage]:
+    """The passages of a source, in a fixed order, in bounded memory. `column` chooses the field of records.
 
-    `column` chooses the field of records, `format` ("txt", "jsonl", "csv", "tsv", "parquet") overrides the endings of
-    names. A source in which there is no text at all is an error.
+    A source without any text is an error.
     """
-    if format not in (None, "txt", "jsonl", "csv", "tsv", "parquet"):
-        raise ValueError(f"format {format!r} is unknown, expected txt, jsonl, csv, tsv or parquet")
     _check(source)
-    return _read(source, report, column, format)
+    return _read(source, report, column)
 
 
-def _read(source: Source, given: Report | None, column: str | None, format: str | None) -> Iterator[Passage]:
+def _read(source: Source, given: Report | None, column: str | None) -> Iterator[Passage]:
     report = Report() if given is None else given
     documents = report.documents
     for item in _items(source, column, report):
         before = report.documents
         try:
-            for passage in item.passages(report, format):
+            for passage in item.passages(report):
                 report.documents += passage.first
-                report.passages += 1
                 report.characters += len(passage.text)
                 yield passage
             report.files += isinstance(item, File | StandardInput)
@@ -153,8 +144,8 @@ def _read(source: Source, given: Report | None, column: str | None, format: str 
 
 
 def _check(source: Any) -> None:
-    """A wrong kind of source is told at once, not when the first passage is asked for."""
-    expected = "expected a path or another place to read, a list of them, or an iterator of texts"
+    """Report a wrong type of source at once, not when the first passage is read."""
+    expected = "expected a path or another source, a list of them, or an iterator of texts"
     if isinstance(source, str | os.PathLike | Iterator):
         return
     if isinstance(source, bytes) or not isinstance(source, Sequence):
@@ -173,56 +164,56 @@ def _words(source: Source) -> str:
     return ", ".join(os.fspath(item) for item in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
 
 
-# --- what a source consists of -----------------------------------------------------------------------------
+# --- the items of a source ---------------------------------------------------------------------------------
 
 
 class File(NamedTuple):
     path: Path
-    name: str  # relative to the source: what identities hold
+    name: str  # relative to the source: part of its identity
     column: str | None
-    named: bool  # directly, so that what cannot be read is an error; else found in a folder, and skipped
-    begins: str | None = None  # of a download: how the paragraph looks that begins a document
+    named: bool  # given by name: if it cannot be read, that is an error; a file found in a folder is skipped
+    begins: str | None = None  # of a data set: a regular expression of a document's first paragraph
 
     @property
     def shown(self) -> str:
-        """What reports and errors say: a path that can be given as a source."""
+        """The path in reports and errors, which can be given as a source."""
         return str(self.path) if self.named else self.path.as_posix()
 
-    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
+    def passages(self, report: Report) -> Iterator[Passage]:
         try:
             file = open(self.path, "rb")  # noqa: SIM115
         except PermissionError as error:
             raise PermissionError(error.errno, "you may not read this file", str(self.path)) from None
         with file:
             before = os.fstat(file.fileno())
-            passages = read_file(file, self.shown, report.note, format, self.column)
+            passages = read_file(file, self.shown, report.note, self.column)
             yield from passages if self.begins is None else _articles(passages, self.begins)
             if stat.S_ISREG(before.st_mode):
-                _unchanged(self.path, before)
+                _check_unchanged(self.path, before)
 
-    def identity(self, format: str | None = None) -> str:
+    def identity(self) -> str:
         now = self.path.stat()
         if not stat.S_ISREG(now.st_mode):
-            return uuid.uuid4().hex  # a pipe: nobody knows what will come
+            return uuid.uuid4().hex  # a pipe: its content is unknown
         try:
             with open(self.path, "rb") as file:
                 head = file.read(4096)
                 content = _hash(file, now.st_size)
         except PermissionError:
             return f"{self.name} unreadable"
-        if not self.named and unreadable(head, (format or format_of(self.name)) == "parquet"):
+        if not self.named and unreadable(head, format_of(self.name) == "parquet"):
             return f"{self.name} unreadable"  # until its package is installed
         return f"{self.name} {self.column} {self.begins} {now.st_size} {now.st_mtime_ns} {content}"
 
 
 def _articles(passages: Iterator[Passage], begins: str) -> Iterator[Passage]:
-    """The first passage begins a document, and after that only one that looks like this."""
+    """Join paragraphs to documents: a new one begins only at a paragraph that matches."""
     for number, (text, first) in enumerate(passages):
         yield Passage(text, not number or (first and re.match(begins, text) is not None))
 
 
 def _hash(file: BinaryIO, size: int) -> str:
-    """Of all that a file holds, or of places spread over it: an edit that keeps size and time may be seen or not."""
+    """A hash of a file's content, or of samples of it if it is large."""
     content = hashlib.sha256()
     places = [0] if size <= WHOLE else [(size - SAMPLE) * i // (SAMPLES - 1) for i in range(SAMPLES)]
     for place in places:
@@ -231,7 +222,7 @@ def _hash(file: BinaryIO, size: int) -> str:
     return content.hexdigest()
 
 
-def _unchanged(path: Path, before: os.stat_result) -> None:
+def _check_unchanged(path: Path, before: os.stat_result) -> None:
     try:
         after = path.stat()
     except FileNotFoundError:
@@ -239,7 +230,7 @@ def _unchanged(path: Path, before: os.stat_result) -> None:
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise ValueError(
             f"{path} changed while it was read: it had {before.st_size:,} bytes at the start and has {after.st_size:,} "
-            "now. Wait until whoever writes it is done, or read a copy"
+            "now. Wait until it is finished, or read a copy"
         )
 
 
@@ -248,30 +239,30 @@ class StandardInput(NamedTuple):
     shown: str = STANDARD_INPUT
     named: bool = True
 
-    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
+    def passages(self, report: Report) -> Iterator[Passage]:
         stream: BinaryIO = sys.stdin.buffer
         if stream.isatty():
             print("Reading text from the keyboard; end it with Ctrl-D (Windows: Ctrl-Z, Enter).", file=sys.stderr)
-        return read_file(stream, self.shown, report.note, format, self.column)
+        return read_file(stream, self.shown, report.note, self.column)
 
-    def identity(self, format: str | None = None) -> str:
+    def identity(self) -> str:
         return uuid.uuid4().hex
 
 
 class Texts(NamedTuple):
-    """An iterator of texts, each a document. It can be read once."""
+    """An iterator of texts, each a document. It can be read only once."""
 
     texts: Iterator[str]
     shown: str = "the iterator"
     named: bool = True
 
-    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
+    def passages(self, report: Report) -> Iterator[Passage]:
         for number, text in enumerate(self.texts):
             if not isinstance(text, str):
                 raise TypeError(f"text {number} of the iterator is a {type(text).__name__}, expected str: {text!r:.60}")
             yield from record_pieces(text, self.shown, report.note, f"text {number:,}")
 
-    def identity(self, format: str | None = None) -> str:
+    def identity(self) -> str:
         return uuid.uuid4().hex
 
 
@@ -280,22 +271,21 @@ class Builtin(NamedTuple):
     shown: str = "builtin"
     named: bool = True
 
-    def passages(self, report: Report, format: str | None) -> Iterator[Passage]:
-        from mini_bert.corpora.builtin_corpus import corpus, documents
+    def passages(self, report: Report) -> Iterator[Passage]:
+        from mini_bert.corpora.builtin import corpus, documents
 
-        for lack in corpus().notes:
-            report.note(lack, self.shown)
+        for missing in corpus().notes:
+            report.note(missing, self.shown)
         for document in documents(self.split):
             yield from pieces(document.text, True, self.shown, report.note)
 
-    def identity(self, format: str | None = None) -> str:
-        from mini_bert.corpora.builtin_corpus import fingerprint
+    def identity(self) -> str:
+        from mini_bert.corpora.builtin import corpus
 
-        return f"builtin:{self.split} {fingerprint()}"
+        return f"builtin:{self.split} {corpus().fingerprint}"
 
 
 def _items(source: Source, column: str | None, report: Report) -> Iterator[Any]:
-    """What a source consists of, one after the other."""
     _check(source)
     if isinstance(source, Iterator):
         yield Texts(source)
@@ -311,9 +301,11 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
     elif source == "builtin" or source.startswith("builtin:"):
         split = source.partition(":")[2] or "all"
         if split not in ("all", "train", "validation"):
-            raise ValueError(f"the built-in corpus has no part {split!r}: builtin, builtin:train, builtin:validation")
+            raise ValueError(
+                f"the built-in corpus has no part {split!r}; expected builtin, builtin:train or builtin:validation"
+            )
         yield Builtin(split)
-    elif os.path.isdir(source):  # these two take any str, also one that is too long for a path
+    elif os.path.isdir(source):  # os.path accepts any str, even one that is too long for a path
         yield from _folder(path, column, report)
     elif os.path.exists(source):
         yield File(path, path.name, column, named=True)
@@ -321,19 +313,19 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
         where, _, column = source.rpartition("::")
         yield from _resolve(where, column, report)
     elif glob.has_magic(source):
-        found = sorted(glob.glob(source, recursive=True))
-        if not found:
+        matches = sorted(glob.glob(source, recursive=True))
+        if not matches:
             raise FileNotFoundError(f"no file matches {_short(source)}{_texts_hint(source)}")
-        for match in map(Path, found):
+        for match in map(Path, matches):
             if not match.is_dir():
                 yield File(match, match.as_posix(), column, named=False)
-            elif "**" not in source:  # which matches the files below by itself
+            elif "**" not in source:  # ** already matches the files below
                 yield from _folder(match, column, report)
     else:
         from mini_bert.corpora.downloads import DATASETS, corpus_files
 
         if hint := _texts_hint(source):
-            raise FileNotFoundError(f"there is no file, folder or download {_short(source)}{hint}")
+            raise FileNotFoundError(f"there is no file, folder or data set {_short(source)}{hint}")
         for path in corpus_files(source):
             begins = DATASETS[source.partition(":")[0]].begins
             yield File(path, f"{source}/{path.name}", column, named=True, begins=begins)
@@ -344,17 +336,15 @@ def _short(source: str) -> str:
 
 
 def _texts_hint(source: str) -> str:
-    """For what has spaces in it, and is perhaps no name at all."""
+    """A hint for a source with spaces, which is perhaps a text and not a name."""
     if len(source.split()) < 2:
         return ""
-    return (
-        ". (A str or a list names places to read from; to give texts themselves, give an iterator of them: iter(texts))"
-    )
+    return ". (A str or a list of str names sources. To pass the texts themselves, use an iterator: iter(texts))"
 
 
 def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
-    """Every file of a known kind, sorted by path, so that the order is the same on every system."""
-    found = []
+    """Every file of a known type, sorted by path, so that the order is the same on every system."""
+    paths = []
     seen = set()
 
     def denied(error: OSError) -> None:
@@ -369,39 +359,35 @@ def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
             if name.startswith("."):
                 report.skip("hidden", Path(folder, name).as_posix())
         below[:] = sorted(name for name in below if not name.startswith("."))
-        found += [Path(folder, name) for name in names if not name.startswith(".")]
-    found.sort(key=lambda path: path.relative_to(root).parts)
-    for path in found:
+        paths += [Path(folder, name) for name in names if not name.startswith(".")]
+    paths.sort(key=lambda path: path.relative_to(root).parts)
+    for path in paths:
         if not path.is_file():
             report.skip("not a regular file", path.as_posix())
         elif format_of(path.name) is None:
-            report.skip(f"{path.suffix} is not a kind of text that a folder is searched for", path.as_posix())
+            report.skip(f"{path.suffix} is not a known type of text file", path.as_posix())
         else:
             yield File(path, path.relative_to(root).as_posix(), column, named=False)
 
 
-def identity(source: Source, *, column: str | None = None, format: str | None = None) -> str:
-    """A hash of what `read` would read now: names below the source, sizes, times and content of every file; of one of
-    more than 8 MB, the content at 64 places.
+def identity(source: Source, *, column: str | None = None) -> str:
+    """A hash of what `read` would read now: names below the source, sizes, times and content of every file; for a file
+    of more than 8 MB, 64 samples of its content.
 
-    Equal as long as nothing changed, wherever a folder was moved to. Standard input and pipes never have it twice.
+    It stays the same until something changes, even if a folder is moved. Standard input and pipes get a new one each
+    time.
     """
-    content = hashlib.sha256(f"mini-bert corpus {READER} {format}".encode())
+    content = hashlib.sha256(f"mini-bert corpus {READER} None".encode())  # None: as earlier versions wrote it
     for item in _items(source, column, Report()):
-        content.update(b"\n" + item.identity(format).encode("utf-8", "surrogateescape"))
+        content.update(b"\n" + item.identity().encode("utf-8", "surrogateescape"))
     return content.hexdigest()
 
 
-# --- the command -------------------------------------------------------------------------------------------
-
-
-def corpus_command(source: Source = "builtin", samples: int = 3, column: str | None = None) -> None:
-    """Read a source from end to end, print its report and a few passages of it."""
-    report = Report()
-    shown: list[str] = []
-    for number, passage in enumerate(read(source, report, column=column)):
-        if number & (number - 1) == 0 and passage.text:  # passages 0, 1, 2, 4, 8, …: the later, the wider apart
-            shown.append(" ".join(passage.text[:400].split()))
-    print(report)
-    for text in shown[-samples:] if samples else ():
-        print(f"\n  {text[:300]}{' …' if len(text) > 300 else ''}")
+def sample(passages: Iterable[Passage], count: int) -> list[str]:
+    """Read all passages and return the beginnings of a few that are spread over them."""
+    starts = []
+    for number, (text, _) in enumerate(passages):
+        if number & (number - 1) == 0:  # passages 0, 1, 2, 4, 8, …
+            words = " ".join(text[:400].split())
+            starts.append(words if len(words) <= 300 else f"{words[:300]} …")
+    return starts[-count:] if count else []

@@ -29,18 +29,21 @@ will do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mini_bert.common.draws import address, below, draws, mix
 from mini_bert.common.progress import counted
 from mini_bert.data.shards import Shards
+from mini_bert.objectives.base import Rows
+from mini_bert.text.base import Tokenizer
 
 CUT, LABEL, OTHER = 10, 11, 12  # what draws are used for; objectives/masking.py has 0 to 4
 CANDIDATES = 4  # sentences that a false part may begin with; the first that suits is taken
 MUCH = 0.1  # of the text: whoever leaves out more says so
+MODES = {"packed": 3, "sentences": 3, "next": 5, "order": 5}  # and the shortest sequence that holds a word, or two
 TRIES = 1000  # chunks that may step in for one without a word; if none has a word, hardly any has
 logger = logging.getLogger(__name__)
 
@@ -51,15 +54,6 @@ class Special(NamedTuple):
     pad: int
     cls: int
     sep: int
-
-
-class Rows(NamedTuple):
-    """ids (B,T) · lengths (B,), None if all rows are full · token types (B,T) and labels (B,), of pairs only"""
-
-    ids: np.ndarray
-    lengths: np.ndarray | None = None
-    types: np.ndarray | None = None
-    labels: np.ndarray | None = None
 
 
 class Stretches:
@@ -128,7 +122,54 @@ def fair_share(shards: Shards, wanted: float, content: int) -> float:
     return 0.0
 
 
-class Packed:
+class Source:
+    """Sequences by number: `rows(numbers, keys)` for any of them, in any order."""
+
+    documents: Documents
+    count: int  # sequences
+    left_out: str  # what of the text is in none of them
+    lengths: Callable[[np.ndarray], np.ndarray] | None = None  # of sequences that differ in length
+    rows: Callable[..., Rows]  # (numbers, keys) -> Rows
+
+
+def open_source(
+    shards: Shards,
+    tokenizer: Tokenizer,
+    length: int,
+    mode: str = "packed",
+    held_out: float = 0.0,
+    validation: bool = False,
+) -> Source:
+    """The sequences of a tokenized text: of the documents that are held out, or of the others.
+
+    mode: "packed", "sentences", "next" (pairs: does the second part follow?) or "order" (pairs: are they swapped?).
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode is {mode!r}, expected one of {', '.join(map(repr, MODES))}")
+    if length < MODES[mode]:
+        raise ValueError(
+            f"max_seq_length is {length}, but in mode {mode!r} special tokens alone take "
+            f"{MODES[mode] // 2 + 1} of a sequence: expected at least {MODES[mode]}, such as 64"
+        )
+    documents = Documents(shards, held_out, validation)
+    of = f"held_out is {held_out}, and of {len(shards.hashes):,} documents that leaves"
+    side = "validation" if validation else "training"
+    if not documents.sentences.size:
+        raise ValueError(f"{of} none for {side}; choose another share, or give validation a text of its own")
+    is_word = np.ones(tokenizer.vocab_size, bool)
+    is_word[[*tokenizer.special_ids, tokenizer.mask_id]] = False
+    kind: Any = {"packed": Packed, "sentences": Sentences}.get(mode, Pairs)
+    options = {"task": mode} if kind is Pairs else {}
+    special = Special(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
+    try:
+        return kind(documents, length, special, is_word, **options)
+    except ValueError as error:
+        if not held_out:
+            raise
+        raise ValueError(f"{of} {documents.count:,} for {side}: {error}; or choose another share") from error
+
+
+class Packed(Source):
     """[CLS] T−2 tokens of the running text [SEP]"""
 
     def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray):
@@ -160,7 +201,7 @@ class Packed:
         return Rows(ids)
 
 
-class Sentences:
+class Sentences(Source):
     """[CLS] one sentence [SEP] [PAD] …"""
 
     def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray):
@@ -191,8 +232,9 @@ class Sentences:
         return starts, ends - starts
 
     def lengths(self, numbers):
-        """Tokens in these sequences, [CLS] and [SEP] included, before any is cut"""
-        return self._span(self.documents.sentences.locate(_without(self.bare, numbers)))[1] + 2
+        """Tokens in these sequences, [CLS] and [SEP] included"""
+        sizes = self._span(self.documents.sentences.locate(_without(self.bare, numbers)))[1]
+        return np.minimum(sizes + 2, self.length)
 
     def rows(self, numbers, keys) -> Rows:
         starts, sizes = self._span(self.documents.sentences.locate(_without(self.bare, numbers)))
@@ -205,7 +247,7 @@ class Sentences:
         return Rows(ids, lengths)
 
 
-class Pairs:
+class Pairs(Source):
     """[CLS] first part [SEP] second part [SEP] [PAD] …        label 0: as in the text, 1: spoilt"""
 
     def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray, task: str):

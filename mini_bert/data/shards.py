@@ -1,4 +1,4 @@
-"""Text becomes token files once; every later start maps them into memory and begins at once.
+"""Text is tokenized once, into files; every later start maps these into memory and can begin immediately.
 
     text ──read──▶ passages ──sentences, tokenizer──▶ ids ──▶ one folder:
 
@@ -9,16 +9,17 @@
     hashes.bin             #               #              64 bits for each document: a hash of how its text begins
     shards.json      the counts, what it was made from, and a checksum of every megabyte
 
-Numbers are little-endian, 64 bits where not said otherwise. A file is mapped, not read: it may be larger than
-memory, and what is used stays in the system's cache, shared by all processes.
+Numbers are little-endian, with 64 bits unless noted otherwise. Files are mapped, not read: they may be larger than
+memory, and the system's cache shares the parts in use between processes.
 
-The folder is named after a hash of corpus, tokenizer and format, so other text or another vocabulary is another
-folder. It is made under a temporary name and renamed when whole and on disk: a folder that has its name is complete,
-whenever the power goes. On opening, sizes and checksums are compared (of every megabyte up to 64, and of 64 spread
-over a larger file); a damaged folder is said so and made anew.
+The name of the folder is a hash of corpus, tokenizer and format, so a different text or vocabulary gets its own folder.
+It is written under a temporary name and renamed when complete and on disk, so a folder under its final name is
+complete even after a power failure. On opening, sizes and checksums are compared (of every megabyte up to 64, and of
+64 spread over a larger file); a damaged folder is reported and built again.
 
-Sentences are tokenized by two processes where there are two cores (common/processes.py), and written in order, so the
-bytes do not depend on how many. Memory does not grow with the text: some megabytes are under way at a time.
+Two processes tokenize sentences if there are two cores (common/processes.py). Results are written in order, so the
+files do not depend on the number of processes. Memory does not grow with the text: only a few megabytes are processed
+at a time.
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -42,7 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import write_atomic
+from mini_bert.common.atomic import force_to_disk, put_in_place, unfinished_folder
 from mini_bert.common.cache_folder import cache_folder, make_folder
 from mini_bert.common.processes import cores, in_order
 from mini_bert.common.progress import counted, roughly, showing, size
@@ -51,29 +50,27 @@ from mini_bert.corpora import reading as corpora
 from mini_bert.data import sentences
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
-FORMAT = 1  # of the files: raise it when they are laid out otherwise
-RULES = 2  # raise it when the same text would give other sentences or ids; older folders can still be opened by path
+FORMAT = 1  # raise it when the layout of the files changes
+RULES = 2  # raise it when the same text gives different sentences or ids; old folders can still be opened by path
 NAMES = ("tokens", "sentences", "documents", "hashes")
-PROCESSES = 2  # unless asked for more: with 80 MB each and 70 for this one, all stay below 400 MB
-JOB = 1 << 18  # characters that a process gets at a time, if passages are shorter
+PROCESSES = 2  # default; with 80 MB each and 70 MB for the caller, the total stays below 400 MB
+JOB = 1 << 18  # characters per job, if passages are shorter
 BLOCK = 1 << 20  # bytes with one checksum
-SPEED_AFTER = 1  # second of work: what was faster says nothing of the speed
-CHECKED = 64  # blocks of each file that are compared on opening
-ABANDONED = 24 * 3600  # seconds without a change after which an unfinished folder is nobody's
-ATTEMPTS = 9  # to give a folder its name, while other processes do the same
-ELSEWHERE = "set MINI_BERT_HOME, or cache_dir, to another"
+SPEED_AFTER = 1  # seconds of work before the speed is shown
+CHECKED = 64  # blocks of each file whose checksum is compared on opening
+ELSEWHERE = "set MINI_BERT_HOME, or cache_dir, to another folder"
 logger = logging.getLogger(__name__)
 
 
 class DamagedShards(ValueError):
-    """A folder of shards that is not what was once written."""
+    """The content of a folder of shards differs from what was written."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The arrays of a folder, mapped into memory: read-only, of any size, safe to use from any thread."""
+    """The arrays of a folder, mapped into memory: read-only, larger than memory if need be, safe in any thread."""
 
     folder: Path
     info: dict[str, Any]
@@ -84,7 +81,7 @@ class Shards:
 
     @property
     def digest(self) -> str:
-        """Names the content: equal for equal text and tokenizer, on every machine."""
+        """A hash of the content: equal for equal text and tokenizer, on every machine."""
         return self.info["digest"]
 
     def __str__(self) -> str:
@@ -95,16 +92,16 @@ class Shards:
 
 def prepare(
     source: corpora.Source,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     *,
     cache_dir: str | os.PathLike[str] | None = None,
     processes: int | None = None,
     progress: bool = True,
 ) -> Shards:
-    """The shards of a source: opened if they exist, else made. `source` is what corpora.read takes.
+    """The shards of a source, opened if they exist and built otherwise. `source` is anything that corpora.read takes.
 
-    cache_dir: where they are kept (default: the folder `shards` of the cache, see common/cache_folder.py)
-    processes: how many tokenize, each in 80 MB (default: two, or one on a single core)
+    cache_dir: the folder that holds them (default: the folder `shards` of the cache, see common/cache_folder.py)
+    processes: the number of processes that tokenize, 80 MB each (default: two, or one on a single core)
     """
     check_tokenizer(tokenizer)
     processes = min(cores(), PROCESSES) if processes is None else processes
@@ -116,58 +113,47 @@ def prepare(
         try:
             return open_shards(folder)
         except DamagedShards as error:
-            logger.warning("%s; making them anew", error)
+            logger.warning("%s; building them again", error)
     make_folder(home, ELSEWHERE)
-    _clear_abandoned(home)
-    work = _work_folder(home)
     try:
-        info = _build(work, source, tokenizer, processes, progress)
-        if (now := corpora.identity(source)) != identity:  # standard input: only the same text will ask for it again
-            folder = home / _key(info["digest"], tokenizer)
-            if corpora.identity(source) == now:  # not so: a file
-                logger.warning("the text changed while it was read; this is neither what was there nor what is now")
-        _publish(work, folder)
+        with unfinished_folder(folder) as work:
+            info = _build(work, source, tokenizer, processes, progress)
+            if (now := corpora.identity(source)) != identity:  # standard input has no identity: use the content's
+                folder = home / _key(info["digest"], tokenizer)
+                if corpora.identity(source) == now:  # a file
+                    logger.warning("the text changed while it was read, so the shards may mix two versions of it")
+            force_to_disk(work)
+            put_in_place(work, folder, _is_whole)  # kept if another process has made the same
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             raise
-        raise OSError(
-            error.errno, f"{error.strerror}: the folder {home} is to hold the tokenized text; {ELSEWHERE}, or make room"
+        raise type(error)(
+            error.errno, f"{error.strerror}: cannot write tokenized text to the folder {home}; {ELSEWHERE}"
         ) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     if progress:
-        print(f"kept for the next start in {folder}", file=sys.stderr)
+        print(f"tokenized text saved in {folder}", file=sys.stderr)
     for pause in (0.05, 0.1, 0.2, 0.4):
         with suppress(DamagedShards):
             return open_shards(folder)
-        time.sleep(pause)  # another process is just putting its own there, in place of damaged ones
+        time.sleep(pause)  # another process may be replacing damaged shards by its own
     return open_shards(folder)
 
 
-def _work_folder(home: Path) -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix=".unfinished-", dir=home))
-    except OSError as error:
-        raise type(error)(
-            error.errno, f"{error.strerror}: nothing can be written in the folder {home}; {ELSEWHERE}"
-        ) from error
-
-
 def check_tokenizer(tokenizer: Any) -> None:
-    """A name is not yet a tokenizer."""
+    """Raises TypeError for the name of a tokenizer, or any other object."""
     if isinstance(tokenizer, str | os.PathLike):
         raise TypeError(
             f"the tokenizer is {os.fspath(tokenizer)!r}, a name or a path; load it first: "
-            f"WordPieceTokenizer.load({os.fspath(tokenizer)!r})"
+            f"load_tokenizer({os.fspath(tokenizer)!r})"
         )
     if not hasattr(tokenizer, "fingerprint"):
         raise TypeError(
-            f"the tokenizer is {tokenizer!r:.60}, a {type(tokenizer).__name__}; expected one of ours, such as "
-            'WordPieceTokenizer.load("8k")'
+            f"the tokenizer is {tokenizer!r:.60}, a {type(tokenizer).__name__}; expected a Mini-BERT tokenizer, such "
+            'as load_tokenizer("8k")'
         )
 
 
-def _key(identity: str, tokenizer: WordPieceTokenizer) -> str:
+def _key(identity: str, tokenizer: Tokenizer) -> str:
     content = json.dumps([FORMAT, RULES, identity, tokenizer.fingerprint, tokenizer.sep_id])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
@@ -175,15 +161,15 @@ def _key(identity: str, tokenizer: WordPieceTokenizer) -> str:
 # --- text -> arrays ----------------------------------------------------------------------------------------
 
 
-class Order(NamedTuple):
-    """What every process needs to know."""
+class Settings(NamedTuple):
+    """What each process receives once."""
 
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     dtype: str
 
 
 class Piece(NamedTuple):
-    """Some passages as arrays; numbers count from the piece's own beginning."""
+    """Some passages as arrays; positions count from the start of the piece."""
 
     tokens: np.ndarray
     sentences: np.ndarray
@@ -192,8 +178,8 @@ class Piece(NamedTuple):
     bytes: int  # of text
 
 
-def tokenize(order: Order, passages: list[tuple[str, bool]]) -> Piece:
-    """Split into sentences, turn these into ids, put a [SEP] before every document."""
+def tokenize(settings: Settings, passages: list[tuple[str, bool]]) -> Piece:
+    """Splits passages into sentences, and these into ids, with a separator before every document."""
     texts: list[str] = []
     documents, hashes, size = [], [], 0
     for text, first in passages:
@@ -203,22 +189,22 @@ def tokenize(order: Order, passages: list[tuple[str, bool]]) -> Piece:
             documents.append(len(texts))
             hashes.append(int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little"))
         texts += sentences.split(text)
-    rows = order.tokenizer.ids(texts, special=False)  # who writes "[SEP]" speaks of it: only ours separate
+    rows = settings.tokenizer.ids(texts, special=False)  # "[SEP]" in the text is text, not a separator
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    starts = np.concatenate([[0], np.cumsum(lengths)])  # of sentences, as if there were no [SEP]
+    starts = np.concatenate([[0], np.cumsum(lengths)])  # of sentences, not counting separators
     separators = starts[documents] + np.arange(len(documents))
-    tokens = np.full(starts[-1] + len(documents), order.tokenizer.sep_id, order.dtype)
+    tokens = np.full(starts[-1] + len(documents), settings.tokenizer.sep_id, settings.dtype)
     kept = np.ones(len(tokens), bool)
     kept[separators] = False
-    tokens[kept] = np.fromiter(chain.from_iterable(rows), order.dtype, starts[-1])
+    tokens[kept] = np.fromiter(chain.from_iterable(rows), settings.dtype, starts[-1])
     starts = starts[:-1] + np.searchsorted(documents, np.arange(len(rows)), side="right")
-    some = lengths > 0  # characters that a tokenizer drops may be all that a sentence has
+    some = lengths > 0  # a sentence may consist of characters that the tokenizer drops
     before = np.concatenate([[0], np.cumsum(some)])
     return Piece(tokens, starts[some], before[documents], np.array(hashes, np.uint64), size)
 
 
 def _jobs(passages: Iterable[corpora.Passage]) -> Iterator[list[tuple[str, bool]]]:
-    """Passages in lists of about JOB characters. How they fall does not depend on the number of processes."""
+    """Passages in lists of about JOB characters, the same for any number of processes."""
     job: list[tuple[str, bool]] = []
     size = 0
     for text, first in passages:
@@ -232,7 +218,7 @@ def _jobs(passages: Iterable[corpora.Passage]) -> Iterator[list[tuple[str, bool]
 
 
 def _build(
-    work: Path, source: corpora.Source, tokenizer: WordPieceTokenizer, processes: int | None, progress: bool
+    work: Path, source: corpora.Source, tokenizer: Tokenizer, processes: int | None, progress: bool
 ) -> dict[str, Any]:
     dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
     report = corpora.Report()
@@ -242,7 +228,7 @@ def _build(
     try:
         began, total = time.monotonic(), _total(source)
         with showing(progress) as show:
-            for piece in in_order(tokenize, Order(tokenizer, dtype), jobs, processes):
+            for piece in in_order(tokenize, Settings(tokenizer, dtype), jobs, processes):
                 files["tokens"].write(piece.tokens.tobytes())
                 files["sentences"].write((piece.sentences + counts["tokens"]).astype("<i8").tobytes())
                 files["documents"].write((piece.documents + counts["sentences"]).astype("<i8").tobytes())
@@ -260,16 +246,13 @@ def _build(
         counts["tokens"] += 1
         files["sentences"].write(np.array([counts["tokens"]], "<i8").tobytes())
         files["documents"].write(np.array([counts["sentences"]], "<i8").tobytes())
-        for file in files.values():
-            file.flush()
-            os.fsync(file.fileno())
     finally:
         for file in files.values():
             file.close()
     if not report.clean:
         logger.warning("reading the text: %s", report)
     if not counts["sentences"]:
-        raise ValueError(f"there is no word in the text: {report}. Give a source that holds text")
+        raise ValueError(f"there is no word in the text: {report}. Give a source with text")
     contents = {name: _checksums(work / f"{name}.bin") for name in NAMES}
     info = {
         "format": FORMAT,
@@ -281,59 +264,23 @@ def _build(
         "report": str(report),
         "files": contents,
     }
-    write_atomic(work / "shards.json", json.dumps(info).encode())
+    (work / "shards.json").write_text(json.dumps(info), encoding="utf-8")
     return info
 
 
 # --- folders -----------------------------------------------------------------------------------------------
 
 
-def _publish(work: Path, folder: Path) -> None:
-    """Give the finished folder its name. What stood there is damaged, or the same, made by another process."""
-    os.chmod(work, 0o777 & ~_umask())  # mkdtemp's are private
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            os.rename(work, folder)
-            break
-        except OSError as error:
-            taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY) or folder.is_dir()
-            if not taken or attempt == ATTEMPTS:
-                raise
-        with suppress(DamagedShards):
-            open_shards(folder)
-            return
-        aside = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
-        try:
-            with suppress(FileNotFoundError):  # another process has just put it aside
-                os.replace(folder, aside / "damaged")
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    if os.name == "posix":  # the rename itself must reach the disk
-        for path in (folder, folder.parent):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _clear_abandoned(home: Path) -> None:
-    """Remove what killed processes left behind."""
-    for folder in home.glob(".unfinished-*"):
-        with suppress(OSError):
-            newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
-            if time.time() - newest > ABANDONED:
-                shutil.rmtree(folder, ignore_errors=True)
+def _is_whole(folder: Path) -> bool:
+    try:
+        open_shards(folder)
+    except DamagedShards:
+        return False
+    return True
 
 
 def open_shards(folder: str | os.PathLike[str]) -> Shards:
-    """Map a folder's arrays. Raises DamagedShards where sizes or checksums are not what shards.json says."""
+    """Maps the arrays of a folder. Raises DamagedShards if sizes or checksums differ from shards.json."""
     folder = Path(folder)
     try:
         info = json.loads((folder / "shards.json").read_text(encoding="utf-8"))
@@ -354,7 +301,7 @@ def open_shards(folder: str | os.PathLike[str]) -> Shards:
                     where = f"{path.name} has changed at byte {index * BLOCK:,} or after"
                     raise DamagedShards(f"the shards in {folder} are damaged: {where}")
             dtype = {"tokens": info["dtype"], "hashes": "<u8"}.get(name, "<i8")
-            arrays[name] = np.asarray(np.memmap(path, dtype, mode="r"))  # a plain array: those are indexed faster
+            arrays[name] = np.asarray(np.memmap(path, dtype, mode="r"))  # as a plain array, which is indexed faster
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, DamagedShards):
             raise
@@ -374,7 +321,7 @@ def _checksum(path: Path, index: int) -> int:
 
 
 def _total(source: corpora.Source) -> int | None:
-    """Bytes of text to come, where that is plain to see: in files of unpacked plain text."""
+    """The number of bytes of text, if the source is uncompressed .txt files; otherwise None."""
     if isinstance(source, Iterator):
         return None
     paths = [Path(one) for one in ([source] if isinstance(source, str | os.PathLike) else source)]

@@ -1,11 +1,11 @@
-"""Are the vectors any good? Three questions that need no training.
+"""How good are a model's vectors? Three measures that need no training.
 
-    agreement    are sentences that people call alike close together? Spearman's correlation of cosine and their scores
+    agreement    Spearman's correlation between the cosines of sentence pairs and people's similarity scores
     isotropy     do the vectors use all directions, or lie in a narrow cone? (metrics.mean_cosine, partition_ratio)
-    neighbours   which words lie next to a word? An eye sees what no number shows
+    neighbours   the tokens whose vectors are nearest to a word's
 
-Vectors of a language model mostly share a common part, which raises every cosine and says nothing. Taking the mean of
-all vectors away before comparing often agrees better with people; so both are reported.
+The vectors of a language model usually share a large common part, which raises every cosine and carries no meaning.
+Subtracting the mean vector often agrees better with people, so both correlations are reported.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mini_bert.data.labelled.readers import ColumnError, Scored, read_scored
 from mini_bert.evaluation.metrics import pearson, spearman
 from mini_bert.evaluation.vector_metrics import mean_cosine, nearest, partition_ratio
 from mini_bert.inference.embed import embed
 from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
-    from mini_bert.data.labelled.readers import Scored
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 
 class Isotropy(NamedTuple):
@@ -31,17 +31,17 @@ class Isotropy(NamedTuple):
 
 
 def isotropy(vectors: np.ndarray) -> Isotropy:
-    """(N,H) -> both measures; of a single vector the mean cosine is nan"""
+    """Both measures of vectors (N,H); the mean cosine of a single vector is NaN."""
     cone = mean_cosine(vectors) if len(vectors) > 1 else float("nan")
     return Isotropy(cone, partition_ratio(vectors, rescale=True))
 
 
 class Agreement(NamedTuple):
-    """How well cosines of sentence vectors agree with the scores that people gave; nan if all scores are the same"""
+    """Correlations of cosines with people's scores; NaN if all scores are the same."""
 
     spearman: float
     pearson: float
-    centred_spearman: float  # with the mean vector taken away
+    centred_spearman: float  # after subtracting the mean vector
     centred_pearson: float
     pairs: int
     isotropy: Isotropy  # of the sentences' vectors
@@ -49,24 +49,25 @@ class Agreement(NamedTuple):
 
 def agreement(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     pairs: Sequence[Scored],
     pooling: str = "mean",
     batch_size: int = 32,
     threads: int = 1,
     after_each: Callable[[int, int], None] | None = None,
 ) -> Agreement:
-    """Spearman and Pearson of the cosine of each pair's vectors with its score, as they are and without their mean
+    """Correlate the cosine of each pair's vectors with its score, with and without the mean vector.
 
-    A sentence that occurs several times is computed, and counts in the mean, once. after_each: (texts done, of so many)
+    A sentence that occurs several times is embedded, and counts in the mean, once. After each batch,
+    `after_each(sentences done, sentences in all)` is called.
     """
     if not pairs:
         raise ValueError("there are no pairs of sentences to compare")
-    number: dict[str, int] = {}  # of every sentence, in the order of the first time
+    number: dict[str, int] = {}  # sentence -> its row, in order of first occurrence
     first = [number.setdefault(pair.first, len(number)) for pair in pairs]
     second = [number.setdefault(pair.second, len(number)) for pair in pairs]
-    told = None if after_each is None else lambda done: after_each(done, len(number))
-    vectors = embed(model, tokenizer, list(number), pooling, batch_size, threads, told).astype(float)  # (N,H)
+    progress = None if after_each is None else lambda done: after_each(done, len(number))
+    vectors = embed(model, tokenizer, list(number), pooling, batch_size, threads, progress).astype(float)  # (N,H)
     scores = [pair.score for pair in pairs]
     plain, centred = (_cosines(v[first], v[second]) for v in (vectors, vectors - vectors.mean(0)))
     return Agreement(
@@ -76,40 +77,53 @@ def agreement(
 
 
 def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(N,H), (N,H) -> (N,): of each row with its partner; 0 where one has no length"""
+    """(N,H), (N,H) -> (N,): row by row; 0 where a vector has length 0."""
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return (a * b).sum(1) / np.where(lengths > 0, lengths, 1)
 
 
+class Neighbour(NamedTuple):
+    token: str
+    cosine: float
+
+
 class Neighbours(NamedTuple):
     word: str
-    pieces: list[str]  # more than one: the word is the mean of their vectors
-    nearest: list[tuple[str, float]]  # token and cosine, best first
+    pieces: list[str]  # if several, the mean of their vectors is used
+    nearest: list[Neighbour]  # best first
 
 
-def word_table(model: Model, tokenizer: WordPieceTokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """-> ids (N,), vectors (N,H): what the model's token table has for every token that is not special"""
+def word_table(model: Model, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """Returns ids (N,) and embedding vectors (N,H) of all tokens that are not special."""
     ids = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     return ids, model.tokens.table.data[ids].astype(float)
 
 
-def neighbours(model: Model, tokenizer: WordPieceTokenizer, word: str, count: int = 10) -> Neighbours:
-    """The tokens whose vectors in the token table have the largest cosines with those of a word
+def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -> Neighbours:
+    """The tokens whose embedding vectors have the largest cosines with a word's.
 
-    The table is where every text begins, before any context: a word has one vector there, whatever it means where.
+    These are the input embeddings, before any context: a word has the same vector in every sentence.
     """
     own = [i for i in tokenizer.encode(word)[1:-1] if i not in tokenizer.special_ids]
     if not own:
-        raise ValueError(f"{word!r:.40} is no word that this model knows; give a word of its language")
+        raise ValueError(f"{word!r:.40} is not a word in this model's vocabulary; try another")
     ids, table = word_table(model, tokenizer)
     query = model.tokens.table.data[own].astype(float).mean(0)
     closest = [(int(ids[i]), cosine) for i, cosine in nearest(query, table, count + len(own))]
-    others = [(tokenizer.tokens[i], cosine) for i, cosine in closest if i not in own]
+    others = [Neighbour(tokenizer.tokens[i], cosine) for i, cosine in closest if i not in own]
     return Neighbours(word, [tokenizer.tokens[i] for i in own], others[:count])
 
 
+def read_pairs(path: str) -> list[Scored]:
+    """Sentence pairs with scores, from a file with columns sentence1, sentence2 and score."""
+    try:
+        return read_scored(path)
+    except ColumnError as error:
+        raise error.with_remedy("Name the columns of the file sentence1, sentence2 and score") from None
+
+
 def report_pairs(names: Sequence[str], results: Sequence[Agreement]) -> str:
-    """For people: a row for every file"""
+    """A table with a row per file."""
     width = max(len("pairs of sentences"), *map(len, names))
     lines = [
         f"{'pairs of sentences':{width}} {'number':>8} {'Spearman':>9} {'centred':>8} {'Pearson':>8} {'centred':>8} "
@@ -122,22 +136,23 @@ def report_pairs(names: Sequence[str], results: Sequence[Agreement]) -> str:
             f"{found.isotropy.partition_ratio:9.3f}"
         )
     lines.append(
-        "\nSpearman, Pearson: does the cosine of two sentences' vectors rise with the score that people gave the pair?"
-        "\n1: always. centred: without the mean of all vectors. mean cosine: of any two sentences, 0 if they point\n"
-        "everywhere. isotropy: 1 if no direction is preferred."
+        "\nSpearman, Pearson: correlation of the cosine of two sentences' vectors with the pair's score; 1 is best.\n"
+        "centred: after subtracting the mean vector. mean cosine: over all pairs of sentences; 0 if directions are\n"
+        "random. isotropy: 1 if no direction is preferred."
     )
     return "\n".join(lines)
 
 
 def report_neighbours(results: Sequence[Neighbours], table: Isotropy) -> str:
-    """For people: the nearest tokens of each word, and how the whole table lies"""
+    """The nearest tokens of each word, and the isotropy of all token vectors."""
     lines = []
     for found in results:
         pieces = "" if len(found.pieces) == 1 else f" (the mean of {' '.join(found.pieces)})"
         near = ", ".join(f"{token} {cosine:.2f}" for token, cosine in found.nearest)
-        lines.append(f"next to {found.word}{pieces}: {near}")
+        lines.append(f"nearest to {found.word}{pieces}: {near}")
     lines.append(
-        f"\nCosines in the table of token vectors, before any context. Of any two tokens: {table.mean_cosine:.3f} on\n"
-        f"the average; isotropy {table.partition_ratio:.3f} (1 if no direction is preferred)."
+        "\nCosines of token embeddings, before any context. Over all pairs of tokens, the mean is "
+        f"{table.mean_cosine:.3f}\n"
+        f"and the isotropy {table.partition_ratio:.3f} (1 if no direction is preferred)."
     )
     return "\n".join(lines)

@@ -1,9 +1,8 @@
-"""What a loss is measured by, the same in every command: the unigram entropy of the text.
+"""The unigram entropy as a reference for losses, the same in every command.
 
-It is the loss of knowing how frequent words are, and nothing of what stands around a gap. To be below it is not enough
-for using the context: one chosen token in ten stands there unchanged, and a model that has learnt no more than to copy
-those is about a tenth below. So the band from ABOVE over the entropy to BELOW under it counts as "frequencies only",
-and this side of it a model uses context.
+It is the loss of a model that predicts token frequencies and ignores context. A loss slightly below it does not show
+that a model uses context: one chosen token in ten is left unchanged, and a model that has only learnt to copy those
+is about a tenth below. So losses from ABOVE over the entropy to BELOW under it count as "frequencies only".
 """
 
 ABOVE, BELOW = 0.3, 0.8  # nats
@@ -26,15 +25,15 @@ def against(loss: float, entropy: float) -> str:
 
 
 def verdict(loss: float, entropy: float) -> str:
-    """What the loss says of the model.
+    """What a loss shows about the model.
 
     >>> verdict(4.0, 6.5), verdict(6.2, 6.5)
-    ('it uses what stands around a gap', 'it knows how frequent words are, but does not use context yet')
+    ('it uses context', 'it has learnt word frequencies, but does not use context yet')
     >>> verdict(8.0, 6.5)
-    'it does not even know how frequent words are'
+    'it has not even learnt word frequencies yet'
     """
     if uses_context(loss, entropy):
-        return "it uses what stands around a gap"
+        return "it uses context"
     if knows_frequencies(loss, entropy):
-        return "it knows how frequent words are, but does not use context yet"
-    return "it does not even know how frequent words are"
+        return "it has learnt word frequencies, but does not use context yet"
+    return "it has not even learnt word frequencies yet"

@@ -1,8 +1,7 @@
-"""How do vectors lie? Whether they use all directions, and what lies next to what. All scores together:
-evaluation/metrics.py.
+"""Metrics of sets of vectors; metrics.py offers them together with all other scores.
 
-mean_cosine, partition_ratio        do they point every way, or all into one cone?
-nearest                             what lies next to what
+mean_cosine, partition_ratio        do the vectors use all directions, or lie in a narrow cone?
+nearest                             the nearest neighbours of a vector
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import numpy as np
 def mean_cosine(vectors: np.ndarray) -> float:
     """(|Σ_n u_n|² − N) / (N (N−1)),  u_n = v_n / |v_n|        the mean cosine of all pairs of different vectors
 
-    0: they point everywhere, as random directions do. Near 1: they lie in a narrow cone, and a cosine of 0.9 between
-    two of them says little. Papers draw pairs at random and average; this is what that estimates, of all pairs at
-    once, since Σ_n Σ_m u_n·u_m = |Σ_n u_n|².
+    0: random directions. Near 1: a narrow cone, in which a cosine of 0.9 says little. Papers average over random
+    pairs; this is the exact mean over all pairs, since Σ_n Σ_m u_n·u_m = |Σ_n u_n|².
     """
     v = _vectors(vectors, 2)
     lengths = np.linalg.norm(v, axis=1, keepdims=True)
@@ -30,12 +28,11 @@ def mean_cosine(vectors: np.ndarray) -> float:
 def partition_ratio(vectors: np.ndarray, rescale: bool = False) -> float:
     """min_a Z(a) / max_a Z(a),   Z(a) = Σ_n exp(a·v_n),   a: the eigenvectors of VᵀV, each in both directions
 
-    The isotropy of Mu & Viswanath (2018): 1 if no direction is preferred, near 0 if one is. Z sums over the points of a
-    cloud as seen from direction a; if the cloud is round and centred, it is the same from everywhere. Eigenvectors have
-    no sign, and solvers return either: with both, there is one answer.
+    The isotropy of Mu & Viswanath (2018): 1 if no direction is preferred, near 0 if one is. For a round, centred cloud
+    Z(a) is the same in all directions. Solvers may return an eigenvector with either sign, so both are used.
 
-    Unlike a cosine it depends on the lengths: ten times longer vectors of the same directions give almost 0. rescale:
-    first make their mean square length 1, so that two models can be compared.
+    Unlike cosines, it depends on the lengths of the vectors: vectors ten times as long give almost 0. rescale: first
+    scale the mean square length to 1, so that models can be compared.
     """
     v = _vectors(vectors, 1)
     if rescale:
@@ -50,13 +47,13 @@ def partition_ratio(vectors: np.ndarray, rescale: bool = False) -> float:
 
 
 def nearest(query: np.ndarray, vectors: np.ndarray, count: int = 10) -> list[tuple[int, float]]:
-    """The `count` vectors of (N,H) whose cosine with query (H,) is largest: (number, cosine), best first
+    """The `count` vectors of (N,H) with the largest cosine with query (H,): (index, cosine), best first
 
-    A vector of length 0 has no direction: its cosine counts as 0.
+    The cosine with a vector of length 0 counts as 0.
     """
     v, q = _vectors(vectors, 1), np.asarray(query, float)
     if q.shape != v.shape[1:]:
-        raise ValueError(f"query has shape {q.shape}, expected {v.shape[1:]}, as each of the vectors")
+        raise ValueError(f"query has shape {q.shape}, expected {v.shape[1:]}, like each of the vectors")
     lengths = np.linalg.norm(v, axis=1) * np.linalg.norm(q)
     cosines = v @ q / np.where(lengths > 0, lengths, 1)
     return [(int(i), float(cosines[i])) for i in np.argsort(-cosines, kind="stable")[:count]]
@@ -67,7 +64,7 @@ def _vectors(vectors: Any, least: int) -> np.ndarray:
     if v.ndim != 2 or len(v) < least:
         raise ValueError(f"vectors have shape {v.shape}, expected (N,H) with N at least {least}")
     if not np.isfinite(v).all():
-        raise ValueError(f"vector {int(np.flatnonzero(~np.isfinite(v).all(1))[0])} holds nan or infinity")
+        raise ValueError(f"vector {int(np.flatnonzero(~np.isfinite(v).all(1))[0])} contains NaN or infinity")
     return v
 
 

@@ -1,10 +1,9 @@
-"""Model folders as people know them: `config.json` beside `model.safetensors`.
+"""Read and write model folders in the usual layout: `config.json` beside `model.safetensors`.
 
-Reading is strict and tells what is wrong in words; writing is atomic: a file appears whole under its name or not
-at all, whenever the power goes. Weights are safetensors (a header and raw numbers; loading one runs nothing).
-A `pytorch_model.bin` is read by `torch_files`, which can build arrays and nothing else. A `.pkl` is refused.
+Weights are safetensors (a header and raw numbers; loading them runs no code). `torch_files` reads a `pytorch_model.bin`
+and can only build arrays. A `.pkl` is refused. Files are written atomically (common/atomic.py).
 
-A folder in `bundled/` is a model that comes with the package, known by its name: "mini-bert".
+A folder in `bundled/` is a model that comes with the package and is found by its name: "mini-bert".
 """
 
 from __future__ import annotations
@@ -18,47 +17,49 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import write_atomic, written_beside
+from mini_bert.common.atomic import old_version, write_atomic, written_beside
 from mini_bert.common.sixteen_bit import Stored
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
-WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # how their names end
-BUNDLED = Path(__file__).parent / "bundled"  # a folder for each bundled model
+WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # extensions
+BUNDLED = Path(__file__).parent / "bundled"  # contains a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
-MODEL, OLD_MODEL = "model", ".model.old"  # of a run; the second while the first is replaced, or if that was cut short
+MODEL = "model"  # the folder of a run's best model
 logger = logging.getLogger(__name__)
 
 
 def locate(source: str | os.PathLike[str]) -> Path:
-    """The model folder that is meant: a folder of that path, the best model of a run, or a bundled one by its name.
+    """Find a model folder: a folder with this path, the best model of a run, or a bundled model with this name.
 
-    Of a run that has not come to its first best model, the newest checkpoint is taken, and a warning says so.
+    If a run has no best model yet, its newest checkpoint is used, with a warning.
     """
     folder = Path(source)
     refuse_pickle(folder)
-    if os.fspath(source) in BUNDLED_NAMES and not (folder / CONFIG).is_file():  # a folder of your own goes first
+    if os.fspath(source) in BUNDLED_NAMES and not (folder / CONFIG).is_file():  # your own folder takes precedence
         folder = BUNDLED / folder
         if not _is_model(folder):
             raise FileNotFoundError(
-                f"the model {os.fspath(source)!r} belongs to the package, but is missing from this installation "
-                f"({folder}); install Mini-BERT again, or give the folder of another model"
+                f"the bundled model {os.fspath(source)!r} is missing from this installation ({folder}); "
+                "install Mini-BERT again, or give the folder of another model"
             )
+    if not folder.exists() and _is_model(old_version(folder)):  # a crash while it was being replaced
+        return old_version(folder)
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"there is no model folder {folder}{' (it is a file)' if folder.exists() else ''}; give a folder that "
-            f"holds {CONFIG} and {WEIGHTS}, the folder of a training run, or a bundled name: "
-            f"{', '.join(BUNDLED_NAMES)} (nothing is downloaded by name)"
+            f"there is no model folder {folder}{' (it is a file)' if folder.exists() else ''}; give a folder with "
+            f"{CONFIG} and {WEIGHTS}, the folder of a training run, or the name of a bundled model: "
+            f"{', '.join(BUNDLED_NAMES)} (models are not downloaded)"
         )
     if _is_model(folder):
         return folder
-    for name in (MODEL, OLD_MODEL):
-        if _is_model(folder / name):
-            return folder / name
+    for best in (folder / MODEL, old_version(folder / MODEL)):
+        if _is_model(best):
+            return best
     checkpoints = [path for path in sorted(folder.glob("checkpoints/step-*")) if _is_model(path)]
     if checkpoints:
-        logger.warning("the run %s has no best model yet; taking its newest checkpoint, %s", folder, checkpoints[-1])
+        logger.warning("the run %s has no best model yet; using its newest checkpoint, %s", folder, checkpoints[-1])
         return checkpoints[-1]
-    return folder  # whoever reads it will say what it lacks
+    return folder  # reading it will raise an error that says what is missing
 
 
 def _is_model(folder: Path) -> bool:
@@ -66,13 +67,13 @@ def _is_model(folder: Path) -> bool:
 
 
 def read_tensors(path: str | os.PathLike[str], widened: bool = True) -> dict[str, Any]:
-    """All arrays of one weights file, chosen by its ending; bfloat16 as float32, or in 16 bits as sixteen.Stored."""
+    """All arrays of a weights file. bfloat16 becomes float32, or sixteen_bit.Stored if `widened` is False."""
     path = Path(path)
     refuse_pickle(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder, expected a weights file such as {path / WEIGHTS}")
     if path.suffix not in WEIGHT_FILES:
-        raise ValueError(f"{path}: unknown kind of weights file {path.suffix!r}, expected .safetensors or .bin")
+        raise ValueError(f"{path}: unknown type of weights file {path.suffix!r}, expected .safetensors or .bin")
     if not path.is_file():
         raise FileNotFoundError(f"there is no weights file {path}")
     if path.suffix == ".safetensors":
@@ -85,29 +86,29 @@ def read_tensors(path: str | os.PathLike[str], widened: bool = True) -> dict[str
 def refuse_pickle(path: Path) -> None:
     if path.suffix in (".pkl", ".pickle"):
         raise ValueError(
-            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never does. "
-            "Weights are safetensors here (save_pretrained writes them), tokenizers are JSON and text"
+            f"{path} is a pickle. Loading a pickle runs the code in it, so Mini-BERT never does. "
+            "Use safetensors for weights (save_pretrained writes them), JSON and text for tokenizers"
         )
 
 
 def _read_safetensors(path: Path, widened: bool) -> dict[str, Any]:
-    """The header is checked by the library; the numbers are read once, into one array that all tensors are views of.
+    """Check the header with the library, then read all numbers into one array; the tensors are views of it.
 
-    (`safetensors.deserialize` would hold them twice: for a model of 90 MB a fifth of a second more.)
+    (`safetensors.deserialize` would hold them twice, which takes 0.2 s more for a model of 90 MB.)
     """
     from safetensors import SafetensorError, safe_open
 
     damaged = "it may be truncated or damaged, copy it again"
     if path.stat().st_size < 8:
-        raise ValueError(f"{path} is not a whole safetensors file (it has less than 8 bytes); {damaged}")
+        raise ValueError(f"{path} is not a complete safetensors file (it has less than 8 bytes); {damaged}")
     try:
         with safe_open(path, framework="numpy"), path.open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
             data = np.fromfile(file, np.uint8)
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a whole safetensors file ({error}); {damaged}") from error
-    found = {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
-    return {name: np.asarray(array) for name, array in found.items()} if widened else found
+        raise ValueError(f"{path} is not a complete safetensors file ({error}); {damaged}") from error
+    tensors = {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
+    return {name: np.asarray(array) for name, array in tensors.items()} if widened else tensors
 
 
 _DTYPES = {
@@ -128,7 +129,7 @@ def _as_array(path: Path, name: str, entry: dict[str, Any], data: np.ndarray) ->
 
 
 def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """-> the content of config.json, and the weights by name; the folder is one that `locate` finds"""
+    """Returns the content of config.json and the weights by name. `locate` finds the folder."""
     folder = locate(folder)
     config = read_config(folder)
     for name in (WEIGHTS, TORCH_WEIGHTS):
@@ -139,16 +140,16 @@ def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[st
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The content of a model folder's config.json"""
+    """The content of a model folder's config.json."""
     path = folder / CONFIG
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise FileNotFoundError(f"{folder} has no {CONFIG}; a model folder holds {CONFIG} and {WEIGHTS}") from None
+        raise FileNotFoundError(f"{folder} has no {CONFIG}; a model folder has {CONFIG} and {WEIGHTS}") from None
     except ValueError as error:  # not UTF-8, or not JSON
         raise ValueError(f"{path} is not valid JSON ({error})") from error
     if not isinstance(config, dict):
-        raise ValueError(f"{path} holds a {type(config).__name__}, expected an object of settings")
+        raise ValueError(f"{path} contains a {type(config).__name__}, expected an object of settings")
     return config
 
 
@@ -160,7 +161,7 @@ def write_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], tens
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:
-    """A safetensors file, written straight from the arrays' memory; weights in 16 bits (sixteen.Stored) as they are."""
+    """Write a safetensors file directly from the arrays' memory. 16-bit weights (sixteen_bit.Stored) stay 16-bit."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -168,21 +169,21 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> N
     arrays = {name: np.asarray(array, order="C") for name, array in bits.items()}
     bfloat16 = {name for name, array in tensors.items() if isinstance(array, Stored) and array.bits.dtype == np.uint16}
     with written_beside(Path(path)) as temporary:
-        if bfloat16:  # which NumPy does not have, and so the library's function for NumPy does not, either
+        if bfloat16:  # which the library's function for NumPy does not support
             _write_with_bfloat16(temporary, arrays, bfloat16)
             return
         try:
-            # "format: pt" is what transformers asks for before it opens a file; it says nothing about who wrote it.
+            # transformers only opens files with "format: pt", whoever wrote them.
             save_file(arrays, temporary, metadata={"format": "pt"})
-        except SafetensorError as error:  # a full disk comes as one of these
+        except SafetensorError as error:  # such as a full disk
             raise OSError(f"{path}: {error}") from error
 
 
 def _write_with_bfloat16(path: Path, arrays: Mapping[str, np.ndarray], bfloat16: set[str]) -> None:
-    """8 bytes with the length of the header, the header in JSON, the arrays; those that are named hold bfloat16"""
+    """Write the length of the header in 8 bytes, the header in JSON, and the arrays, of which `bfloat16` names some."""
     names = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # so that all lie aligned
+    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # so that all are aligned
     for name in order:
         array = arrays[name]
         dtype, start, end = "BF16" if name in bfloat16 else names[array.dtype], end, end + array.nbytes
@@ -197,7 +198,7 @@ def _write_with_bfloat16(path: Path, arrays: Mapping[str, np.ndarray], bfloat16:
 
 
 class Name(NamedTuple):
-    """A row of an architecture's table of names: our array, and the published tensors that lie in it side by side."""
+    """A row in the table of names of an architecture: our array, and the published tensors that it concatenates."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -221,14 +222,14 @@ class Name(NamedTuple):
 
 
 def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source: str) -> None:
-    """Copy arrays into the Params of the same names; nothing is changed unless all of them fit."""
+    """Copy arrays to the Params with the same names. Nothing is changed unless all of them fit."""
     missing, unexpected = sorted(set(params) - set(tensors)), sorted(set(tensors) - set(params))
     if missing or unexpected:
         raise ValueError(
             f"{source} does not fit this model: "
             + "; ".join(
                 f"{what} {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
-                for what, names in (("it lacks", missing), ("it has the unknown", unexpected))
+                for what, names in (("missing", missing), ("unexpected", unexpected))
                 if names
             )
         )
@@ -236,7 +237,7 @@ def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source:
         if tensors[name].shape != param.shape:
             raise ValueError(
                 f"{source}: tensor {name} has shape {tensors[name].shape}, this model needs {param.shape}; "
-                "the file belongs to a model of other sizes"
+                "the file belongs to a model of a different size"
             )
     for name, param in params.items():
         param.data[...] = tensors[name]

@@ -45,7 +45,7 @@ from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.models.base import Model
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
 
 MAX_LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, if the model has as many positions
 STEPS = 2000  # small data is repeated until this many steps are done, up to ten epochs
@@ -178,7 +178,7 @@ class Runs:
         model: Model,
         task: Task,
         data: TaskData,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         length: int,
         show: Show = lambda stage, note, done, total: None,
     ):

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.draws import draws, uniform
+from mini_bert.common.interrupts import stop_on_signal
 from mini_bert.common.values import check_positive, check_probability
 from mini_bert.finetuning.model import lr_multipliers
 from mini_bert.finetuning.tasks.base import Batch, Item, Task, epoch
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
-from mini_bert.training.loop import asked_to_stop
-from mini_bert.training.optim import Adam, course, one_by_one
+from mini_bert.training.optim import Adam, lr_schedule, one_by_one
 from mini_bert.training.parallel import Team
 
 EPOCHS, LEARNING_RATE = 3, 1e-3  # defaults; finetune.with_defaults adapts them to the task, the model and the data
@@ -38,7 +38,7 @@ PART = 32  # sequences that go through the model at once, at most
 HIDDEN = (1 << 20) + 1  # the fork of the random numbers for word dropout; no block has this number
 EVERY = 20  # steps between two records of the loss
 
-Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]  # work, items -> results: parallel.Team.each
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]  # work, items -> results: parallel.Team.map
 Record = dict[str, Any]
 
 
@@ -99,6 +99,24 @@ class TuningRun(NamedTuple):
         return self.scores[metric], -math.inf if self.loss is None else -self.loss
 
 
+class TaskObjective:
+    """The loss of a task with word dropout, as an objective (objectives/base.py)"""
+
+    heads: tuple[str, ...] = ()
+
+    def __init__(self, task: Task, word_dropout: float, pad_id: int, mask_id: int):
+        self.task, self.word_dropout, self.pad_id, self.mask_id = task, word_dropout, pad_id, mask_id
+
+    def batch(self, rows: Any, keys: Any = None) -> Batch:
+        return self.task.batch(rows, self.pad_id)
+
+    def count(self, parts: Sequence[Batch]) -> int:
+        return sum(len(part.targets) for part in parts)
+
+    def loss(self, model: Model, batch: Batch, run: Run, count: int) -> tuple[float, int]:
+        return self.task.loss(model, hide(batch, self.word_dropout, self.mask_id, run), run, count)
+
+
 def fine_tune(
     model: Model,
     task: Task,
@@ -118,24 +136,24 @@ def fine_tune(
     """
     epochs, peak = settings.epochs or EPOCHS, settings.learning_rate or LEARNING_RATE
     began = time.perf_counter()
-    adam = Adam(model.flat, weight_decay=settings.weight_decay, shares=lr_multipliers(model, settings.layer_decay))
+    adam = Adam(
+        model.flat, weight_decay=settings.weight_decay, lr_multipliers=lr_multipliers(model, settings.layer_decay)
+    )
     in_epoch = -(-len(items) // settings.batch_size)
     steps, due = epochs * in_epoch, measuring_steps(in_epoch, epochs, settings.measurements)
     best, weights = TuningRun({}, 0, 0, 0.0, ""), model.flat.data.copy()
     waited, stopped, since = 0, "", []
 
-    def objective(model: Any, part: Batch, run: Run, targets: int) -> tuple[float, int]:
-        return task.loss(model, hide(part, settings.word_dropout or 0.0, mask_id, run), run, targets)
-
-    with Team(model, settings.threads) as team, asked_to_stop(_say) as asked:
+    objective = TaskObjective(task, settings.word_dropout or 0.0, pad_id, mask_id)
+    with Team(model, settings.threads) as team, stop_on_signal(_say) as asked:
         for step, batch in enumerate(batches(items, epochs, settings), 1):
-            lr = peak * course(step / (steps + 1), settings.warmup)
-            parts = [task.batch(part, pad_id) for part in split(batch, settings.threads)]  # batch
+            lr = peak * lr_schedule(step / (steps + 1), settings.warmup)
+            parts = [objective.batch(part) for part in split(batch, settings.threads)]  # batch
             found = team.gradient(parts, (settings.seed, step), objective)  # forward, backward
             if not (math.isfinite(found.loss) and math.isfinite(found.norm)):
                 stopped = "nonfinite"
                 break
-            adam.step(lr, scale=min(1.0, settings.clip / found.norm) if found.norm else 1.0, each=team.each)
+            adam.step(lr, scale=min(1.0, settings.clip / found.norm) if found.norm else 1.0, map=team.map)
 
             since.append((found.loss, found.correct / found.targets, found.norm))
             progress = {"step": step, "steps": steps, "epoch": step / in_epoch}
@@ -146,7 +164,7 @@ def fine_tune(
                 record({"kind": "train", **progress, "loss": loss, **met, "grad_norm": norm, "lr": lr})
             stopped = "interrupted" if asked.is_set() else ""
             if step in due or (stopped and not best.scores):  # measure
-                (scores, dev_loss), seconds = measure(team.each), time.perf_counter() - began
+                (scores, dev_loss), seconds = measure(team.map), time.perf_counter() - began
                 known = {} if dev_loss is None else {"loss": dev_loss}
                 record({"kind": "dev", **progress, **scores, **known, "seconds": round(seconds, 2)})
                 now, before = TuningRun(scores, step, step, seconds, "", dev_loss), best.rank(task.metric)

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.atomic import replaced_folder
 from mini_bert.files.model_folder import CONFIG, WEIGHTS, locate, read_folder, write_tensors
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.base import Task
@@ -34,7 +33,7 @@ from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.inference.loading import tokenizer_of
 from mini_bert.models.base import Model
 from mini_bert.models.registry import model_class
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
 
 TASKS: dict[str, type[Any]] = {kind.name: kind for kind in (Classify, Tag, Answer, Similarity)}
 
@@ -42,7 +41,7 @@ TASKS: dict[str, type[Any]] = {kind.name: kind for kind in (Classify, Tag, Answe
 class FineTuned(NamedTuple):
     model: Model
     task: Any
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     length: int  # the longest sequence, in tokens
 
 
@@ -87,37 +86,17 @@ def save(
     folder: str | os.PathLike[str],
     model: Model,
     task: Task,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     length: int,
     card: str | None = None,
 ) -> None:
-    """Write the folder under a temporary name, then rename it, so a reader sees the old folder or the new one."""
-    folder = Path(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
-        os.chmod(beside, 0o777 & ~_umask())
-        write_tensors(beside / WEIGHTS, model.file_tensors(task.head_name))
-        (beside / CONFIG).write_text(json.dumps(_config(model, task, length), indent=2) + "\n", encoding="utf-8")
-        tokenizer.save(beside)
+    """Write the model folder atomically."""
+    with replaced_folder(Path(folder)) as new:
+        write_tensors(new / WEIGHTS, model.file_tensors(task.head_name))
+        (new / CONFIG).write_text(json.dumps(_config(model, task, length), indent=2) + "\n", encoding="utf-8")
+        tokenizer.save(new)
         if card is not None:
-            (beside / "README.md").write_text(card, encoding="utf-8")
-        if folder.exists():
-            old = beside.with_name(f"{beside.name}.old")
-            os.replace(folder, old)
-            os.replace(beside, folder)
-            shutil.rmtree(old)
-        else:
-            os.replace(beside, folder)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+            (new / "README.md").write_text(card, encoding="utf-8")
 
 
 def _config(model: Model, task: Task, length: int) -> dict[str, Any]:

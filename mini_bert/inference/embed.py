@@ -1,12 +1,10 @@
-"""Sentences as vectors: texts that mean similar things lie in similar directions.
+"""Sentences as vectors: texts with similar meanings get similar directions.
 
     $ mini-bert embed "The cat sat on the mat." "A kitten lay on the rug." "Interest rates rose."
 
-A model gives every token a vector. The vector of a text is their mean, without the special tokens and the padding;
-or, with pooling "cls", the vector of the first token, which is made for that in models fine-tuned so. Published
-sentence encoders average all tokens, special ones too: pooling "all".
-
-How alike two texts are is the cosine of the angle between their vectors: 1 for the same direction, 0 for a right angle.
+A text's vector is the mean of its tokens' vectors, without special tokens and padding (pooling "mean"). Published
+sentence encoders include the special tokens (pooling "all") or use the vector of the first token (pooling "cls").
+Two texts are compared by the cosine of the angle between their vectors: 1 is the same direction, 0 a right angle.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,36 +25,34 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.atomic import write_atomic
-from mini_bert.common.memory import keep_freed_memory
-from mini_bert.common.progress import counted, showing
+from mini_bert.common.batching import padded
+from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
-from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "cls", "all")
-FEW = 8  # numbers of a vector that are shown
-COMPARED = 10  # texts that are compared in a table; more would not fit on a screen
+VECTOR_FILES = (".npy", ".jsonl")
 logger = logging.getLogger(__name__)
 
 
 def embed(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     texts: Sequence[str],
     pooling: str = "mean",
     batch_size: int = 32,
     threads: int = 1,
     after_each: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """-> (N,H), a vector for each text, in their order
+    """Returns (N,H), one vector per text, in order.
 
-    A text longer than the model's positions is cut, and a warning says how many were. Texts of like length are computed
-    together, so little is padded; `threads` batches at a time, each with one BLAS thread. `after_each` is told how many
-    texts are done.
+    Texts that are too long for the model are cut, with a warning. Texts of similar length share a batch, so there is
+    little padding; `threads` batches run at a time, each with one BLAS thread. After each batch,
+    `after_each(texts done)` is called.
     """
     if isinstance(texts, str):
         raise TypeError("embed takes a list of texts, got one str; write embed(model, tokenizer, [text])")
@@ -66,16 +63,16 @@ def embed(
     rows = [tokenizer.encode(text, special=False) for text in texts]
     empty = next((number for number, row in enumerate(rows, 1) if len(row) < 3), None)
     if empty is not None:
-        raise ValueError(f"text {empty} of {len(rows)}, {texts[empty - 1]!r:.40}, has no word; leave it out")
+        raise ValueError(f"text {empty} of {len(rows)}, {texts[empty - 1]!r:.40}, has no words; leave it out")
     limit = model.max_length
     cut = sum(len(row) > limit for row in rows)
     if cut:
-        logger.warning("%s of %d longer than the model's %d tokens: cut there", counted(cut, "text"), len(rows), limit)
+        logger.warning("cut %d of %s to the model's limit of %d tokens", cut, counted(len(rows), "text"), limit)
         rows = [row if len(row) <= limit else [*row[: limit - 1], row[-1]] for row in rows]
 
     vectors = np.empty((len(rows), model.width), model.dtype)
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
-    batch_size = min(batch_size, -(-len(rows) // threads) or 1)  # something to do for every thread
+    batch_size = min(batch_size, -(-len(rows) // threads) or 1)  # a batch for every thread
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
     def work(batch: list[int]) -> int:
@@ -83,9 +80,7 @@ def embed(
         return len(batch)
 
     def report(sizes: Iterator[int]) -> None:
-        done = 0
-        for size in sizes:
-            done += size
+        for done in accumulate(sizes):
             if after_each is not None:
                 after_each(done)
 
@@ -97,15 +92,13 @@ def embed(
     return vectors
 
 
-def _vectors(model: Model, tokenizer: WordPieceTokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
+def _vectors(model: Model, tokenizer: Tokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
     """Ids of texts with [CLS] and [SEP] -> (B,H)"""
-    lengths = np.array([len(row) for row in rows])
-    ids = np.full((len(rows), lengths.max()), tokenizer.pad_id)
-    for line, row in zip(ids, rows, strict=True):
-        line[: len(row)] = row
+    ids, mask = padded(rows, tokenizer.pad_id)
     if pooling == "cls":
-        return model.encode(ids, _mask(lengths), run=Run(), chosen=np.arange(len(rows)) * ids.shape[1])[0]
-    hidden, _ = model.encode(ids, _mask(lengths), run=Run())  # (B,T,H)
+        return model.encode(ids, mask, run=Run(), chosen=np.arange(len(rows)) * ids.shape[1])[0]
+    hidden, _ = model.encode(ids, mask, run=Run())  # (B,T,H)
+    lengths = np.array([len(row) for row in rows])
     ends = 1 if pooling == "mean" else 0  # [CLS] before and [SEP] behind the words
     places = np.arange(ids.shape[1])
     weights = ((places >= ends) & (places < lengths[:, None] - ends)).astype(hidden.dtype)  # (B,T)
@@ -113,72 +106,16 @@ def _vectors(model: Model, tokenizer: WordPieceTokenizer, rows: list[list[int]],
     return (weights[:, None] @ hidden)[:, 0]  # (B,1,T) (B,T,H) -> (B,H)
 
 
-def _mask(lengths: np.ndarray) -> np.ndarray | None:
-    """(B,T) False where padded; None where nothing is"""
-    return None if lengths.min() == lengths.max() else np.arange(lengths.max()) < lengths[:, None]
-
-
 def cosines(vectors: np.ndarray) -> np.ndarray:
-    """(N,H) -> (N,N): how alike the directions of each two are, from −1 to 1"""
+    """(N,H) -> (N,N): the cosine of every pair, from −1 to 1; 0 for vectors of length 0."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = vectors / np.where(lengths > 0, lengths, 1)
     return unit @ unit.T
 
 
-def embed_command(
-    texts: list[str] | None = None,
-    model: str = DEFAULT_MODEL,
-    file: str | None = None,
-    out: str | None = None,
-    pooling: str = "mean",
-    batch: int = 32,
-    threads: int = 2,
-) -> None:
-    """Vectors of texts: the arguments, the lines of a file, or of standard input.
-
-    out: a .npy (an array) or .jsonl (a text and its vector a line), or - for such lines on standard output. Without it,
-    up to ten texts are compared in a table, and more go to standard output. One alone goes there, too, unless that is a
-    terminal: a person gets its first numbers, and is told how to have them all.
-    """
-    if out not in (None, "-") and Path(str(out)).suffix not in (".npy", ".jsonl"):
-        raise ValueError(f"{out}: expected a name that ends in .npy or .jsonl, or - for standard output")
-    if out is not None and not Path(out).parent.is_dir():  # told now, not after the work is done
-        raise FileNotFoundError(f"there is no folder {Path(out).parent} to write {out} into; make it first")
-    if texts and file is not None:
-        raise ValueError("give texts or a file of them, not both")
-    if not texts:
-        if file is None and sys.stdin.isatty():
-            raise ValueError('there is no text; give some, such as "The cat sat." "A cat sat.", or a file, or a pipe')
-        texts = read_lines("-" if file is None else file)
-    keep_freed_memory()
-    loaded, tokenizer = load(model)
-    # One BLAS thread, for one sentence too: a second gains little, and on a busy machine each waits for the other.
-    with threadpool_limits(1, "blas"), showing(len(texts) > 20 * batch) as show:
-        vectors = embed(
-            loaded, tokenizer, texts, pooling, batch, threads,
-            lambda done: show("embedding", f"{done:,} of {counted(len(texts), 'text')}", done, len(texts)),
-        )  # fmt: skip
-    if out is None and 2 <= len(texts) <= COMPARED:
-        print(similarity_table(texts, vectors))
-    elif out is None and len(texts) == 1 and sys.stdout.isatty():
-        print(first_numbers(texts[0], vectors[0]))
-    elif out in (None, "-"):
-        for line in _json_lines(texts, vectors):
-            print(line)
-    else:
-        path = Path(str(out))
-        if path.suffix == ".npy":
-            content = io.BytesIO()
-            np.save(content, vectors)
-            write_atomic(path, content.getvalue())
-        else:
-            write_atomic(path, "".join(f"{line}\n" for line in _json_lines(texts, vectors)).encode())
-        print(f"{path}: {counted(len(texts), 'vector')} of {vectors.shape[1]} numbers", file=sys.stderr)
-
-
 def read_lines(source: str) -> list[str]:
-    """The texts of a file, or of standard input (-), one a line; blank lines are left out"""
-    from mini_bert.corpora.text_decoding import decoded, unpacked
+    """The texts in a file, or on standard input (-), one per line; blank lines are skipped."""
+    from mini_bert.corpora.decoding import decoded, unpacked
 
     def note(what: str, file: str, place: str, times: int) -> None:
         logger.warning("%s, %s: %s", name, place, what)
@@ -189,35 +126,55 @@ def read_lines(source: str) -> list[str]:
     lines = content.removesuffix("\n").split("\n")
     texts = [line for line in lines if line.strip()]
     if not texts:
-        raise ValueError(f"{name} holds no text; give one text a line")
+        raise ValueError(f"{name} contains no text; give one text per line")
     if len(texts) < len(lines):
-        logger.warning("%s: %s left out", name, counted(len(lines) - len(texts), "blank line"))
+        logger.warning("%s: skipped %s", name, counted(len(lines) - len(texts), "blank line"))
     return texts
 
 
-def _json_lines(texts: Sequence[str], vectors: np.ndarray) -> Iterator[str]:
+def check_vector_file(path: str) -> None:
+    """Raise the error that `save_vectors` would raise, before the vectors are computed."""
+    if Path(path).suffix not in VECTOR_FILES:
+        raise ValueError(f"{path}: expected a name that ends in .npy or .jsonl, or - for standard output")
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {Path(path).parent} to write {path} into; create it first")
+
+
+def save_vectors(path: str, texts: Sequence[str], vectors: np.ndarray) -> None:
+    """Write a .npy file (one array), or a .jsonl file (one text and its vector per line)."""
+    check_vector_file(path)
+    content = io.BytesIO()
+    if Path(path).suffix == ".npy":
+        np.save(content, vectors)
+    else:
+        content.writelines(f"{line}\n".encode() for line in json_lines(texts, vectors))
+    write_atomic(Path(path), content.getvalue())
+
+
+def json_lines(texts: Sequence[str], vectors: np.ndarray) -> Iterator[str]:
+    """One line of JSON per text: the text and its vector."""
     for text, vector in zip(texts, vectors, strict=True):
         numbers = [float(f"{number:.7g}") for number in vector.tolist()]
         yield json.dumps({"text": text, "vector": numbers}, ensure_ascii=False)
 
 
-def first_numbers(text: str, vector: np.ndarray) -> str:
-    """One vector for a person to look at"""
-    some = " ".join(f"{number:+.2f}" for number in vector[:FEW].tolist())
-    words = (
-        f"{vector.size} numbers; their vector is {np.linalg.norm(vector):.1f} long. All of them: add --out - (JSON) or "
-        f"--out FILE.npy. Give a second text to see how alike the two are."
+def first_numbers(text: str, vector: np.ndarray, count: int = 8) -> str:
+    """The beginning of a single vector, for a terminal."""
+    some = " ".join(f"{number:+.2f}" for number in vector[:count].tolist())
+    advice = (
+        f"The vector has {vector.size} numbers and length {np.linalg.norm(vector):.1f}. To get all of them, add "
+        "--out - (JSON) or --out FILE.npy. Give a second text to compare the two."
     )
-    return f"{shown(text)}\n\n  {some} …\n\n{textwrap.fill(words, 100)}"
+    return f"{shown(text)}\n\n  {some} …\n\n{textwrap.fill(advice, 100)}"
 
 
 def shown(text: str) -> str:
-    """A text on one line"""
+    """A text, shortened to one line."""
     return text if len(text) <= 72 else text[:70] + " …"
 
 
 def similarity_table(texts: Sequence[str], vectors: np.ndarray) -> str:
-    """Which of a few texts are alike: their cosines, and the pair that is closest"""
+    """The cosines of a few texts, and the closest pair."""
     alike = cosines(vectors)
     lines = [f"{number:2}  {shown(text)}" for number, text in enumerate(texts, 1)]
     lines += ["", "    " + "".join(f"{number:7}" for number in range(1, len(texts) + 1))]

@@ -21,8 +21,10 @@ import numpy as np
 from mini_bert.files.model_folder import locate, read_config
 from mini_bert.models.base import Model
 from mini_bert.models.registry import model_class
+from mini_bert.text.base import Tokenizer
+from mini_bert.text.loading import has_tokenizer
+from mini_bert.text.loading import load_tokenizer as read_tokenizer
 from mini_bert.text.tokenizer_files import BUNDLED, JSON, VOCAB
-from mini_bert.text.wordpiece import WordPieceTokenizer
 
 DEFAULT_MODEL = "mini-bert"
 logger = logging.getLogger(__name__)
@@ -33,18 +35,18 @@ def load_model(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL, dtype: An
     return _load_model(locate(name_or_folder), dtype)
 
 
-def load_tokenizer(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> WordPieceTokenizer:
+def load_tokenizer(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> Tokenizer:
     """The tokenizer of a model, from the same names as `load_model`; or of a tokenizer folder, or a bundled one
     ("8k")"""
     try:
         folder = locate(name_or_folder)
         values = read_config(folder)
     except FileNotFoundError:
-        return WordPieceTokenizer.load(name_or_folder)
+        return read_tokenizer(name_or_folder)
     return tokenizer_of(folder, model_class(values).config_class.from_dict(values).vocab_size)
 
 
-def load(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[Model, WordPieceTokenizer]:
+def load(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[Model, Tokenizer]:
     """A model with its tokenizer; what is odd about the folder is logged, not warned about with a place in our code."""
     folder = locate(name_or_folder)
     with warnings.catch_warnings(record=True) as notes:
@@ -63,10 +65,10 @@ def _load_model(folder: Path, dtype: Any) -> Model:
     return kind.from_pretrained(folder, dtype)
 
 
-def tokenizer_of(folder: Path, vocab_size: int) -> WordPieceTokenizer:
+def tokenizer_of(folder: Path, vocab_size: int) -> Tokenizer:
     """The one in the folder; else the bundled one that has as many tokens as the model has ids"""
-    if any((folder / name).is_file() for name in (JSON, VOCAB)):
-        tokenizer = WordPieceTokenizer.load(folder)
+    if has_tokenizer(folder):
+        tokenizer = read_tokenizer(folder)
         if tokenizer.vocab_size > vocab_size:
             raise ValueError(
                 f"{folder}: its tokenizer has {tokenizer.vocab_size:,} tokens, but its model knows {vocab_size:,} ids; "
@@ -80,7 +82,7 @@ def tokenizer_of(folder: Path, vocab_size: int) -> WordPieceTokenizer:
                 "has ids: %s. If the model was trained with another, its answers will make no sense",
                 folder, JSON, VOCAB, path.name, f"{vocab_size:,}",
             )  # fmt: skip
-            return WordPieceTokenizer.load(path)
+            return read_tokenizer(path)
     raise FileNotFoundError(
         f"{folder} has neither {JSON} nor {VOCAB}, and no bundled tokenizer has {vocab_size:,} tokens; "
         "copy the tokenizer that the model was trained with into the folder"

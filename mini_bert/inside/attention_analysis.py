@@ -33,7 +33,6 @@ from threadpoolctl import threadpool_limits
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.progress import counted, showing
 from mini_bert.files.model_folder import locate, read_config
-from mini_bert.inference.fill_mask import MASK
 from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.inside import attention_relations
 from mini_bert.inside.attention_relations import Relations, relation_scores
@@ -43,7 +42,7 @@ from mini_bert.models.base import MASKED_WORDS, Model
 
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 LIMITS = (
     "Attention shows how much each token takes from each other in one head. It does not show why a model answers as it "
@@ -70,11 +69,12 @@ class Look(NamedTuple):
     ids: np.ndarray  # (T,)
     types: np.ndarray  # (T,) 1 in the second text of a pair
     weights: np.ndarray  # (L,A,T,T): row i says how much token i takes from each; it sums to 1
+    roles: list[str]  # of each token "cls", "sep" or "pad", or "" for a token of the text
 
 
 def look(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     text: str,
     second: str | None = None,
     length: int | None = None,
@@ -84,7 +84,7 @@ def look(
     [MASK] in it is a gap for a model that guesses words; one that was fine-tuned reads it as `mini-bert predict` does.
     """
     limit = model.max_length if length is None else length
-    special = MASK if _guesses_words(model) else False
+    special = tokenizer.mask_token if _guesses_words(model) else False
     whole = len(tokenizer.encode(text, second, special=special))
     if whole < (3 if second is None else 5):
         raise ValueError(f"there is no word in the text {text!r:.60}; give a text with at least one")
@@ -94,7 +94,7 @@ def look(
     ids, types = np.array(batch["input_ids"]), np.array(batch["token_type_ids"])
     _, cache = model.encode(ids[None], token_types=types[None], run=Run())
     weights = np.concatenate(cache.attention_weights())  # B is 1: (L,A,T,T)
-    return Look(batch.tokens(), ids, types, weights)
+    return Look(batch.tokens(), ids, types, weights, tokenizer.added_roles(ids))
 
 
 def _guesses_words(model: Model) -> bool:
@@ -133,8 +133,8 @@ def head_statistics(looks: Look | Sequence[Look]) -> list[HeadStatistics]:
     looks = [looks] if isinstance(looks, Look) else looks
     total, words = np.zeros(()), 0
     for one in looks:
-        rows = np.flatnonzero([token not in ("[CLS]", "[SEP]", "[PAD]") for token in one.tokens])
-        measured = _measures(one.weights[:, :, rows].astype(float), one.tokens, rows)  # (7,L,A,R)
+        rows = np.flatnonzero([not role for role in one.roles])
+        measured = _measures(one.weights[:, :, rows].astype(float), one.roles, rows)  # (7,L,A,R)
         total = total + measured.sum(-1)
         words += rows.size
     if not words:
@@ -147,21 +147,20 @@ def head_statistics(looks: Look | Sequence[Look]) -> list[HeadStatistics]:
     ]
 
 
-def _measures(weights: np.ndarray, tokens: Sequence[str], rows: np.ndarray) -> np.ndarray:
+def _measures(weights: np.ndarray, roles: Sequence[str], rows: np.ndarray) -> np.ndarray:
     """Rows of weights (L,A,R,T), of the tokens at `rows` -> (7,L,A,R): entropy, distance, five shares"""
-    T = len(tokens)
-    places, names = np.arange(T), np.array(tokens)
+    places, names = np.arange(len(roles)), np.array(roles)
     logs = np.log(np.where(weights > 0, weights, 1))
     away = places - rows[:, None]  # (R,T)
-    which = [np.broadcast_to(names == name, away.shape) for name in ("[CLS]", "[SEP]")]
+    which = [np.broadcast_to(names == name, away.shape) for name in ("cls", "sep")]
     which += [away == -1, away == 1, away == 0]
     shares = [(weights * chosen).sum(-1) for chosen in which]
     return np.stack([-(weights * logs).sum(-1), (weights * np.abs(away)).sum(-1), *shares])
 
 
-def most_looked_at(tokens: Sequence[str], weights: np.ndarray, top: int = TOP) -> list[tuple[int, float]]:
+def most_looked_at(roles: Sequence[str], weights: np.ndarray, top: int = TOP) -> list[tuple[int, float]]:
     """One head's map (T,T) -> the tokens that its words look at most, and the share of each"""
-    rows = [place for place, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]", "[PAD]")]
+    rows = [place for place, role in enumerate(roles) if not role]
     return largest(weights[rows].mean(0), top)
 
 
@@ -191,7 +190,7 @@ class Analysis(NamedTuple):
 
 def analyse(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     text: str | None = None,
     second: str | None = None,
     layer: int | None = None,
@@ -311,11 +310,11 @@ def _saliency(model: Any, tokenizer: Any, seen: Look, word: str | None, every_wo
             raise
         logger.warning("no saliency: %s", lack)
         return []
-    position = default_position(seen.tokens) if word is None else find_word(seen.tokens, word)
+    position = default_position(tokenizer, seen.ids) if word is None else find_word(seen.tokens, seen.roles, word)
     positions = [position]
     size = len(seen.tokens) ** 2 * model.get_parameter_count()
     if every_word and size <= EVERY_WORD:
-        positions += [i for i, token in enumerate(seen.tokens) if token not in ("[CLS]", "[SEP]") and i != position]
+        positions += [i for i, role in enumerate(seen.roles) if not role and i != position]
     with showing(len(positions) > 1 and size > EVERY_WORD / 10) as show:
         return word_saliency(
             model, tokenizer, seen.ids, positions, seen.types,
@@ -323,10 +322,11 @@ def _saliency(model: Any, tokenizer: Any, seen: Look, word: str | None, every_wo
         )  # fmt: skip
 
 
-def find_word(tokens: Sequence[str], word: str) -> int:
+def find_word(tokens: Sequence[str], roles: Sequence[str], word: str) -> int:
     """A token by its number, or by what it says
 
-    >>> find_word(["[CLS]", "the", "cat", "[SEP]"], "cat"), find_word(["[CLS]", "the", "cat", "[SEP]"], "1")
+    >>> tokens, roles = ["[CLS]", "the", "cat", "[SEP]"], ["cls", "", "", "sep"]
+    >>> find_word(tokens, roles, "cat"), find_word(tokens, roles, "1")
     (2, 1)
     """
     named = [place for place, token in enumerate(tokens) if token == word] or [
@@ -334,7 +334,7 @@ def find_word(tokens: Sequence[str], word: str) -> int:
     ]
     if len(named) == 1:
         return named[0]
-    if word.isdecimal() and not named and 0 < int(word) < len(tokens) and tokens[int(word)] not in ("[CLS]", "[SEP]"):
+    if word.isdecimal() and not named and int(word) < len(tokens) and not roles[int(word)]:
         return int(word)
     listed = " ".join(f"{place}:{token}" for place, token in enumerate(tokens))
     problem = f"stands in the text {len(named)} times" if named else "is no token of the text"
@@ -415,7 +415,7 @@ def _head_table(found: Analysis, seen: Look) -> str:
     for one in found.statistics:
         if (one.layer, one.head) not in found.heads:
             continue
-        looked = most_looked_at(seen.tokens, seen.weights[one.layer, one.head])
+        looked = most_looked_at(seen.roles, seen.weights[one.layer, one.head])
         lines.append(
             f"{f'{one.layer}.{one.head}':6}{one.entropy:8.2f}{one.distance:10.1f}{one.cls:8.0%}{one.sep:7.0%}"
             f"{one.previous:10.0%}{one.next:6.0%}{one.itself:6.0%}  {one.habit:10}{_named(seen.tokens, looked)}"

@@ -31,7 +31,7 @@ from mini_bert.probing.word_vectors import word_pieces
 
 if TYPE_CHECKING:
     from mini_bert.data.labelled.readers import Parsed
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 DIRECTIONS = ("dependent → head", "head → dependent")
 ALL = "all"  # every relation but punct
@@ -143,7 +143,7 @@ def count_guesses(sentence: Parsed, guessed: np.ndarray, into: Relations) -> Non
 
 def relation_scores(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     sentences: Sequence[Parsed],
     after_each: Callable[[int], None] | None = None,
 ) -> Relations:

@@ -313,7 +313,7 @@ def _sentences(texts: Sequence[str] | None, file: str | None) -> tuple[list[str]
     if texts:
         return list(texts), [""] * len(texts), "as given"
     if file is not None:
-        from mini_bert.corpora.text_files import format_of
+        from mini_bert.corpora.formats import format_of
 
         if format_of(file) in ("tsv", "csv", "jsonl"):
             from mini_bert.data.labelled.readers import ColumnError, read_labelled

@@ -30,7 +30,7 @@ from mini_bert.models.base import MASKED_WORDS, Model
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
     from mini_bert.models.mini_bert import MiniBERT
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 # A number for every sequence, and its gradient: model, y (B,T,H) or the chosen rows (N,H), run -> s (B,), dy
 Scalar = Callable[[Any, np.ndarray, Run], tuple[np.ndarray, np.ndarray]]
@@ -96,7 +96,7 @@ def _log_probability(
 
 def word_saliency(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     ids: Sequence[int] | np.ndarray,
     positions: Sequence[int],
     types: Any = None,
@@ -179,20 +179,24 @@ def _first_guess(model: Any, tokenizer: Any, ids: np.ndarray, types: Any, chosen
     return logits.argmax(-1)
 
 
-def default_position(tokens: Sequence[str]) -> int:
-    """Which word to ask for, when nobody says: the first [MASK], else the last word that has a letter
+def default_position(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> int:
+    """Which word to ask for, when nobody says: the first mask, else the last word that has a letter
 
-    >>> default_position(["[CLS]", "the", "cat", "sat", ".", "[SEP]"])
+    >>> from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+    >>> tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, "the", "cat", "sat", "."])
+    >>> default_position(tokenizer, tokenizer.encode("the cat sat."))
     3
-    >>> default_position(["[CLS]", "the", "[MASK]", "sat", "[SEP]"])
+    >>> default_position(tokenizer, tokenizer.encode("the [MASK] sat."))
     2
     """
-    if "[MASK]" in tokens:
-        return tokens.index("[MASK]")
-    inner = [place for place, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]", "[PAD]")]
-    lettered = [place for place in inner if any(map(str.isalpha, tokens[place])) and tokens[place] != "[UNK]"]
+    ids = [int(i) for i in ids]
+    if tokenizer.mask_id in ids:
+        return ids.index(tokenizer.mask_id)
+    inner = [place for place, role in enumerate(tokenizer.added_roles(ids)) if not role]
+    words = [place for place in inner if ids[place] not in tokenizer.special_ids]
+    lettered = [place for place in words if any(map(str.isalpha, tokenizer.tokens[ids[place]]))]
     if not inner:
-        raise ValueError(f"there is no word in {' '.join(tokens)!r:.80}; give a text with at least one")
+        raise ValueError(f"there is no word in {tokenizer.decode(ids)!r:.80}; give a text with at least one")
     return (lettered or inner)[-1]
 
 

@@ -1,31 +1,31 @@
-"""The transformer block: let the tokens talk (attention), then let each think (feed-forward); L of them make BERT.
+"""The transformer block: attention between the tokens, then a feed-forward network for each. BERT has L of them.
 
     x' = LayerNorm(x + dropout(Attention(x)))
     y  = LayerNorm(x' + dropout(FeedForward(x')))
 
-Each half *adds* its finding to what was there (the residual connection): a block that has nothing to say can
-pass its input on, and in the backward pass the gradient has a way around every half. Normalising after the
-addition ("post-norm") is how BERT does it.
+Each half *adds* its result to its input (a residual connection), so a block can pass its input on unchanged, and
+gradients have a direct path past every half. BERT normalises after the addition ("post-norm").
 
-Backward. At an addition the gradient goes both ways: once into the half, once past it; where the two ways
-meet again, the gradients add up.
+Backward. The gradient of a sum goes to both terms: into the half, and past it. Where the two paths meet again, the
+gradients are added.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.attention import AttentionCache, MultiHeadAttention
+from mini_bert.layers.attention import AttentionCache
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.feed_forward import FeedForward, FeedForwardCache
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 
 
 class BlockCache(NamedTuple):
     attention: AttentionCache
-    chosen: Any  # of the choice of rows, if there was one
+    chosen: Any  # cache of choose_rows, or None
     attention_dropped: Any
     attention_norm: LayerNormCache
     feed_forward: FeedForwardCache
@@ -49,7 +49,7 @@ class TransformerBlock(Layer):
         std: float | None = None,
     ):
         self.p = p
-        self.attention = MultiHeadAttention(
+        self.attention = EfficientAttention(
             width, heads, attention_bias, p if attention_p is None else attention_p, std
         )
         self.attention_norm = LayerNorm(width, eps)
@@ -57,28 +57,28 @@ class TransformerBlock(Layer):
         self.output_norm = LayerNorm(width, eps)
 
     def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
-        """With `chosen`, y is (N,H): all that follows the keys and values runs on these rows only (chosen.py)."""
+        """With `chosen`, y is (N,H): everything after the keys and values runs on these rows only (chosen.py)."""
         a, attention = self.attention.forward(x, run.fork(0), mask=mask, chosen=chosen)
-        chose = at = None
+        rows = at = None
         if chosen is not None:
-            at = np.divmod(chosen, x.shape[1])  # of which sequence, and which token of it
-            x, chose = choose_rows(x, chosen)
+            at = np.divmod(chosen, x.shape[1])  # sequence and token of each row
+            x, rows = choose_rows(x, chosen)
         a, attention_dropped = dropout(a, self.p, run.fork(1), at)
-        a += x  # nobody needs a alone any more
+        a += x  # in place: a is not needed any more
         x, attention_norm = self.attention_norm.forward(a, run)
         f, feed_forward = self.feed_forward.forward(x, run)
         f, output_dropped = dropout(f, self.p, run.fork(2), at)
         f += x
         y, output_norm = self.output_norm.forward(f, run)
         return y, BlockCache(
-            attention, chose, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm
+            attention, rows, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm
         )
 
     def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)
-        dx = self.output_norm.backward(dy, cache.output_norm, run)  # of x' + f: the same for both
+        dx = self.output_norm.backward(dy, cache.output_norm, run)  # gradient of x' + f, and of both terms
         df = dropout_backward(dx, cache.output_dropped)
         dx += self.feed_forward.backward(df, cache.feed_forward, run)
-        dx = self.attention_norm.backward(dx, cache.attention_norm, run)  # of x + a
+        dx = self.attention_norm.backward(dx, cache.attention_norm, run)  # gradient of x + a
         da = dropout_backward(dx, cache.attention_dropped)
         if cache.chosen is not None:
             dx = choose_rows_backward(dx, cache.chosen)
@@ -92,6 +92,6 @@ if __name__ == "__main__":
     x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype(np.float32)
     y, cache = block.forward(x, Run())
     dx = block.backward(np.random.default_rng(1).normal(size=y.shape).astype(y.dtype), cache, Run())
-    print(f"x {x.shape} -> y {y.shape}, the same shape, so blocks stack; dx {dx.shape}")
+    print(f"x {x.shape} -> y {y.shape}, the same shape, so that blocks can be stacked; dx {dx.shape}")
     for name, param in block.named_params().items():
         print(f"  {name:28} {param.shape!s:10} |gradient| {np.linalg.norm(param.grad):.4f}")

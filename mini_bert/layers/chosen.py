@@ -1,16 +1,16 @@
-"""Chosen rows: masked language modelling asks about 15 % of the tokens, and no other row enters the loss.
+"""Chosen rows: compute only the rows that enter the loss.
 
-So all that looks at one token at a time, after the last look around, needs to run on these rows alone: the head, and
-of the last block everything behind its keys and values. The result is the same number for number; a quarter of the
-work of a training step is gone.
+    y = x[chosen]          x (B,T,H) as a list of B·T rows; token t of sequence b is row b·T + t;  y (N,H)
 
-    y = x[chosen]          x (B,T,H) read as a list of B·T rows; token t of sequence b is row b·T + t;  y (N,H)
+Masked language modelling predicts about 15 % of the tokens, and no other row enters the loss. So the output head, and
+everything in the last block after its keys and values, needs to run on these rows only. The numbers are the same, and
+a training step has a quarter less work.
 
-Backward. A row that was chosen gets its gradient back, twice if it was chosen twice; the others get none.
+Backward. Each gradient goes back to the row it came from; a row chosen twice gets the sum; all others get 0.
 
-Within attention every sequence is a matter of its own: queries ask the keys of their own sequence only. `seats` puts
-the N chosen rows there as a small batch: (B,M,...), where M is the largest number of them in any sequence and the
-remaining seats stay empty.
+Attention for chosen rows is in efficient_attention.py. There, queries meet the keys of their own sequence only.
+`RowLayout` arranges the N chosen rows as a small padded batch (B,M,...), where M is the largest number of chosen rows
+in any sequence.
 """
 
 import math
@@ -18,54 +18,56 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.base import add_rows, rows
+from mini_bert.layers.matrices import add_rows, rows
 
 
 def choose_rows(x, chosen):
-    """(...,H) and positions in its list of rows -> (N,H)"""
+    """y = x[chosen]        x (...,H), chosen (N,), y (N,H)"""
     return rows(x)[chosen], (x.shape, chosen)
 
 
 def choose_rows_backward(dy, cache):
-    """Every gradient goes back to the row it was read from; rows not chosen get none."""
+    """dx[chosen] += dy"""
     shape, chosen = cache
     dx = np.zeros(shape, dy.dtype)
     add_rows(rows(dx), chosen, dy)
     return dx
 
 
-class Seats(NamedTuple):
-    """Row n of the list sits at [sequence[n], seat[n]] of (B,M,...)."""
+class RowLayout(NamedTuple):
+    """Row n of the list is at [sequence[n], slot[n]] in the batch (B,M,...)."""
 
     sequence: np.ndarray  # (N,)
-    seat: np.ndarray  # (N,)
-    token: np.ndarray  # (B,M) which token of its sequence sits there; 0 where nobody does
+    slot: np.ndarray  # (N,)
+    token: np.ndarray  # (B,M) the position of each row in its sequence; 0 in empty slots
 
-    def asking(self, heads: int):
-        """Sequence, head and token of every query -> arrays that broadcast to (B,A,M)"""
+    def query_rows(self, heads: int):
+        """Sequence, head and token of every query, as arrays that broadcast to (B,A,M)."""
         sequence, head, _ = np.indices((len(self.token), heads, 1), sparse=True)
         return sequence, head, self.token[:, None, :]
 
-    def lay_out(self, listed):  # (N,H) -> (B,M,H), empty seats 0
-        laid = np.zeros((*self.token.shape, listed.shape[-1]), listed.dtype)
-        laid[self.sequence, self.seat] = listed
-        return laid
+    def to_batch(self, listed):
+        """(N,H) -> (B,M,H), with zeros in empty slots."""
+        batch = np.zeros((*self.token.shape, listed.shape[-1]), listed.dtype)
+        batch[self.sequence, self.slot] = listed
+        return batch
 
-    def collect(self, laid):  # (B,M,A,d) -> (N,H), what sits in no seat is not read
-        found = laid[self.sequence, self.seat]
-        return found.reshape(len(found), math.prod(found.shape[1:]))
+    def to_list(self, batch):
+        """(B,M,A,d) -> (N,H)"""
+        listed = batch[self.sequence, self.slot]
+        return listed.reshape(len(listed), math.prod(listed.shape[1:]))
 
 
-def seats(chosen, B: int, T: int) -> Seats:
-    """Positions b·T + t, in any order, repeated or not -> a seat for each"""
+def row_layout(chosen, B: int, T: int) -> RowLayout:
+    """Returns a layout for row numbers b·T + t, in any order, repeated or not."""
     sequence = chosen // T
     order = np.argsort(sequence, kind="stable")
     counts = np.bincount(sequence, minlength=B)
-    seat = np.empty(chosen.size, np.intp)
-    seat[order] = np.arange(chosen.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    slot = np.empty(chosen.size, np.intp)
+    slot[order] = np.arange(chosen.size) - np.repeat(np.cumsum(counts) - counts, counts)
     token = np.zeros((B, counts.max()), np.intp)
-    token[sequence, seat] = chosen % T
-    return Seats(sequence, seat, token)
+    token[sequence, slot] = chosen % T
+    return RowLayout(sequence, slot, token)
 
 
 if __name__ == "__main__":
@@ -73,5 +75,5 @@ if __name__ == "__main__":
     chosen = np.array([1, 3, 5])
     y, cache = choose_rows(x, chosen)
     print("two sequences of three tokens:\n", x, "\nrows 1, 3 and 5 of the six:\n", y, sep="")
-    print("gradients of ones go back to them:\n", choose_rows_backward(np.ones_like(y), cache), sep="")
-    print("as a batch, one seat empty:\n", seats(chosen, 2, 3).lay_out(y), sep="")
+    print("gradients of ones go back to these rows:\n", choose_rows_backward(np.ones_like(y), cache), sep="")
+    print("as a batch, with one empty slot:\n", row_layout(chosen, 2, 3).to_batch(y), sep="")

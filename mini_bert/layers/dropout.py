@@ -1,20 +1,19 @@
-"""Dropout: while training, set a random share p of the numbers to zero, so that no feature can be relied on alone.
+"""Dropout: in training, set a random share p of the numbers to zero, so that the model relies on no single feature.
 
     y = x ⊙ m          m = 0 with probability p, else 1/(1−p)
 
-The factor 1/(1−p) keeps the expected value of y equal to x, so that at inference dropout is simply absent.
+The factor 1/(1−p) keeps the expected value of y equal to x, so that inference needs no correction: there, y = x.
 (Srivastava et al. 2014.)
 
-Backward. y is x times a constant, element by element: dx = dy ⊙ m, with the very mask of the forward pass.
+Backward. Each y is x times a constant: dx = dy ⊙ m, with the mask of the forward pass.
 
-Which numbers are dropped is not the next thing that a generator says, but a hash of where they are: of the run's seed,
-of the sequence, the token (and the head), and of the place j in the row (common/draws.py). So it does not matter who
-computes
-a sequence, beside which others, or how often; and attention that goes tile by tile drops what plain attention drops.
+The mask is a hash of the place of each number: the run's seed, the sequence, the token (and the head), and the column
+(common/draws.py). It therefore does not depend on the order of computation, on the other sequences of the batch or on
+the number of threads, and attention in tiles drops the same numbers as plain attention.
 
-The mask is kept as a byte a number, 0 or 1, and the factor beside it. To draw it, one random byte a number is enough
-nearly always: with 256 p = whole + rest, a byte below `whole` drops, one above keeps, and only where it is equal, one
-time in 256, further bits decide, so that p is met exactly.
+The mask is stored as one byte per number, with the factor beside it. One random byte decides almost every number: with
+256 p = whole + rest, a byte below `whole` drops the number and a byte above keeps it. Only if they are equal, one time
+in 256, further random bits decide, so that the probability is exactly p.
 """
 
 import math
@@ -26,13 +25,13 @@ import numpy as np
 from mini_bert.common.draws import draws
 from mini_bert.layers.base import Run
 
-WORDS = 1 << 14  # of 8 random bytes that are drawn at a time: they stay in the cache
+WORDS = 1 << 14  # 64-bit words drawn at a time: they stay in the processor's cache
 
 
 class Dropped(NamedTuple):
-    """What dropout did: the mask m is keep · factor."""
+    """The mask: m = keep · factor."""
 
-    keep: np.ndarray  # of x's shape, True or False
+    keep: np.ndarray  # booleans, the shape of x
     factor: float  # 1/(1−p)
 
     def times(self, x):
@@ -43,10 +42,10 @@ class Dropped(NamedTuple):
 
 
 def dropout(x, p: float, run: Run, at: Sequence[np.ndarray] | None = None):
-    """y = x ⊙ m in training, y = x otherwise -> (y, what was dropped or None)
+    """y = x ⊙ m in training, else y = x. Returns y and the mask, or None.
 
-    at  where the rows of x are: sequences of the batch, tokens, …, arrays that broadcast to x.shape[:-1]. Without it,
-        row [b, t] of x is token t of sequence b.
+    at  the place of each row of x (sequence, token, …), as arrays that broadcast to x.shape[:-1]. By default,
+        row [b, t] is token t of sequence b.
     """
     if not run.train or p == 0:
         return x, None
@@ -60,24 +59,24 @@ def dropout_backward(dy, dropped):
     return dy if dropped is None else dropped.times(dy)
 
 
-def draw_keep(keys: np.ndarray, numbers: range, p: float) -> np.ndarray:
-    """(R,) a key for each row -> (R,n) for these numbers of it: True with probability 1 − p, False with p
+def draw_keep(keys: np.ndarray, columns: range, p: float) -> np.ndarray:
+    """Returns (R,n) booleans for n columns of R rows, given a key for each row: False with probability p.
 
-    Number j of a row is decided by byte j mod 8 of draw ⌊j/8⌋.
+    Column j is decided by byte j mod 8 of draw ⌊j/8⌋.
     """
-    first, n = numbers.start // 8, len(numbers)
-    words, skipped = np.arange(first, -(-numbers.stop // 8)), numbers.start - 8 * first
+    first, n = columns.start // 8, len(columns)
+    words, skipped = np.arange(first, -(-columns.stop // 8)), columns.start - 8 * first
     whole = math.floor(256 * p)
     rest = np.uint64(int((256 * p - whole) * 2**64))
     keep = np.empty((len(keys), n), bool)
     some = max(1, WORDS // max(1, len(words)))
     for low in range(0, len(keys), some):
         some_keys, some_keep = keys[low : low + some], keep[low : low + some]
-        bits = draws(some_keys[:, None], 0, words).astype("<u8", copy=False)  # the lowest byte first, on every machine
-        found = bits.view(np.uint8)[:, skipped : skipped + n]
-        np.greater(found, whole, out=some_keep)
-        row, column = np.divmod(np.flatnonzero(found == whole), n)
-        some_keep[row, column] = draws(some_keys[row], 1, column + numbers.start) >= rest
+        bits = draws(some_keys[:, None], 0, words).astype("<u8", copy=False)  # little-endian on every machine
+        drawn = bits.view(np.uint8)[:, skipped : skipped + n]
+        np.greater(drawn, whole, out=some_keep)
+        row, column = np.divmod(np.flatnonzero(drawn == whole), n)
+        some_keep[row, column] = draws(some_keys[row], 1, column + columns.start) >= rest
     return keep
 
 
@@ -86,4 +85,4 @@ if __name__ == "__main__":
     print("training, p = 0.25:\n", dropout(x, 0.25, Run(seed=0, train=True))[0].round(3))
     print("inference:\n", dropout(x, 0.25, Run())[0])
     many = dropout(np.ones(100_000, np.float32), 0.25, Run(train=True))[0]
-    print(f"the mean of 100,000 dropped ones is still {many.mean():.3f}")
+    print(f"the mean of 100,000 ones after dropout: {many.mean():.3f}")

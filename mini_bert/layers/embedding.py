@@ -1,24 +1,25 @@
-"""Embeddings: a table with one row of H numbers per word; looking a word up is reading its row.
+"""Embeddings: a table with one row of H numbers per word. To look up a word is to read its row.
 
     y = E[ids]                    ids (B,T) integers < V     E (V,H)     y (B,T,H)
 
-It is a linear layer whose input is a one-hot vector, done without the multiplication. Attention sees its
-inputs as a set, without order, so the place of a token has to be written into its vector: a second table
-holds one row per place, and the row of place t is added to whatever stands there.
+This is a linear layer with one-hot inputs, without the multiplication.
+
+Attention treats its inputs as a set, so the position of a token must be part of its vector. A second table has one row
+per position, which is added:
 
     y = x + P[:T]                 P (T_max,H)
 
-Backward. A row of the table is touched by every place where its word stands, with factor 1, so it collects
-the sum of their gradients; words that do not occur get none:
+Backward. A row of E is used wherever its word occurs, with factor 1, so its gradient is the sum over these places.
+Words that do not occur get none:
 
     dE[w] = Σ_{b,t : ids_bt = w} dy_bt            dP[t] = Σ_b dy_bt,   dx = dy
 """
 
-import math
-
 import numpy as np
 
-from mini_bert.layers.base import Initialiser, Layer, Param, Run, add_rows, bind, normal, rows
+from mini_bert.layers.base import Layer, Param, Run, bind
+from mini_bert.layers.initialisers import Initialiser, normal
+from mini_bert.layers.matrices import add_rows, rows
 
 
 class Embedding(Layer):
@@ -31,9 +32,9 @@ class Embedding(Layer):
         return self.table.data[ids], ids  # y (B,T,H)
 
     def backward(self, dy, ids, run):  # dy (B,T,H)
-        self.table.settle()
-        add_rows(self.table.grad, ids.ravel(), rows(dy))
-        return None  #                     ids are whole numbers: there is no slope to return
+        self.table.zero_if_unset()
+        add_rows(self.table.grad, ids.ravel(), rows(dy))  # dE[ids] += dy
+        return None  # ids are integers and have no gradient
 
 
 class PositionEmbedding(Layer):
@@ -47,38 +48,9 @@ class PositionEmbedding(Layer):
         return x + self.table.data[:T], T
 
     def backward(self, dy, T, run):  # dy (B,T,H)
-        self.table.settle()
-        self.table.grad[:T] += dy.sum(0)
+        self.table.zero_if_unset()
+        self.table.grad[:T] += dy.sum(0)  # dP[:T] += Σ_b dy
         return dy
-
-
-def frequencies(width: int, even: int = 0) -> np.ndarray:
-    """ω_i for the pairs of `width` coordinates: 10000^(−2i/width), but evenly between 0 and π in the first `even`.
-
-    Evenly spaced waves cancel everywhere but at one place: Σ cos(ω_i (t − s)) is even/2 for t = s and 0 for all others
-    less than `even` away. So the first pairs say exactly where a token stands, the others roughly how far.
-    """
-    pairs = even // 2
-    found = 10000.0 ** (-2 * np.arange((width + 1) // 2) / width)
-    found[:pairs] = math.pi * (np.arange(pairs) + 0.5) / max(pairs, 1)
-    return found
-
-
-def sinusoids(amplitude: float, even: int = 0) -> Initialiser:
-    """Start a position table as waves: P[t, 2i] = a sin(t ω_i), P[t, 2i+1] = a cos(t ω_i).
-
-    Stepping from t to t+1 turns every (sin, cos) pair by the fixed angle ω_i: "my neighbour" is one rotation
-    for all places. A table of noise would have to learn it as a separate fact for each (see docs/decisions).
-    """
-
-    def init(rng, shape):
-        length, width = shape
-        frequency = frequencies(width, even)
-        angle = np.arange(length)[:, None] * frequency  # (T, H/2)
-        waves = np.stack([np.sin(angle), np.cos(angle)], -1)  # (T, H/2, 2)
-        return amplitude * waves.reshape(length, -1)[:, :width]
-
-    return init
 
 
 if __name__ == "__main__":
@@ -89,7 +61,4 @@ if __name__ == "__main__":
     y, cache = layer.forward(ids, run)
     layer.backward(np.ones_like(y), cache, run)
     print("table:\n", layer.table.data, "\nids", ids.tolist(), "look up rows 1, 4, 1:\n", y)
-    print(
-        "with dy all ones, word 1 (seen twice) collects 2, word 4 collects 1, the others 0:\n",
-        layer.table.grad,
-    )
+    print("with dy all ones, the gradient of word 1 (which occurs twice) is 2, of word 4 it is 1:\n", layer.table.grad)

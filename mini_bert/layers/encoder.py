@@ -1,10 +1,9 @@
-"""The encoder: L blocks in a row, and the option to trade time for memory.
+"""The encoder: L blocks in sequence, and the option to trade time for memory.
 
-Every block runs on a fork of `run`, with random numbers decided by its index alone. That makes
-recomputation exact: `Recompute(block)` keeps only the block's input, and in the backward pass runs the
-forward pass again, drawing the very same dropout masks, before going backward through it. The results are
-identical to the last bit; memory falls from L blocks' caches to one, time grows by one forward pass.
-(Chen et al. 2016, "Training deep nets with sublinear memory cost".)
+Each block runs with a fork of `run`, so its random numbers depend on its index only. That makes recomputation exact:
+`Recompute(block)` stores only the block's input. Its backward first runs forward again, with the same dropout masks.
+The results are bit-identical. Memory falls from the caches of L blocks to one, and time grows by one forward pass.
+(Chen et al. 2016, "Training deep nets with sublinear memory cost"; usually called gradient checkpointing.)
 """
 
 from collections.abc import Sequence
@@ -19,29 +18,29 @@ from mini_bert.layers.block import TransformerBlock
 class RecomputeCache(NamedTuple):
     x: Any
     inputs: dict[str, Any]
-    ticket: Any  # what forward drew, to be drawn again
+    state: Any  # of the run, to draw the same random numbers again
 
 
 class Recompute(Layer):
-    """Same function as the layer inside; its cache is the input instead of everything computed from it."""
+    """The same function as the inner layer, but its cache holds only the input."""
 
     def __init__(self, layer: Layer):
         self.layer = layer
 
     def children(self):
-        return self.layer.children()  # weights keep their names, wrapped or not
+        return self.layer.children()  # so that the weights keep their names
 
     def forward(self, x, run, **inputs):
         y, _ = self.layer.forward(x, run, **inputs)
-        return y, RecomputeCache(x, inputs, run.ticket)
+        return y, RecomputeCache(x, inputs, run.state)
 
     def backward(self, dy, cache, run):
-        _, inner = self.layer.forward(cache.x, run.again(cache.ticket), **cache.inputs)
+        _, inner = self.layer.forward(cache.x, run.replay(cache.state), **cache.inputs)
         return self.layer.backward(dy, inner, run)
 
 
 class Encoder(Layer):
-    """y = block_L(… block_1(x))        With `chosen`, the last block answers for these rows only: y (N,H)."""
+    """y = block_L(… block_1(x))        With `chosen`, the last block computes these rows only: y (N,H)."""
 
     def __init__(self, blocks: Sequence[Layer]):
         self.blocks = list(blocks)
@@ -55,16 +54,16 @@ class Encoder(Layer):
         return x, caches
 
     def backward(self, dy, caches, run):  # dy (B,T,H) or (N,H)
-        """Uses the caches up: each block's memory is free as soon as its gradient is done."""
+        """Empties `caches`, so that the memory of each block is freed as soon as its gradient is done."""
         self.check(caches)
         for block in reversed(self.blocks):
             dy = block.backward(dy, caches.pop(), run)
         return dy
 
     def check(self, caches) -> None:
-        """Refuse used caches before any gradient is touched."""
+        """Raise if backward has already used these caches."""
         if len(caches) != len(self.blocks):
-            raise ValueError("this cache was used up by an earlier backward; run forward again to get a new one")
+            raise ValueError("this cache was already used by a backward pass; run forward again to get a new one")
 
 
 if __name__ == "__main__":
@@ -75,8 +74,6 @@ if __name__ == "__main__":
         encoder = Encoder([Recompute(block) for block in blocks] if recompute else blocks)
         gradients.append(bind(encoder, seed=0).grad)
         y, caches = encoder.forward(x, Run(seed=1, train=True))
-        print(f"recompute {recompute!s:5} keeps a {type(caches[0]).__name__} per block: {caches[0]._fields}")
+        print(f"recompute {recompute!s:5} stores a {type(caches[0]).__name__} per block: {caches[0]._fields}")
         encoder.backward(dy, caches, Run())
-    print(
-        f"all {gradients[0].size:,} gradients identical to the last bit: {np.array_equal(gradients[0], gradients[1])}"
-    )
+    print(f"all {gradients[0].size:,} gradients are bit-identical: {np.array_equal(gradients[0], gradients[1])}")

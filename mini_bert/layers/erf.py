@@ -1,97 +1,64 @@
-"""The error function: the chance that a Gaussian (mean 0, variance ½) lies within x of 0. NumPy has none.
+"""The error function: the probability that a Gaussian (mean 0, variance ½) is within x of 0. NumPy has none.
 
-    erf(x) = 2/√π ∫₀ˣ exp(−s²) ds         odd; slope 2/√π at 0; to float32 it is 1 from x = 4, to float64 from 6
+    erf(x) = 2/√π ∫₀ˣ exp(−s²) ds         odd; slope 2/√π at 0; in float32 it is 1 from x = 4, in float64 from 6
 
-float32, where GELU needs it fast. A polynomial cannot level off at ±1, but a polynomial that is squashed can:
+float32, where GELU needs speed. A polynomial cannot level off at ±1, but a squashed polynomial can:
 
     erf(x) = A/√(1 + A²)   with   A = erf(x)/√(1 − erf(x)²) = x P(x²)
 
-A is odd and grows smoothly, so ten coefficients suffice for P on |x| ≤ 4. Where A is large the squashing
-forgives: a relative error ε in A becomes ε/(1 + A²) in erf. The result never leaves −1 … 1, and every step
-(+, ×, ÷, √) is one that all processors round alike. Any κ > 0 may replace the 1 if P grows by √κ: the same
-function, other roundings. KAPPA is where these are kindest: worst error 2.4 ulp instead of 4.3.
+A is odd and grows smoothly, so ten coefficients suffice for P on |x| ≤ 4. Where A is large, squashing reduces errors: a
+relative error ε in A becomes ε/(1 + A²) in erf. The result stays within −1 … 1, and all processors round every step (+,
+×, ÷, √) in the same way. Any κ > 0 may replace the 1 if P is multiplied by √κ: the function is the same, the rounding
+differs. With KAPPA the worst error is 2.4 ulp instead of 4.3.
 
-float64, where gradients are checked. Below 1, x plus a small correction; above, 1 minus a small one:
+float64, for gradient checks. Below 1, x plus a small correction; above, 1 minus a small one:
 
     |x| < 1:  erf(x) = x + x S(x²)        |x| ≥ 1:  erf(x) = ±(1 − exp(−x²) R(u)),   u = 3/(3 + |x|)
 
-Rounding errors of S and R then barely reach the result. R is smooth because erfc(x) = 1 − erf(x) falls like
-exp(−x²)/(x√π); u takes 1 … 6 to the short interval ¾ … ⅓.
+Rounding errors of S and R then hardly affect the result. R is smooth because erfc(x) = 1 − erf(x) falls like
+exp(−x²)/(x√π); u maps 1 … 6 to the short interval ¾ … ⅓.
 
-Measured: of all float32 numbers none is more than 2 off the nearest to the truth; float64 is within 2 of
-math.erf, almost always within 1. tests/golden/make_erf.py computes the constants: of all polynomials of these
-degrees, those with the smallest largest error.
+Measured: for all float32 numbers, the result is at most 2 floats away from the correctly rounded one; in float64, at
+most 2 from math.erf, and almost always at most 1. tests/golden/make_erf.py computes the constants: the polynomials of
+these degrees with the smallest maximal error.
 """
 
 import math
 
 import numpy as np
 
-# Coefficients, highest power first: the order in which Horner's rule, ((c₀ t + c₁) t + c₂) t + …, wants them.
+# Coefficients, highest power first, as Horner's rule ((c₀ t + c₁) t + c₂) t + … needs them.
 KAPPA = np.float32(2.9765625)
-P32 = np.array(
-    [
-        2.3452388e-08,
-        -2.3667357e-07,
-        3.5435455e-06,
-        1.0839569e-05,
-        0.0002521681,
-        0.002380222,
-        0.021830477,
-        0.13881077,
-        0.590427,
-        1.9467607,
-    ],
-    np.float32,
-)
+P32 = np.array([
+    2.3452388e-08, -2.3667357e-07, 3.5435455e-06, 1.0839569e-05, 0.0002521681, 0.002380222, 0.021830477, 0.13881077,
+    0.590427, 1.9467607,
+], np.float32)  # fmt: skip
 P32_OF_HALF = P32 * np.float32(0.5) ** np.arange(len(P32) - 1, -1, -1, dtype=np.float32)  # P(t/2), exactly
 SQRT_HALF = math.sqrt(1 / 2)
-SMALL64 = np.array(
-    [
-        -7.779467009284168e-10,
-        1.3710979620445635e-08,
-        -1.6206313583187198e-07,
-        1.6447131549126013e-06,
-        -1.492471230029015e-05,
-        0.00012055293576816174,
-        -0.0008548325929311893,
-        0.005223977606118426,
-        -0.02686617064311146,
-        0.11283791670944185,
-        -0.3761263890318352,
-        0.12837916709551256,
-    ]
-)
-LARGE64 = np.array(
-    [
-        -0.03128001645420354,
-        0.2776793999128922,
-        -0.9975526196473415,
-        1.8615373366472465,
-        -2.0795152375925636,
-        1.8022120929518097,
-        -0.8445840980918178,
-        0.5508435265998851,
-        0.06554401721819321,
-        0.2093604665655594,
-        0.1856283354159995,
-        0.00012686306941135569,
-    ]
-)
+SMALL64 = np.array([
+    -7.779467009284168e-10, 1.3710979620445635e-08, -1.6206313583187198e-07, 1.6447131549126013e-06,
+    -1.492471230029015e-05, 0.00012055293576816174, -0.0008548325929311893, 0.005223977606118426,
+    -0.02686617064311146, 0.11283791670944185, -0.3761263890318352, 0.12837916709551256,
+])  # fmt: skip
+LARGE64 = np.array([
+    -0.03128001645420354, 0.2776793999128922, -0.9975526196473415, 1.8615373366472465, -2.0795152375925636,
+    1.8022120929518097, -0.8445840980918178, 0.5508435265998851, 0.06554401721819321, 0.2093604665655594,
+    0.1856283354159995, 0.00012686306941135569,
+])  # fmt: skip
 
-# Two dozen passes over the numbers: in pieces of 1 MB they stay in the processor's cache. 6 million float32 take
-# 2.9 ns a number, in one piece 7. Smaller pieces mean more calls, each of which costs a microsecond and hands
-# Python's lock to the other threads: pieces of 8,192 take 5 ns, and two threads gain little up to 65,536.
+# We make two dozen passes over the numbers, and chunks of 1 MB stay in the processor's cache: 6 million float32 take
+# 2.9 ns per number, in one chunk 7. Smaller chunks mean more calls, each of which costs a microsecond and passes
+# Python's lock to the other threads: chunks of 8,192 take 5 ns, and two threads gain little up to 65,536.
 CHUNK = 262_144
 
 
 def erf(x):
-    """erf(x), any shape; float32 in, float32 out, and float64 likewise."""
+    """erf(x) for float32 or float64 of any shape; the dtype is kept."""
     return in_chunks(_erf32, _erf64, x)
 
 
 def in_chunks(kernel32, kernel64, x):
-    """y of the same shape and dtype as x, made piece by piece by kernel(x, y, scratch, scratch)."""
+    """Returns y with the shape and dtype of x, computed by kernel(x, y, scratch, scratch) for one chunk at a time."""
     x = np.asarray(x)
     if x.dtype not in (np.float32, np.float64):
         raise TypeError(f"erf takes float32 or float64, not {x.dtype}: convert with .astype(np.float32)")
@@ -103,7 +70,7 @@ def in_chunks(kernel32, kernel64, x):
         for start in range(0, x.size, CHUNK):
             piece = flat_x[start : start + CHUNK]
             kernel(piece, flat_y[start : start + CHUNK], *scratch[:, : piece.size])
-    return y if y.ndim else y[()]  # for a single number a number, as NumPy's own functions do
+    return y if y.ndim else y[()]  # a number for a single number, like NumPy's own functions
 
 
 def _horner(coefficients, t, out):
@@ -129,9 +96,9 @@ def _erf32(x, y, t, p, coefficients=P32, kappa=KAPPA, largest=4.0):
 def times_cdf32(x, y, t, p):
     """y = x Φ(x) = x/2 (1 + erf(x/√2)).
 
-    The 1/√2 costs nothing: with A = x/√2 P(x²/2) all powers of 2 go into the coefficients, and √2 into κ.
+    The factor 1/√2 is free: with A = x/√2 P(x²/2), powers of 2 go into the coefficients, and √2 into κ.
     """
-    _erf32(x, y, t, p, P32_OF_HALF, 2 * KAPPA, 5.65)  # erf(4) is 1 in float32, and so is all beyond
+    _erf32(x, y, t, p, P32_OF_HALF, 2 * KAPPA, 5.65)  # erf(x) is 1 in float32 for x ≥ 4
     y += 1
     y *= np.multiply(x, 0.5, out=t)
 
@@ -144,7 +111,7 @@ def times_cdf64(x, y, t, p):
 
 
 def _erf64(x, y, t, p):
-    """y = x + x S(x²) or ±(1 − exp(−x²) R(3/(3 + |x|))), whichever holds; t and p are scratch."""
+    """y = x + x S(x²) or ±(1 − exp(−x²) R(3/(3 + |x|))), for |x| below 1 or above; t and p are scratch."""
     size = np.clip(np.abs(x), 0, 6)
     np.multiply(size, size, out=t)
     large = 1 - np.exp(-t) * _horner(LARGE64, 3 / (3 + size), out=p)

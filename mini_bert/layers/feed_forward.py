@@ -1,11 +1,11 @@
-"""The feed-forward network: after attention has moved information between tokens, each token thinks alone.
+"""The feed-forward network: applied to each token on its own, after attention has exchanged information between tokens.
 
     y = f(x W1 + b1) W2 + b2          x (…,H)   W1 (H,I)   W2 (I,H)   usually I = 4H
 
-W1 asks I questions of the vector, f (ReLU in Mini-BERT, GELU in published BERT) keeps the answers that say
-yes, W2 writes what follows from them. Without f the two matrices would collapse into one.
+W1 computes I features of the vector. The activation f (ReLU in Mini-BERT, GELU in published BERT) lets the
+positive ones through, and W2 turns them into a vector again. Without f, the two matrices would be equivalent to one.
 
-Backward is the same three steps in reverse; each is derived in its own file.
+Backward takes the same three steps in reverse; each is derived in its own file.
 """
 
 from typing import Any, NamedTuple
@@ -49,4 +49,4 @@ if __name__ == "__main__":
     x = np.random.default_rng(0).normal(size=(1, 3, 4)).astype(np.float32)
     y, cache = layer.forward(x, Run())
     print(f"x {x.shape} -> inner {cache.contract.shape} -> y {y.shape}")
-    print(f"{(cache.contract > 0).mean():.0%} of the inner features are on, the rest ReLU has set to 0")
+    print(f"{(cache.contract > 0).mean():.0%} of the inner features are positive; ReLU has set the others to 0")

@@ -1,26 +1,28 @@
-"""Layer normalisation: give every token's vector mean 0 and spread 1, then let the model rescale it.
+"""Layer normalisation: scale every token's vector to mean 0 and variance 1, then apply a learnt scale and shift.
 
-    x̂ = (x − μ) / σ          μ, σ: mean and standard deviation over the H numbers of one token
-    y = γ ⊙ x̂ + β            γ, β (H,): one scale and one shift per feature, learnt
+    x̂ = (x − μ) / σ          μ, σ: mean and standard deviation of the H numbers of one token
+    y = γ ⊙ x̂ + β            γ, β (H,): one scale and one shift per feature
 
-Why: every block adds its findings to the residual stream, which therefore grows; normalised, each block
-sees numbers of the same size, however deep it lies. (Ba, Kiros & Hinton 2016, eq. 3-4. ε keeps σ above 0.)
+Every block adds to the residual stream, which therefore grows. Normalisation gives each block inputs of the same size,
+at any depth. (Ba, Kiros & Hinton 2016, eq. 3-4. A small ε keeps σ above 0.)
 
-Backward. γ and β serve every token, so their gradients sum over tokens. For x, write g = γ ⊙ dy, the
-gradient that arrives at x̂. A number x_i reaches the loss along three paths: through x̂_i itself, through μ
-and through σ; the last two touch all H outputs, hence the two averages (docs/derivations.md, step by step):
+Backward. γ and β are used by every token, so their gradients sum over tokens. For x, let g = γ ⊙ dy, the gradient with
+respect to x̂. Each x_i affects the loss along three paths: through x̂_i itself, through μ and through σ. The last two
+affect all H outputs, hence the two means (derived step by step in docs/derivations.md):
 
     dβ += Σ dy      dγ += Σ dy ⊙ x̂      dx = (g − mean(g) − x̂ ⊙ mean(g ⊙ x̂)) / σ
 
-Read the averages as projections: dx has no component along 1, because shifting x changes nothing, and (up to
-ε) none along x̂, because neither does scaling it. The tests check exactly that.
+The two means are projections: shifting or scaling x does not change y, so dx has no component along 1, and (up to ε)
+none along x̂. The tests check this.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.base import Layer, Param, Run, bind, dot, mean, ones, rows, sum_rows, zeros
+from mini_bert.layers.base import Layer, Param, Run, bind
+from mini_bert.layers.initialisers import ones, zeros
+from mini_bert.layers.matrices import dot, mean, rows, sum_rows
 
 
 class LayerNormCache(NamedTuple):
@@ -46,10 +48,10 @@ class LayerNorm(Layer):
 
     def backward(self, dy, cache, run):  # dy (...,H)
         x_hat, sigma = cache
-        self.beta.add(sum_rows(dy))
-        self.gamma.add(np.einsum("nh,nh->h", rows(dy), rows(x_hat)))
+        self.beta.add(sum_rows(dy))  # dβ += Σ dy
+        self.gamma.add(np.einsum("nh,nh->h", rows(dy), rows(x_hat)))  # dγ += Σ dy ⊙ x̂
         g = self.gamma.data * dy
-        along = x_hat * (dot(g, x_hat) / dy.shape[-1])  # what of g lies along x̂
+        along = x_hat * (dot(g, x_hat) / dy.shape[-1])  # the component of g along x̂
         g -= mean(g)
         g -= along
         g *= 1 / sigma

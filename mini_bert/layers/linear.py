@@ -1,16 +1,16 @@
-"""The linear layer: every output is a weighted sum of all inputs. Nearly all of BERT's weights live here.
+"""The linear layer: every output is a weighted sum of all inputs. Nearly all of BERT's weights are here.
 
     y = x W + b            x (…,in)   W (in,out)   b (out,)   y (…,out)
 
-The same W and b serve every token of every sequence, so read x as one tall matrix with a row a token.
+W and b are the same for every token of every sequence, so x can be treated as one tall matrix with a row per token.
 
-Backward. y_no = Σ_i x_ni W_io + b_o. Ask of each ingredient which outputs it touches, and sum over them:
+Backward. y_no = Σ_i x_ni W_io + b_o. For each factor, find the outputs that it affects, and sum over them:
 
-    W_io  touches y_no for every token n, with factor x_ni:     dW = xᵀ dy
-    b_o   touches y_no for every token n, with factor 1:        db = Σ_n dy_n
-    x_ni  touches y_no for every output o, with factor W_io:    dx = dy Wᵀ
+    W_io  affects y_no for every token n, with factor x_ni:     dW = xᵀ dy
+    b_o   affects y_no for every token n, with factor 1:        db = Σ_n dy_n
+    x_ni  affects y_no for every output o, with factor W_io:    dx = dy Wᵀ
 
-Shapes fix the order of the factors: dW must be (in,out), and xᵀ dy is the only product of x and dy that is.
+The shapes determine the order of the factors: dW is (in,out), and no other product of x and dy has that shape.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from copy import copy
 
 import numpy as np
 
-from mini_bert.layers.base import Layer, Param, Run, add_product, bind, normal, rows, sum_rows, times, zeros
+from mini_bert.layers.base import Layer, Param, Run, bind
+from mini_bert.layers.initialisers import normal, zeros
+from mini_bert.layers.matrices import rows, sum_rows, times
 
 
 class Linear(Layer):
     """y = x W + b        dx = dy Wᵀ,   dW += xᵀ dy,   db += Σ dy
 
-    W starts as N(0, 1/fan_in): a sum of fan_in terms then has about the spread of one input.
+    W is initialised as N(0, 1/fan_in), so that y has about the same variance as x.
     """
 
     def __init__(self, fan_in: int, fan_out: int, bias: bool = True, std: float | None = None):
@@ -40,13 +42,13 @@ class Linear(Layer):
         return y, x
 
     def backward(self, dy, x, run):  # dy (...,out)
-        add_product(self.w, rows(x).T, rows(dy), run)
+        self.w.add_product(rows(x).T, rows(dy), run)  # dW += xᵀ dy
         if self.b is not None:
-            self.b.add(sum_rows(dy))
-        return times(dy, self.w.data.T)  # dx (...,in)
+            self.b.add(sum_rows(dy))  # db += Σ dy
+        return times(dy, self.w.data.T)  # dx = dy Wᵀ (...,in)
 
     def outputs(self, columns: slice) -> Linear:
-        """The same layer for some of its outputs: it reads and adds to our own weights and gradients."""
+        """Returns a layer that computes only these outputs. It shares our weights and gradients."""
         part = copy(self)
         part.w = self.w.part((slice(None), columns))
         part.b = None if self.b is None else self.b.part(columns)
@@ -56,9 +58,9 @@ class Linear(Layer):
 class TiedLinear(Layer):
     """y = x Wᵀ + b        dx = dy W,   dW += dyᵀ x,   db += Σ dy
 
-    The layer that predicts a word may use the very table that words are looked up in: the logit of a word
-    is then the dot product of x with that word's embedding. The table (V,H) is handed over as a `Param`,
-    so both uses add to one gradient. Only the bias is this layer's own.
+    The layer that predicts words can share the embedding table: the logit of a word is then the dot product of x and
+    the word's embedding. The table (V,H) is passed as a `Param`, so both uses add to the same gradient. Only the bias
+    belongs to this layer.
     """
 
     def __init__(self, table: Param):
@@ -71,9 +73,9 @@ class TiedLinear(Layer):
         return y, x
 
     def backward(self, dy, x, run):  # dy (...,V)
-        add_product(self.w, rows(dy).T, rows(x), run)
-        self.b.add(sum_rows(dy))
-        return times(dy, self.w.data)  # dx (...,H)
+        self.w.add_product(rows(dy).T, rows(x), run)  # dW += dyᵀ x
+        self.b.add(sum_rows(dy))  # db += Σ dy
+        return times(dy, self.w.data)  # dx = dy W (...,H)
 
 
 if __name__ == "__main__":
@@ -84,5 +86,5 @@ if __name__ == "__main__":
     y, cache = layer.forward(x, run)
     dx = layer.backward(np.ones_like(y), cache, run)
     print("x, two tokens of width 3:\n", x, "\nW:\n", layer.w.data, "\ny = x W + b:\n", y, sep="")
-    print("loss = sum of y, so dy is all ones:\ndW = xᵀ dy, each row the sum of one input over the tokens:")
+    print("the loss is the sum of y, so dy is all ones:\ndW = xᵀ dy, each row the sum of one input over the tokens:")
     print(layer.w.grad, "\ndb, the number of tokens:", layer.b.grad, "\ndx = dy Wᵀ:\n", dx)  # type: ignore[union-attr]

@@ -1,16 +1,17 @@
-"""Packed: what a layer computed is kept in 16 bits until backward asks for it.
+"""Packed: store the cache of a layer in 16 bits until backward.
 
-Most memory of training is caches: every block keeps its input, q, k, v, the attention weights, the inner features of
-its feed-forward network. `Packed(block)` computes as the block does, in float32, and then rounds its cache to 16 bits
-(common/sixteen_bit.py); backward widens it again, one block at a time. Half the memory, and gradients that are off by
-the rounding: run this file to see by how much.
+Most memory of training is caches: every block stores its input, q, k, v, the attention weights, and the inner features
+of its feed-forward network. `Packed(block)` computes in float32 like the block, and then rounds the cache to 16 bits
+(common/sixteen_bit.py). Backward converts it back, one block at a time. This halves the memory, and rounding errors
+enter the gradients: run this file to see how large they are.
 
-Lean attention makes its weights again from q and k, as exp(s − L). Rounding q and k moves a score s by about s/500 in
-bfloat16 (s/4000 in float16), and the weight by that share. Measured on a random block of 640 tokens, the gradient of
-W_qkv is as good as plain attention's, which keeps its weights, while the largest L is 8; at 12 it is off 1.8 times as
-much, at 23 by 3, at 46 by 6. L itself stays float32, for an error there would scale all weights of its row.
+Lean attention computes its weights again from q and k, as exp(s − L). Rounding q and k changes a score s by about s/500
+in bfloat16 (s/4000 in float16), and the weight by that factor. Measured on a random block of 640 tokens, the gradient
+of W_qkv is as accurate as with plain attention (which stores its weights) up to a largest L of 8; at 12 its error is
+1.8 times as large, at 23 three times, at 46 six times. L itself stays float32, because an error in L would scale all
+weights of its row.
 
-The alternative that costs time instead of precision is Recompute (encoder.py).
+Recompute (encoder.py) also saves memory, but costs time instead of precision.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import numpy as np
 from mini_bert.common.sixteen_bit import LARGEST, check_kind, narrow, stored, widen
 from mini_bert.layers.base import Layer, Run, bind
 
-SMALL = 1024  # numbers, below which an array is kept as it is
+SMALL = 1024  # arrays with fewer numbers are not rounded
 
 
 class View(NamedTuple):
-    """An array that was a part of one that is kept only once: q, k and v lie in one array."""
+    """A view of a stored array. (q, k and v are views of one array, which is stored once.)"""
 
-    whole: int  # which
+    whole: int  # index of the stored array
     offset: int  # in bytes
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -36,10 +37,10 @@ class View(NamedTuple):
 
 class PackedCache(NamedTuple):
     tree: Any  # the cache, with a View in place of every array
-    wholes: list[np.ndarray]  # 16 bits a number
+    wholes: list[np.ndarray]  # 16 bits per number
 
     def unpacked(self) -> Any:
-        """The cache as the layer made it, but for rounding"""
+        """The cache of the layer, rounded."""
         wholes = [widen(bits) for bits in self.wholes]
 
         def view(leaf: View) -> np.ndarray:
@@ -50,7 +51,7 @@ class PackedCache(NamedTuple):
 
 def pack(cache: Any, kind: str) -> PackedCache:
     wholes: list[np.ndarray] = []
-    places: dict[int, tuple[int, np.ndarray]] = {}  # by the id of an owner, which is held so that its id stays its own
+    places: dict[int, tuple[int, np.ndarray]] = {}  # by id of the array, which we hold so that the id stays valid
 
     def keep(array: np.ndarray) -> Any:
         if array.dtype != np.float32 or array.size < SMALL:
@@ -61,10 +62,10 @@ def pack(cache: Any, kind: str) -> PackedCache:
         if id(whole) not in places:
             bits = stored(whole.size, kind)
             narrow(whole.reshape(-1), bits)
-            if kind == "float16":  # what is beyond its range becomes its largest: one gradient is off, not all infinite
-                beyond = np.isinf(bits)
-                if beyond.any():
-                    bits[beyond] = np.copysign(np.float16(LARGEST), bits[beyond])
+            if kind == "float16":  # clamp what is out of range: better one wrong gradient than all infinite
+                infinite = np.isinf(bits)
+                if infinite.any():
+                    bits[infinite] = np.copysign(np.float16(LARGEST), bits[infinite])
             places[id(whole)] = len(wholes), whole
             wholes.append(bits)
         return View(places[id(whole)][0], array.ctypes.data - whole.ctypes.data, array.shape, array.strides)
@@ -73,7 +74,7 @@ def pack(cache: Any, kind: str) -> PackedCache:
 
 
 def _owner(array: np.ndarray) -> np.ndarray | None:
-    """The array whose memory it is, if that holds little else"""
+    """Returns the array that owns the memory, unless it holds much else."""
     whole = array
     while isinstance(whole.base, np.ndarray):
         whole = whole.base
@@ -82,7 +83,7 @@ def _owner(array: np.ndarray) -> np.ndarray | None:
 
 
 def _each(tree: Any, kind: type, change: Any) -> Any:
-    """The same tree of tuples and lists, with every leaf of that kind changed, but for what a cache names as `exact`"""
+    """Returns the tree of tuples and lists with change(leaf) for each leaf of this kind, except `exact` fields."""
     if isinstance(tree, kind):
         return change(tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -98,14 +99,14 @@ def _each(tree: Any, kind: type, change: Any) -> Any:
 
 
 class Packed(Layer):
-    """Same function as the layer inside; its cache takes half the memory."""
+    """The same function as the inner layer, with a cache of half the size."""
 
     def __init__(self, layer: Layer, kind: str = "bfloat16"):
         check_kind("kind", kind)
         self.layer, self.kind = layer, kind
 
     def children(self):
-        return self.layer.children()  # weights keep their names, wrapped or not
+        return self.layer.children()  # so that the weights keep their names
 
     def forward(self, x, run, **inputs):
         y, cache = self.layer.forward(x, run, **inputs)
@@ -133,6 +134,6 @@ if __name__ == "__main__":
         packed = Packed(block, kind)
         y, kept = packed.forward(x, Run())
         error = np.linalg.norm(packed.backward(dy, kept, Run()) - exact) / np.linalg.norm(exact)
-        print(f"{kind:9} keeps {size(kept.wholes) / 1e3:4.0f} kB; dx is off by one part in {1 / error:,.0f}")
+        print(f"{kind:9} stores {size(kept.wholes) / 1e3:4.0f} kB; relative error of dx: 1/{1 / error:,.0f}")
     views = (kept.tree.attention.q, kept.tree.attention.k, kept.tree.attention.attended.v)
-    print(f"q, k and v are views of {len({view.whole for view in views})} array, which is kept once")
+    print(f"q, k and v are views of {len({view.whole for view in views})} array")

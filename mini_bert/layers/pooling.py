@@ -1,13 +1,13 @@
-"""Pooling: the vectors of all tokens become one vector for the whole text.
+"""Pooling: combine the vectors of all tokens into one vector for the text.
 
-    first   y = x[0]                      the vector of [CLS], which looks at all others
-    mean    y = 1/n Σ_t x_t               over the n tokens that are asked (words, not padding)
-    max     y_h = max_t x_th              each coordinate on its own, over the same tokens
+    first   y = x[0]                      the vector of [CLS]
+    mean    y = 1/n Σ_t x_t               over the n tokens in use (words, not padding)
+    max     y_h = max_t x_th              for each coordinate, over the same tokens
 
-x (B,T,H), asked (B,T) True or False, y (B,H). Every text needs a token that is asked.
+x (B,T,H), used (B,T) booleans with at least one True per text, y (B,H).
 
-Backward. Each y is a weighted sum of the x, so each x gets dy times its weight: 1/n from a mean, and from a maximum 1
-for the token that won (the first of several) and 0 for all others.
+Backward. Each y is a weighted sum of the x, so each x gets dy times its weight: 1/n for the mean; for the maximum, 1
+for the largest (the first, if there are several) and 0 for all others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-def first(x, asked=None):
-    """y = x[:,0] -> (y, shape)"""
+def first(x, used=None):
+    """y = x[:,0]"""
     return x[:, 0], x.shape
 
 
@@ -30,9 +30,9 @@ def first_backward(dy, shape):
     return dx
 
 
-def mean(x, asked):
-    """y = Σ w_t x_t, w = 1/n where asked, 0 elsewhere -> (y, w)"""
-    weights = asked.astype(x.dtype)
+def mean(x, used):
+    """y = Σ w_t x_t        w = 1/n where `used`, 0 elsewhere"""
+    weights = used.astype(x.dtype)
     weights /= weights.sum(1, keepdims=True)  # (B,T)
     return (weights[:, None] @ x)[:, 0], weights  # (B,1,T) (B,T,H) -> (B,H)
 
@@ -42,14 +42,14 @@ def mean_backward(dy, weights):
     return weights[:, :, None] * dy[:, None]
 
 
-def maximum(x, asked):
-    """y_h = max_t x_th -> (y, which token it was)"""
-    winners = np.where(asked[:, :, None], x, -np.inf).argmax(1, keepdims=True)  # (B,1,H)
+def maximum(x, used):
+    """y_h = max_t x_th"""
+    winners = np.where(used[:, :, None], x, -np.inf).argmax(1, keepdims=True)  # (B,1,H)
     return np.take_along_axis(x, winners, 1)[:, 0], (x.shape, winners)
 
 
 def maximum_backward(dy, cache):
-    """dx = dy where x won, 0 elsewhere"""
+    """dx = dy where x was the maximum, 0 elsewhere"""
     shape, winners = cache
     dx = np.zeros(shape, dy.dtype)
     np.put_along_axis(dx, winners, dy[:, None], 1)
@@ -57,7 +57,7 @@ def maximum_backward(dy, cache):
 
 
 class Pooling(NamedTuple):
-    forward: Callable[..., tuple[Any, Any]]  # x, asked -> y, cache
+    forward: Callable[..., tuple[Any, Any]]  # x, used -> y, cache
     backward: Callable[[Any, Any], Any]  # dy, cache -> dx
 
 
@@ -70,9 +70,9 @@ POOLING = {
 
 if __name__ == "__main__":
     x = np.array([[[1.0, 9.0], [2.0, 4.0], [6.0, 5.0], [70.0, 70.0]]])
-    asked = np.array([[False, True, True, False]])
-    print("four tokens of two numbers, of which the middle two are asked:\n", x[0], sep="")
+    used = np.array([[False, True, True, False]])
+    print("four tokens of two numbers, of which the middle two are in use:\n", x[0], sep="")
     for name, pool in POOLING.items():
-        y, cache = pool.forward(x, asked)
+        y, cache = pool.forward(x, used)
         dx = pool.backward(np.ones_like(y), cache)
-        print(f"{name:5} {y[0]}  a gradient of ones goes back as {dx[0].tolist()}")
+        print(f"{name:5} {y[0]}  for dy of ones, dx is {dx[0].tolist()}")

@@ -1,15 +1,16 @@
-"""How alike two vectors are, and what to learn from being told how alike they should be.
+"""Similarity of two vectors, and losses that train it.
 
-    cosine              c = u·v / (|u| |v|)                        1: the same direction, 0: a right angle
-    beside each other   y = [u, v, |u − v|, u ∘ v]                 what a linear layer needs to compare coordinates
-    squared error       loss = 1/N Σ (y − target)²                 scores, or cosines, to be hit
+    cosine              c = u·v / (|u| |v|)                        1: same direction, 0: orthogonal
+    beside each other   y = [u, v, |u − v|, u ∘ v]                 lets a linear layer compare coordinates
+    squared error       loss = 1/N Σ (y − target)²                 for scores or cosines
     contrastive         loss = 1/N Σ ½ s d² + ½ (1−s) max(0, m−d)²     d = 1 − c
 
 The contrastive loss (Hadsell, Chopra & LeCun 2006; with cosines as in Sentence-BERT, Reimers & Gurevych 2019) pulls
-pairs together that are alike (s = 1) and pushes others apart (s = 0) until their distance is m; between, s weighs both.
+similar pairs together (s = 1) and pushes others apart (s = 0) until their distance is m. An s between 0 and 1 mixes
+both.
 
-Backward. With û = u/|u| and v̂ = v/|v|, c = û·v̂. Moving u along itself changes nothing, so only the part of v̂ counts
-that is not along û:
+Backward. With û = u/|u| and v̂ = v/|v|, c = û·v̂. Scaling u does not change c, so only the part of v̂ orthogonal to û
+matters:
 
     du = dc (v̂ − c û) / |u|            dv = dc (û − c v̂) / |v|
 
@@ -24,13 +25,13 @@ import math
 
 import numpy as np
 
-from mini_bert.layers.base import dot
+from mini_bert.layers.matrices import dot
 
-MARGIN = 0.5  # the distance from which unlike pairs are left alone
+MARGIN = 0.5  # the distance beyond which dissimilar pairs have no loss
 
 
 def cosine(u, v):
-    """c = û·v̂ -> (c, cache)        u, v (B,H), c (B,);  a vector of zeros has no direction: c = 0, and no gradient"""
+    """c = û·v̂        u, v (B,H), c (B,);  for a vector of zeros, c and the gradients are 0"""
     lengths = [np.sqrt(dot(x, x)) for x in (u, v)]  # (B,1)
     unit_u, unit_v = (np.divide(x, n, out=np.zeros_like(x), where=n > 0) for x, n in zip((u, v), lengths, strict=True))
     c = dot(unit_u, unit_v)
@@ -38,7 +39,7 @@ def cosine(u, v):
 
 
 def cosine_backward(dc, cache):
-    """-> du, dv        du = dc (v̂ − c û) / |u|"""
+    """du = dc (v̂ − c û) / |u|,   dv = dc (û − c v̂) / |v|"""
     u, v, n_u, n_v, c = cache
     dc = dc[:, None]
     du = np.divide(dc * (v - c * u), n_u, out=np.zeros_like(u), where=n_u > 0)
@@ -47,26 +48,26 @@ def cosine_backward(dc, cache):
 
 
 def beside(u, v):
-    """y = [u, v, |u − v|, u ∘ v] -> (y, cache)        u, v (B,H), y (B,4H)
+    """y = [u, v, |u − v|, u ∘ v]        u, v (B,H), y (B,4H)
 
-    A score that is linear in u and v cannot say whether they are alike; one that is linear in these can (Conneau et al.
-    2017, InferSent).
+    A linear function of u and v cannot measure their similarity; a linear function of these can (Conneau et al. 2017,
+    InferSent).
     """
     difference = u - v
     return np.concatenate((u, v, np.abs(difference), u * v), -1), (u, v, np.sign(difference))
 
 
 def beside_backward(dy, cache):
-    """-> du, dv        du = dy₁ + sign(u − v) dy₃ + v ∘ dy₄"""
+    """du = dy₁ + sign(u − v) dy₃ + v ∘ dy₄,   dv = dy₂ − sign(u − v) dy₃ + u ∘ dy₄"""
     u, v, sign = cache
     du, dv, d_apart, d_product = np.split(dy, 4, -1)
     return du + sign * d_apart + v * d_product, dv - sign * d_apart + u * d_product
 
 
 def squared_error(y, targets, count: float | None = None):
-    """loss = Σ (y − target)² / count -> (loss, cache)        y, targets (N,); count: N, or that of a larger batch"""
+    """loss = Σ (y − target)² / count        y, targets (N,); count: N by default, see cross_entropy"""
     if y.shape != targets.shape:
-        raise ValueError(f"there are targets of shape {targets.shape} for values of shape {y.shape}; expected the same")
+        raise ValueError(f"targets have shape {targets.shape}, expected {y.shape}, the shape of the values")
     count = len(y) if count is None else count
     difference = y - targets.astype(y.dtype)
     return (difference * difference).sum() / count, (difference, count)
@@ -79,11 +80,11 @@ def squared_error_backward(dloss: float, cache):
 
 
 def contrastive(cosines, alike, count: float | None = None, margin: float = MARGIN):
-    """loss = Σ ½ s d² + ½ (1−s) max(0, m−d)² / count, d = 1 − c -> (loss, cache)        cosines, alike: s (N,)"""
+    """loss = Σ (½ s d² + ½ (1−s) max(0, m−d)²) / count,   d = 1 − c        cosines: c (N,), alike: s (N,)"""
     count = len(cosines) if count is None else count
     alike = alike.astype(cosines.dtype)
     distance = 1 - cosines
-    short = np.clip(margin - distance, 0, math.inf)  # of the margin
+    short = np.clip(margin - distance, 0, math.inf)  # max(0, m−d)
     loss = 0.5 * (alike * distance * distance + (1 - alike) * short * short).sum() / count
     return loss, (alike, distance, short, count)
 
@@ -99,9 +100,9 @@ if __name__ == "__main__":
     c, cache = cosine(u, v)
     print("cosines of three pairs:", c.round(3))
     du, _ = cosine_backward(np.ones(3), cache)
-    print("to raise each cosine, move the first vector by\n", du.round(3), "\n(never along itself)", sep="")
+    print("to raise each cosine, move the first vector by\n", du.round(3), "\n(orthogonal to itself)", sep="")
     wanted = np.array([1.0, 0.0, 0.0])
-    print("told that only the first pair is alike:")
+    print("with targets of 1 for the first pair and 0 for the others:")
     loss, errors = squared_error(c, wanted)
     print(f"squared error {loss:.3f}, gradient {squared_error_backward(1.0, errors).round(3)}")
     loss, errors = contrastive(c, wanted)

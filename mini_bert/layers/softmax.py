@@ -1,28 +1,28 @@
-"""Softmax: turn any numbers into probabilities. The largest gets the most, all are positive, they sum to 1.
+"""Softmax: turn any numbers into probabilities, which are positive and sum to 1. Larger numbers get more.
 
     p_i = exp(x_i) / Σ_j exp(x_j)
 
-Adding a constant to all x changes nothing, so we subtract the largest first: exp then never overflows. Where all x are
-moderate it need not be looked for in every row, which would take as long as a third of the whole.
+Adding a constant to all x changes nothing, so we subtract the maximum first, and exp cannot overflow. If all x are
+moderate this is skipped: finding the maximum of every row would take a third of the total time.
 
-Backward. Raising x_j raises p_j and, because of the shared sum, lowers all others: ∂p_i/∂x_j = p_i (δ_ij − p_j).
-Summed over the outputs,
+Backward. Raising x_j raises p_j and, through the shared sum, lowers all others: ∂p_i/∂x_j = p_i (δ_ij − p_j). Summed
+over the outputs:
 
     dx_j = Σ_i dp_i p_i (δ_ij − p_j) = p_j (dp_j − Σ_i p_i dp_i)
 
-In words: only what is better or worse than the average (under p) makes a difference; dx sums to 0.
+Only the difference of dp_j from its average under p matters, and dx sums to 0.
 """
 
 import numpy as np
 
-from mini_bert.layers.base import dot, total
+from mini_bert.layers.matrices import dot, total
 
-SAFE = 60.0  # exp(±60) and sums of it are far from the ends of float32
+SAFE = 60.0  # exp(±60), and sums of it, are well within the range of float32
 
 
 def softmax(x):
-    """p = exp(x − max x) / Σ exp(x − max x), over the last axis -> (p, p)"""
-    if x.size and x.min() > -SAFE and x.max() < SAFE:  # nothing can overflow or vanish
+    """p = exp(x) / Σ exp(x), over the last axis. Returns p, and p again as the cache."""
+    if x.size and x.min() > -SAFE and x.max() < SAFE:  # exp cannot overflow or underflow
         p = np.exp(x)
     else:
         p = x - x.max(-1, keepdims=True)
@@ -43,8 +43,5 @@ if __name__ == "__main__":
     p, cache = softmax(x)
     print("scores       ", x)
     print("probabilities", p.round(3), " sum", p.sum().round(12))
-    print(
-        "slope of p[2]",
-        softmax_backward(np.array([0.0, 0, 1, 0]), cache).round(3),
-        " in every score; they sum to 0",
-    )
+    slopes = softmax_backward(np.array([0.0, 0, 1, 0]), cache)
+    print("∂p[2]/∂score ", slopes.round(3), " sum", slopes.sum().round(12) + 0.0)

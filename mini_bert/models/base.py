@@ -111,19 +111,13 @@ def _unpacked(block: Any) -> Any:
 def _block_input(block: Any) -> np.ndarray:
     if isinstance(block, RecomputeCache):
         return block.x
-    return _projected(_unpacked(block).attention)
-
-
-def _projected(attention: Any) -> np.ndarray:
-    """The input of the product for q, k and v; with chosen rows, of that for k and v"""
-    x = attention.projected
-    return x[-1] if isinstance(x, tuple) else x
+    return _unpacked(block).attention.projected
 
 
 def attention_arrays(cache: Any) -> dict[str, np.ndarray]:
     """The arrays of one attention cache, by name; lean attention keeps no weights."""
     named = {
-        "attention_input": _projected(cache),
+        "attention_input": cache.projected,
         "query": cache.q,
         "key": cache.k,
         "value": cache.attended.v,
@@ -393,7 +387,7 @@ class Model(Layer):
     def zero_grad(self) -> None:
         self.flat.grad[...] = 0
         for param in self.named_params().values():
-            param.fresh = False
+            param.grad_is_unset = False
 
     def get_parameter_count(self, by_component: bool = False) -> Any:
         """The number of parameters, or a dictionary {component: number} that sums to it."""

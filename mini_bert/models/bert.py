@@ -24,14 +24,16 @@ from mini_bert.common.inputs import check_ids
 from mini_bert.common.values import check_heads, check_positive, check_probability
 from mini_bert.files.model_folder import Name
 from mini_bert.layers.activations import activation, tanh, tanh_backward
-from mini_bert.layers.base import Layer, Param, normal
+from mini_bert.layers.base import Layer, Param
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, EncodeCache, Model, linear_names, norm_names
+from mini_bert.models.sizes import Sizes, block_parameters
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,19 @@ class BertConfig:
     @property
     def tie_head(self) -> bool:
         return self.tie_word_embeddings
+
+    name: ClassVar[str] = "BERT"
+
+    def sizes(self) -> Sizes:
+        V, H, L, T, inner = self.vocab_size, self.width, self.depth, self.max_length, self.intermediate_size
+        parameters = (V + T + self.type_vocab_size) * H + 2 * H + L * (block_parameters(H, inner) + 4 * H)
+        parameters += 2 * (H * H + H) + 2 * H + V + (0 if self.tie_head else H * V) + 2 * H + 2  # pooler and heads
+        kept, temporary = {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(self.hidden_act, (3, 5.0))
+        return Sizes(self.name, V, H, L, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
+                     self.attention_probs_dropout_prob > 0, True, kept, temporary, 3 + min(kept, 2))  # fmt: skip
+
+    def with_tied_head(self) -> BertConfig:
+        return replace(self, tie_word_embeddings=True)
 
     def with_dropout(self, p: float) -> BertConfig:
         return replace(self, hidden_dropout_prob=p, attention_probs_dropout_prob=p)

@@ -11,6 +11,7 @@ from typing import Any
 
 from mini_bert.common.invocation import command
 from mini_bert.common.values import check_heads, check_positive, check_probability
+from mini_bert.models.sizes import Sizes, block_parameters
 
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
 INITS = ("plain", "depth_scaled")  # how W_o and W2 start: as all projections, or 1/√(2L) of that
@@ -74,8 +75,23 @@ class MiniBertConfig:
     def max_length(self) -> int:
         return self.max_seq_length
 
+    @property
+    def name(self) -> str:
+        """ "Larger-BERT" with its layers, width and heads, whatever the vocabulary; otherwise "Mini-BERT" """
+        return "Larger-BERT" if (self.depth, self.width, self.heads) == (6, 384, 8) else "Mini-BERT"
+
+    def sizes(self) -> Sizes:
+        V, H, L, T, inner = self.vocab_size, self.width, self.depth, self.max_length, self.intermediate_size
+        parameters = (V + T) * H + L * block_parameters(H, inner) + 2 * H + V + (0 if self.tie_head else H * V)
+        drops = self.dropout > 0
+        return Sizes(self.name, V, H, L, self.heads, inner, T, parameters, self.tie_head, drops, drops,
+                     embedding_norm=False, inner_kept=1, inner_temporary=1.25, head_kept=2)  # fmt: skip
+
     def with_dropout(self, p: float) -> MiniBertConfig:
         return replace(self, dropout=p)
+
+    def with_tied_head(self) -> MiniBertConfig:
+        return replace(self, tie_head=True)
 
     def to_dict(self) -> dict[str, Any]:
         return {"model_type": "mini_bert", **asdict(self)}
@@ -111,13 +127,6 @@ LARGER_BERT_CONFIG = MiniBertConfig(
 )
 
 PRESETS = {"mini": MINI_BERT_CONFIG, "larger": LARGER_BERT_CONFIG}
-
-
-def display_name(config: MiniBertConfig) -> str:
-    """ "Mini-BERT", or "Larger-BERT" for a model with its layers, width and heads, whatever its vocabulary"""
-    sizes = (config.num_layers, config.hidden_size, config.num_heads)
-    larger = LARGER_BERT_CONFIG
-    return "Larger-BERT" if sizes == (larger.num_layers, larger.hidden_size, larger.num_heads) else "Mini-BERT"
 
 
 _REASONS = {

@@ -19,12 +19,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mini_bert.layers.attention import neighbours
-from mini_bert.layers.base import Param, normal
+from mini_bert.layers.base import Param
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
-from mini_bert.layers.embedding import Embedding, PositionEmbedding, sinusoids
+from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.initialisers import neighbours, normal, sinusoids
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, EncodeCache, Model, attention_arrays

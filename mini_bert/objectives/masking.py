@@ -77,9 +77,7 @@ class Masking:
         if isinstance(mask_prob, bool) or not isinstance(mask_prob, int | float) or not 0 < mask_prob <= 1:
             raise ValueError(f"mask_prob is {mask_prob!r}, expected a share above 0 and up to 1, such as {MASK_PROB}")
         if whole_word and continues is None:
-            raise ValueError(
-                "whole_word needs to know which ids continue a word (##...): pass continues=tokenizer.continues"
-            )
+            raise ValueError("whole_word needs to know which ids continue a word: pass continues=tokenizer.continues")
         if continues is not None and np.shape(continues) != (vocab_size,):
             raise ValueError(
                 f"continues has shape {np.shape(continues)}, expected ({vocab_size},): one True or False for each id"
@@ -203,8 +201,10 @@ def mask_tokens(
 
 
 if __name__ == "__main__":
+    from mini_bert.text.wordpiece import SPECIAL_TOKENS
+
     text = "the cat sat on the mat because it was tired of all the mice that nobody ever catches"
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set(text.split()))]
+    words = [*SPECIAL_TOKENS, *sorted(set(text.split()))]
     ids = np.array([[2, *map(words.index, text.split()), 3]])
     for span in (False, True):
         for seed in range(3):

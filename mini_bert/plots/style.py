@@ -1,10 +1,9 @@
-"""What all pictures share: colours, sizes, fonts for any script, panels that look alike, files that appear whole.
+"""The shared style of all pictures: colours, fonts for any script, panels, atomic writing.
 
-matplotlib is an extra (`plots`), imported when something is drawn. Figures are made as objects, without pyplot: no
-window opens, nothing global changes (rcParams least of all), threads do not meet. Colours are those of Okabe and Ito,
-which colour-blind people tell apart, and lines differ in their dashes, too, for print without colour. Shades go from
-white to a dark blue in steps that look equal: a straight line in CIELAB, in which the eye's distances are about even.
-In grey they stay what they are, and no colour-blind eye loses them.
+matplotlib is an extra (`plots`), imported only when something is drawn. Figures are created without pyplot: no window
+opens, no global setting changes, and threads are safe. The colours are those of Okabe and Ito, which colour-blind
+people can tell apart; lines also differ in their dashes, for print without colour. Shades go from white to dark blue
+along a straight line in CIELAB, so that equal steps look equal, in greyscale as well.
 """
 
 from __future__ import annotations
@@ -14,10 +13,12 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from mini_bert.common.atomic import write_atomic
 from mini_bert.common.extras import extra
 
 Figure = Any  # matplotlib.figure.Figure
@@ -28,54 +29,51 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1.5, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 GREY = "#888888"
-PAPER, INK = (100.0, 0.0, 0.0), (18.0, 16.0, -42.0)  # in CIELAB, the ends of the shades: white, dark blue
+PAPER, INK = (100.0, 0.0, 0.0), (18.0, 16.0, -42.0)  # the ends of the shades, in CIELAB: white, dark blue
 DPI = 150
 
-SANS = "DejaVu Sans"  # comes with matplotlib, so a picture looks the same everywhere
+SANS = "DejaVu Sans"  # comes with matplotlib, so pictures look the same everywhere
 FAMILIAR = ("Noto Sans", "Arial Unicode", "PingFang", "Hiragino", "YaHei", "Malgun", "Nirmala", "WenQuanYi")
-SHAPING = (3, 11)  # the first matplotlib that sets scripts which join or run from right to left
+SHAPING = (3, 11)  # the first matplotlib version with text shaping and right-to-left scripts
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches; room for labels is found by itself."""
+    """An empty figure of this size in inches; the layout makes room for labels."""
     extra("matplotlib", "pictures are drawn by matplotlib (the extra `plots`), which is not installed")
     return import_module("matplotlib.figure").Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def picture_path(path: str | os.PathLike[str]) -> Path:
-    """The file that is meant: .png where no ending is given. An ending that cannot be drawn is refused, before work."""
+    """The path, with .png if it has no suffix. Raises ValueError if matplotlib cannot write the format."""
     path = Path(path)
     if not path.suffix:
         path = path.with_name(f"{path.name}.png")
-    _check_ending(new_figure(1, 1), path)
+    _check_suffix(new_figure(1, 1), path)
     return path
 
 
-def _check_ending(figure: Figure, path: Path) -> None:
+def _check_suffix(figure: Figure, path: Path) -> None:
     if path.suffix[1:].lower() not in figure.canvas.get_supported_filetypes():
         raise ValueError(f"{path} ends in {path.suffix!r}, which matplotlib cannot write; try .png, .svg or .pdf")
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write beside the file first, so that a reader never sees half a picture."""
+    """Write the picture atomically; the suffix decides its format."""
     path = Path(path)
-    _check_ending(figure, path)
+    _check_suffix(figure, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.new{path.suffix}")
-    try:
-        figure.savefig(beside)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    picture = BytesIO()
+    figure.savefig(picture, format=path.suffix[1:].lower())
+    write_atomic(path, picture.getvalue())
 
 
 def dress(panel: Axes, title: str, x: str, y: str = "") -> None:
-    """What all panels have in common."""
+    """Title, labels and grid, the same for all panels."""
     panel.set_title(title, fontsize=10)
     panel.set_xlabel(x)
     panel.set_ylabel(y)
     panel.tick_params(labelsize=8)
-    if x == "step":  # there are no halves of one
+    if x == "step":  # no fractions of a step
         panel.xaxis.get_major_locator().set_params(integer=True)
     panel.grid(True, color="#DDDDDD", linewidth=0.6)
     panel.set_axisbelow(True)
@@ -84,7 +82,7 @@ def dress(panel: Axes, title: str, x: str, y: str = "") -> None:
 
 
 def plain_decades(axis: Any) -> None:
-    """Ticks of a logarithmic axis as people write numbers: 1, 2, 5, 10, 20, …, of many decades 1, 10, 100, …"""
+    """Plain numbers as ticks of a logarithmic axis: 1, 2, 5, 10, 20, …, or for many decades 1, 10, 100, …"""
     ticker = import_module("matplotlib.ticker")
     low, high = sorted(axis.get_view_interval())
     subs = (1, 2, 5) if low > 0 and high < 1000 * low else (1,)
@@ -94,7 +92,7 @@ def plain_decades(axis: Any) -> None:
 
 
 def spread(panel: Axes, row: float, percentiles: Sequence[float]) -> None:
-    """1, 25, 50, 75 and 99 % as a line from 1 to 99 %, thick from 25 to 75 %, with a mark in the middle."""
+    """Draw percentiles 1, 25, 50, 75 and 99: a line from 1 to 99, thick from 25 to 75, with a mark at 50."""
     p1, p25, p50, p75, p99 = percentiles
     panel.plot([p1, p99], [row, row], color=COLOURS[5], linewidth=1.5, solid_capstyle="butt")
     panel.plot([p25, p75], [row, row], color=COLOURS[0], linewidth=4, solid_capstyle="butt")
@@ -114,7 +112,7 @@ def marker(index: int) -> str:
 
 
 def edges(centres: Sequence[float]) -> list[float]:
-    """The borders of cells around these centres.
+    """The edges of cells with these centres.
 
     >>> edges([0, 1, 2]), edges([100, 200, 400]), edges([7])
     ([-0.5, 0.5, 1.5, 2.5], [50.0, 150.0, 300.0, 500.0], [6.5, 7.5])
@@ -126,14 +124,14 @@ def edges(centres: Sequence[float]) -> list[float]:
 
 
 def shades(start: Lab = PAPER, end: Lab = INK, count: int = 256) -> list[tuple[float, float, float]]:
-    """Colours as (red, green, blue) from 0 to 1, at equal distances on the straight line between two in CIELAB"""
+    """Colours as (red, green, blue) from 0 to 1, equally spaced on a straight line in CIELAB."""
     return [
         _srgb(*(a + (b - a) * step / (count - 1) for a, b in zip(start, end, strict=True))) for step in range(count)
     ]
 
 
 def _srgb(L: float, a: float, b: float) -> tuple[float, float, float]:
-    """CIELAB under daylight (D65) -> sRGB (CIE 15:2004, IEC 61966-2-1)"""
+    """Converts CIELAB under daylight (D65) to sRGB (CIE 15:2004, IEC 61966-2-1)."""
     y = (L + 16) / 116
     X, Y, Z = (
         white * (t**3 if t > 6 / 29 else 3 * (6 / 29) ** 2 * (t - 4 / 29))
@@ -154,7 +152,7 @@ def _srgb(L: float, a: float, b: float) -> tuple[float, float, float]:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib draws as it stands: a dollar opens a formula, and a leading _ hides a name from legends."""
+    """Escapes text for matplotlib, where a dollar starts a formula and a leading _ hides a name from legends."""
     text = text.replace("$", r"\$")
     return f"./{text}" if text.startswith("_") else text
 
@@ -168,9 +166,9 @@ def shortened(text: str, length: int) -> str:
 
 
 def lettering(texts: Iterable[str], length: int = 24) -> tuple[list[str], dict[str, Any]]:
-    """Words of any script -> how to write them, none longer than `length`, and the fonts that have their letters
+    """Prepares words of any script; returns the texts, cut to `length`, and font settings that cover their characters.
 
-    What no installed font can draw is written as its number, U+4E2D: matplotlib would draw a box, and complain.
+    Characters that no installed font has are written as code points (U+4E2D); matplotlib would draw boxes and warn.
     """
     shown = [" ".join(text.split()) for text in texts]
     families, missing = _fonts(frozenset("".join(shown)))
@@ -183,13 +181,13 @@ def lettering(texts: Iterable[str], length: int = 24) -> tuple[list[str], dict[s
 
 @lru_cache(64)
 def _fonts(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Letters -> fonts that have them, best first, and the letters that none has"""
+    """Returns fonts that cover these characters, best first, and the characters that no font has."""
     manager = import_module("matplotlib.font_manager").fontManager
     families = [SANS]
     missing = {letter for letter in letters if ord(letter) not in _letters(manager.findfont(SANS))}
     if missing:
         fonts = [font for font in manager.ttflist if font.style == "normal" and font.weight == 400]
-        found = {font.name: font.fname for font in fonts if "Last Resort" not in font.name}  # which has only boxes
+        found = {font.name: font.fname for font in fonts if "Last Resort" not in font.name}  # a font of boxes
         for name in sorted(found, key=lambda name: (not any(word in name for word in FAMILIAR), name)):
             has = {letter for letter in missing if ord(letter) in _letters(found[name])}
             if has:
@@ -204,7 +202,7 @@ def _fonts(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
 def _letters(path: str) -> frozenset[int]:
     try:
         return frozenset(import_module("matplotlib.ft2font").FT2Font(path).get_charmap())
-    except (RuntimeError, OSError):  # a font of coloured pictures, or one that is gone
+    except (RuntimeError, OSError):  # a colour font, or one that was removed
         return frozenset()
 
 
@@ -213,7 +211,7 @@ def _version() -> tuple[int, ...]:
 
 
 def _mirrored(text: str) -> str:
-    """For a matplotlib that sets every letter to the right of the one before: words written from right to left.
+    """Reverses right-to-left words, for matplotlib versions that draw every script from left to right.
 
     >>> _mirrored("##" + "\\u05e9\\u05dc") == "\\u05dc\\u05e9##", _mirrored("##ing")
     (True, '##ing')

@@ -29,7 +29,7 @@ from mini_bert.common.draws import address, draws, uniform
 from mini_bert.evaluation.metrics import entity_scores
 from mini_bert.probing.softmax_regression import check_l2, fit, second_moments, standardise
 from mini_bert.probing.word_vectors import word_pieces
-from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.text.base import Tokenizer
 
 L2 = 10.0  # λ
 
@@ -46,7 +46,7 @@ class Examples(NamedTuple):
 class Spellings:
     """Numbers for words, in the order in which they come; words whose pieces are the same have one number"""
 
-    def __init__(self, tokenizer: WordPieceTokenizer):
+    def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
         self.numbers: dict[tuple[int, ...], int] = {}
 

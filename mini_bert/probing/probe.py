@@ -48,7 +48,7 @@ from mini_bert.probing.report import Part, Results, Scores, Setting, layer_name,
 from mini_bert.probing.word_vectors import layer_count, word_vectors
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 BYTES = 2 << 30  # vectors in memory at a time; of models with more, some layers are done, then others
 
@@ -60,7 +60,7 @@ MANY = 10_000  # words that take long enough for progress to be shown
 
 def probes_for(
     task: str,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     train: Sentences,
     dev: Sentences,
     classes: Sequence[str] | None = None,
@@ -116,7 +116,7 @@ def _heads(sentences: Sequence[Any]) -> np.ndarray:
 
 def probe(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     task: str,
     train: Sentences,
     dev: Sentences,
@@ -164,7 +164,7 @@ def untrained(model: Model, seed: int) -> Model:
 class Bench(NamedTuple):
     """All that stays the same while one network after the other is measured"""
 
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     probes: Sequence[LabelProbe | HeadProbe]
     words: tuple[list[list[str]], list[list[str]]]  # of the sentences to learn from, and to measure on
     layers: Sequence[int] | None
@@ -281,8 +281,8 @@ def probe_command(
 
 def write(folder: Path, setting: Setting, results: list[Results]) -> None:
     """probe_TASK.json and probe_TASK.png"""
+    from mini_bert.plots.style import save
     from mini_bert.probing.figures import probe_results
-    from mini_bert.training.figures import save
 
     path = folder / f"probe_{setting.task}.json"
     write_atomic(path, f"{report_json(setting, results)}\n".encode())

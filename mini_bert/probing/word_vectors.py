@@ -35,13 +35,13 @@ from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "first", "last")
 TOKENS = 2048  # in a batch, padding included; what all layers keep of them is dropped before the next
 
 
-def word_pieces(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[list[int]]:
+def word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     """The ids of each word by itself, at least one
 
     >>> from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
@@ -99,7 +99,7 @@ class _Row(NamedTuple):
     words: range  # the numbers of these words, counted through all sentences
 
 
-def _rows(tokenizer: WordPieceTokenizer, sentences: Sequence[Sequence[str]], limit: int) -> Iterator[_Row]:
+def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) -> Iterator[_Row]:
     """limit: the model's positions. A word too long for them is read as far as they go."""
     count, room = 0, limit - 2
     for sentence in sentences:
@@ -119,7 +119,7 @@ def layer_count(model: Model) -> int:
 
 def word_vectors(
     model: Model,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     sentences: Sequence[Sequence[str]],
     layers: Sequence[int] | None = None,
     pooling: str = "mean",

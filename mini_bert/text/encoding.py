@@ -1,4 +1,4 @@
-"""What a tokenizer hands over: ids with their masks, cut to a length, padded to a common one."""
+"""A tokenizer's output: ids with token types and masks, cut to a length, padded to a common one."""
 
 from __future__ import annotations
 
@@ -8,42 +8,45 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 
 class Encoding:
-    """One text or pair as numbers. Offsets and word ids are computed when asked: most uses never do.
+    """The ids of one text or pair. Everything else is computed on demand, since most uses never need it.
 
-    ids             [CLS] text [SEP] pair [SEP] [PAD] ...
-    type_ids        0 for the text, 1 for the pair and its [SEP], 0 for padding
-    attention_mask  1, and 0 for padding
+    ids             the pieces with the special tokens around them; padding at the end
+    type_ids        token types, for BERT 0 for the text and 1 for the pair; 0 for padding
+    attention_mask  1 for tokens, 0 for padding
     tokens          the pieces as strings
-    offsets         where in its text each piece came from: (first character, the one after the last)
-    word_ids        the number of the word that a piece belongs to, counted anew in the pair
+    offsets         the span of each piece in its text: (first character, the one after the last)
+    word_ids        the index of the word that a piece belongs to, from 0 in each text
     Special tokens that were added have offsets (0, 0) and no word (None); those written in the text are words.
     """
 
-    __slots__ = ("_added", "_lengths", "_special", "_texts", "_tokenizer", "attention_mask", "ids", "type_ids")
+    __slots__ = ("_added", "_lengths", "_padding", "_special", "_texts", "_tokenizer", "ids")
 
     def __init__(
         self,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         texts: Sequence[str],
         rows: Sequence[list[int]],
         added: bool,
-        special: bool | str = True,
+        special: bool | str | None = True,
     ):
-        """added: [CLS] and [SEP] around the texts; special: which are recognised in them, as for tokenizer.ids"""
+        """added: with special tokens around the texts; special: which are recognised in them, as for tokenizer.ids"""
         self._tokenizer, self._texts = tokenizer, texts
         self._lengths = [len(row) for row in rows]
         self._added, self._special = added, special
-        cls, sep = ([tokenizer.cls_id], [tokenizer.sep_id]) if added else ([], [])
-        self.ids: list[int] = [*cls, *rows[0], *sep]
-        self.type_ids = [0] * len(self.ids)
-        if len(rows) == 2:
-            self.ids += [*rows[1], *sep]
-            self.type_ids += [1] * (len(rows[1]) + len(sep))
-        self.attention_mask = [1] * len(self.ids)
+        self._padding = 0
+        self.ids = tokenizer.assemble(rows, added)
+
+    @property
+    def type_ids(self) -> list[int]:
+        return self._tokenizer.token_types(self._lengths, self._added) + [0] * self._padding
+
+    @property
+    def attention_mask(self) -> list[int]:
+        return [1] * (len(self.ids) - self._padding) + [0] * self._padding
 
     @property
     def tokens(self) -> list[str]:
@@ -58,18 +61,18 @@ class Encoding:
         return self._laid_out(1, None)
 
     def _laid_out(self, which: int, filler: Any) -> list[Any]:
-        """What the tokenizer says of each piece, as the ids lie: cut, between special tokens, before padding."""
-        found = [filler] * self._added
-        for text, length in zip(self._texts, self._lengths, strict=True):
-            pieces = self._tokenizer.latest_spans(text, self._special)[which]
-            found += [*pieces[:length], *[filler] * self._added]
-        return found + [filler] * (len(self.ids) - len(found))
+        """One value per token: from the tokenizer's spans for pieces of the texts, `filler` for all other tokens."""
+        before, *after = self._tokenizer.template(len(self._texts), self._added).ids
+        values = [filler] * len(before)
+        for text, length, special in zip(self._texts, self._lengths, after, strict=True):
+            values += self._tokenizer.latest_spans(text, self._special)[which][:length]
+            values += [filler] * len(special)
+        return values + [filler] * self._padding
 
     def pad(self, length: int) -> None:
         more = length - len(self.ids)
         self.ids += [self._tokenizer.pad_id] * more
-        self.type_ids += [0] * more
-        self.attention_mask += [0] * more
+        self._padding += more
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -79,7 +82,7 @@ class Encoding:
 
 
 class Batch(dict[str, Any]):
-    """input_ids, token_type_ids, attention_mask, perhaps offset_mapping; and what else can be asked of each text."""
+    """A dict of input_ids, token_type_ids, attention_mask and perhaps offset_mapping, with methods for the rest."""
 
     def __init__(
         self,
@@ -109,8 +112,8 @@ class Batch(dict[str, Any]):
             lengths = sorted({len(encoding) for encoding in encodings})
             if len(lengths) > 1:
                 raise ValueError(
-                    f"texts of {lengths[0]} to {lengths[-1]} tokens make no array; pad them with padding=True, "
-                    "and perhaps cut long ones with truncation=True, max_length=..."
+                    f"texts of {lengths[0]} to {lengths[-1]} tokens do not fit into one array; pad them with "
+                    "padding=True, and perhaps cut long ones with truncation=True, max_length=..."
                 )
             shape = (len(encodings), lengths[0] if lengths else 0)
             for name, values in rows.items():
@@ -139,19 +142,19 @@ def padded_length(encodings: Sequence[Encoding], padding: bool | str, max_length
 
 
 def room(max_length: int | None, special: int) -> int:
-    """The pieces of text that fit beside the special tokens."""
+    """The number of pieces of text that fit beside the special tokens."""
     if max_length is None:
         raise ValueError("truncation needs max_length, for example truncation=True, max_length=64")
     if max_length < special:
         raise ValueError(
-            f"max_length={max_length} leaves no place even for the {special} special tokens; give at least "
-            f"{special + 1}, or add_special_tokens=False"
+            f"max_length={max_length} is too small even for the {special} special tokens; use at least {special + 1}, "
+            "or add_special_tokens=False"
         )
     return max_length - special
 
 
 def cut(lengths: Sequence[int], space: int, truncation: bool | str) -> list[int]:
-    """The lengths that a text, or a text and its pair, are cut to so that together they fit into the space."""
+    """The lengths to which a text, or a text and its pair, are cut so that together they fit into `space`."""
     strategy = "longest_first" if truncation is True else truncation
     if strategy not in ("longest_first", "only_first", "only_second"):
         raise ValueError(
@@ -165,14 +168,14 @@ def cut(lengths: Sequence[int], space: int, truncation: bool | str) -> list[int]
     if strategy == "longest_first":
         if len(lengths) == 1:
             return [space]
-        short = min(*lengths, space // 2)  # what is longer gets the rest, and of two long ones the second the odd one
+        short = min(*lengths, space // 2)  # the longer gets the rest; if both are cut, the second gets the odd token
         first = short if lengths[0] <= lengths[1] else space - short
         return [first, space - first]
     which = ("only_first", "only_second").index(str(strategy))
     if which >= len(lengths) or lengths[which] <= excess:
-        have = f"has {lengths[which]}" if which < len(lengths) else "is not there"
+        have = f"has only {lengths[which]}" if which < len(lengths) else "is missing"
         raise ValueError(
-            f"{excess} tokens too many, and the {('first', 'second')[which]} text, the only one to be cut with "
-            f"truncation={truncation!r}, {have}; raise max_length or use truncation=True"
+            f"there are {excess} tokens too many, but truncation={truncation!r} cuts only the "
+            f"{('first', 'second')[which]} text, which {have}; raise max_length or use truncation=True"
         )
     return [length - excess * (i == which) for i, length in enumerate(lengths)]

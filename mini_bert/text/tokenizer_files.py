@@ -1,44 +1,37 @@
-"""The files of a tokenizer: tokenizer.json, vocab.txt and tokenizer_config.json, as published models have them.
-
-Reading is strict. A tokenizer.json says how its text is split; one that says anything other than BERT's way is refused
-by name, because other ids would come out without a word.
-"""
+"""Finding the files of a tokenizer: tokenizer.json, vocab.txt and so on, as in published models."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
-
-from mini_bert.common.atomic import write_atomic
-from mini_bert.common.progress import counted
+from typing import Any
 
 JSON, VOCAB, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 BUNDLED = Path(__file__).parent / "vocabularies"  # a folder for each bundled tokenizer
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-PLAIN = ("single_word", "lstrip", "rstrip", "normalized")  # what an added token must not be
-
-Read = tuple[list[str], dict[str, Any]]  # tokens in the order of their ids; the arguments of WordPieceTokenizer
 
 
-def read(source: str | os.PathLike[str]) -> Read:
-    """A path to tokenizer.json, vocab.txt or a folder of them, or the name of a bundled tokenizer."""
+def find(source: str | os.PathLike[str], names: Sequence[str] = (JSON, VOCAB)) -> Path:
+    """The file to read, given its path, a folder that has one of `names`, or the name of a bundled tokenizer."""
     path = Path(source)
     if path.suffix in (".pkl", ".pickle"):
         raise ValueError(
-            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never does. "
-            f"Tokenizers are JSON and text: save one with WordPieceTokenizer.save, which writes {JSON} and {VOCAB}"
+            f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never loads one. "
+            f"Tokenizers are JSON and text files: tokenizer.save(folder) writes {JSON} and {VOCAB}"
         )
     if not path.exists():
         path = _bundled(os.fspath(source))
     if path.is_file():
-        return _read_json(path) if path.suffix == ".json" else _read_vocab(path)
-    for name, reader in ((JSON, _read_json), (VOCAB, _read_vocab)):
+        return path
+    for name in names:
         if (path / name).is_file():
-            return reader(path / name)
-    raise FileNotFoundError(f"the folder {path} has neither {JSON} nor {VOCAB}")
+            return path / name
+    also = read_object(path / CONFIG).get("tokenizer_class") if (path / CONFIG).is_file() else None
+    raise FileNotFoundError(
+        f"the folder {path} has neither {' nor '.join(names)}"
+        + (f"; its {CONFIG} names a {also}, which Mini-BERT cannot read without them" if also else "")
+    )
 
 
 def _bundled(source: str) -> Path:
@@ -52,93 +45,8 @@ def _bundled(source: str) -> Path:
     )
 
 
-def _read_vocab(path: Path) -> Read:
-    """A token a line, the line number its id. How text is split stands beside, in tokenizer_config.json, or nowhere."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error}); a {VOCAB} has one token a line") from None
-    # Only "\n" ends a line: some vocabularies hold tokens that str.splitlines would cut.
-    tokens = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
-    missing = [token for token in SPECIAL if token not in tokens]
-    if len(missing) == len(SPECIAL):
-        raise ValueError(
-            f"{path} is no vocabulary: that has one token a line, with {', '.join(missing)} among them, and this "
-            f"file has {counted(len(tokens), 'line')} without any of these. To learn one from text: "
-            f"`mini-bert tokenizer train {path}`"
-        )
-    if missing:
-        raise ValueError(f"{path} is no vocabulary for BERT: it has no {', '.join(missing)}; add a line for each")
-    settings: dict[str, Any] = {}
-    config_path = path.with_name(CONFIG)
-    if config_path.is_file():
-        config = _read_object(config_path)
-        names = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
-        names["tokenize_chinese_chars"] = "chinese_spacing"
-        settings = {ours: config[theirs] for theirs, ours in names.items() if theirs in config}
-    return tokens, settings
-
-
-def _read_json(path: Path) -> Read:
-    content = _read_object(path)
-    model = content.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("vocab", {}), (dict, list)):
-        raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
-    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "of no named kind")
-    if kind != "WordPiece":
-        _refuse(path, "model", kind, "WordPiece")
-    for name, expected in (("unk_token", "[UNK]"), ("continuing_subword_prefix", "##")):
-        if model.get(name, expected) != expected:
-            _refuse(path, f"model's {name}", model[name], expected)
-    normalizer = _part(path, content, "normalizer", "BertNormalizer")
-    if normalizer.get("clean_text", True) is not True:
-        _refuse(path, "normalizer's clean_text", normalizer["clean_text"], "true")
-    _part(path, content, "pre_tokenizer", "BertPreTokenizer")
-    processor = _part(path, content, "post_processor", "BertProcessing", "TemplateProcessing")
-    for name, template in _TEMPLATE.items():
-        if processor["type"] == "TemplateProcessing" and processor.get(name) != template:
-            _refuse(
-                path, f"post_processor's template for a {name}", "another", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]"
-            )
-
-    ids = dict(model["vocab"])
-    extra = []
-    for token in content.get("added_tokens") or []:
-        odd = [name for name in PLAIN if token.get(name)]
-        if odd:
-            _refuse(path, f"added token {token.get('content')!r}", " and ".join(odd), "an exact match in the raw text")
-        ids.setdefault(token["content"], token["id"])
-        if token["content"] not in SPECIAL:
-            extra.append(token["content"])
-    tokens = sorted(ids, key=lambda token: ids[token])
-    for place, token in enumerate(tokens):
-        if ids[token] != place:
-            raise ValueError(f"{path}: no token has id {place} ({token!r} has {ids[token]}); ids must be 0, 1, 2 ...")
-    return tokens, {
-        "lowercase": normalizer.get("lowercase", True),
-        "strip_accents": normalizer.get("strip_accents"),
-        "chinese_spacing": normalizer.get("handle_chinese_chars", True),
-        "max_word_chars": model.get("max_input_chars_per_word", 100),
-        "extra_special_tokens": tuple(extra),
-    }
-
-
-def _part(path: Path, content: Mapping[str, Any], name: str, *expected: str) -> dict[str, Any]:
-    part = content.get(name)
-    kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(part, dict) or kind not in expected:
-        _refuse(path, name, kind, " or ".join(expected))
-    return part
-
-
-def _refuse(path: Path, what: str, found: Any, expected: str) -> NoReturn:
-    raise ValueError(
-        f"{path} is a tokenizer of another kind than BERT's: its {what} is {found}, expected {expected}. "
-        "This class would give other ids than that tokenizer"
-    )
-
-
-def _read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # not UTF-8, or not JSON
@@ -146,67 +54,3 @@ def _read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds a {type(content).__name__}, expected an object")
     return content
-
-
-def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], special: Sequence[str]) -> None:
-    """The three files. They say the same; which one is read depends on who reads."""
-    broken = [token for token in tokens if "\n" in token or token.endswith("\r")]
-    if broken:
-        raise ValueError(f"the token {broken[0]!r} ends a line, and a {VOCAB} has one token a line; rename it")
-    ids = {token: i for i, token in enumerate(tokens)}
-    content = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": ids[token], "content": token, **dict.fromkeys(PLAIN, False), "special": True} for token in special
-        ],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": settings["chinese_spacing"],
-            "strip_accents": settings["strip_accents"],
-            "lowercase": settings["lowercase"],
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            **_TEMPLATE,
-            "special_tokens": {
-                token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in ("[CLS]", "[SEP]")
-            },
-        },
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": settings["max_word_chars"],
-            "vocab": ids,
-        },
-    }
-    config = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": settings["lowercase"],
-        "strip_accents": settings["strip_accents"],
-        "tokenize_chinese_chars": settings["chinese_spacing"],
-        **{f"{token[1:-1].lower()}_token": token for token in sorted(SPECIAL)},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / JSON, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
-    write_atomic(folder / VOCAB, "".join(f"{token}\n" for token in tokens).encode())
-    write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
-
-
-def _special(token: str, type_id: int) -> dict[str, Any]:
-    return {"SpecialToken": {"id": token, "type_id": type_id}}
-
-
-def _text(name: str, type_id: int) -> dict[str, Any]:
-    return {"Sequence": {"id": name, "type_id": type_id}}
-
-
-_TEMPLATE = {
-    "single": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0)],
-    "pair": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0), _text("B", 1), _special("[SEP]", 1)],
-}

@@ -1,17 +1,17 @@
-"""What single characters are to BERT's reference tokenizer, code point by code point.
+"""Classes of characters in BERT's reference tokenizer, by code point.
 
-Python knows the category of every character too (`unicodedata`), but which characters exist depends on its
-version: 3.11 speaks Unicode 14, 3.14 Unicode 16. The reference, the `tokenizers` library, speaks three versions
-at once, one for each of the tables that it was built from. A text must give the same ids on every computer, so the
-reference's answers stand here, frozen, and `unicodedata` is asked only what Unicode has promised never to change.
+Python has the category of every character too (`unicodedata`), but of a Unicode version that depends on Python's:
+3.11 has Unicode 14, 3.14 has Unicode 16. The reference, the `tokenizers` library, mixes three versions, one for each of
+the tables that it was built from. A text must give the same ids on every computer, so the reference's classes are
+copied here, and `unicodedata` is used only for properties that Unicode guarantees never to change.
 
-    what                                    Unicode version in the reference
+    class                                   Unicode version in the reference
     punctuation, marks, removed             8.0
     decomposition, order of marks           9.0
     lower case, white space                 17.0
 
-`tests/test_tokenizer_peers.py` asks the library about every code point and compares; `tests/test_wordsplit.py`
-lists where this differs from Python's own tables.
+`tests/text/test_wordpiece_peers.py` compares every code point with the library; `tests/text/test_wordsplit.py` lists
+the differences from Python's own tables.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,7 @@ class Characters:
         self.firsts = [first for first, _ in self.ranges]
 
     def __contains__(self, character: str) -> bool:
-        place = bisect_right(self.firsts, ord(character)) - 1  # the last range that begins at or before it
+        place = bisect_right(self.firsts, ord(character)) - 1  # the last range that starts at or before it
         return place >= 0 and ord(character) <= self.ranges[place][1]
 
     def __iter__(self) -> Iterator[str]:
@@ -41,14 +41,14 @@ REMOVED = Characters("""
     FFFD 110BD 1BCA0-1BCA3 1D173-1D17A E0001 E0020-E007F F0000-FFFFD 100000-10FFFD
 """)
 
-# White space: what separates words.
+# White space, which separates words.
 SPACES = Characters("9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000")
 
 # Chinese characters: each a word of its own. (The published BERT begins the sixth range at 2B820, the reference at
-# 2B920. What the reference does is what counts here.)
+# 2B920; we follow the reference.)
 CHINESE = Characters("3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B81F 2B920-2CEAF 2F800-2FA1F")
 
-# Punctuation: each a word of its own. Category P of Unicode 8.0, and every ASCII sign that is no letter or digit.
+# Punctuation: each a word of its own. Category P of Unicode 8.0, and every ASCII symbol.
 PUNCTUATION = Characters("""
     21-2F 3A-40 5B-60 7B-7E A1 A7 AB B6-B7 BB BF 37E 387 55A-55F 589-58A 5BE 5C0 5C3 5C6 5F3-5F4 609-60A 60C-60D 61B
     61E-61F 66A-66D 6D4 700-70D 7F7-7F9 830-83E 85E 964-965 970 AF0 DF4 E4F E5A-E5B F04-F12 F14 F3A-F3D F85 FD0-FD4
@@ -88,17 +88,17 @@ MARKS = Characters("""
     1DA84 1DA9B-1DA9F 1DAA1-1DAAF 1E8D0-1E8D6 E0100-E01EF
 """)
 
-# Characters that are no MARKS, so they stay, and yet take part when decomposition puts a run of marks into its
-# canonical order (Unicode 9.0).
+# Characters outside MARKS, so they are kept, that still take part in the canonical ordering of a run of marks
+# (Unicode 9.0).
 MOVING = Characters("""
     8D4-8E1 1B44 1BAA 1BF2-1BF3 1DFB 302E-302F A953 A9C0 111C0 11235 1134D 11442 11446 116B6 11C3F 1D165-1D166
     1D16D-1D172 1E000-1E006 1E008-1E018 1E01B-1E021 1E023-1E024 1E026-1E02A 1E944-1E94A
 """)
 
-# Characters that decompose since Unicode 13.0 (11938) or 16.0 (the rest), and not in the reference.
+# Characters that decompose since Unicode 13.0 (11938) or 16.0 (the others), but not in the reference.
 UNDIVIDED = Characters("105C9 105E4 11383 11385 1138E 11391 113C5 113C7-113C8 11938 16121-16128 16D68-16D6A")
 
-# Capitals whose small letters Unicode 16.0 and 17.0 added: in the reference, and not yet in every Python.
+# Capitals whose lower case Unicode 16.0 and 17.0 added: in the reference, but not in every Python.
 LOWER = dict(
     zip(
         Characters("1C89 A7CB A7CC A7CE A7D2 A7D4 A7DA A7DC 10D50-10D65 16EA0-16EB8"),

@@ -1,27 +1,27 @@
-"""From text to words as BERT sees them: the step before WordPiece.
+"""Splitting text into words, BERT's way: the step before WordPiece.
 
     "Don't, Zoë!  東京"   ->   don ' t , zoe ! 東 京
 
 Five rules, in this order:
 
-    clean     control and format characters vanish, so that their neighbours join; any white space is a space
-    Chinese   a Chinese character gets a space on both sides: every one is a word
-    accents   é is taken apart into e and ´, and the mark dropped (only if strip_accents)
-    case      A becomes a, each character for itself (only if lowercase)
-    split     at spaces, which disappear, and around punctuation, which becomes a word
+    clean     control and format characters are removed, so their neighbours join; any white space becomes a space
+    Chinese   a Chinese character gets a space on both sides, so each is a word
+    accents   é is decomposed into e and ´, and the mark is dropped (only if strip_accents)
+    case      A becomes a, each character by itself (only if lowercase)
+    split     at spaces, which are dropped, and around punctuation, which becomes a word
 
-Each rule looks at one character at a time. So all five together are one table, from a character to what becomes of
-it: "É" to "e", "!" to " ! ", a soft hyphen to "". A text is split by writing down the entries of its characters and
-cutting at the spaces. The table fills itself in as characters are met.
+Each rule looks at one character at a time, so all five together are one table from a character to its replacement:
+"É" to "e", "!" to " ! ", a soft hyphen to "". To split a text, replace all characters and cut at the spaces. The table
+is filled as characters occur.
 
-Few different characters of a line need the table, if its letters are those of English. Then `quick_words` gets there
-sooner: `str.lower` and some `str.replace` do to the whole line what the table does to one character after the other.
+In English text, few different characters of a line need the table. Then `quick_words` is faster: `str.lower` and a few
+calls of `str.replace` change the whole line at once.
 
-One thing reaches further: when accents are stripped, a run of marks is first put into a canonical order, and 83 rare
-characters (Hangul tone marks, parts of musical notes) take part in that and are not dropped. Text that has one of them
-goes through `_in_order` first.
+There is one exception: when accents are stripped, a run of marks is first put into canonical order, and 83 rare
+characters (Hangul tone marks, parts of musical notes) take part in that but are not dropped. Text that contains one of
+them goes through `_in_order` first.
 
-All is as in the `tokenizers` library, to the character; see `unicode_tables` for whose Unicode that is.
+All results equal those of the `tokenizers` library; `unicode_tables` explains which versions of Unicode that implies.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from typing import Any
 
 from mini_bert.text.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUATION, REMOVED, SPACES, UNDIVIDED
 
-# What str.split takes for white space, and BERT removes without separating.
+# White space to str.split, but removed by BERT without separating words.
 JOINING = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 
 _ASCII_WORD = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 _ASCII_REMOVED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_NOTES = "\U0001d15e-\U0001d164\U0001d1bb-\U0001d1c0"  # musical notes, which come apart into characters that move
+_NOTES = "\U0001d15e-\U0001d164\U0001d1bb-\U0001d1c0"  # musical notes, which decompose into characters of MOVING
 _MOVING = re.compile(f"[{re.escape(''.join(MOVING))}{_NOTES}]")
-_PLAIN = b" 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # what str.lower and str.split see to
-_FEW = 24  # a `replace` for each of more characters takes longer than to look up chunks
-_TABLE_SIZE = 1 << 17  # entries; every character of every living script, about 20 MB if they all come
+_PLAIN = b" 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # handled by str.lower and str.split
+_FEW = 24  # with more characters to replace, looking up chunks is faster
+_TABLE_SIZE = 1 << 17  # entries, enough for every living script; about 20 MB when full
 
 
 class WordSplitter:
-    """Splits text into words.  strip_accents=None: as lowercase, like the published models."""
+    """Splits text into words.  strip_accents=None: the same as lowercase, like the published models."""
 
     def __init__(self, lowercase: bool = True, strip_accents: bool | None = None, chinese_spacing: bool = True):
         self.lowercase = bool(lowercase)
@@ -66,7 +66,7 @@ class WordSplitter:
         return text.translate(self._table).split()
 
     def quick_words(self, text: str) -> list[str] | None:
-        """words(text), if few different characters need the table and they can be replaced one by one; or else None."""
+        """words(text) if few different characters need the table and can be replaced one by one, otherwise None."""
         others = set(text.encode("utf-8", "surrogatepass").translate(None, _PLAIN).decode("utf-8", "surrogatepass"))
         if len(others) > _FEW:
             return None
@@ -78,7 +78,7 @@ class WordSplitter:
         return (text.lower() if self.lowercase else text).split()
 
     def words_with_sources(self, text: str) -> list[tuple[str, Sequence[int]]]:
-        """Each word, and for each of its characters the position in the text that it came from."""
+        """Each word, and for each of its characters its position in the text."""
         if text.isascii() and not _ASCII_REMOVED.search(text):
             matches = _ASCII_WORD.finditer(text.lower() if self.lowercase else text)
             return [(match.group(), range(match.start(), match.end())) for match in matches]
@@ -90,9 +90,9 @@ class WordSplitter:
         return [("".join(piece for piece, _ in word), [source for _, source in word]) for word in groups]
 
     def chunks(self, text: str) -> list[str]:
-        """Cut at white space only: words(text) is words(chunk) of every chunk in turn.
+        """Cuts at white space only: words(text) equals words(chunk) of all chunks in turn.
 
-        Few chunks are new in a long text, so whoever remembers what became of each saves most of the work.
+        A long text repeats most of its chunks, so caching the words of each chunk saves most of the work.
         """
         for character in JOINING:
             if character in text:
@@ -100,11 +100,11 @@ class WordSplitter:
         return text.split()
 
     def becomes(self, character: str) -> str:
-        """An entry of the table: the five rules for one character."""
+        """An entry of the table: the five rules applied to one character."""
         if "\ud800" <= character <= "\udfff":
             raise ValueError(
-                f"text holds U+{ord(character):04X}, half of a surrogate pair, which is no character; it comes from "
-                'bytes that were not UTF-8: read the file with errors="replace", or repair the text'
+                f"the text contains U+{ord(character):04X}, half of a surrogate pair, which is not a character; it "
+                'comes from bytes that were not UTF-8: read the file with errors="replace", or repair the text'
             )
         if character in REMOVED:
             return ""
@@ -119,10 +119,10 @@ class WordSplitter:
         return f" {character} " if chinese else character
 
     def _becomes_alone(self, character: str) -> str | None:
-        """The character's entry, if it may be put in before the others, in any order, and before str.lower; or None.
+        """The character's entry if it can be replaced before other characters and before str.lower, otherwise None.
 
-        So what is put in must be left as it is by all that follows: ASCII by `replace` of other characters, the rest by
-        its own entry, all by str.lower. Spaces may double, they only separate.
+        So later replacements must not change the entry: ASCII characters are never replaced, other characters must be
+        their own entry, and str.lower must leave all as they are. Double spaces do no harm.
         """
         entry = self.becomes(character)
         moves = self.strip_accents and _MOVING.match(character)
@@ -130,21 +130,21 @@ class WordSplitter:
         return None if moves or changes or (self.lowercase and entry.lower() != entry) else entry
 
     def _in_order(self, text: str) -> list[tuple[str, int]]:
-        """Decompose and put marks into canonical order -> characters and the positions they count as coming from.
+        """Decomposes the text and puts marks into canonical order. Returns characters with their positions in the text.
 
-        A position belongs to a place, not to a character: where two marks are exchanged, the first still counts as
-        coming from the first position. That is how the reference counts.
+        Positions are not sorted with the marks: if two marks are exchanged, the first keeps the first position, as in
+        the reference.
         """
         kept = [(character, source) for source, character in enumerate(text) if character not in REMOVED]
         parts = [(part, i > 0) for character, _ in kept for i, part in enumerate(_decomposed(character))]
         ordered: list[tuple[str, bool]] = []
         for _, run in groupby(parts, lambda pair: _order(pair[0]) > 0):
             ordered += sorted(run, key=lambda pair: _order(pair[0]))
-        place, found = -1, []
+        place, characters = -1, []
         for part, added in ordered:
             place += not added
-            found.append((part, kept[place][1]))
-        return found
+            characters.append((part, kept[place][1]))
+        return characters
 
     def __repr__(self) -> str:
         return (
@@ -157,7 +157,7 @@ class WordSplitter:
 
 
 class _Table(dict[int, Any]):
-    """Code point -> what becomes of the character, filled in when first asked."""
+    """Maps a code point to the replacement of its character, computed on first use."""
 
     def __init__(self, becomes: Callable[[str], str | None]):
         self.becomes = becomes
@@ -174,7 +174,7 @@ def _decomposed(character: str) -> str:
 
 
 def _order(character: str) -> int:
-    """The canonical combining class: marks of a run are sorted by it; 0 ends the run."""
+    """The canonical combining class, by which the marks of a run are sorted; 0 ends the run."""
     return unicodedata.combining(character) if character in MARKS or character in MOVING else 0
 
 

@@ -1,16 +1,15 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped.
+"""Checkpoints: everything a run needs to continue as if it had never stopped.
 
     RUN/checkpoints/step-00000500/
-        config.json, model.safetensors, tokenizer.json, vocab.txt      a model folder like any other
+        config.json, model.safetensors, tokenizer.json, vocab.txt      an ordinary model folder
         optimizer.safetensors                                          Adam's two moments
-        state.json                                                     step, place in the data, checksums of the files
+        state.json                                                     step, position in the data, checksums
 
-**Whole or not there.** A checkpoint is written into a folder with a temporary name, every file is forced to disk, and
-only then the folder gets its name, which is one step for the file system. A process that is killed in between, or a
-disk that is full, leaves the checkpoints before it untouched.
+**Atomic.** A checkpoint is written to a temporary folder, which is then renamed (common/atomic.py). If the process is
+killed or the disk is full, earlier checkpoints stay as they are.
 
-**Found out.** Disks fail, and people edit files. Reading compares every file with its checksum; a checkpoint that does
-not fit is reported and the one before is used.
+**Verified.** Disks fail, and people edit files. Reading compares every file with its checksum; a damaged checkpoint is
+reported, and the previous one is used.
 """
 
 from __future__ import annotations
@@ -18,16 +17,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import to_disk
+from mini_bert.common.atomic import UNFINISHED, recover_folder, replaced_folder
 from mini_bert.files.model_folder import write_tensors
 
 FOLDER, STATE, OPTIMIZER = "checkpoints", "state.json", "optimizer.safetensors"
@@ -36,14 +33,14 @@ logger = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that was read and found whole."""
+    """A checkpoint that was read and verified."""
 
     path: Path
     state: dict[str, Any]
 
 
 class CheckpointError(OSError):
-    """A checkpoint could not be written; the message says what is left."""
+    """A checkpoint could not be written."""
 
 
 def save(
@@ -53,45 +50,34 @@ def save(
     moments: Mapping[str, np.ndarray],
     write_model: Callable[[Path], None],
 ) -> Path:
-    """Write the checkpoint of this step -> its folder. `write_model` puts the model's files into a folder."""
+    """Write the checkpoint of this step and return its folder. `write_model` writes the model's files to a folder."""
     home = run / FOLDER
     final = home / f"step-{step:08d}"
-    temporary = None
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=home, prefix=f".{final.name}."))
-        write_model(temporary)
-        write_tensors(temporary / OPTIMIZER, moments)
-        sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
-        content = {"format": FORMAT, "step": step, **state, "files": sums}
-        content["checksum"] = _own_checksum(content)
-        (temporary / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
-        for path in temporary.iterdir():
-            to_disk(path)
-        to_disk(temporary)
-        if final.exists():  # the same step again, after a resume: it is the same to the last bit
-            shutil.rmtree(final)
-        os.rename(temporary, final)
-        to_disk(home)
+        with replaced_folder(final) as new:
+            write_model(new)
+            write_tensors(new / OPTIMIZER, moments)
+            sums = {path.name: checksum(path) for path in sorted(new.iterdir())}
+            content = {"format": FORMAT, "step": step, **state, "files": sums}
+            content["checksum"] = _own_checksum(content)
+            (new / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
     except OSError as error:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(cannot_write(run, f"the checkpoint of step {step:,} in {home}", error)) from error
     return final
 
 
 def cannot_write(run: Path, what: str, error: OSError) -> str:
-    """What to say when a run cannot write a file: what is left, and what to do."""
+    """The error message if a run cannot write a file: which checkpoint is left, and what to do."""
     kept = folders(run)
-    left = f"the last checkpoint, {kept[0].name}, is whole" if kept else "there is no checkpoint yet"
+    left = f"the last checkpoint, {kept[0].name}, is intact" if kept else "there is no checkpoint yet"
     return (
-        f"{what} could not be written ({error.strerror or error}); {left}. Make it possible (is the disk full?), "
-        "then go on with --resume"
+        f"{what} could not be written ({error.strerror or error}); {left}. Fix the problem (is the disk full?), "
+        "then continue with --resume"
     )
 
 
 def read_array(path: Path, name: str) -> np.ndarray:
-    """One array of a safetensors file that was found whole, without reading the others."""
+    """Read one array of a safetensors file, without the others."""
     from safetensors import safe_open
 
     with safe_open(path, framework="numpy") as file:
@@ -99,13 +85,15 @@ def read_array(path: Path, name: str) -> np.ndarray:
 
 
 def folders(run: Path) -> list[Path]:
-    """The checkpoints of a run, newest first, whole or not."""
+    """The checkpoints of a run, newest first, damaged or not."""
     pattern = "step-" + 8 * "[0-9]"
+    for old in (run / FOLDER).glob(f".{pattern}.old"):  # a crash while this checkpoint was being replaced
+        recover_folder(old.with_name(old.stem[1:]))
     return sorted((path for path in (run / FOLDER).glob(pattern) if path.is_dir()), reverse=True)
 
 
 def read(path: Path) -> Checkpoint:
-    """-> a checkpoint whose files are all what they were when written, or a ValueError that says what is wrong"""
+    """Read and verify a checkpoint. A ValueError says what is wrong with it."""
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -114,42 +102,43 @@ def read(path: Path) -> Checkpoint:
         kind = state.get("format") if isinstance(state, dict) else type(state).__name__
         raise ValueError(f"{path / STATE} has format {kind!r}, this version reads {FORMAT}")
     if state.pop("checksum", None) != _own_checksum(state):
-        raise ValueError(f"{path / STATE} is not what was written: its checksum differs")
+        raise ValueError(f"{path / STATE} has changed since it was written: its checksum differs")
     for name, expected in state["files"].items():
         if not (path / name).is_file():
             raise ValueError(f"{path / name} is missing")
         if checksum(path / name) != expected:
-            raise ValueError(f"{path / name} is not what was written: its checksum differs")
+            raise ValueError(f"{path / name} has changed since it was written: its checksum differs")
     return Checkpoint(path, state)
 
 
 def latest(run: Path) -> Checkpoint:
-    """The newest checkpoint that is whole; a damaged one is reported and passed over."""
-    found = folders(run)
-    for path in found:
+    """The newest intact checkpoint. Damaged ones are reported and skipped."""
+    candidates = folders(run)
+    for path in candidates:
         try:
             return read(path)
         except ValueError as error:
-            logger.warning("%s; this checkpoint is damaged, or not ours; trying the one before", error)
-    if found:
-        raise ValueError(f"all {len(found)} checkpoints in {run / FOLDER} are damaged; nothing can be resumed")
+            logger.warning("%s; skipping this damaged checkpoint and trying the previous one", error)
+    if candidates:
+        raise ValueError(f"all {len(candidates)} checkpoints in {run / FOLDER} are damaged; the run cannot be resumed")
     raise FileNotFoundError(f"{run} has no checkpoints, so there is nothing to resume; start it without --resume")
 
 
 def forget_after(run: Path, last: Path) -> None:
-    """Remove what is newer than the checkpoint that a run goes on from: damaged ones, whose place others need."""
+    """Remove the damaged checkpoints that are newer than the one a run is resumed from."""
     for path in folders(run):
         if path.name > last.name:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def clean(run: Path, keep: int, best: str | None) -> None:
-    """Remove all but the newest `keep` and the best, and what killed processes left unfinished."""
+    """Remove all but the newest `keep` and the best, and unfinished ones that killed processes left behind."""
     for path in folders(run)[max(keep, 1) :]:
         if path.name != best:
             shutil.rmtree(path, ignore_errors=True)
-    for path in (run / FOLDER).glob(".step-*"):
-        shutil.rmtree(path, ignore_errors=True)
+    for pattern in (f"{UNFINISHED}*", ".step-*"):  # the second: of older versions
+        for path in (run / FOLDER).glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _own_checksum(state: Mapping[str, Any]) -> str:
@@ -157,13 +146,5 @@ def _own_checksum(state: Mapping[str, Any]) -> str:
 
 
 def checksum(path: Path) -> str:
-    total = hashlib.sha256()
-    for block in _blocks(path):
-        total.update(block)
-    return total.hexdigest()
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            yield block
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,11 +1,9 @@
-"""Pictures of training runs: the curves of one run or several, and the gradients of one, tensor by tensor.
+"""Pictures of training runs: the curves of one or several runs, and the gradients of one run by tensor.
 
     training_curves([Path("runs/a"), Path("runs/b")]).savefig("runs.png")
     gradient_flow(Path("runs/a")).savefig("gradients.png")
 
-How pictures look is said in plots/style.py. The others can be had from here, too: what happens inside a model
-(inside/model_figures.py), where it looks (inside/attention_figures.py), what probes find in it (probing/figures.py).
-Each function returns a matplotlib Figure.
+Both return a matplotlib Figure. plots/style.py has the shared style.
 """
 
 from __future__ import annotations
@@ -13,15 +11,14 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mini_bert.common.extras import MissingExtra
 from mini_bert.plots.style import (
     COLOURS,
     DASHES,
-    DPI,
     GREY,
     Axes,
     Figure,
@@ -38,33 +35,13 @@ from mini_bert.plots.style import (
 )
 from mini_bert.training.history import METRICS, History, Record, finite, read_run
 
-__all__ = [
-    "COLOURS",
-    "DASHES",
-    "DPI",
-    "GREY",
-    "Axes",
-    "Figure",
-    "colour",
-    "dash",
-    "dress",
-    "edges",
-    "gradient_flow",
-    "loss_picture",
-    "new_figure",
-    "plain",
-    "plot_command",
-    "save",
-    "training_curves",
-]
-
-ABREAST = 4  # runs side by side, before a new row begins
-ROW = 0.21  # inches for a tensor's name
-LONG = 32  # characters of a name that a panel has room for
+COLUMNS = 4  # runs in one row
+ROW = 0.21  # inches per tensor name
+LONG = 32  # characters of a name that fit above a panel
 
 
 def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
-    """Above: the loss of each run in a panel of its own, the others in grey. Below: the rest, all runs together."""
+    """Top: a panel with the loss of each run, the others in grey. Bottom: accuracy, learning rate, gradient norm."""
     histories = [read_run(run) for run in runs]
     if not histories:
         raise ValueError("no run to draw; expected at least one run folder")
@@ -73,7 +50,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
             raise ValueError(f"{history.run / METRICS} has no loss to draw yet")
     names = labels([history.run for history in histories])
 
-    columns = min(len(histories), ABREAST)
+    columns = min(len(histories), COLUMNS)
     rows = math.ceil(len(histories) / columns)
     figure = new_figure(max(9.0, 3.4 * columns), 3.6 * rows + 3.0)
     upper, lower = figure.subfigures(2, 1, height_ratios=(3.6 * rows, 3.0))
@@ -82,14 +59,8 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         if index < len(histories):
             _loss_panel(panel, histories, index, names[index])
             panel.label_outer()
-            panel.legend(  # below, where no curve is
-                loc="upper center",
-                bbox_to_anchor=(0.5, 0),
-                borderaxespad=4.2,  # times the size of its letters: the axis' own labels stand between
-                ncols=4 if columns == 1 else 2,
-                fontsize=8,
-                frameon=False,
-            )
+            panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4.2,  # below the axis' own labels
+                         ncols=4 if columns == 1 else 2, fontsize=8, frameon=False)  # fmt: skip
         else:
             panel.remove()
 
@@ -99,7 +70,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         accuracy.plot(*history.series("train", "accuracy"), label=name, **style)
         rate.plot(*history.series("train", "lr"), **style)
         norm.plot(*history.series("train", "grad_norm"), **style)
-    dress(accuracy, "hidden words guessed right", "step", "share")
+    dress(accuracy, "accuracy on masked tokens", "step", "share")
     dress(rate, "learning rate", "step")
     dress(norm, "gradient norm, before clipping", "step")
     accuracy.set_ylim(bottom=0)
@@ -114,13 +85,13 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         norm.set_ylim(bottom=0)
     if len(histories) > 1:
         lines, words = accuracy.get_legend_handles_labels()
-        abreast = int(72 * figure.get_figwidth() / (5 * max(map(len, words)) + 45))  # names of about 5 points a letter
-        lower.legend(lines, words, loc="outside lower center", ncols=max(1, abreast), fontsize=8, frameon=False)
+        fit = int(72 * figure.get_figwidth() / (5 * max(map(len, words)) + 45))  # a letter is about 5 points wide
+        lower.legend(lines, words, loc="outside lower center", ncols=max(1, fit), fontsize=8, frameon=False)
     return figure
 
 
 def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) -> None:
-    """One run's training and held-out loss, the line of the unigram entropy, and the other runs behind."""
+    """One run's training and held-out loss and unigram entropy, with the other runs in the background."""
     for other, history in enumerate(histories):
         if other != index:
             panel.plot(*history.series("train", "loss"), color=GREY, alpha=0.6, linewidth=0.8)
@@ -140,11 +111,11 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
 
 
 def gradient_flow(run: str | os.PathLike[str]) -> Figure:
-    """Tensor by tensor, from the input at the top to the head: gradient norms over time, spread now, update now."""
+    """One row per tensor, from the input to the head: gradient norm over time, its distribution now, update now."""
     history = read_run(run)
     records = [record for record in history.of("tensors") if record.get("tensors")]
     if not records:
-        raise ValueError(f"{history.run / METRICS} has no gradients by tensor yet (records of kind tensors)")
+        raise ValueError(f"{history.run / METRICS} has no gradients by tensor yet (records of kind 'tensors')")
     last = records[-1]["tensors"]
     names = in_model_order(last)
     rows = range(len(names))
@@ -167,8 +138,8 @@ def gradient_flow(run: str | os.PathLike[str]) -> Figure:
         percentiles = [value for value in found if value is not None]
         if len(percentiles) == 5:
             spread(singles, row, percentiles)
-    dress(singles, f"single gradients at step {steps[-1]:,}", "middle half thick, 1 % to 99 % thin")
-    narrow, wide = reaches(last)
+    dress(singles, f"gradients at step {steps[-1]:,}", "thick: middle half, thin: 1 % to 99 %")
+    narrow, wide = ranges(last)
     singles.set_xscale("symlog", linthresh=narrow, linscale=0.5)
     singles.set_xticks(symmetric_ticks(narrow, wide))
     singles.minorticks_off()
@@ -181,47 +152,43 @@ def gradient_flow(run: str | os.PathLike[str]) -> Figure:
     update.axvspan(1e-4, 1e-2, color=COLOURS[2], alpha=0.15, linewidth=0)
     if ratios:
         update.set_xscale("log")
-    dress(update, "update norm / weight norm", "green: usual for matrices")
+    dress(update, "update norm / weight norm", "green: normal for matrices")
     return figure
 
 
 def loss_picture(
     run: str | os.PathLike[str], path: str | os.PathLike[str], say: Callable[[str], None] | None = None
 ) -> bool:
-    """Draw a run's curves into a file; where that cannot be done, say why and go on -> whether it was done"""
-    say = say or (lambda text: print(text, file=sys.stderr))
+    """Draw a run's curves into a file and return True; if that fails, say why and return False."""
     try:
         save(training_curves([run]), path)
-    except MissingExtra as lack:
-        say(f"no {Path(path).name}: {lack}")
-        return False
-    except (ValueError, OSError) as error:
-        say(f"no {Path(path).name}: {error}")
+    except (ValueError, OSError) as error:  # a missing matplotlib is a ValueError, too
+        (say or partial(print, file=sys.stderr))(f"no {Path(path).name}: {error}")
         return False
     return True
 
 
-def plot_command(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None) -> None:
-    """Draw one run (curves and gradients) or several side by side, and print where the pictures are.
+def draw_runs(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Draw one run (curves and gradients) or the curves of several side by side; yields the files written.
 
-    `out` is the file of the curves: .png, .svg or .pdf. Without it: RUN/loss.png for one run, runs.png for several.
+    `out` is the file of the curves: .png, .svg or .pdf. The default is RUN/loss.png for one run, runs.png for several.
     """
     if out is None:
         out = Path(runs[0]) / "loss.png" if len(runs) == 1 else Path("runs.png")
     path = picture_path(out)
     save(training_curves(runs), path)
-    print(path)
+    yield path
     if len(runs) == 1 and read_run(runs[0]).of("tensors"):
         beside = path.with_name(f"{path.stem}-gradients{path.suffix}")
         save(gradient_flow(runs[0]), beside)
-        print(beside)
+        yield beside
 
 
 # --- names, order, scales ----------------------------------------------------------------------------------
 
 
 def labels(runs: Sequence[Path]) -> list[str]:
-    """Names for runs: the last parts of their paths, as many as it takes to tell them apart.
+    """Short names for runs: as many of the last parts of their paths as it takes to tell them apart.
 
     >>> labels([Path("a/first"), Path("a/second")]), labels([Path("a/run"), Path("b/run")])
     (['first', 'second'], ['a/run', 'b/run'])
@@ -235,7 +202,7 @@ def labels(runs: Sequence[Path]) -> list[str]:
 
 
 def in_model_order(tensors: dict[str, Record]) -> list[str]:
-    """From the input to the head: embeddings, blocks by number, the rest; records list weights that decay first.
+    """Embeddings, blocks in order, the rest. (Records list the weights with decay first.)
 
     >>> in_model_order(dict.fromkeys(["encoder.blocks.10.a.w", "head.w", "encoder.blocks.2.a.w", "tokens.table"], {}))
     ['tokens.table', 'encoder.blocks.2.a.w', 'encoder.blocks.10.a.w', 'head.w']
@@ -245,33 +212,32 @@ def in_model_order(tensors: dict[str, Record]) -> list[str]:
         _, found, after = name.partition("blocks.")
         if found:
             return 1, int(after.partition(".")[0])
-        return (0 if name.endswith(".table") else 2), 0
+        return (0 if name.endswith(".table") or name.startswith("norm.") else 2), 0
 
     return sorted(tensors, key=key)
 
 
 def log10(value: Any) -> float:
-    """For colours: NaN, which stays white, where there is no length to show."""
+    """NaN, which is drawn white, where there is no positive number."""
     number = finite(value)
     return math.log10(number) if number else math.nan
 
 
-def reaches(tensors: dict[str, Record]) -> tuple[float, float]:
-    """How far single gradients lie from 0, in the tensor where they are smallest and where they are largest.
+def ranges(tensors: dict[str, Record]) -> tuple[float, float]:
+    """The largest absolute gradient of the tensor with the smallest ones, and of the tensor with the largest.
 
-    The first is no less than a millionth of the second: below it the scale is linear, and all is near 0.
+    The first is at least a millionth of the second; the scale is linear below it.
     """
-    found = [0.0]
-    for tensor in tensors.values():
-        found.append(
-            max((abs(finite(value) or 0.0) for value in tensor.get("gradient_percentiles") or ()), default=0.0)
-        )
-    wide = max(found) or 1.0
-    return max(min((reach for reach in found if reach), default=wide), wide * 1e-6), wide
+    found = [
+        max((abs(finite(value) or 0.0) for value in tensor.get("gradient_percentiles") or ()), default=0.0)
+        for tensor in tensors.values()
+    ]
+    wide = max(found, default=0.0) or 1.0
+    return max(min((size for size in found if size), default=wide), wide * 1e-6), wide
 
 
 def symmetric_ticks(narrow: float, wide: float) -> list[float]:
-    """Powers of ten on both sides of 0, at most four, and none so near to 0 that their labels would meet.
+    """At most four powers of ten on each side of 0, none so close to 0 that labels would overlap.
 
     >>> symmetric_ticks(2e-6, 3e-2)
     [-0.01, -0.001, -0.0001, 0.0, 0.0001, 0.001, 0.01]

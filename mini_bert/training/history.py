@@ -1,10 +1,10 @@
-"""Reading what a training run wrote: `metrics.jsonl`, one JSON object a line, each with a kind and a step.
+"""Reads the records of a training run: `metrics.jsonl`, one JSON object per line, each with a kind and a step.
 
     history = read_run("runs/first")
     steps, losses = history.series("train", "loss")
 
-A run may be going on while it is read, may have been killed in the middle of a line, and may have been resumed from a
-checkpoint that lies before its last line. What is given back is the one story that led to the present weights.
+The run may still be going on, may have been killed in the middle of a line, and may have been resumed from a
+checkpoint that is older than its last line. The history has only the records that led to the current weights.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from mini_bert.common.invocation import command
@@ -22,7 +24,7 @@ Record = dict[str, Any]
 
 
 class History:
-    """The records of one run in the order of their steps; without those that a resumed run did again."""
+    """The records of one run in the order of their steps, without those that a resumed run repeated."""
 
     def __init__(self, run: Path, records: list[Record]):
         self.run = run
@@ -36,23 +38,49 @@ class History:
         return next((record for record in reversed(self.records) if record["kind"] == kind), {})
 
     def series(self, kind: str, name: str) -> tuple[list[int], list[float]]:
-        """-> steps and values; where there is no finite value there is no point"""
+        """Returns steps and values, leaving out values that are missing or not finite."""
         found = [record for record in self.of(kind) if finite(record.get(name)) is not None]
         return [record["step"] for record in found], [float(record[name]) for record in found]
 
     @property
     def steps(self) -> int:
-        """How far the run came."""
+        """The last step."""
         return max((record["step"] for record in self.records), default=0)
 
     @property
     def unigram_entropy(self) -> float | None:
-        """What a model pays for each word if it knows how frequent words are, and nothing else."""
+        """The loss of a model that predicts token frequencies and ignores context."""
         return finite(self.last("start").get("unigram_entropy"))
+
+    @property
+    def tensors(self) -> dict[str, Record]:
+        """The last recorded norms and percentiles of every tensor."""
+        return self.last("tensors").get("tensors") or {}
+
+    @property
+    def peak_learning_rate(self) -> float:
+        _, rates = self.series("train", "lr")
+        return max(rates, default=finite(self.last("nonfinite").get("lr")) or 0.0)
+
+    @property
+    def end_of_warmup(self) -> int | None:
+        """The step of the first record at the highest learning rate; None while it may still be rising."""
+        steps, rates = self.series("train", "lr")
+        if not rates or (rates[-1] == max(rates) and rates[-1] > rates[0] and rates.count(rates[-1]) == 1):
+            return None if rates else 0
+        return steps[rates.index(max(rates))]
+
+    def gaps(self) -> Iterator[float]:
+        """For each evaluation: held-out loss minus the training loss at that time."""
+        steps, losses = self.series("train", "loss")
+        for step, held in zip(*self.series("eval", "loss"), strict=True):
+            before = [loss for at, loss in zip(steps, losses, strict=True) if at <= step]
+            if before:
+                yield held - mean(before[-3:])
 
 
 def finite(value: Any) -> float | None:
-    """A number that can be drawn and compared, or None: metrics hold null where a run had NaN or infinity.
+    """The value as a float if it is a finite number, else None. (Metrics have null instead of NaN and infinity.)
 
     >>> finite(2), finite(float("nan")), finite(None), finite("2")
     (2.0, None, None, None)
@@ -63,11 +91,11 @@ def finite(value: Any) -> float | None:
 
 
 def read_run(run: str | os.PathLike[str]) -> History:
-    """The history of a run folder; an error names what is missing."""
+    """The history of a run folder."""
     run = Path(run)
     if not (run / METRICS).is_file():
-        what = f"holds no {METRICS}" if run.is_dir() else "is not a folder"
-        raise ValueError(f"{run} {what}; expected a run folder, as `{command('train', '--out', run)}` writes it")
+        what = f"has no {METRICS}" if run.is_dir() else "is not a folder"
+        raise ValueError(f"{run} {what}; expected a run folder, which `{command('train', '--out', run)}` creates")
     records: list[Record] = []
     for line in (run / METRICS).read_text(encoding="utf-8", errors="replace").splitlines():
         record = parse(line)
@@ -82,12 +110,12 @@ def read_run(run: str | os.PathLike[str]) -> History:
 
 
 def until(records: list[Record], step: int) -> list[Record]:
-    """What counts of a run that goes on from that step: what came after it is done again, and its end was none."""
+    """The records that remain when a run is resumed from this step: later ones are repeated, and it did not stop."""
     return [record for record in records if record["step"] <= step and record["kind"] != "stop"]
 
 
 def parse(line: str) -> Record | None:
-    """One line -> its record; of a line that a kill cut short, the record that was written behind it, if any."""
+    """The record in a line, or None. If a kill cut the line short, the record that was appended to it."""
     for text in (line, line[max(line.rfind('{"kind"'), 0) :]):
         try:
             record = json.loads(text)

@@ -8,13 +8,11 @@
 (Kingma & Ba 2015, algorithm 1; decay outside the fraction as in Loshchilov & Hutter 2019, "AdamW".) m̂/√v̂ is
 about ±1 whatever the scale of the gradient, so lr says how far a weight moves in one step.
 
-m and v may be kept in 16 bits (common/sixteen_bit.py), half the memory: β2 = 0.999 changes v by a thousandth, far less
-than such a
-number can show, so they are rounded stochastically. float16 has a short range, too: there √v is kept, not v, which
-spans twice as many powers of ten, and both are scaled.
+m and v can be stored in 16 bits (common/sixteen_bit.py), which halves their memory. β2 = 0.999 changes v by a
+thousandth, far less than 16 bits can resolve, so they are rounded stochastically. float16 also has a short range: there
+√v is stored instead of v, and both are scaled.
 
-The learning rate itself has a course: up from 0 while m and v have seen little, then down to 0, so that at the end the
-weights settle instead of jumping about.
+The learning rate rises from 0 while m and v have seen few gradients, then falls to 0, so that the weights settle.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ CHUNK = 1 << 18  # numbers at a time: few enough for the cache, enough that thre
 
 SCALE = 4096.0  # of moments in float16: clipped gradients are below 1, and LARGEST is 65,504
 
-Each = Callable[[Callable[[int], Any], Iterable[int]], Any]  # calls a function with every item, in any order
+Map = Callable[[Callable[[int], Any], Iterable[int]], Any]  # calls a function with every item, in any order
 
 
 def one_by_one(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
@@ -51,9 +49,9 @@ class Adam:
         eps: float = 1e-8,
         weight_decay: float = 0.01,
         moments: str = "float32",
-        shares: Sequence[tuple[slice, float]] = (),
+        lr_multipliers: Sequence[tuple[slice, float]] = (),
     ):
-        """shares: parts of the flat arrays that get only so much of the learning rate; all others get the whole"""
+        """lr_multipliers: factors on the learning rate for parts of the flat arrays; 1 for all others"""
         if not isinstance(flat, Flat):
             raise TypeError(f"Adam works on a model's flat arrays: pass model.flat, not a {type(flat).__name__}")
         self.flat = flat
@@ -65,16 +63,16 @@ class Adam:
             else (stored(flat.data.size, moments), stored(flat.data.size, moments))
         )
         self.t = 0
-        self._shares = _complete(shares, flat.data.size)
+        self._lr_multipliers = _complete(lr_multipliers, flat.data.size)
 
-    def step(self, lr: float | None = None, scale: float = 1.0, each: Each = one_by_one) -> None:
+    def step(self, lr: float | None = None, scale: float = 1.0, map: Map = one_by_one) -> None:
         """One update from the gradients times `scale`; they are left as they are.
 
-        `each` goes through the chunks, which have nothing to do with each other: parallel.Team.each shares them out.
+        Chunks are independent; `map=team.map` spreads them over the threads of a parallel.Team.
         """
         self.t += 1
         lr = self.lr if lr is None else lr
-        each(lambda start: self._update(start, lr, scale), range(0, self.m.size, CHUNK))
+        map(lambda start: self._update(start, lr, scale), range(0, self.m.size, CHUNK))
 
     def _update(self, start: int, lr: float, scale: float) -> None:
         part = slice(start, start + CHUNK)
@@ -89,7 +87,7 @@ class Adam:
         v += s
         self._direction(m, v, lr, s)
         decayed = max(self.flat.decayed - start, 0)
-        for first, last, share in self._shares:
+        for first, last, share in self._lr_multipliers:
             here = slice(max(first - start, 0), max(last - start, 0))
             w[here][: max(decayed - here.start, 0)] *= 1 - lr * share * self.weight_decay
             if share != 1:
@@ -136,10 +134,13 @@ class Adam:
         return update
 
 
-def _complete(shares: Sequence[tuple[slice, float]], size: int) -> list[tuple[int, int, float]]:
-    """[(first, last, share)] from 0 to size without a gap: what was not named gets 1, neighbours that agree are one"""
+def _complete(multipliers: Sequence[tuple[slice, float]], size: int) -> list[tuple[int, int, float]]:
+    """[(first, last, factor)] from 0 to size without a gap: 1 where none was given; equal neighbours are merged"""
     found: list[tuple[int, int, float]] = []
-    for first, last, share in [*sorted((part.start, part.stop, share) for part, share in shares), (size, size, 1.0)]:
+    for first, last, share in [
+        *sorted((part.start, part.stop, share) for part, share in multipliers),
+        (size, size, 1.0),
+    ]:
         at = found[-1][1] if found else 0
         if not at <= first <= last <= size:
             raise ValueError(f"the part {first}:{last} overlaps another, or is not within the {size:,} weights")
@@ -156,7 +157,7 @@ def _wide(kept: np.ndarray) -> np.ndarray:
     return widen(kept) if kept.itemsize == 2 else kept
 
 
-def course(progress: float, warmup: float = 0.1) -> float:
+def lr_schedule(progress: float, warmup: float = 0.1) -> float:
     """The learning rate as a share of its peak: a line up from 0 until `warmup`, then a line down to 0 at the end.
 
     progress    how much of the run is done, from 0 to 1

@@ -1,17 +1,17 @@
 """All cores: threads that each take a share of the batch, with replicas of one model.
 
-    replica j    the same weights, own gradients, own scratch memory, one BLAS thread
-    1            every thread runs forward and backward on its micro-batches, and adds into its own gradients
-    2            the gradients are added up: replica 0 + replica 1 + …, always in this order
-    3            the weights change, once, for all
+    replica j    the same weights, its own gradients and scratch memory, one BLAS thread
+    1            every thread runs forward and backward on its micro-batches, and adds to its own gradients
+    2            the gradients are summed: replica 0 + replica 1 + …, always in this order
+    3            the weights are updated once, for all
 
-Threads, not processes: NumPy lets go of Python's lock inside its operations, so they run side by side, and the weights
-are in memory only once. One BLAS thread each: a product that is split among cores waits for the slowest at every turn,
-and everything between the products would run on one core. With its own micro-batch a thread waits for nobody until the
-step is done.
+Threads, not processes: NumPy releases Python's lock inside its operations, so they run side by side, and the weights
+are in memory only once. One BLAS thread each: a product that is split among cores waits for the slowest of them
+every time, and everything between the products would run on one core. A thread with its own micro-batch never waits
+until the step is done.
 
-Sums of floats depend on the order of the terms. Here who computes what is decided by the number of threads alone, and
-so is the order of every sum: with the same number of threads, a run gives the same numbers to the last bit.
+Sums of floats depend on the order of the terms. Here the number of threads alone decides which thread computes what,
+and the order of every sum: with the same number of threads, a run gives the same numbers to the last bit.
 """
 
 from __future__ import annotations
@@ -25,38 +25,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.data.generator import Batch
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.objectives.base import Objective
+from mini_bert.objectives.masked_words import MaskedWords
 from mini_bert.training.optim import CHUNK
 
 
 class Outcome(NamedTuple):
-    """What one forward and backward of a whole batch found."""
+    """The results of one forward and backward pass over a whole batch."""
 
     loss: float  # mean over the targets
-    correct: int  # targets that the model thought most likely
+    correct: int  # targets that the model predicted correctly
     targets: int
-    norm: float  # the length of the gradient
-
-
-Objective = Callable[[Any, Any, Run, int], tuple[float, int]]  # model, part, run, targets of the whole batch ->
-# this part's share of the mean loss, and how many of its targets were met; adds to the gradients of that model
-
-
-def masked_words(model: MiniBERT, part: Batch, run: Run, targets: int) -> tuple[float, int]:
-    """The objective of pretraining: the cross-entropy at the hidden words, forward and backward"""
-    loss, cache = model.loss(*part[:4], run=run, count=targets)
-    correct = int((cache.cross_entropy.exp.argmax(-1) == part.targets).sum())
-    model.loss_backward(cache, run=run)
-    return float(loss), correct
+    norm: float  # of the gradient
 
 
 class Team:
     """Threads with replicas of `model`; use it in a `with` block, so that the threads end.
 
-    For the time of the block BLAS is held to one thread, in the whole process.
+    Inside the block BLAS uses one thread, in the whole process.
     """
 
     def __init__(self, model: Model, threads: int | None = None):
@@ -80,18 +68,18 @@ class Team:
 
     # ------------------------------------------------------------------ sharing work out
 
-    def together(self, work: Callable[[int], Any]) -> list[Any]:
-        """work(0), work(1), … at the same time, one a thread; the first in the calling thread."""
+    def run_on_all(self, work: Callable[[int], Any]) -> list[Any]:
+        """work(0), work(1), … at the same time, one per thread; the first in the calling thread."""
         others = [self._threads.submit(work, j) for j in range(1, len(self.replicas))]
         try:
             first = work(0)
         finally:
             for other in others:
-                other.exception()  # whatever happened, nobody computes on when we leave
+                other.exception()  # waits: no thread goes on computing after an error
         return [first, *(other.result() for other in others)]
 
-    def each(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """work(item) for every item, shared among the threads -> the results in the order of the items"""
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """work(item) for every item, shared among the threads. Returns the results in the order of the items."""
         items, n = list(items), len(self.replicas)
         results: list[Any] = [None] * len(items)
 
@@ -99,43 +87,44 @@ class Team:
             for i in range(j, len(items), n):
                 results[i] = work(items[i])
 
-        self.together(share)
+        self.run_on_all(share)
         return results
 
     # ------------------------------------------------------------------ one step of training
 
     def gradient(
-        self, parts: Sequence[Any], seed: tuple[int, ...] = (0,), objective: Objective = masked_words
+        self, parts: Sequence[Any], seed: tuple[int, ...] = (0,), objective: Objective | None = None
     ) -> Outcome:
-        """Forward and backward of a batch that comes in parts; the gradient of its mean loss is then model.flat.grad.
+        """Forward and backward of a batch given in parts; model.flat.grad is then the gradient of its mean loss.
 
-        What that held before does not count. A part begins with its sequences, (B,T), and has `targets`, with a row for
-        each thing that the mean is over. Sequences are numbered through all parts, and draw their dropout by their
-        number: so the masks depend neither on the number of threads nor on where the batch is cut.
+        Earlier content of the gradients is discarded. Sequences are numbered through all parts and draw their dropout
+        by number, so the masks depend neither on the number of threads nor on where the batch is cut.
         """
-        targets, n = sum(len(part.targets) for part in parts), len(self.replicas)
+        objective = objective or MaskedWords()
+        count, n = objective.count(parts), len(self.replicas)
+        targets = sum(len(part.targets) for part in parts)
         first = [0, *accumulate(len(part[0]) for part in parts)]
 
         def share(j: int) -> tuple[float, int]:
             model, loss, correct = self.replicas[j], 0.0, 0
             for param in self._params[j]:
-                param.fresh = True
+                param.grad_is_unset = True
             for i in range(j, len(parts), n):
                 run = Run(seed, train=True, pool=model.run.pool, first=first[i])
-                part_loss, part_correct = objective(model, parts[i], run, targets)
+                part_loss, part_correct = objective.loss(model, parts[i], run, count)
                 loss += part_loss
                 correct += part_correct
             for param in self._params[j]:
-                param.settle()
+                param.zero_if_unset()
             return loss, correct
 
-        shares = self.together(share)
-        squares = self.each(self._add_up, range(0, self.model.flat.grad.size, CHUNK))
+        shares = self.run_on_all(share)
+        squares = self.map(self._add_up, range(0, self.model.flat.grad.size, CHUNK))
         loss, correct = (sum(column) for column in zip(*shares, strict=True))
         return Outcome(loss, correct, targets, math.sqrt(math.fsum(squares)))
 
     def _add_up(self, start: int) -> float:
-        """A chunk of all replicas' gradients becomes one of the model's -> the sum of its squares"""
+        """Sum one chunk of all replicas' gradients into the model's. Returns the sum of its squares."""
         total, *others = (replica.flat.grad[start : start + CHUNK] for replica in self.replicas)
         for other in others:
             total += other
@@ -144,6 +133,6 @@ class Team:
 
 
 def default_threads() -> int:
-    """The cores that this process may use; at most 8, beyond which the steps of a small model gain nothing."""
+    """The cores that this process may use, at most 8: beyond that the steps of a small model get no faster"""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     return min(cores, 8)

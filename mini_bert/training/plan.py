@@ -1,20 +1,21 @@
-"""What fits: the memory of a training run, before it starts, and the switches that make it fit.
+"""Predicts how much memory a training run needs, and picks the switches that make it fit.
 
     mini-bert plan --model larger --batch 8 --memory 1GB
 
-Memory is a sum of things that can be counted. P parameters, j threads, micro-batches of B sequences of T tokens:
+For P parameters, j threads and micro-batches of B sequences of T tokens:
 
-    parameters     4 P            float32; 2 P where they are kept in 16 bits
-    gradients      4 P j          every thread adds into its own (training/parallel.py)
+    parameters     4 P bytes      float32; 2 P in 16 bits
+    gradients      4 P j          each thread has its own (training/parallel.py)
     moments        8 P            Adam's m and v; 4 P in 16 bits
-    activations    j · what the caches of one micro-batch hold at the worst moment of a step, and what backward works on
-    the rest       Python, NumPy, its product's buffers, tokenizer, place in the data
+    activations    j times the peak of one micro-batch: its caches and the temporary arrays of backward
+    the rest       Python, NumPy, buffers of matrix products, the tokenizer
 
-The worst moment is one of two. **At the head** all blocks have left their caches, and the logits are there: chosen
-tokens × V numbers. **In a block of the backward pass** the logits are gone, as are the caches of the blocks above; but
-this block works. Checkpointed blocks hold their input alone, until backward comes to them and makes the cache anew.
+Activations peak at one of two moments. **At the output head** the caches of all blocks are alive, and so are the
+logits, (N,V) for N masked tokens. **In the backward pass of a block** the logits and the caches of the blocks above are
+free again, but the block needs temporary arrays. A checkpointed block keeps only its input until backward recomputes
+its cache.
 
-A test compares the counts with the arrays of real caches, `benchmarks/plan.py` the sums with real runs.
+A test compares the counts with the arrays of real caches; `benchmarks/plan.py` compares the totals with real runs.
 """
 
 from __future__ import annotations
@@ -22,42 +23,44 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
-from mini_bert.common.sixteen_bit import check_kind
-from mini_bert.common.values import check_positive
-from mini_bert.layers.attention import LONG, is_lean
-from mini_bert.layers.base import PRODUCT
-from mini_bert.layers.lean_attention import TILE
-from mini_bert.models.config import MiniBertConfig, display_name
+from mini_bert.layers.lean_attention import LONG, TILE, is_lean
+from mini_bert.layers.matrices import PRODUCT
 from mini_bert.models.registry import load_config
+from mini_bert.models.sizes import Sizes
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import checkpointed_layers
 
-CHOSEN = 0.15  # the share of tokens that masked language modelling asks for
-SIXTEEN = ("activations", "moments", "weights")  # what may be kept in 16 bits
+MASKED = 0.15  # share of tokens that masked language modelling predicts
+SIXTEEN = ("activations", "moments", "weights")  # what can be kept in 16 bits
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 # Measured on Linux, CPython 3.13 and NumPy 2 (benchmarks/plan.py):
-BASE = 36e6  # Python, NumPy, our modules, a small corpus opened
-WORD = 240  # bytes a word of the vocabulary, in the tokenizer
-PRODUCT_BUFFERS = 4e6  # of the matrix product, a thread
-HOLES = 1.10  # of what is allocated and freed all the time, some stays unused between the rest
-SPARE = 0.95  # of the memory that is there, a plan uses no more
+BASE = 36e6  # Python, NumPy, our modules, a small corpus
+WORD = 240  # bytes per vocabulary entry, in the tokenizer
+PRODUCT_BUFFERS = 4e6  # of matrix products, per thread
+FRAGMENTATION = 1.10  # arrays are allocated and freed all the time, which leaves gaps
+SPARE = 0.95  # a plan uses at most this share of the memory
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One way to run the same training: the switches, in the words of a TrainingConfig.
+# ---------------------------------------------------------------------- the model
 
-    All give the same numbers up to rounding, with dropout, too: its masks depend on none of them.
+
+def describe(config: Any, tie_head: bool = False) -> Sizes:
+    return (config.with_tied_head() if tie_head else config).sizes()
+
+
+class Choice(NamedTuple):
+    """One way to run the same training: the switches, named as in TrainingConfig.
+
+    The results differ only by rounding, dropout included: its masks depend on none of the switches.
     """
 
     micro_batch: int
@@ -68,32 +71,22 @@ class Choice:
     moments: str = "float32"
     weights: str = "float32"
 
-    def __post_init__(self) -> None:
-        check_positive("micro_batch", self.micro_batch)
-        check_positive("threads", self.threads)
-        for name in SIXTEEN:
-            check_kind(name, getattr(self, name))
-        is_lean(self.attention, 1)  # or says which methods there are
+
+# ---------------------------------------------------------------------- activations
 
 
-# ---------------------------------------------------------------------- what caches hold
+class Kept(NamedTuple):
+    """What a cache holds: floats, which may be kept in 16 bits, and dropout masks, one byte each."""
 
-
-class Held(NamedTuple):
-    """Numbers, which may be kept in 16 bits, and dropout's masks, a byte each."""
-
-    numbers: int = 0
+    floats: int = 0
     masks: int = 0
 
-    def size(self, kept: str = "float32") -> int:
-        return BYTES[kept] * self.numbers + self.masks
-
-    def plus(self, *others: Held) -> Held:
-        return Held(*(sum(column) for column in zip(self, *others, strict=True)))
+    def size(self, kind: str = "float32") -> int:
+        return BYTES[kind] * self.floats + self.masks
 
 
 class Shape(NamedTuple):
-    """A micro-batch: B sequences of T tokens, N of which are asked for, M of them in one sequence."""
+    """A micro-batch: B sequences of T tokens, N masked tokens, at most M of them in one sequence."""
 
     B: int
     T: int
@@ -101,205 +94,222 @@ class Shape(NamedTuple):
     M: int
 
 
-def shape_of(config: MiniBertConfig, sequences: int) -> Shape:
-    T = config.max_seq_length
-    return Shape(sequences, T, round(CHOSEN * sequences * T), math.ceil(CHOSEN * T))
+def shape_of(model: Sizes, sequences: int) -> Shape:
+    T = model.max_length
+    return Shape(sequences, T, round(MASKED * sequences * T), math.ceil(MASKED * T))
 
 
-def block_held(config: MiniBertConfig, shape: Shape, last: bool, lean: bool = False) -> Held:
-    """The cache of one block; the last one asks for the chosen rows only."""
+def block_cache(model: Sizes, shape: Shape, last: bool, lean: bool = False) -> Kept:
+    """The cache of one block; in the last block, only the masked tokens are queries."""
     B, T, N, M = shape
-    H, inner, BT = config.hidden_size, config.intermediate_size, B * T
-    asking, seats = (N, B * M) if last else (BT, BT)
-    looks = asking_looks = seats * config.num_heads * T  # who looks at whom
-    if lean:
-        asking_looks = seats * config.num_heads  # of every row its logarithm of Σ exp, instead of all weights
-        asking_looks += seats * H if last else 0  # and the contexts where they sit
-    projected = 3 * BT * H + 2 * asking * H if not last else 3 * BT * H + N * H + seats * H + N * H
-    numbers = (
-        (projected + asking_looks)  # attention: x, q, k, v, joined contexts (last: of the chosen x, q, …); weights
-        + 2 * (asking * H + asking)  # two norms: x̂ and σ
-        + (asking * H + asking * inner)  # feed-forward: x' and f(x' W1 + b1)
-    )
-    masks = (0 if lean else looks) + 2 * asking * H
-    return Held(numbers, masks if config.dropout else 0)
+    H, BT = model.width, B * T
+    rows, seats = (N, B * M) if last else (BT, BT)  # what comes after attention runs on rows, queries are padded
+    weights = seats * model.heads * T
+    kept_weights = seats * model.heads + (seats * H if last else 0) if lean else weights  # lean: log Σ exp per row
+    floats = (
+        3 * BT * H + 2 * rows * H + (seats * H if last else 0)  # x, k, v; q and context (last: x of the rows, too)
+        + kept_weights
+        + 2 * rows * (H + 1)  # two norms: x̂ and σ
+        + rows * (H + model.inner_kept * model.intermediate)
+    )  # fmt: skip
+    masks = 2 * rows * H if model.dropout else 0
+    return Kept(floats, masks + (weights if model.attention_dropout and not lean else 0))
 
 
-def head_held(config: MiniBertConfig, shape: Shape) -> Held:
-    """The final norm's x̂ and σ, what the head reads, the scores of every word, and what to divide them by"""
-    return Held(shape.N * (2 * config.hidden_size + 1) + shape.N * (config.vocab_size + 1))
+def head_cache(model: Sizes, shape: Shape) -> Kept:
+    """One norm (its σ), the arrays of width H, the logits, and the sum of each row of their exponentials"""
+    return Kept(shape.N * (model.head_kept * model.width + 1 + model.vocab_size + 1))
 
 
-def activations_held(config: MiniBertConfig, shape: Shape, choice: Choice) -> list[tuple[str, Held]]:
-    """What is there when `loss` returns, from bottom to top."""
-    again = checkpointed_layers(choice.checkpointing, config.num_layers)
-    x = shape.B * shape.T * config.hidden_size
-    found = [("embeddings", Held(0, x if config.dropout else 0))]
-    for index in range(config.num_layers):
-        last = index == config.num_layers - 1
-        whole = block_held(config, shape, last, is_lean(choice.attention, shape.T))
-        found.append((f"block {index}", Held(x) if index in again else whole))
-    return [*found, ("head", head_held(config, shape))]
+def caches(model: Sizes, shape: Shape, choice: Choice) -> list[Kept]:
+    """What is alive when `loss` returns: embeddings, every block, head."""
+    recomputed = checkpointed_layers(choice.checkpointing, model.depth)
+    BT, H = shape.B * shape.T, model.width
+    blocks = [
+        Kept(BT * H) if index in recomputed
+        else block_cache(model, shape, index == model.depth - 1, is_lean(choice.attention, shape.T))
+        for index in range(model.depth)
+    ]  # fmt: skip
+    embeddings = Kept(BT * (H + 1) if model.embedding_norm else 0, BT * H if model.dropout else 0)
+    return [embeddings, *blocks, head_cache(model, shape)]
 
 
-def block_works(config: MiniBertConfig, shape: Shape, last: bool, lean: bool = False) -> int:
-    """Numbers that are alive besides, at the worst moment of a block's backward"""
+def backward_temporaries(model: Sizes, shape: Shape, last: bool, lean: bool = False) -> int:
+    """The number of floats that a block's backward pass allocates at its worst moment"""
     B, T, N, M = shape
-    H, BT = config.hidden_size, B * T
-    asking, seats = (N, B * M) if last else (BT, BT)
-    looks = tiles(T) if lean else 2 * seats * config.num_heads * T
-    if lean and config.dropout:
-        looks += 5 * tile_size(T) // 4  # what dropout leaves of a tile, and its mask, a byte a number
-    stay = tiles(T) if lean else 0
-    attention = 3 * asking * H + 4 * BT * H + looks
-    projections = 4 * asking * H + 6 * BT * H + stay  # dq, dk and dv, the same side by side, and the dx of it
-    feed_forward = 4 * asking * H + 5 * asking * config.intermediate_size // 4 + stay
+    H, BT = model.width, B * T
+    rows, seats = (N, B * M) if last else (BT, BT)
+    tiled = tiles(T) if lean else 0  # stay allocated
+    scores = tiled or 2 * seats * model.heads * T
+    if lean and model.attention_dropout:
+        side = math.ceil(T / math.ceil(T / TILE))
+        scores += 5 * side**2 // 4  # a tile after dropout, and its mask, one byte per number
+    attention = 3 * rows * H + 4 * BT * H + scores
+    projections = 4 * rows * H + 6 * BT * H + tiled  # dq, dk and dv, the same side by side, and their dx
+    feed_forward = 4 * rows * H + int(model.inner_temporary * rows * model.intermediate) + tiled
     return max(attention, projections, feed_forward)
 
 
-def tile_size(T: int) -> int:
-    return math.ceil(T / math.ceil(T / TILE)) ** 2
-
-
 def tiles(T: int) -> int:
-    """Numbers of the two tiles that lean attention works in; once taken, they stay with the thread"""
+    """Floats of the two tiles in which lean attention works; each thread keeps its own."""
     return 2 * min(T, TILE) ** 2
 
 
-def activation_bytes(config: MiniBertConfig, shape: Shape, choice: Choice) -> tuple[int, str]:
-    """The most that one thread holds and works on at any moment of a step -> bytes, and when that is"""
-    *lower, (_, head) = activations_held(config, shape, choice)
-    kept, lean = choice.activations, is_lean(choice.attention, shape.T)
-    again = checkpointed_layers(choice.checkpointing, config.num_layers)
-    embeddings, *blocks = (held for _, held in lower)
-    counted = shape.N * config.vocab_size  # evaluation asks which words are less likely than the true one
-    sizes = [held.size("float32" if index in again else kept) for index, held in enumerate(blocks)]
+def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, str]:
+    """The most bytes that one thread needs for activations in a step, and when that is."""
+    embeddings, *blocks, head = caches(model, shape, choice)
+    kind, lean = choice.activations, is_lean(choice.attention, shape.T)
+    recomputed = checkpointed_layers(choice.checkpointing, model.depth)
+    sizes = [kept.size("float32" if index in recomputed else kind) for index, kept in enumerate(blocks)]
+    ranked = shape.N * model.vocab_size  # evaluation compares every logit with that of the true word
     tiled = 4 * tiles(shape.T) if lean else 0
-    moments = [(embeddings.size() + sum(sizes) + head.size() + counted + tiled, "at the head")]
-    for index in range(config.num_layers):
-        last = index == config.num_layers - 1
+    moments = [(embeddings.size() + sum(sizes) + head.size() + ranked + tiled, "at the output head")]
+    for index in range(model.depth):
+        last = index == model.depth - 1
         below = embeddings.size() + sum(sizes[: index + 1])
-        whole = block_held(config, shape, last, lean)  # made anew by checkpointed blocks, widened by those in 16 bits
-        made = whole.size() if index in again else 4 * whole.numbers if kept != "float32" else 0
-        works = 4 * block_works(config, shape, last, lean)
-        moments.append((below + made + works, f"in the backward pass of block {index}"))
+        whole = block_cache(model, shape, last, lean)
+        restored = whole.size() if index in recomputed else 4 * whole.floats if kind != "float32" else 0
+        temporary = 4 * backward_temporaries(model, shape, last, lean)
+        moments.append((below + restored + temporary, f"in the backward pass of block {index}"))
     return max(moments)
 
 
-# ---------------------------------------------------------------------- all together
+# ---------------------------------------------------------------------- the whole run
 
 
-def parameter_count(config: MiniBertConfig) -> int:
-    V, H, inner = config.vocab_size, config.hidden_size, config.intermediate_size
-    block = 4 * H * H + 2 * H * inner + inner + H + 4 * H
-    head = V if config.tie_head else H * V + V
-    return V * H + config.max_seq_length * H + config.num_layers * block + 2 * H + head
-
-
-def memory_by_purpose(config: MiniBertConfig, choice: Choice) -> dict[str, int]:
-    """Bytes of a training run, by what they are for"""
-    P, j = parameter_count(config), choice.threads
-    activations, _ = activation_bytes(config, shape_of(config, choice.micro_batch), choice)
-    scratch = 4 * (PRODUCT + CHUNK)  # add_product's and Adam's, a part of the weights at a time
+def memory_by_purpose(model: Sizes, choice: Choice) -> dict[str, int]:
+    """Bytes of a training run, by what they are used for."""
+    P, j = model.parameters, choice.threads
+    activations, _ = peak_activations(model, shape_of(model, choice.micro_batch), choice)
+    scratch = 4 * (PRODUCT + CHUNK)  # add_product and Adam work on a part of the weights at a time
     return {
         "parameters": BYTES[choice.weights] * P,
         "gradients": 4 * P * j,
         "Adam's two moments": 2 * BYTES[choice.moments] * P,
-        "activations": round(HOLES * activations) * j,
+        "activations": round(FRAGMENTATION * activations) * j,
         "working memory": round(scratch + PRODUCT_BUFFERS) * j,
-        "Python, NumPy, tokenizer": round(BASE + WORD * config.vocab_size),
+        "Python, NumPy, tokenizer": round(BASE + WORD * model.vocab_size),
     }
 
 
-def predicted_peak(config: MiniBertConfig, choice: Choice) -> int:
-    return sum(memory_by_purpose(config, choice).values())
+def predicted_peak(model: Sizes, choice: Choice) -> int:
+    return sum(memory_by_purpose(model, choice).values())
 
 
-def relative_time(config: MiniBertConfig, batch: int, choice: Choice) -> float:
-    """Of one step of `batch` sequences; only the order of two choices is meant seriously.
+def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
+    """A rough time for one step of `batch` sequences, only meant for ranking choices.
 
-    Products at 40 billion operations a second and thread, memory at 6 billion bytes a second. To that come shares for
-    16 bits. Weights in 16 bits are the last resort: they are widened in every product, and rounded at every step, so
-    their share is set above that of checkpointing, which changes nothing.
+    Assumes 40 billion operations per second and thread, and 6 billion bytes per second of memory traffic, plus a
+    surcharge for 16 bits. Weights in 16 bits are the last resort, because they are rounded at every step: their
+    surcharge is set above the cost of checkpointing, which changes no result.
     """
-    H, T, L, P = config.hidden_size, config.max_seq_length, config.num_layers, parameter_count(config)
-    block = 2 * T * (4 * H * H + 2 * H * config.intermediate_size + 2 * T * H)  # forward, a sequence
-    head = 2 * CHOSEN * T * H * config.vocab_size
-    again = len(checkpointed_layers(choice.checkpointing, L)) * block
-    rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # of 7 parts, one of two threads takes 4
-    products = rounds * choice.micro_batch * (3 * (L * block + head) + again) / 40e9
+    H, T, L, P = model.width, model.max_length, model.depth, model.parameters
+    block = 2 * T * (4 * H * H + 2 * H * model.intermediate + 2 * T * H)  # forward, one sequence
+    head = 2 * MASKED * T * H * model.vocab_size
+    recomputed = len(checkpointed_layers(choice.checkpointing, L)) * block
+    rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # two threads need 4 rounds for 7 micro-batches
+    products = rounds * choice.micro_batch * (3 * (L * block + head) + recomputed) / 40e9
     additions = (rounds - 1) * 12 * P / 6e9
     step = 28 * P / 6e9
-    cost = {"activations": 0.06, "moments": 0.03, "weights": 0.4}
-    packing = sum(share for name, share in cost.items() if getattr(choice, name) != "float32")
-    lean = 1.15 if choice.attention == "lean" and T <= LONG else 1.0  # small tiles, all of them twice
+    surcharges = {"activations": 0.06, "moments": 0.03, "weights": 0.4}
+    packing = sum(share for name, share in surcharges.items() if getattr(choice, name) != "float32")
+    lean = 1.15 if choice.attention == "lean" and T <= LONG else 1.0
     return (products + additions + step) * (1 + packing) * lean
 
 
-# ---------------------------------------------------------------------- choosing
-
-
-def choices(config: MiniBertConfig, batch: int, threads: int) -> Iterator[Choice]:
-    """Every way to run it"""
-    kinds = [("float32", "bfloat16") for _ in SIXTEEN]
-    L, methods = config.num_layers, ("auto", "lean") if config.max_seq_length <= LONG else ("auto",)
-    layers: list[bool | tuple[int, ...]] = [False, *(tuple(range(n)) for n in range(1, L)), True]
+def choices(model: Sizes, batch: int, threads: int) -> Iterator[Choice]:
+    """Every combination of switches, with up to this many threads."""
+    methods = ("auto", "lean") if model.max_length <= LONG else ("auto",)
+    layers: list[bool | tuple[int, ...]] = [False, *(tuple(range(n)) for n in range(1, model.depth)), True]
+    kinds = list(product(("float32", "bfloat16"), repeat=len(SIXTEEN)))
     for j in range(min(threads, batch), 0, -1):
         most = max(1, min(TrainingConfig.micro_batch, batch // j))
         sizes = [size for size in range(most, 0, -1) if batch % size == 0]
-        for micro, checkpointing, method, kept in product(sizes, layers, methods, product(*kinds)):
+        for micro, checkpointing, method, kept in product(sizes, layers, methods, kinds):
             yield Choice(micro, j, checkpointing, method, *kept)
 
 
-def best_choice(config: MiniBertConfig, batch: int, threads: int, memory: float) -> Choice | None:
-    """The one that will be fastest among those that fit; None if none does"""
-    fitting = [choice for choice in choices(config, batch, threads)
-               if predicted_peak(config, choice) <= SPARE * memory]  # fmt: skip
-    return min(fitting, key=lambda choice: relative_time(config, batch, choice), default=None)
+def best_choice(model: Sizes, batch: int, threads: int, memory: float) -> Choice | None:
+    """The fastest choice that fits, or None."""
+    fitting = (choice for choice in choices(model, batch, threads) if predicted_peak(model, choice) <= SPARE * memory)
+    return min(fitting, key=lambda choice: relative_time(model, batch, choice), default=None)
 
 
-def plain_choice(config: MiniBertConfig, batch: int, threads: int) -> Choice:
-    """What `mini-bert train` does if nothing is asked for."""
-    from mini_bert.training.command import default_micro_batch
+def default_choice(batch: int, threads: int) -> Choice:
+    """What `mini-bert train` does without options."""
+    from mini_bert.training.defaults import default_micro_batch
 
     micro = default_micro_batch(batch, min(threads, batch))
     return Choice(micro, min(threads, batch // micro))
 
 
-def parse_memory(text: str) -> float:
-    """ "1GB", "900 MB", "1.5GiB" -> bytes"""
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
-    if not found or found[2].upper() not in UNITS or not float(found[1]):
-        raise ValueError(f"--memory is {text!r}, expected an amount such as 1GB, 900MB or 1.5GiB")
-    return float(found[1]) * UNITS[found[2].upper()]
+# ---------------------------------------------------------------------- the report
 
 
-# ---------------------------------------------------------------------- the page that is printed
+def plan_report(
+    model: str = "mini", batch: int = 32, memory: str = "1GB", threads: int | None = None, tie_head: bool = False
+) -> tuple[str, bool]:
+    """Returns the text that `mini-bert plan` prints, and whether anything fits."""
+    config, available, threads = load_config(model), parse_memory(memory), threads or default_threads()
+    sizes = describe(config, tie_head)
+    default, best = default_choice(batch, threads), best_choice(sizes, batch, threads, available)
+    shown = {"default": default} | ({"to fit": best} if best and best != default else {})
+    lines = [
+        f"{sizes.name}, {sizes.parameters:,} parameters{' (tied head)' if sizes.tied else ''}: "
+        f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory\n",
+        *table(sizes, shown),
+    ]
+    chosen = best
+    if chosen is None:
+        chosen = min(choices(sizes, batch, threads), key=lambda choice: predicted_peak(sizes, choice))
+        needed, tied = (predicted_peak(found, chosen) / SPARE / 1e6 for found in (sizes, describe(config, True)))
+        lines.append(f"\nNothing fits: training needs at least {needed:,.0f} MB.")
+        if not sizes.tied:
+            lines.append(f"With --tie-head, a different model whose head shares the token table, {tied:,.0f} MB.")
+        lines.append("\nThe settings that need the least memory:")
+    elif chosen == default:
+        lines.append("\nThe default settings fit:")
+    else:
+        lines += ["\nIt fits with", *changes(sizes, batch, default, chosen)]
+    lines.append(f"\n    {command('train', *train_options(model, batch, chosen, tie_head))}")
+    return "\n".join(lines), best is not None
 
 
-def reasons(config: MiniBertConfig, batch: int, plain: Choice, best: Choice) -> list[str]:
-    """For every difference from the plain choice: what it saves"""
-    found, now = [], plain
+def table(model: Sizes, shown: dict[str, Choice]) -> Iterator[str]:
+    """A column for each choice, a row for each purpose."""
+    needs = [memory_by_purpose(model, choice) for choice in shown.values()]
+    yield f"{'MB':44}" + "".join(f"{title:>14}" for title in shown)
+    for purpose in needs[0]:
+        yield f"  {purpose:42}" + "".join(f"{need[purpose] / 1e6:14,.1f}" for need in needs)
+    yield f"  {'total at the peak':42}" + "".join(f"{sum(need.values()) / 1e6:14,.1f}" for need in needs) + "\n"
+    for title, choice in shown.items():
+        most, when = peak_activations(model, shape_of(model, choice.micro_batch), choice)
+        settings = f"micro-batches of {choice.micro_batch}, {counted(choice.threads, 'thread')}"
+        yield f"{title}: {settings}; activations peak at {most / 1e6:,.1f} MB per thread, {when}"
+
+
+def changes(model: Sizes, batch: int, default: Choice, best: Choice) -> Iterator[str]:
+    """A line for each switch that differs from the default: what it saves, what it costs."""
+    now = default
     for name, why in (
-        ("micro_batch", "fewer sequences at once in a thread, so less is held for the backward pass"),
-        ("moments", "Adam's two moments in 16 bits"),
-        ("activations", "what is held for the backward pass in 16 bits"),
+        ("micro_batch", "a thread processes fewer sequences at once"),
+        ("moments", "Adam's moments in 16 bits"),
+        ("activations", "the blocks' caches in 16 bits"),
         ("weights", "weights in 16 bits"),
-        ("attention", "attention tile by tile, which keeps no weights"),
-        ("checkpointing", "these layers hold their input only, and run again in the backward pass"),
-        ("threads", "every thread has gradients of its own"),
-    ):  # fmt: skip
+        ("attention", "attention in tiles, which stores no attention weights"),
+        ("checkpointing", "these layers keep only their input and run again in the backward pass"),
+        ("threads", "each thread has its own gradients"),
+    ):
         if getattr(best, name) != getattr(now, name):
-            after = replace(now, **{name: getattr(best, name)})
-            saved = predicted_peak(config, now) - predicted_peak(config, after)
-            slower = relative_time(config, batch, after) / relative_time(config, batch, now)
-            found.append(f"{option(name, best):28} {-saved / 1e6:+7.0f} MB  {slower:5.2f}× the time   {why}")
+            after = now._replace(**{name: getattr(best, name)})
+            saved = predicted_peak(model, now) - predicted_peak(model, after)
+            slower = relative_time(model, batch, after) / relative_time(model, batch, now)
+            yield f"    {option(name, best):28} {-saved / 1e6:+7.0f} MB  {slower:5.2f}× the time   {why}"
             now = after
-    return found
 
 
 def option(name: str, choice: Choice) -> str:
-    """A switch as one types it"""
+    """A switch as an option of `mini-bert train`."""
     value = getattr(choice, name)
     if name == "checkpointing" and not isinstance(value, bool):
         value = ",".join(map(str, value))
@@ -307,69 +317,17 @@ def option(name: str, choice: Choice) -> str:
     return flag if value is True else f"{flag} {'none' if value is False else value}"
 
 
-def train_options(model: str, config: MiniBertConfig, batch: int, choice: Choice) -> list[str]:
-    """The options of `mini-bert train` that train like this"""
-    tied = ["--tie-head"] if config.tie_head else []
-    switched = [f.name for f in fields(choice) if f.name not in ("micro_batch", "threads")
-                and getattr(choice, f.name) != f.default]  # fmt: skip
-    switches = [option(name, choice).split() for name in ("micro_batch", "threads", *switched)]
-    return ["--model", model, "--batch-size", str(batch), *tied, *(word for words in switches for word in words)]
+def train_options(model: str, batch: int, choice: Choice, tie_head: bool = False) -> list[str]:
+    """The options of `mini-bert train` for this choice."""
+    tied = ["--tie-head"] if tie_head else []
+    switched = [name for name in choice._fields[2:] if getattr(choice, name) != choice._field_defaults[name]]
+    switches = " ".join(option(name, choice) for name in ("micro_batch", "threads", *switched)).split()
+    return ["--model", model, "--batch-size", str(batch), *tied, *switches]
 
 
-def plan_command(
-    model: str = "mini", batch: int = 32, memory: str = "1GB", threads: int | None = None, tie_head: bool = False
-) -> int:
-    """Print what a run needs, by purpose, and the choice that fits -> exit code: 0, or 1 if nothing fits"""
-    config = load_config(model)
-    if tie_head:
-        config = replace(config, tie_head=True)
-    room, threads = parse_memory(memory), threads or default_threads()
-    plain = plain_choice(config, batch, threads)
-    best = best_choice(config, batch, threads, room)
-    print(
-        f"{display_name(config)}, {parameter_count(config):,} parameters{', tied head' if config.tie_head else ''}: "
-        f"batches of {batch} × {config.max_seq_length} tokens, {room / 1e6:,.0f} MB\n"
-    )
-    shown = {"as it comes": plain} | ({"to fit": best} if best and best != plain else {})
-    _table(config, shown)
-    if best is None:
-        least = min(choices(config, batch, threads), key=lambda choice: predicted_peak(config, choice))
-        needed = predicted_peak(config, least) / SPARE / 1e6
-        print(f"\nNothing fits: the least it takes is {needed:,.0f} MB, with")
-        print(f"\n    {command('train', *train_options(model, config, batch, least))}")
-        tied = predicted_peak(replace(config, tie_head=True), least) / SPARE / 1e6
-        if not config.tie_head:
-            print(f"\nA head that shares the token table would bring that to {tied:,.0f} MB: --tie-head, another model")
-        return 1
-    if best == plain:
-        print(f"\nIt fits as it comes:\n\n    {command('train', *train_options(model, config, batch, best))}")
-        return 0
-    print("\nSo:\n" + "\n".join(f"    {line}" for line in reasons(config, batch, plain, best)))
-    print(f"\n    {command('train', *train_options(model, config, batch, best))}")
-    return 0
-
-
-def _packed(choice: Choice, config: MiniBertConfig, name: str) -> bool:
-    """Whether what a part holds may be in 16 bits: that of blocks, unless they are checkpointed"""
-    again = checkpointed_layers(choice.checkpointing, config.num_layers)
-    return name.startswith("block") and int(name.split()[1]) not in again
-
-
-def _table(config: MiniBertConfig, shown: dict[str, Choice]) -> None:
-    needs = [memory_by_purpose(config, choice) for choice in shown.values()]
-    print(f"{'MB':44}" + "".join(f"{title:>14}" for title in shown))
-    for purpose in needs[0]:
-        print(f"  {purpose:42}" + "".join(f"{need[purpose] / 1e6:14,.1f}" for need in needs))
-    print(f"  {'together, at its peak':42}" + "".join(f"{sum(need.values()) / 1e6:14,.1f}" for need in needs))
-    print("\nactivations of one thread, when the loss is known")
-    columns = [activations_held(config, shape_of(config, choice.micro_batch), choice) for choice in shown.values()]
-    for row in zip(*columns, strict=True):
-        sizes = (
-            held.size(choice.activations if _packed(choice, config, row[0][0]) else "float32")
-            for (_, held), choice in zip(row, shown.values(), strict=True)
-        )
-        print(f"  {row[0][0]:42}" + "".join(f"{size / 1e6:14,.1f}" for size in sizes))
-    for title, choice in shown.items():
-        most, when = activation_bytes(config, shape_of(config, choice.micro_batch), choice)
-        threads = counted(choice.threads, "thread")
-        print(f"  {title}: micro-batches of {choice.micro_batch}, {threads}; most, {most / 1e6:,.1f} MB, {when}")
+def parse_memory(text: str) -> float:
+    """Bytes from an amount such as "1GB", "900 MB" or "1.5GiB"."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    if not found or found[2].upper() not in UNITS or not float(found[1]):
+        raise ValueError(f"--memory is {text!r}, expected an amount such as 1GB, 900MB or 1.5GiB")
+    return float(found[1]) * UNITS[found[2].upper()]

@@ -10,13 +10,10 @@ RUN/model/            the best model, when the run is over: a folder that others
 from __future__ import annotations
 
 import json
-import math
-import os
 import platform
 import shutil
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,21 +21,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mini_bert
-from mini_bert.common.atomic import to_disk, write_atomic
+from mini_bert.common.atomic import replaced_folder, write_atomic
 from mini_bert.common.json_values import finite_values
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.files.model_folder import MODEL, OLD_MODEL, WEIGHTS, assign, read_tensors, write_tensors
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.files.model_folder import MODEL, WEIGHTS, read_tensors, write_tensors
+from mini_bert.models.base import Model
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
-from mini_bert.training.history import METRICS, Record, read_run, until
+from mini_bert.training.history import METRICS, read_run, until
 from mini_bert.training.optim import Adam
+from mini_bert.training.recorder import Record, Recorder, State
 from mini_bert.training.run_lock import NAME as LOCK
 from mini_bert.training.run_lock import RunLock
 
 if TYPE_CHECKING:
-    from mini_bert.evaluation.evaluate import Evaluation
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
 CONFIG = "config.json"
@@ -46,44 +43,24 @@ RESUME, OTHER = "go on with it by --resume", "choose another folder with --out" 
 Hook = Callable[[Record], None]  # gets every record
 
 
-@dataclass
-class State:
-    """How far a run has come: what changes from step to step, besides weights, moments and the place in the data."""
-
-    step: int = 0
-    seconds: float = 0.0  # of work, over all sittings
-    tokens: int = 0
-    best: float | None = None  # held-out loss
-    best_checkpoint: str | None = None
-    since: list[tuple[float, ...]] = field(default_factory=list)  # the steps since the last record
-    tokens_before: int = 0  # at the last record
-    seconds_before: float = 0.0
-    stopped: str = ""  # why, when the run is over
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> State:
-        known = {name: values[name] for name in (field.name for field in fields(cls))}
-        return cls(**known | {"since": [tuple(step) for step in values["since"]], "stopped": ""})
-
-
-class RunFolder:
+class RunFolder(Recorder):
     """Writes the folder; `resume` is the checkpoint to go on from."""
 
     def __init__(
         self,
         path: Path,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         keep: int = 2,
         resume: Checkpoint | None = None,
         hooks: Sequence[Hook] = (),
         start: Record | None = None,
-        alone: RunLock | None = None,
+        lock: RunLock | None = None,
         say: Callable[[str], None] | None = None,
     ):
+        super().__init__(say)
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
         self.start = start  # the first record of a run that starts
-        self.alone = alone or RunLock(path)  # `train` holds it; whoever holds it already hands it in
-        self.say = say or (lambda text: print(text, file=sys.stderr, flush=True))  # to whoever is waiting
+        self.lock = lock or RunLock(path)  # `train` holds it; a caller that holds it already passes it in
 
     @staticmethod
     def create(path: Path, config: dict[str, Any], resume: str = RESUME, other: str = OTHER) -> None:
@@ -120,7 +97,7 @@ class RunFolder:
 
     # ------------------------------------------------------------------ what the loop calls
 
-    def begin(self, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> State:
+    def begin(self, model: Model, adam: Adam, batches: MLMDataGenerator) -> State:
         """A fresh start, or everything put back as it was at the checkpoint."""
         found = self.resume
         if found is None:
@@ -128,7 +105,7 @@ class RunFolder:
             if self.start:
                 self.record(self.start)
             return State()
-        assign(model.named_params(), read_tensors(found.path / WEIGHTS, widened=False), str(found.path))
+        model.assign_tensors(read_tensors(found.path / WEIGHTS, widened=False), str(found.path))
         for name, moment in (("m", adam.m), ("v", adam.v)):  # one after the other: of a large model, each is large
             moment[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, name)
         adam.t = found.state["adam_t"]
@@ -150,15 +127,7 @@ class RunFolder:
         for hook in self.hooks:
             hook(record)
 
-    def judge(self, state: State, found: Evaluation) -> bool:
-        """Note a measurement on held-out text -> whether it is the best so far, which must be saved at once"""
-        self.record({"kind": "eval", "step": state.step, **found._asdict()})
-        if not math.isfinite(found.loss) or (state.best is not None and found.loss >= state.best):
-            return False
-        state.best, state.best_checkpoint = found.loss, None  # None: the checkpoint to come
-        return True
-
-    def save(self, state: State, model: MiniBERT, adam: Adam, batches: MLMDataGenerator) -> None:
+    def save(self, state: State, model: Model, adam: Adam, batches: MLMDataGenerator) -> None:
         name = f"step-{state.step:08d}"
         best = state.best is not None and state.best_checkpoint is None
         if best:
@@ -170,36 +139,23 @@ class RunFolder:
         checkpoint.clean(self.path, self.keep, state.best_checkpoint)
         self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
 
-    def write_model(self, model: MiniBERT, folder: Path) -> None:
-        write_tensors(folder / WEIGHTS, {name: param.data for name, param in model.named_params().items()})
-        (folder / "config.json").write_text(json.dumps(model.config.to_dict(), indent=2) + "\n", encoding="utf-8")
+    def write_model(self, model: Model, folder: Path) -> None:
+        write_tensors(folder / WEIGHTS, model.file_tensors())
+        (folder / "config.json").write_text(json.dumps(model.file_config(), indent=2) + "\n", encoding="utf-8")
         self.tokenizer.save(folder)
 
     # ------------------------------------------------------------------ at the end
 
     def publish(self, state: State, card: str) -> Path:
-        """Put the best model (without held-out text: the last) under RUN/model -> that folder
-
-        At every moment a whole one can be found: the old one is renamed, which `locate` knows, before the new one gets
-        its name.
-        """
+        """Copy the best model (without held-out text: the last) to RUN/model and return that folder."""
         name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
         source, target = self.path / checkpoint.FOLDER / name, self.path / MODEL
-        beside, aside = self.path / f".{MODEL}.new", self.path / OLD_MODEL
         try:
-            shutil.rmtree(beside, ignore_errors=True)
-            beside.mkdir()
-            for path in source.iterdir():
-                if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
-                    shutil.copy2(path, beside / path.name)
-            (beside / "README.md").write_text(card, encoding="utf-8")
-            for path in beside.iterdir():
-                to_disk(path)
-            if target.exists():
-                shutil.rmtree(aside, ignore_errors=True)  # it stays until here: a crash may have left no other
-                os.rename(target, aside)
-            os.rename(beside, target)
-            shutil.rmtree(aside, ignore_errors=True)
+            with replaced_folder(target) as new:
+                for path in source.iterdir():
+                    if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
+                        shutil.copy2(path, new / path.name)
+                (new / "README.md").write_text(card, encoding="utf-8")
         except OSError as error:
             raise OSError(
                 f"the model could not be written to {target} ({error.strerror or error}); it is whole in {source}. "

@@ -7,7 +7,7 @@ from typing import Any
 
 from mini_bert.common.sixteen_bit import check_kind
 from mini_bert.common.values import check_positive, check_share
-from mini_bert.layers.attention import ATTENTION
+from mini_bert.layers.lean_attention import METHODS
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class TrainingConfig:
         check_share("warmup", self.warmup, "a share of the run")
         for name in ("weight_decay", "beta1", "beta2"):
             check_share(name, getattr(self, name), "a number")
-        if self.attention not in ATTENTION:
-            raise ValueError(f"attention is {self.attention!r}, expected one of {', '.join(ATTENTION)}")
+        if self.attention not in METHODS:
+            raise ValueError(f"attention is {self.attention!r}, expected one of {', '.join(METHODS)}")
         for name in ("activations", "moments", "weights"):
             check_kind(name, getattr(self, name))
         object.__setattr__(self, "checkpointing", check_checkpointing(self.checkpointing))

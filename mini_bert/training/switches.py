@@ -26,10 +26,10 @@ from mini_bert.layers.packed import Packed
 from mini_bert.training.settings import TrainingConfig
 
 if TYPE_CHECKING:
-    from mini_bert.models.mini_bert import MiniBERT
+    from mini_bert.models.base import Model
 
 
-def apply(model: MiniBERT, settings: TrainingConfig) -> None:
+def apply(model: Model, settings: TrainingConfig) -> None:
     """Set the model's switches; call before replicas are made of it, which then have them, too."""
     check(model, settings)
     blocks = [bare(block) for block in model.encoder.blocks]
@@ -45,7 +45,7 @@ def apply(model: MiniBERT, settings: TrainingConfig) -> None:
         model.keep_weights(settings.weights)
 
 
-def check(model: MiniBERT, settings: TrainingConfig) -> None:
+def check(model: Model, settings: TrainingConfig) -> None:
     """Refuse what `apply` could not do to this model, before anything is changed"""
     checkpointed_layers(settings.checkpointing, len(model.encoder.blocks))
     if settings.weights != "float32":
@@ -53,7 +53,7 @@ def check(model: MiniBERT, settings: TrainingConfig) -> None:
 
 
 @contextmanager
-def applied(model: MiniBERT, settings: TrainingConfig) -> Iterator[None]:
+def applied(model: Model, settings: TrainingConfig) -> Iterator[None]:
     """The switches are on inside the `with` block, and as before behind it; weights are then float32 again."""
     before = model.encoder.blocks
     methods = [bare(block).attention.method for block in before]  # type: ignore[attr-defined]

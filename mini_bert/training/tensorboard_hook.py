@@ -1,13 +1,12 @@
-"""A training run in TensorBoard: a hook for training/loop.py that writes event files into RUN/tensorboard.
+"""A hook for training/loop.py that writes TensorBoard event files into RUN/tensorboard.
 
     record = tensorboard(out)
     record({"kind": "train", "step": 50, "loss": 7.31, ...})  # every record of metrics.jsonl
 
-    tensorboard --logdir RUN             then look at http://localhost:6006
+    tensorboard --logdir RUN             then open http://localhost:6006
 
-The package is TensorBoard itself (the extra `tensorboard`), which brings the writer and the pages that show it; neither
-TensorFlow nor PyTorch is needed. What is written: every number of "train" and "eval" records, the norms of each tensor,
-and how its gradients and updates are spread, as histograms made from the percentiles.
+It needs the package tensorboard (the extra `tensorboard`), but neither TensorFlow nor PyTorch. It writes every number
+of "train" and "eval" records, the norms of each tensor, and histograms of gradients and updates, made from percentiles.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from mini_bert.training.history import Record, finite
 
 NORMS = ("weight", "gradient", "update", "ratio")
 SPREADS = ("gradient_percentiles", "update_percentiles")
-SHARES = (1, 24, 25, 25, 25)  # of 100 numbers: up to the percentiles 1, 25, 50, 75, 99 (and the one above)
-FLUSH = 30  # seconds until what was written can be seen
+SHARES = (1, 24, 25, 25, 25)  # of 100 numbers, up to percentiles 1, 25, 50, 75 and 99 (which includes the maximum)
+FLUSH = 30  # seconds between writes to disk
 
 
 def tensorboard(out: str | os.PathLike[str]) -> Callable[[Record], None]:
-    """-> a function that takes every record of a run; the record "stop" closes the file"""
+    """Returns a function to call with every record of a run; the record "stop" closes the file."""
     writing = extra(
         "tensorboard.summary.writer.event_file_writer",
         "event files are written by TensorBoard (the extra `tensorboard`), which is not installed",
@@ -41,7 +40,7 @@ def tensorboard(out: str | os.PathLike[str]) -> Callable[[Record], None]:
 
     def hook(record: Record) -> None:
         kind, step = record["kind"], record["step"]
-        if kind == "resume":  # what an earlier sitting wrote about later steps is not shown any more
+        if kind == "resume":  # hide later steps that were written before the resume
             start = events.SessionLog(status=events.SessionLog.START)
             writer.add_event(events.Event(wall_time=time.time(), step=step + 1, session_log=start))
         values = [summaries.Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(record)]
@@ -59,7 +58,7 @@ def tensorboard(out: str | os.PathLike[str]) -> Callable[[Record], None]:
 
 
 def scalars(record: Record) -> Iterator[tuple[str, float]]:
-    """The numbers of a record with the names that TensorBoard groups them by.
+    """The numbers of a record with their TensorBoard tags.
 
     >>> list(scalars({"kind": "eval", "step": 500, "loss": 6.1, "top1": 0.12}))
     [('held-out/loss', 6.1), ('held-out/top1', 0.12)]
@@ -81,7 +80,7 @@ def scalars(record: Record) -> Iterator[tuple[str, float]]:
 
 
 def spreads(record: Record) -> Iterator[tuple[str, list[float]]]:
-    """The percentiles in a "tensors" record, where all five are numbers."""
+    """The percentiles of a "tensors" record, where all five are finite."""
     for tensor, numbers in record.get("tensors", {}).items() if record["kind"] == "tensors" else ():
         for name in SPREADS:
             found = [number for number in map(finite, numbers.get(name) or ()) if number is not None]
@@ -90,7 +89,7 @@ def spreads(record: Record) -> Iterator[tuple[str, list[float]]]:
 
 
 def histogram(percentiles: Sequence[float]) -> dict[str, Any]:
-    """The fields of TensorBoard's histogram: of 100 numbers, how many lie below each limit and above the one before."""
+    """The fields of TensorBoard's histogram of 100 numbers: how many lie in each interval between percentiles."""
     middles = [percentiles[0], *((a + b) / 2 for a, b in pairwise(percentiles))]
     return {
         "min": percentiles[0],

@@ -1,10 +1,12 @@
-"""The judge itself: gradient_check accepts right gradients, and catches wrong ones."""
+"""gradient_check accepts correct gradients and rejects wrong ones."""
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import mini_bert.checks.gradcheck
 from mini_bert.checks.gradients import TOLERANCE, Checked, central_difference, clip, global_norm, gradient_check
+from mini_bert.cli.main import app
 from mini_bert.layers.layer_norm import LayerNorm
 
 
@@ -65,7 +67,7 @@ def test_float32_is_refused():
         gradient_check(lambda: 0.0, {"x": np.ones(1, np.float32)}, {"x": np.ones(1)})
 
 
-def test_a_broken_layer_is_found(monkeypatch, capsys):
+def test_a_broken_layer_is_found(monkeypatch):
     """`mini-bert gradcheck` exits with 1 and names the tensor when a backward is wrong."""
     right = LayerNorm.backward
 
@@ -79,8 +81,9 @@ def test_a_broken_layer_is_found(monkeypatch, capsys):
         "CASES",
         [c for c in mini_bert.checks.gradcheck.CASES if c.name in ("linear", "layer norm")],
     )
-    assert mini_bert.checks.gradcheck.main(tensors=True) == 1
-    out = capsys.readouterr().out
+    result = CliRunner().invoke(app, ["gradcheck", "--tensors"])
+    out = result.stdout
+    assert result.exit_code == 1
     assert "layer norm: input 0" in out and "WRONG" in out and "linear: " not in out
 
 

@@ -13,11 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 import mini_bert
-from mini_bert.checks.simple_test import main as simple_test
+from mini_bert.checks.gradients import TOLERANCE, Checked
 from mini_bert.cli.main import COMMANDS, GROUPS, app, main
 from mini_bert.cli.words import WIDTH
 from mini_bert.common.invocation import called_as
 from mini_bert.common.processes import HelperError
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 PACKAGE = Path(mini_bert.__file__).parent
 
@@ -100,7 +101,7 @@ def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
         given.append(options["learning_rate"])
         raise ValueError("seen")
 
-    monkeypatch.setattr("mini_bert.training.command.train_command", note)
+    monkeypatch.setattr("mini_bert.training.pretraining.pretrain", note)
     monkeypatch.setattr(
         "mini_bert.finetuning.finetune.finetune", lambda kind, data, settings, *_, **__: note(**vars(settings))
     )
@@ -134,7 +135,7 @@ def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys, said):
     def stops(*_, **__):
         raise KeyboardInterrupt(*said)
 
-    monkeypatch.setattr("mini_bert.corpora.reading.corpus_command", stops)
+    monkeypatch.setattr("mini_bert.corpora.reading.read", stops)
     with pytest.raises(SystemExit) as end:
         main(["data", "show"])
     assert end.value.code == 130 and capsys.readouterr().err == ("" if said else "\nInterrupted.\n")
@@ -146,7 +147,7 @@ def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
     def dies(*_, **__):
         raise HelperError("a helper process ended before its work was done (exit code -9)")
 
-    monkeypatch.setattr("mini_bert.text.vocabulary.train_command", dies)
+    monkeypatch.setattr("mini_bert.text.wordpiece_training.train", dies)
     with pytest.raises(SystemExit, match="mini-bert: a helper process ended before its work was done"):
         main(["tokenizer", "train", "builtin"])
 
@@ -164,20 +165,18 @@ def test_a_table_on_standard_input(tmp_path):
 def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):
     """The alphabet can be limited, an old tokenizer replaced; without a source it is the built-in corpus."""
     calls = []
-    monkeypatch.setattr(
-        "mini_bert.text.vocabulary.train_command", lambda *words, **options: calls.append((words, options))
-    )
+    monkeypatch.chdir(tmp_path)
+
+    def train(*words):
+        calls.append(words)
+        return WordPieceTokenizer(SPECIAL_TOKENS), "learnt"
+
+    monkeypatch.setattr("mini_bert.text.wordpiece_training.train", train)
     words = ["tokenizer", "train", "texts", "--limit-alphabet", "40", "--force", "--column", "body"]
-    assert CliRunner().invoke(app, words).exit_code == 0
     assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 0
-    (first, options), (second, _) = calls
-    assert first[0] == ["texts"] and options == {
-        "limit_alphabet": 40,
-        "processes": None,
-        "force": True,
-        "column": "body",
-    }
-    assert second[0] == ["builtin"]
+    assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 1
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert calls == [(["builtin"], 8192, True, 1000, None, None), (["texts"], 8192, True, 40, None, "body")]
     for command in ("tokenizer train", "data show"):
         assert "[default: (builtin)]" in CliRunner().invoke(app, [*command.split(), "--help"]).stdout
 
@@ -205,10 +204,11 @@ def test_train_is_a_script_inside_the_package_folder(tmp_path):
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
 
 
-def test_simple_test_passes(capsys):
+def test_simple_test_passes():
     """The one-minute tour: eight parts, all [OK]."""
-    assert simple_test() == 0
-    out = capsys.readouterr().out
+    result = CliRunner().invoke(app, ["simple-test"])
+    out = result.stdout
+    assert result.exit_code == 0
     assert out.count("[OK]") == 8 and "[SUCCESS] Ready for training!" in out
     readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
     for line in out.splitlines():  # what the README shows is what it prints, but for the last digits of an error
@@ -221,15 +221,30 @@ def test_no_module_shadows_the_standard_library():
     assert not ours & set(sys.stdlib_module_names)
 
 
-def test_gradcheck_passes_its_verdict_on(monkeypatch):
-    """The exit code of `mini-bert gradcheck` is 0 or 1, as the check says."""
-    for verdict in (0, 1):
-        monkeypatch.setattr("mini_bert.checks.gradcheck.main", lambda tolerance, tensors, verdict=verdict: verdict)
-        assert CliRunner().invoke(app, ["gradcheck"]).exit_code == verdict
+def test_simple_test_names_what_failed(monkeypatch):
+    """A part that fails is marked, and the exit code is 1."""
+    tour = [("Config", True, "fine"), ("Loss", False, "12.3")]
+    monkeypatch.setattr("mini_bert.checks.simple_test.tour", lambda: tour)
+    result = CliRunner().invoke(app, ["simple-test"])
+    assert result.exit_code == 1
+    assert "[OK] Config: fine\n[FAILED] Loss: 12.3\n\n[FAILED] Loss\n" in result.stdout
+
+
+def test_gradcheck_fails_above_the_tolerance(monkeypatch):
+    """The exit code of `mini-bert gradcheck` is 1 if an error is above the tolerance (by default, TOLERANCE) or NaN."""
+    for error, options, code in (
+        (TOLERANCE, [], 0),
+        (TOLERANCE * 1.01, [], 1),
+        (1e-4, ["--tolerance", "1e-3"], 0),
+        (float("nan"), [], 1),
+    ):
+        rows = [Checked("w", (2,), 2, 0.0), Checked("b", (1,), 1, error)]
+        monkeypatch.setattr("mini_bert.checks.gradcheck.all_checks", lambda rows=rows: [("linear", rows)])
+        assert CliRunner().invoke(app, ["gradcheck", *options]).exit_code == code
 
 
 def test_demo_lists_and_shows():
     """`demo` lists the layers; `demo softmax` shows one; another name is an error that lists them."""
     assert "attention" in CliRunner().invoke(app, ["demo"]).stdout
     assert "probabilities" in mini("demo", "softmax").stdout
-    assert "there is no demonstration of 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)
+    assert "there is no demo of 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)

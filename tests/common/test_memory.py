@@ -10,7 +10,8 @@ from rich.console import Console
 
 from mini_bert.common import memory
 from mini_bert.common.memory import memory_mb
-from mini_bert.training.display import Board, train_line
+from mini_bert.training.board import Board
+from mini_bert.training.display import train_line
 
 CODE = """
 import resource, sys
@@ -76,7 +77,7 @@ def test_a_system_that_does_not_say(monkeypatch):
     board.take(record)
     console = Console(record=True, width=100, file=io.StringIO())
     console.print(board)
-    assert "memory           -" in console.export_text()
+    assert "memory          -" in console.export_text()
 
 
 @pytest.mark.parametrize(("system", "megabytes"), [("darwin", 0.2), ("freebsd", 204.8)])

@@ -121,7 +121,7 @@ def test_without_helpers_the_work_is_done_here(monkeypatch, caplog):
     assert list(in_order(operator.mul, 2, range(9), 2)) == list(range(0, 18, 2))
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     assert list(in_order(operator.mul, 2, range(9), 2)) == list(range(0, 18, 2))
-    assert [record.message.count("working in one process") for record in caplog.records] == [1] * 4
+    assert [record.message.count("using a single process") for record in caplog.records] == [1] * 4
 
 
 def test_what_a_job_prints_does_not_disturb(capfd):

@@ -22,17 +22,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mini_bert.cli.text import data_show
 from mini_bert.common.extras import MissingExtra
-from mini_bert.corpora import downloads, text_decoding, text_files
+from mini_bert.corpora import decoding, downloads, formats
 from mini_bert.corpora import reading as corpora
+from mini_bert.corpora.decoding import NotText
 from mini_bert.corpora.reading import (
     Passage,
     Report,
-    corpus_command,
     identity,
     read,
 )
-from mini_bert.corpora.text_decoding import NotText
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "pretrain"
 TEXTS = ['First, a "quoted" one; with signs.', "Zweiter Text: äöü ß\nmit zwei Zeilen", "第三 text 🙂 end"]
@@ -85,13 +85,13 @@ def test_parquet(tmp_path):
     parquet.write_table(arrow.table({"id": [1, 2, 3, 4], "Text": texts.cast(arrow.string())}), tmp_path / "a.parquet")
     report = Report()
     assert documents(tmp_path / "a.parquet", report) == TEXTS
-    assert "without text under the chosen name: left out: 1" in str(report) and "row 4" in str(report)
+    assert "without text in the chosen column: left out: 1" in str(report) and "row 4" in str(report)
     parquet.write_table(arrow.table({"text": arrow.array([b"a\xffb"])}), tmp_path / "b.parquet")
     assert documents(tmp_path / "b.parquet", report) == ["a\ufffdb"]
     with pytest.raises(ValueError, match=r"no column 'body'; it has 'id', 'Text'"):
         documents(f"{tmp_path / 'a.parquet'}::body")
     (tmp_path / "c.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"c\.parquet is not a whole Parquet file"):
+    with pytest.raises(ValueError, match=r"c\.parquet is not a complete Parquet file"):
         documents(tmp_path / "c.parquet")
 
 
@@ -153,7 +153,7 @@ def test_the_text_column_is_found_or_chosen(tmp_path):
     with pytest.raises(ValueError, match=r"no column 'body'; it has 'Title', 'TEXT', 'note'. Choose one: .*::NAME"):
         documents(f"{path}::body")
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match=r"no column with a name known for text.*it has 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"no column with a usual name.*it has 'a', 'b'"):
         documents(path)
 
 
@@ -180,7 +180,7 @@ def test_commas_in_a_text_without_quotation_marks(tmp_path):
     report = Report()
     (tmp_path / "a.csv").write_text("text\nHello, dear world\nNo comma here,\n")
     assert documents(tmp_path / "a.csv", report) == ["Hello, dear world", "No comma here"]
-    assert "rows with more fields than the first: those at the end joined: 1" in str(report) and "line 2" in str(report)
+    assert "rows with more fields than the header: the extra ones joined: 1" in str(report) and "line 2" in str(report)
     (tmp_path / "a.csv").write_text("id;text\n1;one; two;three\n2;four;\n")
     assert documents(tmp_path / "a.csv", Report()) == ["one; two;three", "four"]
     (tmp_path / "a.tsv").write_text('id\ttext\n1\tone\t"two\n')
@@ -188,7 +188,7 @@ def test_commas_in_a_text_without_quotation_marks(tmp_path):
     report = Report()
     (tmp_path / "a.csv").write_text("text,id\nHello, dear world,1\nFine,2,\n")
     assert documents(tmp_path / "a.csv", report) == ["Hello", "Fine"]
-    assert "the text may be cut off" in str(report) and "quotation marks around it?: 1" in str(report)
+    assert "the text may be truncated" in str(report) and "quotation marks around it?: 1" in str(report)
 
 
 def test_a_quotation_mark_that_never_closes(tmp_path):
@@ -204,11 +204,11 @@ def test_a_runaway_quotation_stops_at_the_limit(tmp_path, monkeypatch):
     import csv
 
     limit = csv.field_size_limit()
-    monkeypatch.setattr(text_files, "LONGEST_RECORD", 100)
+    monkeypatch.setattr(formats, "LONGEST_RECORD", 100)
     csv.field_size_limit(100)
     try:
         (tmp_path / "a.csv").write_text('text\n"' + "line\n" * 100)
-        with pytest.raises(ValueError, match=r"a\.csv, line \d+: not a CSV table.*quotation mark never closed"):
+        with pytest.raises(ValueError, match=r"a\.csv, line \d+: cannot be read as a CSV .*never closed"):
             documents(tmp_path / "a.csv")
     finally:
         csv.field_size_limit(limit)
@@ -219,12 +219,12 @@ def test_json_lines_of_all_sorts(tmp_path):
     rows = [{"text": "one"}, {"text": ["two", "lines"]}, "bare", {"text": None}, {"other": 1}, {"text": " "}, 7]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n{broken\n")
     report = Report()
-    with pytest.raises(ValueError, match="5 of its first 8 lines are not JSON with text"):
+    with pytest.raises(ValueError, match="5 of the first 8 lines are not JSON with text"):
         documents(tmp_path / "a.jsonl", report)
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows[:4] + rows[5:6])) + "\n{broken\n")
     report = Report()
     assert documents(tmp_path / "a.jsonl", report) == ["one", "two\nlines"]
-    assert "without text under the chosen name: left out: 2" in str(report) and "line 3" in str(report)
+    assert "without text in the chosen column: left out: 2" in str(report) and "line 3" in str(report)
     assert "not JSON: left out: 1" in str(report) and "line 6" in str(report)
     assert "records of empty text: left out: 1" in str(report)
 
@@ -243,7 +243,7 @@ def test_mostly_broken_json_is_an_error(tmp_path):
     assert documents(tmp_path / "a.jsonl", report) == ["fine"] * 4
     assert "lines that are not JSON: left out: 1" in str(report) and "a.jsonl, line 4" in str(report)
     (tmp_path / "b.jsonl").write_text("plain text\n" * 1000)
-    with pytest.raises(ValueError, match=r"b\.jsonl: 100 of its first 100 lines are not JSON.*name it \.txt"):
+    with pytest.raises(ValueError, match=r"b\.jsonl: 100 of the first 100 lines are not JSON.*name it \.txt"):
         documents(tmp_path / "b.jsonl")
 
 
@@ -258,7 +258,7 @@ def test_json_can_say_what_text_cannot(tmp_path):
 def test_a_json_document_is_not_json_lines(tmp_path):
     """One JSON document over many lines gets an error, not a corpus of brackets."""
     (tmp_path / "a.json").write_text('{\n "data": []\n}\n')
-    with pytest.raises(ValueError, match="is one JSON document; expected JSON lines"):
+    with pytest.raises(ValueError, match="is one JSON document, expected JSON lines"):
         documents(tmp_path / "a.json")
 
 
@@ -295,7 +295,7 @@ def test_decoding_in_blocks_is_decoding(parts, block):
         places.append(place)
 
     blocks = (data[i : i + block] for i in range(0, len(data), block))
-    text = "".join(text_decoding.decoded(blocks, "x", note))
+    text = "".join(decoding.decoded(blocks, "x", note))
     whole = data.decode("utf-8", "replace")
     assert text == whole.replace("\0", "")
     assert counted["NUL"] == data.count(0)
@@ -329,7 +329,7 @@ def test_a_line_of_any_length(tmp_path, packing):
         assert first == (number == 0) and text.startswith(("some", "word")) and text.endswith(("some", "word"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert words == 6_000_000 and longest <= text_files.PASSAGE
+    assert words == 6_000_000 and longest <= formats.PASSAGE
     assert report.documents == 1 and re.search(r"cuts in lines of .* at white space: 28", str(report))
     assert peak < 12_000_000, f"{peak:,} bytes"
 
@@ -345,7 +345,7 @@ def test_a_word_of_any_length(tmp_path):
 
 def test_a_record_too_long_for_memory(tmp_path, monkeypatch):
     """A JSON line has to be in memory whole: one beyond the limit is left out, with its line number."""
-    monkeypatch.setattr(text_files, "LONGEST_RECORD", 1000)
+    monkeypatch.setattr(formats, "LONGEST_RECORD", 1000)
     rows = [{"text": "short"}, {"text": "long " * 300}, {"text": "short again"}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     report = Report()
@@ -357,12 +357,12 @@ def test_a_record_too_long_for_memory(tmp_path, monkeypatch):
 @settings(max_examples=150, deadline=None)
 def test_cutting_loses_nothing(text, block, passage):
     """Whatever the blocks and the greatest passage: every letter in order, documents where empty lines are."""
-    limit, text_files.PASSAGE = text_files.PASSAGE, passage
+    limit, formats.PASSAGE = formats.PASSAGE, passage
     try:
         blocks = (text[i : i + block] for i in range(0, len(text), block))
-        found = list(text_files.text_passages(blocks, "x", lambda *_: None))
+        found = list(formats.text_passages(blocks, "x", lambda *_: None))
     finally:
-        text_files.PASSAGE = limit
+        formats.PASSAGE = limit
     assert all(len(piece.text) <= passage and piece.text == piece.text.strip() != "" for piece in found)
     joined: list[str] = []
     for piece in found:
@@ -389,7 +389,7 @@ def test_binary_files(tmp_path, kind):
     """Known by content. Named directly it is an error; in a folder it is skipped and reported."""
     (tmp_path / "x.txt").write_bytes(BINARIES[kind])
     (tmp_path / "fine.txt").write_text("fine")
-    with pytest.raises(NotText, match=r"x\.txt (is not text|looks like UTF-16)"):
+    with pytest.raises(NotText, match=r"x\.txt (is .*not text|is not UTF-8 text|looks like UTF-16)"):
         documents(tmp_path / "x.txt")
     for source in (tmp_path, str(tmp_path / "*.txt")):
         report = Report()
@@ -410,7 +410,7 @@ def test_no_text_at_all(tmp_path):
     assert documents(tmp_path, report) == ["text"] and "files without text: 2" in str(report)
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "cat.png").write_bytes(BINARIES["picture"])
-    with pytest.raises(ValueError, match=r"no text in .*pictures.*skipped, \.png is not a kind of text.*cat\.png"):
+    with pytest.raises(ValueError, match=r"no text in .*pictures.*skipped, \.png is not a known type.*cat\.png"):
         documents(tmp_path / "pictures")
 
 
@@ -422,7 +422,7 @@ def test_a_compressed_file_cut_short(tmp_path, packing, share):
     whole = PACKERS[packing](b"".join(b"line %d of a text\n" % i for i in range(20_000)))
     path.write_bytes(whole[: max(10, int(len(whole) * share) - 1)])
     size = path.stat().st_size
-    with pytest.raises(ValueError, match=rf"a\.txt\{packing} is cut short.*ends after {size:,} bytes .*unpacked"):
+    with pytest.raises(ValueError, match=rf"a\.txt\{packing} is truncated.*ends after {size:,} bytes .*decompressed"):
         documents(path)
 
 
@@ -494,9 +494,10 @@ def test_missing_extras_are_named(tmp_path, monkeypatch):
         raise ImportError(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(text_decoding, "import_module", lambda name: SimpleNamespace(ZstdError=ValueError))
+        patch.setattr(decoding, "import_module", lambda name: SimpleNamespace(ZstdError=ValueError))
         installed = identity(tmp_path)
-    monkeypatch.setattr(text_decoding, "import_module", missing)
+    monkeypatch.setattr(decoding, "import_module", missing)
+    monkeypatch.setattr("mini_bert.common.extras.import_module", missing)
     monkeypatch.setattr(sys, "executable", "/a folder/python")
     install = r"'/a folder/python' -m pip install" if os.name != "nt" else r'"/a folder/python" -m pip install'
     with pytest.raises(MissingExtra, match=rf"zstd.*Install it: {install} zstandard$"):
@@ -528,8 +529,8 @@ def test_another_encoding_is_converted_by_a_command_that_can_be_copied(tmp_path)
     (tmp_path / "a.txt").write_bytes("two bytes a letter ".encode("utf-16-be") * 100)
     with pytest.raises(NotText, match=r"iconv -f UTF-16BE -t UTF-8 \S*a\.txt > "):
         documents(tmp_path / "a.txt")
-    assert text_decoding.conversion("a.txt.gz") == "unpack it, then iconv -f LATIN1 -t UTF-8 a.txt > a.utf8.txt"
-    assert text_decoding.conversion(text_decoding.STANDARD_INPUT) == "... | iconv -f LATIN1 -t UTF-8 | ..."
+    assert decoding.conversion("a.txt.gz") == "decompress it, then iconv -f LATIN1 -t UTF-8 a.txt > a.utf8.txt"
+    assert decoding.conversion(decoding.STANDARD_INPUT) == "... | iconv -f LATIN1 -t UTF-8 | ..."
 
 
 # --- sources -----------------------------------------------------------------------------------------------
@@ -551,7 +552,7 @@ def test_folders_are_read_in_one_order(tree):
     report = Report()
     assert documents(tree, report) == ["B.md", "a.txt", "1.txt", "2.txt", "x.jsonl", "wiki_00"]
     assert report.files == 6
-    assert "skipped, hidden: 1" in str(report) and ".html is not a kind of text" in str(report)
+    assert "skipped, hidden: 1" in str(report) and ".html is not a known type of text file" in str(report)
 
 
 def test_patterns_and_lists(tree):
@@ -582,7 +583,7 @@ def test_standard_input(monkeypatch, body):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(body)))
     assert documents("-") == ["one", "two"]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"t,text\n1,one\n")))
-    assert documents("-", format="csv") == ["one"]
+    assert documents("-", column="text") == ["one"]
 
 
 def test_a_table_on_standard_input(monkeypatch):
@@ -601,7 +602,7 @@ def test_a_table_on_standard_input(monkeypatch):
     given("id,review\n1,one\n")
     report = Report()
     assert documents("-", report) == ["id,review\n1,one"]
-    advice = 'seems to be a table; to choose a column: --column NAME, or in Python "-::NAME": 1 (first in standard'
+    advice = 'looks like a table; to choose a column: --column NAME, or in Python "-::NAME": 1 (first in standard'
     assert advice in str(report)
     for prose in ("Text, they say, is text.\n", "A title\n\nAnd a sentence, a review, all text.\n", "text\n"):
         given(prose)
@@ -635,7 +636,7 @@ def test_an_iterator_of_texts(monkeypatch):
         documents(iter(["one", b"two"]))
     with pytest.raises(ValueError, match="there is no text in the iterator"):
         documents(iter([]))
-    monkeypatch.setattr(text_files, "PASSAGE", 10)
+    monkeypatch.setattr(formats, "PASSAGE", 10)
     assert len(list(read((text for text in ["four words of text"]), Report()))) == 2
     assert identity(iter(["one"])) != identity(iter(["one"]))
 
@@ -654,7 +655,7 @@ def test_what_is_no_source(source):
 def test_texts_in_the_place_of_names(text):
     """Who gives texts in a list, or one as a str, is told to give an iterator."""
     for source in (text, [text]):
-        with pytest.raises(FileNotFoundError, match=r"^.{1,250} give an iterator of them: iter\(texts\)\)$"):
+        with pytest.raises(FileNotFoundError, match=r"^.{1,250} use an iterator: iter\(texts\)\)$"):
             documents(source)
 
 
@@ -673,14 +674,12 @@ def test_a_named_pipe(tmp_path):
 
 def test_unknown_sources(tmp_path):
     """A path that is not there gets an error that names it; a near miss of a download is noticed."""
-    with pytest.raises(FileNotFoundError, match=r"no file, folder or download .*nowhere\.txt"):
+    with pytest.raises(FileNotFoundError, match=r"no file, folder or data set .*nowhere\.txt"):
         documents(tmp_path / "nowhere.txt")
-    with pytest.raises(FileNotFoundError, match="Did you mean the download wikitext-2"):
+    with pytest.raises(FileNotFoundError, match="Did you mean the data set wikitext-2"):
         documents("wikitext2")
     with pytest.raises(ValueError, match="the built-in corpus has no part 'tset'"):
         documents("builtin:tset")
-    with pytest.raises(ValueError, match="format 'xml' is unknown"):
-        documents(tmp_path, format="xml")
 
 
 def test_identity(tree):
@@ -775,12 +774,12 @@ def test_stopping_early_closes_the_file(tmp_path):
 
 def test_the_command_shows_report_and_samples(tree, capsys):
     """`mini-bert data show FOLDER` prints what was read, what was not, and some of the text."""
-    corpus_command(str(tree))
+    data_show([str(tree)])
     shown = capsys.readouterr().out
     assert shown.startswith("6 files, 6 documents, ") and "skipped, hidden: 1" in shown and "  1.txt" in shown
 
 
-@pytest.mark.parametrize("module", [text_files, text_decoding, corpora])
+@pytest.mark.parametrize("module", [formats, decoding, corpora])
 def test_examples_in_docstrings(module):
     """Examples in docstrings give what they say."""
     assert doctest.testmod(module).failed == 0

@@ -175,7 +175,7 @@ def test_batches_are_the_same_for_ever(make, options, seed):
     breaks that: say so in the changelog.)"""
     generator = make(seed=seed, batch_size=3, **options)
     content = hashlib.sha256()
-    for index in [*range(5), *range(generator.pool, generator.pool + 5), 5 * len(generator), 10**9]:
+    for index in [*range(5), *range(generator.order.pool, generator.order.pool + 5), 5 * len(generator), 10**9]:
         for array in generator.batch(index):
             content.update(b"none" if array is None else array.astype("<i8").tobytes())
     assert content.hexdigest()[:16] == GOLDEN[MODES.index(options)][seed]
@@ -215,7 +215,7 @@ def test_what_was_saved_must_fit(make, cache, corpus):
     other = cache / "other.txt"
     other.write_text(corpus.read_text()[:-400])
     for change, message in [
-        ({"data": make(source=other).state()["data"]}, "one in another text"),
+        ({"data": make(source=other).state()["data"]}, "belongs to another text"),
         ({"seed": 5}, "saved with seed=5, and this generator has 0; build it with seed=5"),
         ({"batch_size": 3}, "saved with batch_size=3"),
         ({"next": -1}, "the saved place is -1, expected the number of a batch"),
@@ -254,7 +254,11 @@ def test_masks_change_with_the_epoch_unless_fixed(make):
     for one, two in zip(fixed.once(0), fixed.once(5), strict=True):
         equal(one, two)
     held = make(held_out=0.3, split="validation")
-    assert held.fixed and not make(held_out=0.3).fixed and not make(held_out=0.3, split="validation", fixed=False).fixed
+    assert (
+        held.order.fixed
+        and not make(held_out=0.3).order.fixed
+        and not make(held_out=0.3, split="validation", fixed=False).order.fixed
+    )
     for one, two in zip(held.once(0), held.once(5), strict=True):
         equal(one, two)
 
@@ -277,7 +281,7 @@ def test_held_out_documents_are_apart(make, mode, share):
     assert len(ours) == train.documents.count and len(theirs) == held.documents.count
     assert documents_of(epoch_of(make(mode=mode, held_out=share, length=4, seed=9))) == ours
     assert abs(len(theirs) - 53 * share) < 5 * math.sqrt(53 * share * (1 - share))
-    assert held.fixed and not train.fixed and train.validation(batch_size=3).batch_size == 3
+    assert held.order.fixed and not train.order.fixed and train.validation(batch_size=3).batch_size == 3
 
 
 def test_packed_text_without_the_held_out_documents(make):
@@ -329,7 +333,7 @@ def test_sentences_of_like_length_come_together(make):
     once = [1 - (batch.input_ids != PAD).mean() for batch in generator.once()]
     assert np.mean(once) < 0.04 and len(once) == len(generator)
     assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.4
-    n, pool = generator.sequences, generator.pool
+    n, pool = generator.sequences, generator.order.pool
     rows = [tuple(row[row != PAD]) for i in range(2 * pool) for row in unmasked(generator.batch(i))]
     assert pool == n // 5 > 40 and len(set(rows[: 5 * pool])) == 5 * pool and len(set(rows)) == n
 
@@ -506,18 +510,18 @@ def test_parts_add_up_to_the_whole(make, options):
         ({"split": "test"}, "split is 'test', expected one of 'train', 'validation'"),
         ({"split": "validation"}, "pass held_out"),
         ({"held_out": 1}, "held_out is 1, expected a share of the documents from 0 to below 1"),
-        ({"held_out": 1e-9, "split": "validation"}, "of 53 documents that leaves none for split='validation'"),
-        ({"held_out": 1 - 1e-9}, "of 53 documents that leaves none for split='train'"),
+        ({"held_out": 1e-9, "split": "validation"}, "of 53 documents that leaves none for validation"),
+        ({"held_out": 1 - 1e-9}, "of 53 documents that leaves none for training"),
         (
             {"held_out": 0.1, "split": "validation", "length": 1000},
-            r"held_out is 0.1, and of 53 documents that leaves \d for split='validation': the text has .*too few "
+            r"held_out is 0.1, and of 53 documents that leaves \d for validation: the text has .*too few "
             "for one sequence of 998 .*; or choose another share",
         ),
-        ({"held_out": 0.9, "length": 1000}, r"that leaves \d for split='train': the text has .* another share"),
+        ({"held_out": 0.9, "length": 1000}, r"that leaves \d for training: the text has .* another share"),
         ({"seed": 1.5}, "seed is 1.5, expected a whole number"),
         ({"processes": 0}, "processes is 0, expected a whole number"),
         ({"mask_prob": 0}, "mask_prob is 0"),
-        ({"vocab_size": 100}, r"the tokenizer has [\d,]+ tokens, but the model knows 100 ids.*vocab_size="),
+        ({"vocab_size": 100}, r"the tokenizer has [\d,]+ tokens, but the model has 100 ids.*vocab_size="),
         ({"length": 10_000}, r"the text has [\d,]+ tokens, too few for one sequence of 9998.*smaller max_seq_length"),
     ],
 )
@@ -551,7 +555,10 @@ def test_texts_of_hardly_anything(make, cache, caplog):
     for options in ({"length": 5}, {"mode": "sentences"}):
         caplog.clear()
         generator = make(source=path, **options)
-        assert "the text makes 2 sequences, and a batch has 7" in caplog.text and "smaller batch_size" in caplog.text
+        assert (
+            "the text makes 2 sequences, fewer than the 7 of a batch" in caplog.text
+            and "smaller batch_size" in caplog.text
+        )
         assert generator.sequences == 2 and len(generator) == 1
         assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 an epoch. " in str(generator)
         assert next(generator).input_ids.shape[0] == 7 and len(epoch_of(generator)) == 2
@@ -560,9 +567,9 @@ def test_texts_of_hardly_anything(make, cache, caplog):
 @pytest.mark.parametrize("tokenizer", ["8k", Path("8k")])
 def test_the_name_of_a_tokenizer_is_not_one(corpus, tokenizer):
     """The error says how to load it."""
-    with pytest.raises(TypeError, match=r"the tokenizer is '8k', a name .*WordPieceTokenizer\.load\('8k'\)"):
+    with pytest.raises(TypeError, match=r"the tokenizer is '8k', a name .*load_tokenizer\('8k'\)"):
         MLMDataGenerator(corpus, tokenizer)
-    with pytest.raises(TypeError, match=r"the tokenizer is None, a NoneType; expected .*WordPieceTokenizer\.load"):
+    with pytest.raises(TypeError, match=r"the tokenizer is None, a NoneType; expected .*load_tokenizer"):
         MLMDataGenerator(corpus, None)
 
 

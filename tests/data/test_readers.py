@@ -216,7 +216,7 @@ def test_missing_and_damaged_files(tmp_path, file):
     """No file, and a packed one that is cut short: the usual errors, with the name."""
     with pytest.raises(FileNotFoundError, match=r"nothing\.tsv"):
         read_labelled(tmp_path / "nothing.tsv")
-    with pytest.raises(ValueError, match=r"a\.tsv\.gz is cut short"):
+    with pytest.raises(ValueError, match=r"a\.tsv\.gz is truncated"):
         read_labelled(file("a.tsv.gz", gzip.compress(TSV.encode())[:-12]))
 
 

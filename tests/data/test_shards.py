@@ -138,7 +138,7 @@ def test_special_tokens_in_the_text_are_text(make, tmp_path):
 def test_a_document_in_many_passages_is_one(make, corpus, monkeypatch, small_jobs):
     """Text that is read, and handed to processes, in pieces of a few words gives the same tokens and documents."""
     whole = make()
-    monkeypatch.setattr("mini_bert.corpora.text_files.PASSAGE", 40)
+    monkeypatch.setattr("mini_bert.corpora.formats.PASSAGE", 40)
     os.utime(corpus, (1, 1))
     pieces = make()
     assert pieces.folder != whole.folder
@@ -265,15 +265,15 @@ def test_a_file_where_the_cache_should_be(corpus, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     for blocked in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(
-            OSError, match=r"cannot be made: .*file is a file; set MINI_BERT_HOME, or cache_dir, to another"
+            OSError, match=r"cannot create the folder .*file is a file; set MINI_BERT_HOME, or cache_dir, to another"
         ):
             prepare(corpus, TOKENIZER, cache_dir=blocked, progress=False)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "file"))
-    with pytest.raises(OSError, match=r"folder .*shards cannot be made: .*file is a file; set MINI_BERT_HOME"):
+    with pytest.raises(OSError, match=r"cannot create the folder .*shards: .*file is a file; set MINI_BERT_HOME"):
         prepare(corpus, TOKENIZER, progress=False)
 
 
-@pytest.mark.parametrize("where", ["in_order", "_checksums", "_publish"])
+@pytest.mark.parametrize("where", ["in_order", "_checksums", "put_in_place"])
 def test_a_full_disk_is_explained(make, tmp_path, monkeypatch, where):
     """The error names the folder, and how to choose another."""
 
@@ -281,9 +281,7 @@ def test_a_full_disk_is_explained(make, tmp_path, monkeypatch, where):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(shards, where, full)
-    with pytest.raises(
-        OSError, match=r"No space left.*folder .*cache is to hold.*MINI_BERT_HOME, or cache_dir"
-    ) as told:
+    with pytest.raises(OSError, match=r"No space left.*folder .*cache; set MINI_BERT_HOME, or cache_dir") as told:
         make()
     assert told.value.errno == errno.ENOSPC
 
@@ -294,10 +292,8 @@ def test_a_folder_that_cannot_be_written_is_explained(make, monkeypatch):
     def denied(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", "/odd/.unfinished-123")
 
-    monkeypatch.setattr("tempfile.mkdtemp", denied)
-    with pytest.raises(
-        PermissionError, match=r"Permission denied: nothing .*in the folder .*cache; set MINI_BERT_HOME"
-    ):
+    monkeypatch.setattr(shards, "unfinished_folder", denied)
+    with pytest.raises(PermissionError, match=r"Permission denied: cannot write .*the folder .*cache; set MINI"):
         make()
 
 
@@ -343,7 +339,7 @@ def test_damage_is_seen_said_and_mended(make, caplog, name, how):
     again = make()
     assert contents(again.folder) == before and again.folder == folder
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert str(folder) in caplog.text and "making them anew" in caplog.text
+    assert str(folder) in caplog.text and "building them again" in caplog.text
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
@@ -375,7 +371,7 @@ def test_another_format_is_made_anew(make, monkeypatch):
     assert make().info["format"] == 1
 
 
-@pytest.mark.parametrize("where", ["in_order", "_checksums", "write_atomic", "_publish"])
+@pytest.mark.parametrize("where", ["in_order", "_checksums", "force_to_disk", "put_in_place"])
 @pytest.mark.parametrize("what", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_leaves_nothing(make, tmp_path, monkeypatch, where, what):
     """A full disk, Ctrl-C, at any point: nothing is left behind, and the next start makes it whole."""
@@ -435,24 +431,24 @@ def test_many_may_mend_the_same_at_once(make, small_jobs, caplog):
 def test_another_process_may_be_faster_at_any_moment(make, monkeypatch):
     """The damaged folder disappears just before it would be put aside; or cannot be, and then nothing stays behind."""
     folder = make().folder
-    before, replace = contents(folder), os.replace
+    before, rename = contents(folder), os.rename
 
     def too_late(source, target):
         if source == folder:
             shutil.rmtree(folder)
-        return replace(source, target)
+        return rename(source, target)
 
     damage(folder / "tokens.bin", "flipped")
-    monkeypatch.setattr(os, "replace", too_late)
+    monkeypatch.setattr(os, "rename", too_late)
     assert contents(make().folder) == before
 
     def stuck(source, target):
         if source == folder:
             raise PermissionError(errno.EACCES, "in use")
-        return replace(source, target)
+        return rename(source, target)
 
     damage(folder / "tokens.bin", "flipped")
-    monkeypatch.setattr(os, "replace", stuck)
+    monkeypatch.setattr(os, "rename", stuck)
     with pytest.raises(PermissionError, match="in use"):
         make()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
@@ -519,9 +515,7 @@ def test_progress(corpus, tmp_path, capsys, monkeypatch):
     made = prepare(corpus, TOKENIZER, cache_dir=tmp_path / "a")
     tokens = f"{made.info['tokens'] - 1:,} tokens"
     told = capsys.readouterr().err
-    assert (
-        told == f"tokenizing: {made.info['bytes'] / 1e3:.1f} kB, {tokens}\nkept for the next start in {made.folder}\n"
-    )
+    assert told == f"tokenizing: {made.info['bytes'] / 1e3:.1f} kB, {tokens}\ntokenized text saved in {made.folder}\n"
     prepare(corpus, TOKENIZER, cache_dir=tmp_path / "a")
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(shards, "SPEED_AFTER", 0)  # seconds; for less work than that, a speed would say nothing

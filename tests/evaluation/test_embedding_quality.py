@@ -82,7 +82,7 @@ def test_agreement_by_hand(model, tokenizer, pooling):
 
 
 def test_agreement_of_little(model, tokenizer):
-    """Of one pair, or of equal scores, there is no correlation; a sentence compared with itself is not an error."""
+    """One pair, or equal scores, have no correlation; a sentence may be compared with itself."""
     one = agreement(model, tokenizer, PAIRS[:1])
     assert math.isnan(one.spearman) and one.pairs == 1
     same = agreement(model, tokenizer, [Scored("the cat", "the cat", 5.0, 1)])
@@ -100,7 +100,7 @@ def test_isotropy():
 
 @pytest.mark.parametrize("kind", ["mini", "published"])
 def test_neighbours_by_hand(kind, tokenizer):
-    """All other tokens but the special ones, by the cosine in the token table; ids without a word are left out."""
+    """All tokens except special ones and ids without a word, ordered by the cosine of their embeddings."""
     model = MiniBERT(SIZES, seed=3) if kind == "mini" else Bert(BertConfig(17, 10, 1, 2, 7), seed=3)
     table = model.tokens.table.data.astype(float)
     ids, vectors = word_table(model, tokenizer)
@@ -114,7 +114,7 @@ def test_neighbours_by_hand(kind, tokenizer):
         assert found.word == word and found.pieces == [WORDS[i] for i in own]
         assert len(neighbours(model, tokenizer, word).nearest) == 8 - len(own)  # there are no more
     for nothing in ("☃", "", "[MASK]"):
-        with pytest.raises(ValueError, match="is no word that this model knows"):
+        with pytest.raises(ValueError, match="is not a word in this model's vocabulary"):
             neighbours(model, tokenizer, nothing)
 
 
@@ -128,7 +128,7 @@ def test_weights_in_sixteen_bits(model, tokenizer):
 
 
 def test_reports():
-    """Numbers stand under their names; a word of several pieces says so."""
+    """Numbers are below their titles; the pieces of a word are listed if there are several."""
     found = Agreement(0.1, 0.3, 0.2, 0.4, 1234, Isotropy(0.5, 0.6))
     header, row, *_ = report_pairs(["a.tsv"], [found]).splitlines()
     assert header.split()[3:] == ["number", "Spearman", "centred", "Pearson", "centred", "mean", "cosine", "isotropy"]
@@ -138,5 +138,5 @@ def test_reports():
         Neighbours("cats", ["cat", "##s"], [("dog", -0.5)]),
     ]
     lines = report_neighbours(near, Isotropy(0.25, 0.75)).splitlines()
-    assert lines[:2] == ["next to cat: dog 0.50, mat 0.25", "next to cats (the mean of cat ##s): dog -0.50"]
-    assert "0.250 on" in lines[3] and "isotropy 0.750" in lines[4]
+    assert lines[:2] == ["nearest to cat: dog 0.50, mat 0.25", "nearest to cats (the mean of cat ##s): dog -0.50"]
+    assert lines[3].endswith("the mean is 0.250") and "isotropy 0.750" in lines[4]

@@ -12,19 +12,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from mini_bert.cli import use
+from mini_bert.common.json_values import finite_values
 from mini_bert.data.generator import Batch, MLMDataGenerator
 from mini_bert.evaluation import metrics
-from mini_bert.evaluation.evaluate import (
-    Evaluation,
-    Row,
-    eval_command,
-    evaluate,
-    mean_row,
-    measure,
-    report,
-    report_json,
-    unigram_entropy,
-)
+from mini_bert.evaluation.corpus import CorpusResult, content, measure_corpus, report
+from mini_bert.evaluation.evaluate import Evaluation, evaluate, measure, unigram_entropy
+from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
+from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -57,7 +52,7 @@ def generator(corpus, tokenizer, tmp_path):
 
 
 def by_hand(model, batches) -> Evaluation:
-    """Full logits, one row after the other, sorted."""
+    """Full logits, sorted row by row."""
     surprise, ranks = [], []
     for batch in batches:
         logits = model.forward(batch.input_ids, batch.attention_mask)[0]
@@ -73,7 +68,7 @@ def by_hand(model, batches) -> Evaluation:
 
 
 @pytest.mark.parametrize("kind", ["mini", "published"])
-def test_it_counts_what_counting_counts(kind, generator):
+def test_the_numbers_match_full_logits(kind, generator):
     """All five numbers equal those of full logits, sorted row by row; dropout is off even in training."""
     model = (
         MiniBERT(SIZES, seed=1)
@@ -90,7 +85,7 @@ def test_it_counts_what_counting_counts(kind, generator):
 
 
 def test_threads_change_nothing(generator):
-    """The same to the last bit on one thread and on three, and progress is told for every batch."""
+    """The same to the last bit on one thread and on three, and progress is reported for every batch."""
     model, told = MiniBERT(SIZES), []
     alone = evaluate(model, generator.once())
     together = evaluate(model, generator.once(), 3, lambda done, loss: told.append((done, loss)))
@@ -99,8 +94,8 @@ def test_threads_change_nothing(generator):
     assert told[-1][1] == pytest.approx(alone.loss)
 
 
-def test_ties_and_nonsense_earn_nothing(generator):
-    """A model with one opinion on all words is never right, and neither is one whose weights are no numbers."""
+def test_ties_and_nan_are_never_right(generator):
+    """A model that gives all words the same probability is never right, and neither is one with NaN weights."""
     model = MiniBERT(SIZES)
     model.flat.data[...] = 0
     flat = evaluate(model, generator.once())
@@ -112,7 +107,7 @@ def test_ties_and_nonsense_earn_nothing(generator):
 
 
 def test_errors_reach_the_caller(generator):
-    """Nothing hidden is said; an error in a thread is raised."""
+    """Batches without a masked word are an error; an error in a thread is raised."""
     model = MiniBERT(SIZES)
     none = np.array([], int)
     with pytest.raises(ValueError, match="nothing to measure"):
@@ -151,7 +146,7 @@ def test_calibration_is_that_of_the_first_guesses(kind, generator):
 
 
 def test_one_error_stops_all_threads():
-    """Ten thousand batches lie before the threads; after the first error none of them begins another."""
+    """After the first error, no thread starts another of the ten thousand batches."""
     model = MiniBERT(SIZES)
     good = Batch(np.array([[2, 7, 4, 3]]), np.array([2]), np.array([7]))
     taken = []
@@ -168,7 +163,7 @@ def test_one_error_stops_all_threads():
 
 
 def test_an_interrupted_wait_stops_all_threads(monkeypatch):
-    """Ctrl-C reaches the thread that waits; those that work end with the batch that they are at."""
+    """Ctrl-C reaches the waiting thread; the others stop after their current batch."""
     from concurrent.futures import Future
 
     model, taken = MiniBERT(SIZES), []
@@ -191,19 +186,21 @@ def test_an_interrupted_wait_stops_all_threads(monkeypatch):
     assert 0 < len(taken) < 1000
 
 
-def test_what_is_no_number_is_null_in_json():
-    """A model that broke has no loss: JSON for programs says null, never NaN or Infinity; neither do means."""
+def test_nan_and_infinity_are_null_in_json():
+    """The loss of a broken model is null in JSON, and so is the mean; never NaN or Infinity."""
     broken = Evaluation(math.nan, math.inf, 0.0, 0.0, 3)
-    rows = [Row("a", broken, 1.0, math.nan, math.nan, []), Row("b", broken, 1.0, 0.5, 0.5, [])]
-    text = report_json({"rows": [row.result._asdict() for row in [*rows, mean_row(rows)]], "pair": [-math.inf]})
-    assert "NaN" not in text and "Infinity" not in text
-    assert json.loads(text)["rows"][0] == {"loss": None, "perplexity": None, "top1": 0, "top5": 0, "targets": 3}
-    assert json.loads(text)["pair"] == [None]
-    assert report("broken", rows).endswith("broken has no finite loss: are all of its weights numbers?")
+    rows = [CorpusResult("a", broken, 1.0, math.nan, math.nan, []), CorpusResult("b", broken, 1.0, 0.5, 0.5, [])]
+    values = finite_values({"results": content(rows), "pair": [-math.inf]})
+    json.dumps(values, allow_nan=False)
+    first, _, mean = values["results"]
+    wanted = {"loss": None, "perplexity": None, "top1": 0, "top5": 0, "targets": 3}
+    assert {name: first[name] for name in wanted} == wanted and mean["loss"] is None
+    assert values["pair"] == [None]
+    assert "The loss of broken is not finite" in report("broken", rows)
 
 
 def test_unigram_entropy(generator, tokenizer):
-    """Counted with a Counter over the words of the text; [UNK] and [SEP] are no words."""
+    """Counted with a Counter over the words of the text; [UNK] and [SEP] do not count."""
     counts = Counter(i for i in tokenizer.encode(TEXT) if i not in tokenizer.special_ids)
     total = sum(counts.values())
     wanted = -sum(n / total * math.log(n / total) for n in counts.values())
@@ -211,20 +208,20 @@ def test_unigram_entropy(generator, tokenizer):
 
 
 def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
-    """A row for each corpus and their mean; the same text gives the same numbers; JSON for programs."""
+    """A row for each corpus and their mean; the same text gives the same numbers, also in JSON."""
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "cache"))
     model = tmp_path / "model"
     MiniBERT(SIZES).save_pretrained(model)
     tokenizer.save(model)
     other = tmp_path / "other.txt"
     other.write_text("The dog sat on the mat. " * 9)  # few: fewer sequences than a batch would hold
-    eval_command(str(model), [str(corpus), str(other)])
+    use.evaluate(str(model), [str(corpus), str(other)])
     table = capsys.readouterr().out
     assert [line.split()[0] for line in table.splitlines()[:4]] == ["corpus", "text.txt", "other.txt", "mean"]
     assert "above the unigram entropy" in table
     results = []
     for _ in range(2):
-        eval_command(str(model), [str(corpus), str(other)], as_json=True)
+        use.evaluate(str(model), [str(corpus), str(other)], json=True)
         results.append(capsys.readouterr().out)
     assert results[0] == results[1]
     first, second, mean = json.loads(results[0])["results"]
@@ -235,35 +232,35 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
     assert sum(one["cases"] for one in first["bins"]) == first["targets"] and len(first["bins"]) == 10
     assert mean["bins"] == [] and first["bins"][9]["confidence"] is None  # nobody is as certain as that
     assert f"{first['calibration_error']:18.1%} {first['unigram_entropy']:16.3f}" in table
-    eval_command(str(model), [str(corpus)], max_batches=1, batch=4, as_json=True)
+    use.evaluate(str(model), [str(corpus)], max_batches=1, batch=4, json=True)
     assert json.loads(capsys.readouterr().out)["results"][0]["targets"] < first["targets"] / 4
-    eval_command(str(model), [str(corpus)], held_out=0.5, seed=1)
-    assert "`train --held-out 0.5` would not have learnt from" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"length is 12, but .* knows 11 positions"):
-        eval_command(str(model), [str(corpus)], length=12)
+    use.evaluate(str(model), [str(corpus)], held_out=0.5, seed=1)
+    assert "`train --held-out 0.5` does not train on" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"length is 12, but the model has 11 positions"):
+        use.evaluate(str(model), [str(corpus)], length=12)
 
 
-def test_a_short_text_is_measured_as_it_is(folder, tmp_path, capsys, caplog):
-    """Shorter than one sequence: it is one, and what is said of so few words is said."""
+def test_a_short_text_is_one_sequence(folder, tmp_path, capsys, caplog):
+    """A text shorter than one sequence is measured, with a warning and without a verdict."""
     path = tmp_path / "short.txt"
     path.write_text("the cat sat\n")
-    eval_command(folder, [str(path)], length=8)
-    assert "too few to say how good it is" in capsys.readouterr().out
-    assert f"{path} has 3 tokens, and is measured as one short sequence" in caplog.messages
+    use.evaluate(folder, [str(path)], length=8)
+    assert "too few to judge" in capsys.readouterr().out
+    assert f"{path} has only 3 tokens; measuring it as one short sequence" in caplog.messages
     caplog.clear()
     path.write_text("the cat sat on the mat\n")
-    eval_command(folder, [str(path)], length=8)
+    use.evaluate(folder, [str(path)], length=8)
     assert not caplog.messages
-    with pytest.raises(ValueError, match=r"short\.txt has 1 document, and `train --held-out 1e-09` would have learnt"):
-        eval_command(folder, [str(path)], held_out=1e-9)
+    with pytest.raises(ValueError, match=r"short\.txt has 1 document, and `train --held-out 1e-09` trains on all"):
+        use.evaluate(folder, [str(path)], held_out=1e-9)
 
 
 def test_a_model_without_a_head(tmp_path, tokenizer):
-    """A sentence encoder cannot be asked for words, and that is said before any text is read."""
+    """A sentence encoder cannot predict words; the error comes before any text is read."""
     Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
     with pytest.raises(ValueError, match="no head for masked words"):
-        eval_command(str(tmp_path), ["nowhere.txt"])
+        use.evaluate(str(tmp_path), ["nowhere.txt"])
 
 
 @pytest.fixture
@@ -284,16 +281,14 @@ def pairs(tmp_path):
 
 
 def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
-    """One command, four questions: each has its part in the report and in the JSON, and agrees with the functions."""
+    """All four kinds of measurement in one command; report and JSON agree with the library's functions."""
     from mini_bert.data.labelled.readers import read_scored
     from mini_bert.evaluation.embedding_quality import agreement, isotropy, neighbours, word_table
-    from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
-    from mini_bert.inference.loading import load
 
     asked = {"text": ["The cat sat.", "Dogs sat."], "pairs": [pairs, pairs], "neighbours": ["cat", "dogs"]}
-    eval_command(folder, [str(corpus)], max_batches=1, **asked)
+    use.evaluate(folder, [str(corpus)], max_batches=1, **asked)
     shown = capsys.readouterr().out
-    eval_command(folder, [str(corpus)], max_batches=1, as_json=True, whole_words=True, **asked)
+    use.evaluate(folder, [str(corpus)], max_batches=1, json=True, whole_words=True, **asked)
     found = json.loads(capsys.readouterr().out)
     assert list(found) == ["model", "texts", "neighbours", "token_table", "pairs", "results"]
     model, tokenizer = load(folder)
@@ -304,7 +299,7 @@ def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
     near = neighbours(model, tokenizer, "dogs")
     assert found["neighbours"][1]["pieces"] == near.pieces == ["dog", "##s"]
     assert [(one["token"], one["cosine"]) for one in found["neighbours"][1]["nearest"]] == near.nearest
-    assert f"next to dogs (the mean of dog ##s): {near.nearest[0][0]} {near.nearest[0][1]:.2f}, " in shown
+    assert f"nearest to dogs (the mean of dog ##s): {near.nearest[0][0]} {near.nearest[0][1]:.2f}, " in shown
     assert found["token_table"] == isotropy(word_table(model, tokenizer)[1])._asdict()
     wanted = agreement(model, tokenizer, read_scored(pairs), batch_size=32, threads=2)
     assert found["pairs"][0] == {"file": pairs, **wanted._asdict(), "isotropy": wanted.isotropy._asdict()}
@@ -312,71 +307,68 @@ def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
     assert "unigram entropy" in shown and found["results"][0]["targets"] > 0
 
 
-def test_nothing_asked(folder):
-    """Without anything to measure, the four that can be asked for are named."""
+def test_nothing_to_measure(folder):
+    """The error names the four options that measure something."""
     with pytest.raises(
         ValueError, match=r"nothing to measure; give --corpus FILE .* --text .* --pairs .* --neighbours"
     ):
-        eval_command(folder)
+        use.evaluate(folder)
 
 
-def test_bad_pairs_are_told_before_the_work(folder, corpus, tmp_path, capsys):
-    """A line that is no pair stops the command with its number, before any measuring."""
+def test_bad_pairs_are_reported_first(folder, corpus, tmp_path, capsys):
+    """A malformed line stops the command, with its line number, before anything is measured."""
     bad = tmp_path / "bad.tsv"
     bad.write_text("sentence1\tsentence2\tscore\na\tb\tmuch\n")
     with pytest.raises(ValueError, match=r"bad\.tsv:2: score is 'much', expected a number"):
-        eval_command("nowhere", [str(corpus)], pairs=[str(bad)])
+        use.evaluate("nowhere", [str(corpus)], pairs=[str(bad)])
     bad.write_text("sentence1\tscore\na\t1\n")  # eval has no options that name columns
     with pytest.raises(
-        ValueError, match=r"no 'sentence2'\. Head the columns of the file sentence1, sentence2 and score"
+        ValueError, match=r"no 'sentence2'\. Name the columns of the file sentence1, sentence2 and score"
     ):
-        eval_command("nowhere", pairs=[str(bad)])
+        use.evaluate("nowhere", pairs=[str(bad)])
     assert capsys.readouterr().out == ""
 
 
 def test_vectors_need_no_head(tmp_path, tokenizer, pairs, capsys):
-    """A sentence encoder without a head for words can be asked for pairs and neighbours, not for sentences."""
+    """A sentence encoder without a head for masked words supports --pairs and --neighbours, but not --text."""
     Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
-    eval_command(str(tmp_path), pairs=[pairs], neighbours=["cat"])
-    assert "next to cat: " in capsys.readouterr().out
+    use.evaluate(str(tmp_path), pairs=[pairs], neighbours=["cat"])
+    assert "nearest to cat: " in capsys.readouterr().out
     with pytest.raises(ValueError, match="no head for masked words"):
-        eval_command(str(tmp_path), text=["The cat"])
+        use.evaluate(str(tmp_path), text=["The cat"])
 
 
-def test_the_command_line(monkeypatch):
-    """Every option of `mini-bert eval` reaches the function by its name; `mini-bert metrics` passes its verdict on."""
+def test_the_command_line(folder, pairs, monkeypatch):
+    """Every option of `mini-bert eval` reaches the function that measures."""
     from typer.testing import CliRunner
 
     from mini_bert.cli.main import app
 
-    asked = []
-    monkeypatch.setattr(
-        "mini_bert.evaluation.evaluate.eval_command",
-        lambda *words: asked.append(inspect.signature(eval_command).bind(*words).arguments),
-    )
-    words = (
-        "eval MODEL --corpus a --corpus b --held-out 0.25 --seed 3 --batch 5 --max-batches 7 --threads 4 --length 9 "
-        "--json --text t --text u --whole-words --pairs p --neighbours n"
-    )
-    assert CliRunner().invoke(app, words.split()).exit_code == 0
-    assert asked == [
-        {
-            **{"model": "MODEL", "corpus": ["a", "b"], "held_out": 0.25, "seed": 3, "batch": 5, "max_batches": 7},
-            **{"threads": 4, "length": 9, "as_json": True, "text": ["t", "u"], "whole_words": True, "pairs": ["p"]},
-            "neighbours": ["n"],
-        }
-    ]
-    for verdict in (0, 1):
-        monkeypatch.setattr(
-            "mini_bert.evaluation.known_cases.metrics_command", lambda test, verdict=verdict: verdict * test
-        )
-        assert CliRunner().invoke(app, ["metrics", "--test"]).exit_code == verdict
-        assert CliRunner().invoke(app, ["metrics"]).exit_code == 0
+    calls = []
+    real = inspect.signature(measure_corpus)
+
+    def note(*args):
+        calls.append(real.bind(*args).arguments)
+        return CorpusResult(args[2], Evaluation(1.0, math.e, 0.1, 0.2, 90), 3.0, 0.1, 0.5, [])
+
+    monkeypatch.setattr("mini_bert.evaluation.corpus.measure_corpus", note)
+    words = "--corpus a --corpus b --held-out 0.25 --seed 3 --batch 5 --max-batches 7 --threads 4 --length 9 --json"
+    more = ["--text", "Dogs sat.", "--text", "cats", "--whole-words", "--pairs", pairs, "--neighbours", "cat"]
+    found = json.loads(CliRunner().invoke(app, ["eval", folder, *words.split(), *more]).stdout)
+    assert [row["corpus"] for row in found["results"]] == ["a", "b", "mean"]
+    whole = pseudo_perplexity(*load(folder), "Dogs sat.", whole_words=True)
+    assert [one["text"] for one in found["texts"]] == ["Dogs sat.", "cats"]
+    assert found["texts"][0]["pseudo_perplexity"] == pytest.approx(whole.perplexity)
+    assert found["pairs"][0]["file"] == pairs and found["neighbours"][0]["word"] == "cat"
+    options = {"held_out": 0.25, "length": 9, "seed": 3, "batch_size": 5, "max_batches": 7, "threads": 4}
+    assert [call.pop("source") for call in calls] == ["a", "b"]
+    for call in calls:
+        assert {name: call[name] for name in options} == options
 
 
-def test_of_a_few_words_nothing_is_said():
-    """Nine hidden words say nothing about a model, however bad they look."""
-    row = Row("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, ())
-    assert "was asked for 9 words: too few to say how good it is" in report("model", [row])
-    assert "does not even know" in report("model", [row._replace(result=row.result._replace(targets=90))])
+def test_a_few_words_give_no_verdict():
+    """Nine masked words are too few to judge a model by."""
+    row = CorpusResult("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, ())
+    assert "9 masked words: too few to judge model" in report("model", [row])
+    assert "has not even learnt" in report("model", [row._replace(result=row.result._replace(targets=90))])

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from mini_bert.cli.main import app
 from mini_bert.evaluation import known_cases, metrics
 from mini_bert.evaluation.metrics import Bin, Scores
 
@@ -30,10 +32,10 @@ def test_examples_in_docstrings():
 # ---- the command
 
 
-def test_every_metric_on_its_known_case(capsys):
+def test_every_metric_on_its_known_case():
     """All are as expected, the exit code is 0, and no metric of the module is left out."""
-    assert known_cases.metrics_command(test=True) == 0
-    out = capsys.readouterr().out
+    assert CliRunner().invoke(app, ["metrics", "--test"]).exit_code == 0
+    out = known_cases.report(known_cases.cases())
     assert out.count("[OK]") == len(known_cases.cases()) > 30 and "[WRONG]" not in out
     shown = {line.split()[1] for line in out.splitlines() if line.startswith("[OK]")}
     assert shown >= {
@@ -48,19 +50,19 @@ def test_every_metric_on_its_known_case(capsys):
 
 
 @pytest.mark.parametrize("wrong", [0.51, 0.5 + 2e-6, math.nan, [0.5, 0.5]])
-def test_a_wrong_value_is_told(wrong, monkeypatch, capsys):
+def test_a_wrong_value_is_reported(wrong, monkeypatch):
     """The line says so, and the exit code is 1."""
     monkeypatch.setattr(metrics, "accuracy", lambda truth, guesses: wrong)
-    assert known_cases.metrics_command(test=True) == 1
-    out = capsys.readouterr().out
+    result = CliRunner().invoke(app, ["metrics", "--test"])
+    out = result.stdout
+    assert result.exit_code == 1
     assert [line.split()[1] for line in out.splitlines() if line.startswith("[WRONG]")] == ["accuracy"]
     assert out.endswith(f"1 of {len(known_cases.cases())} differ.\n")
 
 
-def test_the_list_of_formulas(capsys):
+def test_the_list_of_formulas():
     """Without --test: every metric with the first line of its docstring; all that the module offers are in it."""
-    assert known_cases.metrics_command() == 0
-    out = capsys.readouterr().out
+    out = CliRunner().invoke(app, ["metrics"]).stdout
     assert "brier                1/N Σ_n Σ_k (p_nk − [k = truth_n])²" in out
     ours = (metrics.__name__, "mini_bert.evaluation.vector_metrics")
     own = {name for name, value in vars(metrics).items() if getattr(value, "__module__", "") in ours}
@@ -152,11 +154,11 @@ def test_what_cannot_be_scored():
             score(["a", "b"], ["a"])
         with pytest.raises(ValueError, match="there are no cases"):
             score([], [])
-    with pytest.raises(ValueError, match="kinds int and str; make all of one"):
+    with pytest.raises(ValueError, match="types int and str; convert all to one"):
         metrics.confusion_matrix(["1", "0"], [1, 0])
     with pytest.raises(ValueError, match="average is 'weighted', expected 'macro' or 'micro'"):
         metrics.precision_recall_f1([1], [1], "weighted")
-    with pytest.raises(ValueError, match="one stands twice"):
+    with pytest.raises(ValueError, match="expected each only once"):
         metrics.per_class([1], [1], [1, 2, 1])
     with pytest.raises(ValueError, match="labels is empty"):
         metrics.per_class([1], [1], [])
@@ -269,7 +271,7 @@ def test_entity_errors():
             metrics.entities(["O", tag])
     with pytest.raises(ValueError, match="sentence 2 has 1 tags, but 2 were guessed"):
         metrics.entity_scores([["O"], ["O"]], [["O"], ["O", "O"]])
-    with pytest.raises(ValueError, match="tags for 1 sentences, but guesses for 2"):
+    with pytest.raises(ValueError, match="1 sentences have tags, but 2 have guesses"):
         metrics.entity_scores([["O"]], [["O"], ["O"]])
 
 
@@ -311,7 +313,7 @@ def test_answer_scores():
     answers = {"1": ["red"], "2": ["dark blue", "blue"], "3": ["green"], "4": ["pink"]}
     found = metrics.answer_scores({"1": "Red.", "2": "light blue sky", "3": "yellow"}, answers)
     assert found == pytest.approx((1 / 4, (1 + 1 / 2) / 4, 4))
-    with pytest.raises(ValueError, match="a guess for '9', which is not among the 4 questions"):
+    with pytest.raises(ValueError, match="a guess has the id '9', which none of the 4 questions has"):
         metrics.answer_scores({"9": "x"}, answers)
     with pytest.raises(ValueError, match="no questions"):
         metrics.answer_scores({}, {})
@@ -373,7 +375,7 @@ def test_probability_errors():
     with pytest.raises(ValueError, match=r"expected \(N,K\) and \(N,\)"):
         metrics.brier(np.zeros((2, 3)), [1])
     for wrong in (-1, 3):
-        with pytest.raises(ValueError, match=r"expected numbers of classes, 0 to 2"):
+        with pytest.raises(ValueError, match=r"expected class indices, 0 to 2"):
             metrics.brier(np.zeros((2, 3)), [0, wrong])
 
 
@@ -383,10 +385,10 @@ def test_classes_and_hits_that_are_floats():
     assert metrics.brier(p, np.array([1.0, 0.0])) == metrics.brier(p, [1, 0])
     assert metrics.calibration([0.7, 0.6], np.array([1.0, 0.0])).error == pytest.approx(0.45)
     for wrong in (0.5, math.nan):
-        with pytest.raises(ValueError, match=rf"one of truth is .*{wrong}.*, expected numbers of classes, 0 to 1"):
+        with pytest.raises(ValueError, match=rf"truth contains {wrong}, expected class indices, 0 to 1"):
             metrics.brier(p, np.array([0.0, wrong]))
     for wrong in (2.0, 0.5, math.nan):
-        with pytest.raises(ValueError, match=rf"one of `right` is {wrong:g}, expected True or False"):
+        with pytest.raises(ValueError, match=rf"`right` contains {wrong:g}, expected True or False"):
             metrics.calibration([0.7, 0.6], [1.0, wrong])
     with pytest.raises(ValueError, match="a confidence is nan"):
         metrics.calibration([0.7, math.nan], [1, 1])
@@ -451,7 +453,7 @@ def test_vector_errors():
         metrics.mean_cosine(np.ones((1, 3)))
     with pytest.raises(ValueError, match="vector 1 is 0 and has no direction"):
         metrics.mean_cosine(np.array([[1.0, 0], [0, 0]]))
-    with pytest.raises(ValueError, match="vector 1 holds nan"):
+    with pytest.raises(ValueError, match="vector 1 contains NaN"):
         metrics.nearest(np.ones(2), np.array([[1.0, 0], [0, math.nan]]))
     with pytest.raises(ValueError, match=r"query has shape \(3,\), expected \(2,\)"):
         metrics.nearest(np.ones(3), np.ones((4, 2)))

@@ -44,8 +44,8 @@ def log_probabilities(model, ids):
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_it_is_one_hidden_token_after_the_other(model, tokenizer, whole_words):
-    """Tokens, surprise, the best guess and its probability, sum and mean; [UNK] is seen, but not asked for."""
+def test_one_token_is_masked_at_a_time(model, tokenizer, whole_words):
+    """Tokens, surprise, the best guess and its probability, sum and mean; [UNK] is context, but not predicted."""
     text = "The catses ☃ dogs." if isinstance(model, MiniBERT) else TEXT
     ids = tokenizer.encode(text)
     words = tokenizer.encode_batch([text])[0].word_ids
@@ -72,10 +72,9 @@ def test_it_is_one_hidden_token_after_the_other(model, tokenizer, whole_words):
 
 
 def test_the_size_of_a_batch_changes_nothing(model, tokenizer):
-    """Seven tokens at once, by twos, one by one; and progress is told."""
-    told = []
-    wanted = pseudo_perplexity(model, tokenizer, "The cat sat on dogs.", after_each=lambda *words: told.append(words))
-    assert told == [(7, 7)]
+    """Batches of seven, two and one token give the same."""
+    wanted = pseudo_perplexity(model, tokenizer, "The cat sat on dogs.")
+    assert len(wanted.tokens) == 7
     for size in (1, 2, 7):
         found = pseudo_perplexity(model, tokenizer, "The cat sat on dogs.", batch_size=size)
         assert found.perplexity == pytest.approx(wanted.perplexity, rel=1e-5)
@@ -83,21 +82,21 @@ def test_the_size_of_a_batch_changes_nothing(model, tokenizer):
 
 
 def test_only_words_of_several_pieces_differ(model, tokenizer):
-    """Hiding the rest of the word matters where there is a rest, and nowhere else."""
+    """`whole_words` only changes tokens that are followed by pieces of the same word."""
     plain, whole = (pseudo_perplexity(model, tokenizer, "The cats sat.", whole) for whole in (False, True))
     changed = [a.token for a, b in zip(plain.tokens, whole.tokens, strict=True) if abs(a.surprise - b.surprise) > 1e-4]
     assert changed == ["cat"]
 
 
 def test_no_opinion(tokenizer):
-    """A model of zeros wavers among all ids that it has, at every gap."""
+    """If all weights are 0, the pseudo-perplexity is the number of ids."""
     model = MiniBERT(SIZES)
     model.flat.data[...] = 0
     assert pseudo_perplexity(model, tokenizer, "The cat sat.").perplexity == pytest.approx(V)
 
 
 def test_a_broken_model(tokenizer):
-    """Weights that are no numbers give no number, and a report all the same."""
+    """NaN weights give NaN, and a report."""
     model = MiniBERT(SIZES)
     model.flat.data[...] = np.nan
     with np.errstate(invalid="ignore"):
@@ -106,11 +105,11 @@ def test_a_broken_model(tokenizer):
 
 
 def test_errors(model, tokenizer):
-    """No word, too many, a batch of nothing, a model without a head: each is told with the remedy."""
+    """No word, too many tokens, batch size 0, no head: each error says what to do."""
     for text in ("", "☃ ☃", "[MASK]"):
-        with pytest.raises(ValueError, match="no word that the model knows in the text"):
+        with pytest.raises(ValueError, match="has no word in the model's vocabulary"):
             pseudo_perplexity(model, tokenizer, text)
-    with pytest.raises(ValueError, match=r"makes 22 tokens, .* knows 1[12] positions; give one sentence at a time"):
+    with pytest.raises(ValueError, match=r"has 22 tokens, .* has only 1[12] positions; give one sentence at a time"):
         pseudo_perplexity(model, tokenizer, "the cat " * 10)
     with pytest.raises(ValueError, match="batch_size is 0"):
         pseudo_perplexity(model, tokenizer, "the cat", batch_size=0)
@@ -125,14 +124,14 @@ def test_as_long_as_the_model_allows(tokenizer):
 
 
 def test_the_report():
-    """A row a token, bars on one scale for all texts, the model's guess only where it is another, the best text."""
+    """A row per token, one scale for all bars, the model's guess only where it differs, and the best text."""
     likely = PseudoPerplexity(
         "a cat", [Surprise("a", 0.0, "a", 1.0), Surprise("cat", 4.0, "dog", 0.25)], [], -4.0, 7.39
     )
     odd = PseudoPerplexity("cat ☃ a", [Surprise("cat", 8.0, "a", 0.5)], ["[UNK]"], -8.0, 2981.0)
     lines = report([odd, likely]).splitlines()
     assert lines[1].split()[:4] == ["cat", "8.00", "a", "50%"] and lines[1].count(lines[1][-1]) == 24
-    assert lines[2] == "pseudo-perplexity 2,981.00 over 1 token; not asked for: [UNK]"
+    assert lines[2] == "pseudo-perplexity 2,981.00 over 1 token; not predicted: [UNK]"
     assert lines[5] == "  a     0.00"
     assert lines[6].split()[:4] == ["cat", "4.00", "dog", "25%"] and lines[6].count(lines[6][-1]) == 12
     assert lines[7] == "pseudo-perplexity 7.39 over 2 tokens"
@@ -143,6 +142,6 @@ def test_the_report():
         "text": "cat ☃ a",
         "pseudo_perplexity": 2981.0,
         "log_likelihood": -8.0,
-        "tokens": [{"token": "cat", "surprise": 8.0, "guess": "a", "certainty": 0.5}],
+        "tokens": [("cat", 8.0, "a", 0.5)],
         "not_asked_for": ["[UNK]"],
     }

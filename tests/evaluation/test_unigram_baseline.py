@@ -6,7 +6,8 @@ import json
 import pytest
 
 from mini_bert.evaluation import unigram_baseline as yardstick
-from mini_bert.evaluation.evaluate import Evaluation, Row, report
+from mini_bert.evaluation.corpus import CorpusResult, report
+from mini_bert.evaluation.evaluate import Evaluation
 from mini_bert.evaluation.unigram_baseline import BELOW, knows_frequencies, uses_context, verdict
 from mini_bert.training.doctor import diagnose
 
@@ -21,7 +22,7 @@ def test_the_doctor_and_eval_agree(tmp_path, loss):
     records.append({"kind": "stop", "step": 40, "reason": "done"})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     (finding,) = diagnose(tmp_path)
-    said = report("model", [Row("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), ENTROPY, 0.1, 0.5, ())])
+    said = report("model", [CorpusResult("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), ENTROPY, 0.1, 0.5, ())])
     assert verdict(loss, ENTROPY) in finding.why and verdict(loss, ENTROPY) in said
 
 

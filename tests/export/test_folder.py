@@ -36,7 +36,7 @@ def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
 def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_written(tmp_path):
     model = MiniBERT(MINI)
     model.head.b.data[3] = 1e5
-    with pytest.raises(ValueError, match="a weight is 100000, float16 ends at 65,504; export with --full"):
+    with pytest.raises(ValueError, match=r"weight is 100000, but float16 ends at 65,504; export with --full"):
         export(model, TOKENIZER, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -57,7 +57,7 @@ def test_the_command_takes_the_card_along_and_overwrites_nothing(tmp_path, capsy
 
 
 def a_run_without_model(folder, **start):
-    """One checkpoint, and a history that is fine unless `start` says otherwise."""
+    """A run with one checkpoint and a good history, unless `start` adds a bad record."""
     export(MiniBERT(MINI), TOKENIZER, folder / "checkpoints" / "step-00000050", half=False)
     (folder / "config.json").write_text("{}")
     records = [{"kind": "start", "step": 0, "unigram_entropy": 6.5}]
@@ -75,10 +75,10 @@ def test_a_run_without_a_model_gives_its_newest_checkpoint_and_says_so_once(tmp_
 
 
 def test_a_run_that_broke_is_not_exported_unless_its_checkpoint_is_named(tmp_path):
-    """Nothing is written; what is said names the doctor and the checkpoint, and that one can be had."""
+    """Nothing is written; the error names `doctor` and the checkpoint, which can be exported by its path."""
     broken = {"kind": "nonfinite", "step": 55, "what": "loss", "tensors": ["head.w"], "lr": 0.1}
     run = a_run_without_model(tmp_path / "run", end=broken)
-    with pytest.raises(SystemExit, match=r"went wrong \(the numbers are not finite any more\).*mini-bert doctor"):
+    with pytest.raises(SystemExit, match=r"went wrong \(the numbers are no longer finite\).*mini-bert doctor"):
         main(["export", str(run), "--out", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
     with pytest.raises(SystemExit) as end:

@@ -258,7 +258,7 @@ INSTRUCTIONS = {
     "numpy": (encode(Call("numpy._core.multiarray._reconstruct")), "'numpy._core.multiarray._reconstruct'"),
     "getattr": (encode(Call("builtins.getattr", "a", "b")), "'builtins.getattr'"),
     "a set": (b"\x8f", "EMPTY_SET"),
-    "a bytearray of 2^40": (b"\x96" + struct.pack("<Q", 1 << 40), "damaged or cut short"),
+    "a bytearray of 2^40": (b"\x96" + struct.pack("<Q", 1 << 40), "damaged or truncated"),
     "a terminal escape": (b"cos\n\x1b[31m\n", "'os.\\x1b[31m'"),
 }
 
@@ -553,7 +553,7 @@ def npy():
 
 HEADER = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 FOREIGN = {
-    "empty": (b"", "is empty; fetch it again"),
+    "empty": (b"", "is empty; download it again"),
     "safetensors": (
         struct.pack("<Q", len(HEADER)) + HEADER + bytes(4),
         "safetensors file; name it model.safet",
@@ -561,15 +561,14 @@ FOREIGN = {
     "text": (b"once upon a time\n", "looks like text"),
     "web page": (b"<!doctype html><title>404</title>", "a web page"),
     "git lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
-    "npy": (npy(), "a NumPy array"),
-    "npz": (archive(**{"a.npy": npy()}), "NumPy's .npz"),
-    "zip": (archive(**{"word/document.xml": "<w/>"}), "some other zip"),
-    "tar": (tar(), "a tar archive; unpack it"),
-    "gzip": (gzip.compress(b"weights"), "a gzip archive; unpack it"),
-    "hdf5": (b"\x89HDF\r\n\x1a\n" + bytes(32), "HDF5"),
+    "npy": (npy(), "is of an unknown type"),
+    "npz": (archive(**{"a.npy": npy()}), "a zip archive without weights"),
+    "zip": (archive(**{"word/document.xml": "<w/>"}), "a zip archive without weights"),
+    "tar": (tar(), "is of an unknown type"),
+    "gzip": (gzip.compress(b"weights"), "is of an unknown type"),
     "plain pickle": (pickle.dumps({"a": [1.5, None]}), "a plain pickle"),
     "pickled array": (pickle.dumps({"a": np.ones(3)}), "_reconstruct'"),
-    "noise": (bytes(range(64)), "looks like nothing we know"),
+    "noise": (bytes(range(64)), "is of an unknown type"),
 }
 
 
@@ -583,12 +582,12 @@ def test_foreign_files_are_recognised(tmp_path, kind):
 
 
 CONTENT = {
-    "a list": ([tensor()], "holds a list"),
-    "a tensor": (tensor(), "holds a Tensor instead of a dict"),
-    "a number among tensors": ({"weight": tensor(), "epoch": 3}, "'epoch' is a int, not a tensor"),
-    "a dict among tensors": ({"weight": tensor(), "more": {}}, "'more' is a dict"),
-    "two levels down": ({"model": {"state_dict": {"weight": tensor()}}}, "'state_dict' is a dict"),
-    "a numbered tensor": ({7: tensor()}, "holds a int where a name should be"),
+    "a list": ([tensor()], "contains a list"),
+    "a tensor": (tensor(), "contains a Tensor instead of a dict"),
+    "a number among tensors": ({"weight": tensor(), "epoch": 3}, "'epoch' is of type int, not a tensor"),
+    "a dict among tensors": ({"weight": tensor(), "more": {}}, "'more' is of type dict"),
+    "two levels down": ({"model": {"state_dict": {"weight": tensor()}}}, "'state_dict' is of type dict"),
+    "a numbered tensor": ({7: tensor()}, "contains a value of type int, expected a name"),
 }
 
 

@@ -637,7 +637,7 @@ def test_words_are_hidden_behind_the_mask_of_the_vocabulary(mini, monkeypatch):
 
     def elsewhere(name):
         model, tokenizer = load_pair(name)
-        tokenizer.mask_id = 17
+        tokenizer.roles["mask"] = tokenizer.tokens[17]
         return model, tokenizer
 
     monkeypatch.setattr("mini_bert.finetuning.finetune.load", elsewhere)

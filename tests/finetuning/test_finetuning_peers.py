@@ -108,7 +108,7 @@ def test_loss_gradients_and_ten_steps_are_those_of_pytorch(kind, tmp_path):
 
     model.zero_grad()
     peer.zero_grad()
-    adam = Adam(model.flat, shares=lr_multipliers(model, 0.8))
+    adam = Adam(model.flat, lr_multipliers=lr_multipliers(model, 0.8))
     heights = {"embeddings": 0, "encoder.layer.0": 1, "encoder.layer.1": 2}
     groups = []
     for name, parameter in peer.named_parameters():

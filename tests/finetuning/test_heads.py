@@ -122,7 +122,7 @@ def test_cosines_and_their_losses():
     np.testing.assert_allclose((du * u).sum(1), 0, atol=1e-12)  # along itself nothing changes
     loss, _ = squared_error(c, np.array([1.0, 0.0, 0.0]))
     assert loss == pytest.approx((0.04**2 + 1) / 3)
-    with pytest.raises(ValueError, match=r"targets of shape \(2,\) for values of shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"targets have shape \(2,\), expected \(3,\)"):
         squared_error(c, np.zeros(2))
     loss, _ = contrastive(np.array([0.9, 0.9, 0.2]), np.array([1.0, 0.0, 0.0]), margin=0.5)
     assert loss == pytest.approx((0.5 * 0.1**2 + 0.5 * 0.4**2 + 0) / 3)  # the third is far enough away

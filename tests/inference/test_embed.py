@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from mini_bert.inference.embed import cosines, embed, embed_command, read_lines, similarity_table
+from mini_bert.cli import use
+from mini_bert.inference.embed import cosines, embed, read_lines, similarity_table
 from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
@@ -46,32 +47,32 @@ def test_the_mean_of_the_right_tokens(model, pooling, tokens, tokenizer):
 
 
 def test_long_texts_are_cut(tokenizer, caplog):
-    """A text too long is embedded as far as the model reads, and that is said."""
+    """A text that is too long is cut, with a warning."""
     long = "the cat sat on the mat . the dog sat on the mat"
     found = embed(MODELS[0], tokenizer, [long, "The cat"])
     np.testing.assert_allclose(found[0], embed(MODELS[0], tokenizer, [" ".join(long.split()[:9])])[0], atol=1e-6)
-    assert "1 text of 2 longer than the model's 11 tokens" in caplog.text
+    assert "cut 1 of 2 texts to the model's limit of 11 tokens" in caplog.text
 
 
 def test_what_cannot_be_embedded(tokenizer):
     """A bare str, an empty text, an unknown pooling."""
     with pytest.raises(TypeError, match="takes a list of texts"):
         embed(MODELS[0], tokenizer, "text")
-    with pytest.raises(ValueError, match="text 2 of 2, '', has no word"):
+    with pytest.raises(ValueError, match="text 2 of 2, '', has no words"):
         embed(MODELS[0], tokenizer, ["cat", ""])
     with pytest.raises(ValueError, match="pooling is 'max', expected one of mean, cls, all"):
         embed(MODELS[0], tokenizer, ["cat"], "max")
 
 
 def test_cosines():
-    """1 for one direction, 0 for a right angle, −1 for the opposite; nothing is like a vector of zeros."""
+    """1 for one direction, 0 for a right angle, −1 for the opposite; 0 with a vector of zeros."""
     found = cosines(np.array([[1.0, 0], [3, 0], [0, 2], [-5, 0], [0, 0]]))
     np.testing.assert_allclose(found[0], [1, 1, 0, -1, 0])
 
 
 def test_a_few_texts_are_compared(folder, capsys):
     """Two to ten texts make a table; the closest pair is named."""
-    embed_command(["The cat sat.", "The dog sat on the mat.", "The cat sat."], folder)
+    use.embed(["The cat sat.", "The dog sat on the mat.", "The cat sat."], folder)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == " 1  The cat sat." and lines[-1] == "closest: 1 and 3, 1.00"
     assert lines[5].split()[:2] == ["1", "1.00"]
@@ -79,28 +80,28 @@ def test_a_few_texts_are_compared(folder, capsys):
 
 
 def test_files(folder, tmp_path, capsys, tokenizer, caplog):
-    """.npy and .jsonl hold the vectors in the order of the lines; - writes lines; blank lines are left out."""
+    """.npy and .jsonl hold the vectors in the order of the lines; - prints lines; blank lines are skipped."""
     source = tmp_path / "texts.txt"
     source.write_text("The cat sat.\n\nThe dog sat.\r\nDogs.\n")
     wanted = embed(MODELS[0], tokenizer, ["The cat sat.", "The dog sat.", "Dogs."])
-    embed_command(None, folder, file=str(source), out=str(tmp_path / "v.npy"))
+    use.embed(None, folder, file=str(source), out=str(tmp_path / "v.npy"))
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
-    assert "1 blank line left out" in caplog.text and "3 vectors of 10 numbers" in capsys.readouterr().err
-    embed_command(None, folder, file=str(source), out=str(tmp_path / "v.jsonl"))
+    assert "skipped 1 blank line" in caplog.text and "3 vectors of 10 numbers" in capsys.readouterr().err
+    use.embed(None, folder, file=str(source), out=str(tmp_path / "v.jsonl"))
     records = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     assert [record["text"] for record in records] == ["The cat sat.", "The dog sat.", "Dogs."]
     np.testing.assert_allclose([record["vector"] for record in records], wanted, atol=1e-6)
     capsys.readouterr()
-    embed_command(None, folder, file=str(source), out="-")
+    use.embed(None, folder, file=str(source), out="-")
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == records
-    embed_command(["The cat sat."], folder)
+    use.embed(["The cat sat."], folder)
     assert json.loads(capsys.readouterr().out)["text"] == "The cat sat."
 
 
 def test_one_text_on_a_terminal(monkeypatch, folder, capsys):
-    """A person gets the first numbers, and is told how to have all of them, or a comparison."""
+    """A terminal shows the first numbers and how to get all of them, or a comparison."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    embed_command(["The cat sat."], folder)
+    use.embed(["The cat sat."], folder)
     said = capsys.readouterr().out
     model, tokenizer = load(folder)
     (vector,) = embed(model, tokenizer, ["The cat sat."])
@@ -109,30 +110,30 @@ def test_one_text_on_a_terminal(monkeypatch, folder, capsys):
 
 
 def test_standard_input(monkeypatch, folder, capsys):
-    """Without texts and file, lines come from the pipe."""
+    """Without texts and --file, lines are read from the pipe."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("The cat\nThe dög\n".encode())))
-    embed_command(None, folder)
+    use.embed(None, folder)
     assert "closest: 1 and 2" in capsys.readouterr().out
 
 
 def test_wrong_arguments(tmp_path, folder, monkeypatch):
-    """What does not go together is said before the model is loaded."""
+    """Errors in the arguments are reported before the model is loaded."""
     with pytest.raises(ValueError, match=r"v\.csv: expected a name that ends in \.npy or \.jsonl"):
-        embed_command(["cat"], "nowhere", out="v.csv")
+        use.embed(["cat"], "nowhere", out="v.csv")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
-        embed_command(["cat"], "nowhere", out=str(tmp_path / "a/v.npy"))
+        use.embed(["cat"], "nowhere", out=str(tmp_path / "a/v.npy"))
     with pytest.raises(ValueError, match="not both"):
-        embed_command(["cat"], "nowhere", file="x.txt")
+        use.embed(["cat"], "nowhere", file="x.txt")
     (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(ValueError, match=r"empty\.txt holds no text"):
+    with pytest.raises(ValueError, match=r"empty\.txt contains no text"):
         read_lines(str(tmp_path / "empty.txt"))
     with pytest.raises(FileNotFoundError):
-        embed_command(None, folder, file=str(tmp_path / "nowhere.txt"))
+        use.embed(None, folder, file=str(tmp_path / "nowhere.txt"))
 
     class Terminal:
         def isatty(self):
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal())
-    with pytest.raises(ValueError, match="there is no text; give some"):
-        embed_command(None, "nowhere")
+    with pytest.raises(ValueError, match="no text given; give some"):
+        use.embed(None, "nowhere")

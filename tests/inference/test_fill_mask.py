@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from mini_bert.inference.fill_mask import Filled, Guess, fill_mask, fill_mask_command, report
+from mini_bert.cli import use
+from mini_bert.inference.fill_mask import Filled, Guess, fill_mask, report
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -28,7 +29,7 @@ MODELS = [MiniBERT(SIZES, seed=5), Bert(BertConfig(17, 10, 2, 2, 7, max_position
 
 @pytest.mark.parametrize("model", MODELS, ids=["mini", "published"])
 def test_the_words_of_the_full_logits(model, tokenizer):
-    """Words and probabilities are those of `forward` over all tokens, gap by gap; no id beyond the words is offered."""
+    """Words and probabilities equal those of `forward` over all tokens; ids beyond the vocabulary are not offered."""
     model.flat.data[...] *= 3
     filled = fill_mask(model, tokenizer, TEXT, top=4)
     logits = model.forward([tokenizer.encode(TEXT)])[0]
@@ -42,7 +43,7 @@ def test_the_words_of_the_full_logits(model, tokenizer):
 
 
 def test_it_can_fill_what_it_was_taught(tokenizer):
-    """With a head that wants one word, that word comes first and stands in the text; ## joins."""
+    """If the head prefers one word, that word comes first and is filled in; ## pieces join the word before."""
     model = MiniBERT(SIZES)
     model.head.b.data[WORDS.index("dog")] = 9
     filled = fill_mask(model, tokenizer, TEXT)
@@ -54,14 +55,14 @@ def test_it_can_fill_what_it_was_taught(tokenizer):
     assert len(fill_mask(model, tokenizer, "The dog [MASK] sat", top=99).gaps[0]) == len(WORDS) - 5
 
 
-def test_what_cannot_be_asked(tokenizer):
-    """No gap, a gap written in another way, too long a text, no guesses, a model without a head."""
+def test_errors(tokenizer):
+    """No mask, a mask spelt differently, a text too long, no guesses, a model without a head."""
     model = MiniBERT(SIZES)
     with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'The cat'; put one .* such as"):
         fill_mask(model, tokenizer, "The cat")
     with pytest.raises(ValueError, match=r"it has \[mask\], write \[MASK\] instead"):
         fill_mask(model, tokenizer, "The [mask] sat")
-    with pytest.raises(ValueError, match=r"makes 13 tokens, .* but this model knows 11 positions"):
+    with pytest.raises(ValueError, match=r"has 13 tokens, .* but this model has only 11 positions"):
         fill_mask(model, tokenizer, "the " * 10 + "[MASK]")
     with pytest.raises(ValueError, match="top is 0"):
         fill_mask(model, tokenizer, TEXT, top=0)
@@ -71,23 +72,23 @@ def test_what_cannot_be_asked(tokenizer):
 
 
 def test_the_report_is_aligned():
-    """Words, shares and bars in columns; with several gaps each has its title."""
+    """Words, probabilities and bars in columns; several masks have titles."""
     guesses = [Guess("cat", 0.5, 7), Guess("elephant", 0.25, 8)]
-    lines = report(Filled([guesses], "the cat")).splitlines()
+    lines = report(Filled([guesses], "the cat", "[MASK]")).splitlines()
     assert lines[0].startswith("  cat        50.0%  ") and lines[1].startswith("  elephant   25.0%  ")
     assert lines[-1] == "the cat"
     assert len(lines[0].split()[-1]) == 12
-    titled = report(Filled([guesses] * 2, "the cat cat")).splitlines()
+    titled = report(Filled([guesses] * 2, "the cat cat", "[MASK]")).splitlines()
     assert titled[0] == "1st [MASK]" and "2nd [MASK]" in titled
 
 
 def test_the_command(tmp_path, tokenizer, capsys):
-    """A folder answers, as a table or as JSON."""
+    """The command prints a table or JSON."""
     MiniBERT(SIZES).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
-    fill_mask_command(TEXT, str(tmp_path), top=2)
+    use.fill_mask(TEXT, str(tmp_path), top=2)
     assert "2nd [MASK]" in capsys.readouterr().out
-    fill_mask_command(TEXT, str(tmp_path), top=2, as_json=True)
+    use.fill_mask(TEXT, str(tmp_path), top=2, json=True)
     content = json.loads(capsys.readouterr().out)
     assert [len(guesses) for guesses in content["masks"]] == [2, 2]
     assert content["filled"].startswith("The ") and content["text"] == TEXT

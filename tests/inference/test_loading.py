@@ -58,7 +58,7 @@ def test_the_folder_of_a_run(tmp_path, caplog):
         save(tmp_path / f"checkpoints/step-{step:08}", MiniBERT(TINY, seed=step))
     (tmp_path / "checkpoints/step-00001500").mkdir()  # nothing in it yet
     np.testing.assert_array_equal(load(tmp_path)[0].flat.data, MiniBERT(TINY, seed=1000).flat.data)
-    assert "no best model yet; taking its newest checkpoint" in caplog.text and "step-00001000" in caplog.text
+    assert "no best model yet; using its newest checkpoint" in caplog.text and "step-00001000" in caplog.text
     caplog.clear()
     save(tmp_path / "model", MiniBERT(TINY, seed=7))
     np.testing.assert_array_equal(load(tmp_path)[0].flat.data, MiniBERT(TINY, seed=7).flat.data)
@@ -71,7 +71,7 @@ def test_bundled_by_name(tmp_path, monkeypatch):
     """ "mini-bert" is the model in the package, unless a model folder of that name is here."""
     monkeypatch.setattr(pretrained, "BUNDLED", tmp_path / "package")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match="'mini-bert' belongs to the package, but is missing from this inst"):
+    with pytest.raises(FileNotFoundError, match="bundled model 'mini-bert' is missing from this installation"):
         load("mini-bert")
     save(tmp_path / "package/mini-bert", MiniBERT(TINY, seed=1))
     (tmp_path / "mini-bert").mkdir()  # a clone of the repository, say: no model
@@ -97,7 +97,7 @@ def test_no_tokenizer_in_the_folder(tmp_path, caplog):
 
 def test_what_cannot_be_loaded(tmp_path):
     """No such folder, a file, a pickle, a model of another kind: each is named."""
-    with pytest.raises(FileNotFoundError, match=r"no model folder .*roberta-base; .*a bundled name: mini-bert"):
+    with pytest.raises(FileNotFoundError, match=r"no model folder .*roberta-base; .*a bundled model: mini-bert"):
         load(tmp_path / "roberta-base")
     (tmp_path / "file").touch()
     with pytest.raises(FileNotFoundError, match=r"\(it is a file\)"):

@@ -111,7 +111,8 @@ def test_pairs_long_texts_and_no_text(model, caplog):
 
 def hand_made(tokens, *heads):
     """One layer; each head a map (T,T)"""
-    return Look(tokens, np.arange(len(tokens)), np.zeros(len(tokens), int), np.array(heads, float)[None])
+    T, roles = len(tokens), ["cls", *[""] * (len(tokens) - 2), "sep"]
+    return Look(tokens, np.arange(T), np.zeros(T, int), np.array(heads, float)[None], roles)
 
 
 def test_numbers_of_hand_made_heads():
@@ -149,7 +150,7 @@ def test_numbers_of_several_texts_are_means_over_all_words():
 def test_what_is_looked_at_most():
     """Means of the rows of words, largest first."""
     weights = np.array([[1, 0, 0, 0], [0.5, 0, 0.3, 0.2], [0.1, 0, 0.1, 0.8], [0, 1, 0, 0]])
-    found = most_looked_at(["[CLS]", "a", "b", "[SEP]"], weights, 2)
+    found = most_looked_at(["cls", "", "", "sep"], weights, 2)
     assert found == [(3, pytest.approx(0.5)), (0, pytest.approx(0.3))]
 
 
@@ -542,10 +543,10 @@ def test_wrong_wishes_are_told_before_the_work(folder, tmp_path):
 
 def test_a_word_by_name_or_number(mini):
     """Upper case is forgiven; a number in the text is meant before a place."""
-    assert find_word(["[CLS]", "cat", "1", "[SEP]"], "Cat") == 1
-    assert find_word(["[CLS]", "cat", "1", "[SEP]"], "1") == 2
+    assert find_word(["[CLS]", "cat", "1", "[SEP]"], ["cls", "", "", "sep"], "Cat") == 1
+    assert find_word(["[CLS]", "cat", "1", "[SEP]"], ["cls", "", "", "sep"], "1") == 2
     with pytest.raises(ValueError, match="'0' is no token"):
-        find_word(["[CLS]", "cat", "[SEP]"], "0")
+        find_word(["[CLS]", "cat", "[SEP]"], ["cls", "", "sep"], "0")
     found = analyse(mini, TOKENIZER, "the old cat sat", word="old", relations=False)
     assert found.saliency[0].position == 2 and found.saliency[0].tokens[2] == "[MASK]"
 

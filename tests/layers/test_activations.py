@@ -266,7 +266,7 @@ def test_published_names():
     """The tanh form has two published names; an unknown name gets an error that lists the known ones."""
     assert activation("gelu_new") == activation("gelu_pytorch_tanh") == ACTIVATIONS["gelu_new"]
     assert activation("gelu").forward is gelu
-    known = "choose one of relu, gelu, gelu_new, gelu_pytorch_tanh, tanh"
+    known = "expected one of relu, gelu, gelu_new, gelu_pytorch_tanh, tanh"
     for wrong in ("swish", "GELU", "", None, ["gelu"]):
         with pytest.raises(ValueError, match=known) as error:
             activation(wrong)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from mini_bert.layers.base import Layer, Param, Pool, Run, add_product, add_rows, bind, zeros
+from mini_bert.layers.base import Layer, Param, Pool, Run, bind
 from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.encoder import Recompute
+from mini_bert.layers.initialisers import zeros
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
+from mini_bert.layers.matrices import add_rows
 
 
 class Small(Layer):
@@ -118,7 +120,7 @@ def test_keys_depend_on_seed_place_and_number_alone():
     run = Run(seed=1)
     key = int(run.keys(4, 5)[0])
     assert key == Run(np.int64(1)).keys(4, 5)[0] == Run((1,), train=True).keys(4, 5)[0] == Run(1, first=3).keys(1, 5)[0]
-    assert Run((1, 2)).keys(0) == run.fork(2).keys(0) == run.again(((1, 2), True, 0)).keys(0)
+    assert Run((1, 2)).keys(0) == run.fork(2).keys(0) == run.replay(((1, 2), True, 0)).keys(0)
     runs = (Run(1), Run(1).fork(0), Run(1).fork(0, 0), Run(1).fork(1), Run((1, 1, 1)), Run(0))
     keys = [int(r.keys(b, t)[0]) for r in runs for b, t in ((0, 0), (0, 1), (1, 0), (1, 1))]
     keys += [int(Run(seed).keys(0)[0]) for seed in ((1,), (1, 0), (1, 0, 0), (0, 1))]
@@ -127,7 +129,7 @@ def test_keys_depend_on_seed_place_and_number_alone():
     pool = Pool()
     assert Run(pool=pool).fork(1).pool is pool and Run(train=True).fork(1).train and Run(first=3).fork(1).first == 3
     trained = Run(seed=4, train=True, first=2)
-    assert run.again(trained.ticket).train and run.again(trained.ticket).keys(0) == trained.keys(0)
+    assert run.replay(trained.state).train and run.replay(trained.state).keys(0) == trained.keys(0)
 
 
 def test_the_pool_lends_the_smallest_buffer_that_fits():
@@ -143,17 +145,17 @@ def test_the_pool_lends_the_smallest_buffer_that_fits():
 
 
 def test_add_product():
-    """grad += a @ b, through scratch memory; a fresh gradient is written."""
+    """grad += a @ b, through scratch memory; an unset gradient is overwritten."""
     rng = np.random.default_rng(0)
     param, a, b = Param((3, 5), zeros), rng.normal(size=(3, 7)), rng.normal(size=(7, 5))
     total = param.grad = rng.normal(size=(3, 5))
     wanted = total + a @ b
-    add_product(param, a, b, Run(pool=Pool()))
+    param.add_product(a, b, Run(pool=Pool()))
     np.testing.assert_allclose(total, wanted, rtol=1e-14)
-    param.fresh = True
-    add_product(param, a, b, Run(pool=Pool()))
+    param.grad_is_unset = True
+    param.add_product(a, b, Run(pool=Pool()))
     np.testing.assert_array_equal(total, a @ b)
-    assert not param.fresh
+    assert not param.grad_is_unset
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 100])

@@ -123,8 +123,8 @@ def test_backward_adds(case):
 
 
 @every_layer
-def test_a_fresh_gradient_is_written_whatever_its_memory_holds(case):
-    """Fresh, filled with what is no number, backward leaves what it would have added to zeros; then it adds."""
+def test_an_unset_gradient_is_overwritten(case):
+    """While unset, the contents of `grad` (here NaN) count as 0: the first backward overwrites them."""
     layer, inputs, grad, dy = set_up(case)
     _, cache = forward(case, layer, inputs)
     layer.backward(dy, cache, Run())
@@ -132,12 +132,12 @@ def test_a_fresh_gradient_is_written_whatever_its_memory_holds(case):
     grad[...] = np.nan
     params = layer.named_params().values()
     for param in params:
-        param.fresh = True
+        param.grad_is_unset = True
     for times in (1, 2):
         _, cache = forward(case, layer, inputs)
         layer.backward(dy, cache, Run())
         for param in params:
-            param.settle()
+            param.zero_if_unset()
         np.testing.assert_array_equal(grad, times * once)
 
 

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import mini_bert.layers
-from mini_bert.layers.attention import MultiHeadAttention, attend, neighbours
-from mini_bert.layers.base import Run, bind, normal
+from mini_bert.layers.attention import MultiHeadAttention, attend
+from mini_bert.layers.base import Run, bind
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import draw_keep, dropout, dropout_backward
-from mini_bert.layers.embedding import PositionEmbedding, frequencies, sinusoids
+from mini_bert.layers.embedding import PositionEmbedding
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
+from mini_bert.layers.initialisers import frequencies, neighbours, normal, sinusoids
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.softmax import softmax, softmax_backward
 
@@ -116,7 +117,7 @@ def test_a_row_chosen_twice_collects_twice():
 
 def test_heads_must_divide_the_width():
     """The error names both numbers."""
-    with pytest.raises(ValueError, match="5 heads do not divide a width of 12"):
+    with pytest.raises(ValueError, match="the width, 12, is not divisible by the number of heads, 5"):
         MultiHeadAttention(12, 5)
 
 
@@ -219,7 +220,7 @@ def test_parts_of_a_batch_add_up_to_its_mean():
     ("logits", "targets", "message"),
     [
         (np.zeros((2, 5)), [1, 5], r"targets lie in \[1, 5\], expected ids from 0 to 4"),
-        (np.zeros((2, 5)), [1], r"targets have shape \(1,\), but there are 2 rows"),
+        (np.zeros((2, 5)), [1], r"targets have shape \(1,\), expected \(2,\): there are 2 rows"),
         (np.zeros((0, 5)), [], "no row was chosen"),
     ],
 )
@@ -270,7 +271,7 @@ def test_a_cache_is_used_up_once():
     encoder = bound(Encoder([TransformerBlock(6, 2, 11), Recompute(TransformerBlock(6, 2, 11))]))
     y, cache = encoder.forward(rng.normal(size=(1, 3, 6)), Run())
     encoder.backward(y, cache, Run())
-    with pytest.raises(ValueError, match="used up by an earlier backward"):
+    with pytest.raises(ValueError, match="already used by a backward pass"):
         encoder.backward(y, cache, Run())
 
 

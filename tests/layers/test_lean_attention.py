@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from mini_bert.data.generator import Batch
-from mini_bert.layers.attention import LONG, MultiHeadAttention, attend, attend_backward, is_lean
+from mini_bert.layers.attention import attend, attend_backward
 from mini_bert.layers.base import Pool, Run, bind
 from mini_bert.layers.dropout import dropout
+from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.encoder import Recompute
-from mini_bert.layers.lean_attention import LeanCache, lean_attend, lean_attend_backward
+from mini_bert.layers.lean_attention import LONG, LeanCache, is_lean, lean_attend, lean_attend_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
@@ -137,7 +138,7 @@ def layers(p=0.0, **settings):
     """The same layer twice: plain, and lean in tiles of four"""
     pair = []
     for method in ("plain", "lean"):
-        layer = MultiHeadAttention(A * D, A, p=p)
+        layer = EfficientAttention(A * D, A, p=p)
         layer.method, layer.tile = method, 4
         bind(layer, **settings, seed=0)
         pair.append(layer)
@@ -189,9 +190,9 @@ def test_the_method_is_chosen_by_length():
     """By itself for long sequences only; and by name."""
     assert [is_lean("auto", T) for T in (1, 64, 128, LONG, LONG + 1, 8192)] == [False] * 4 + [True] * 2
     assert is_lean("lean", 1) and not is_lean("plain", 8192)
-    with pytest.raises(ValueError, match="method 'tiles', expected one of auto, plain, lean"):
+    with pytest.raises(ValueError, match="method is 'tiles', expected one of auto, plain, lean"):
         is_lean("tiles", 7)
-    layer = MultiHeadAttention(2, 1)
+    layer = EfficientAttention(2, 1)
     bind(layer, seed=0)
     for T in (LONG, LONG + 1):
         _, cache = layer.forward(np.ones((1, T, 2), np.float32), Run())
@@ -202,7 +203,7 @@ def test_short_sequences_keep_their_bits():
     """Up to LONG tokens, a layer left alone computes what a plain one does to the last bit, and draws the same."""
     x, outcomes = np.random.default_rng(0).normal(size=(2, 64, A * D)).astype(np.float32), []
     for method in ("auto", "plain"):
-        layer = MultiHeadAttention(A * D, A, p=0.1)
+        layer = EfficientAttention(A * D, A, p=0.1)
         layer.method = method
         bind(layer, seed=0)
         y, cache = layer.forward(x, Run(1, train=True))
@@ -270,7 +271,7 @@ def test_threads_and_recomputing_change_nothing():
 
 
 def cache_size(T):
-    layer = MultiHeadAttention(8, 2)
+    layer = EfficientAttention(8, 2)
     layer.method, layer.tile, layer.p = "lean", 16, 0.1
     bind(layer, seed=0)
     pool = Pool()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import mini_bert.layers.base as base
+import mini_bert.layers.matrices as matrices
 from mini_bert.common.sixteen_bit import Stored, widen
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
@@ -32,10 +32,10 @@ def gradients(model):
 
 @pytest.mark.parametrize("make", [lambda: MiniBERT(MINI), lambda: MiniBERT(TIED), lambda: Bert(BERT)])
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-@pytest.mark.parametrize("product", [base.PRODUCT, 64])
+@pytest.mark.parametrize("product", [matrices.PRODUCT, 64])
 def test_it_is_the_model_of_the_rounded_weights(make, kind, product, monkeypatch):
     """Loss and every gradient, whether the matrices are widened whole or some columns at a time."""
-    monkeypatch.setattr(base, "PRODUCT", product)
+    monkeypatch.setattr(matrices, "PRODUCT", product)
     model = make().keep_weights(kind)
     assert model.flat.data.nbytes == 2 * model.get_parameter_count() and model.dtype == np.float32
     exact = make()

@@ -324,7 +324,7 @@ def test_masks_depend_on_the_key_alone(options, data):
         ({"ids": [[]]}, ValueError, r"at least one token, got \(1, 0\)"),
         ({"ids": [[2, 60, 3], [2, 60, 61, 3]]}, ValueError, r"of different lengths; pad them .*padding=True"),
         ({"ids": 7}, ValueError, r"got \(\)"),
-        ({"ids": [[2.0, 60.0, 3.0]]}, TypeError, "ids must be whole numbers"),
+        ({"ids": [[2.0, 60.0, 3.0]]}, TypeError, "ids must be integers"),
     ],
 )
 def test_errors_name_the_value(arguments, error, message):

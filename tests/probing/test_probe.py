@@ -15,6 +15,7 @@ from mini_bert.data.synthetic.dataset import SYNTHETIC, parsed, tagged
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.plots import style as plots
 from mini_bert.probing import probe as probing
 from mini_bert.probing.data import ProbeData, labels, read, sample
 from mini_bert.probing.head_probe import ROOT, HeadProbe
@@ -22,7 +23,6 @@ from mini_bert.probing.label_probe import Examples, LabelProbe, Spellings, commo
 from mini_bert.probing.probe import layers_named, probe, probe_command, probes_for, untrained
 from mini_bert.probing.report import Part, Results, Scores, Setting, merged, report, report_json
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training import figures as plots
 
 PACKAGE = Path(probing.__file__).parents[1]
 SHARED = PACKAGE.parents[1] / "shared" / "data"

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mini_bert.cli.text import tokenizer_train
 from mini_bert.corpora.reading import read
-from mini_bert.text import vocabulary
+from mini_bert.text import vocabulary, wordpiece_training
 from mini_bert.text.vocabulary import (
     Merges,
     choose,
     count_words,
-    forget_rarest,
+    drop_rarest,
     frequent_alphabet,
     learn,
     tokens_per_word,
-    train_command,
 )
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 from mini_bert.text.wordsplit import WordSplitter
@@ -251,7 +251,7 @@ def test_words_longer_than_the_tokenizer_takes_are_ignored():
 def test_the_rarest_words_are_forgotten():
     """Once, twice, ... until few enough are left; the others keep their counts."""
     words = Counter({"a": 5, "b": 1, "c": 2, "d": 2, "e": 3})
-    assert forget_rarest(words, 3) == 3
+    assert drop_rarest(words, 3) == 3
     assert words == {"a": 5, "e": 3}
 
 
@@ -267,14 +267,14 @@ def test_memory_stays_bounded(monkeypatch):
         notes.append(note)
 
     one = count_words(texts, WordSplitter(), 100, 1, show)
-    assert max(sizes) <= 300 and "rare ones forgotten" in notes[-1]
+    assert max(sizes) <= 300 and "rare ones dropped" in notes[-1]
     assert (one["the"], one["often"], one["and"]) == (4000, 2000, 2000)
     assert count_words(texts, WordSplitter(), 100, 2, quiet) == one
 
 
 PROGRAM = """
 import hashlib, sys
-from mini_bert.text import vocabulary
+from mini_bert.text import vocabulary, wordpiece_training
 vocabulary.SLAB = 20_000
 texts = (" ".join(w.__doc__ or "" for w in vars(t).values()) + t.__name__
          for t in (str, bytes, int, float, dict, list, set, complex, tuple, bytearray, memoryview, type, slice) * 3)
@@ -315,7 +315,7 @@ def test_every_kind_of_source(tmp_path):
     [
         (
             {"vocab_size": 13},
-            r"vocab_size is 13, but 5 special tokens and 9 pieces .* need 14 already; raise vocab_size",
+            r"vocab_size is 13, but 5 special tokens and 9 pieces .* already need 14; raise vocab_size",
         ),
         ({"vocab_size": 5}, r"vocab_size is 5, expected more than the 5 special tokens"),
         ({"vocab_size": 10**7}, r"vocab_size is 10,000,000, expected .* at most 1,000,000"),
@@ -340,7 +340,7 @@ def test_text_without_words(texts):
 
 def test_sources_that_are_none(tmp_path):
     """A list of texts is taken for paths, and the error says what to write instead; other things are named."""
-    with pytest.raises(FileNotFoundError, match=r"give an iterator of them: iter\(texts\)"):
+    with pytest.raises(FileNotFoundError, match=r"use an iterator: iter\(texts\)"):
         learn(["the cat sat on the mat"], progress=False)
     with pytest.raises(TypeError, match="text 1 of the iterator is a bytes, expected str: b'mat'"):
         learn(iter(["cat", b"mat"]), progress=False)
@@ -367,14 +367,14 @@ def test_progress(kind, monkeypatch):
 
 
 def test_the_command(tmp_path, capsys):
-    """Learns, saves what `load` reads, and says size, tokens per word on documents kept aside, and pieces."""
+    """Learns, saves what `load` reads, and says size, tokens per word on held-out documents, and pieces."""
     documents = [f"document {number} is about the number {number}, of course" for number in range(120)]
     (tmp_path / "text.txt").write_text("\n\n".join(documents))
-    train_command([str(tmp_path / "text.txt")], 60, tmp_path / "out")
+    tokenizer_train([str(tmp_path / "text.txt")], vocab_size=60, out=tmp_path / "out")
     told = capsys.readouterr().out
     assert "Read 1 file, 120 documents, " in told and "Learnt 60 pieces from 1,190 words" in told
     assert "Learnt first: " in told and "Longest: " in told
-    assert "On text kept aside, 10 words: " in told  # document 50
+    assert "On held-out text, 10 words: " in told  # document 50
     tokenizer = WordPieceTokenizer.load(tmp_path / "out")
     others = documents[:50] + documents[51:]
     assert tokenizer.tokens == learn(iter(others), 60, progress=False)
@@ -386,9 +386,9 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_the_command_on_little_text(tmp_path, capsys):
-    """Too little for the size asked, or to keep a document aside: it says so. --cased is saved with the tokenizer."""
+    """Too little text for the size, or to hold a document out: it says so. --cased is saved with the tokenizer."""
     (tmp_path / "text.txt").write_text("The cat. The mat.")
-    train_command([str(tmp_path / "text.txt")], 100, tmp_path / "out", cased=True)
+    tokenizer_train([str(tmp_path / "text.txt")], vocab_size=100, out=tmp_path / "out", cased=True)
     told = capsys.readouterr().out
     assert "fewer than 100" in told and "too few documents" in told
     assert WordPieceTokenizer.load(tmp_path / "out").tokenize("The mat") == ["The", "m", "##at"]
@@ -397,7 +397,7 @@ def test_the_command_on_little_text(tmp_path, capsys):
 def test_the_command_says_what_was_mended(tmp_path, capsys):
     """What was left out or mended is part of the report, in words; no warning, no line of source code."""
     (tmp_path / "text.txt").write_bytes(b"the cat sat on the mat \xff and the cat sat there")
-    train_command([str(tmp_path)], 100, tmp_path / "out")
+    tokenizer_train([str(tmp_path)], vocab_size=100, out=tmp_path / "out")
     told = capsys.readouterr()
     assert told.out.startswith("Read 1 file, 1 document, ") and "not UTF-8: replaced by U+FFFD: 1 (first" in told.out
     assert "Warning" not in told.err
@@ -406,7 +406,7 @@ def test_the_command_says_what_was_mended(tmp_path, capsys):
 def test_the_command_takes_a_column(tmp_path, capsys):
     """Of a table, the column that is asked for."""
     (tmp_path / "text.csv").write_text("text,other\nwrong,right\nwrong,right\n")
-    train_command([str(tmp_path / "text.csv")], 100, tmp_path / "out", column="other")
+    tokenizer_train([str(tmp_path / "text.csv")], column="other", vocab_size=100, out=tmp_path / "out")
     assert WordPieceTokenizer.load(tmp_path / "out").tokenize("right wrong") == ["right", "[UNK]"]
 
 
@@ -415,37 +415,34 @@ def test_progress_of_little_text_makes_sense(capsys):
     learn(iter(["the the at then"]), 100)
     assert capsys.readouterr().err == "counting: 15 characters, 3 different words\nmerging: 2 pieces\n"
     learn(iter(["the the the the the then then at at at"]), 16)
-    assert capsys.readouterr().err.endswith("merging: 3 pieces, 2 of them to keep\n")
+    assert capsys.readouterr().err.endswith("merging: 3 pieces, keeping 2\n")
 
 
 def test_the_folder_is_checked_before_the_work(tmp_path, monkeypatch):
     """A file in its place, or no permission, is told before anything is read, with the remedy."""
     (tmp_path / "text.txt").write_text("the cat sat on the mat")
-    monkeypatch.setattr(vocabulary, "read", None)  # whoever calls it fails
-    for out, match in (
-        ("text.txt", "and a tokenizer is saved as a folder"),
-        ("text.txt/x", "so there can be no folder"),
-    ):
-        with pytest.raises(NotADirectoryError, match=f"text.txt is a file, {match}.*; give another one with --out"):
-            train_command([str(tmp_path)], 100, tmp_path / out)
+    monkeypatch.setattr(wordpiece_training, "read", None)  # whoever calls it fails
+    for out in ("text.txt", "text.txt/x"):
+        with pytest.raises(NotADirectoryError, match=r"text\.txt is a file, .* in a folder; choose one with --out"):
+            tokenizer_train([str(tmp_path)], vocab_size=100, out=tmp_path / out)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(PermissionError, match=r"you may not write in .*; give another folder with --out"):
-        train_command([str(tmp_path)], 100, tmp_path / "new" / "folder")
+    with pytest.raises(PermissionError, match=r"no permission to write in .*; choose another folder with --out"):
+        tokenizer_train([str(tmp_path)], vocab_size=100, out=tmp_path / "new" / "folder")
 
 
 def test_a_tokenizer_is_replaced_only_if_asked(tmp_path):
     """Of a folder that holds one the error names the folder and the option; with the option it is replaced."""
     (tmp_path / "text.txt").write_text("the cat sat on the mat, and the cat sat there")
-    train_command([str(tmp_path / "text.txt")], 50, tmp_path / "out")
+    tokenizer_train([str(tmp_path / "text.txt")], vocab_size=50, out=tmp_path / "out")
     before = (tmp_path / "out" / "vocab.txt").read_text()
-    with pytest.raises(FileExistsError, match=r"the folder .*out has a tokenizer in it.*replace it with --force"):
-        train_command([str(tmp_path / "text.txt")], 40, tmp_path / "out")
+    with pytest.raises(FileExistsError, match=r"the folder .*out already has a tokenizer.*replace it with --force"):
+        tokenizer_train([str(tmp_path / "text.txt")], vocab_size=40, out=tmp_path / "out")
     assert (tmp_path / "out" / "vocab.txt").read_text() == before
-    train_command([str(tmp_path / "text.txt")], 26, tmp_path / "out", force=True)
+    tokenizer_train([str(tmp_path / "text.txt")], vocab_size=26, out=tmp_path / "out", force=True)
     assert (tmp_path / "out" / "vocab.txt").read_text() != before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("kept")
-    train_command([str(tmp_path / "text.txt")], 40, tmp_path / "other")
+    tokenizer_train([str(tmp_path / "text.txt")], vocab_size=40, out=tmp_path / "other")
     assert (tmp_path / "other" / "notes.txt").read_text() == "kept"
 
 
@@ -493,7 +490,7 @@ def test_pieces_of_the_bundled_vocabularies_can_be_met():
 
 
 def benchmark():
-    spec = importlib.util.spec_from_file_location("vocabulary_benchmark", ROOT / "benchmarks" / "text/vocabulary.py")
+    spec = importlib.util.spec_from_file_location("vocabulary_benchmark", ROOT / "benchmarks" / "vocabulary.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -525,7 +522,7 @@ needs_text = pytest.mark.skipif(not PRETRAIN.is_dir(), reason="needs ../shared/d
 def test_the_bundled_vocabularies_can_be_learnt_again(name, size, alphabet, tmp_path):
     """The command in vocabularies/README.md gives the bundled files, byte for byte."""
     files = [str(PRETRAIN / "wiki.txt.xz"), str(PRETRAIN / "books.txt.xz")]
-    train_command(files, size, tmp_path, limit_alphabet=alphabet)
+    tokenizer_train(files, vocab_size=size, out=tmp_path, limit_alphabet=alphabet)
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (BUNDLED / name / path.name).read_bytes()
 

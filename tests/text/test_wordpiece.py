@@ -416,9 +416,10 @@ def test_what_published_files_vary_in(tmp_path):
         ({"normalizer__clean_text": False}, "clean_text is False, expected true"),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "its pre_tokenizer is ByteLevel, expected BertPreTokenizer"),
         ({"post_processor": {"type": "RobertaProcessing"}}, "post_processor is RobertaProcessing, expected BertProc"),
-        ({"post_processor__single": []}, "template for a single is another"),
+        ({"post_processor__single": []}, "single template is different"),
         ({"added_tokens": [{"id": 4, "content": "[MASK]", "lstrip": True}]}, r"token '\[MASK\]' is lstrip"),
         ({"model__vocab": {"[PAD]": 0, "[UNK]": 2}}, r"no token has id 1 \('\[UNK\]' has 2\)"),
+        ({"model": {"type": "WordPiece"}}, "is not a tokenizer.json: it has no model with a vocabulary"),
         ({"model": []}, "is not a tokenizer.json: it has no model with a vocabulary"),
     ],
 )
@@ -443,19 +444,19 @@ def test_wrong_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"tokenizer\.json holds a list, expected an object"):
         WordPieceTokenizer.load(tmp_path)
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"vocab\.txt is not UTF-8 text.*one token a line"):
+    with pytest.raises(ValueError, match=r"vocab\.txt is not UTF-8 text.*one token per line"):
         WordPieceTokenizer.load(tmp_path / "vocab.txt")
     (tmp_path / "vocab.txt").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"vocab\.txt is no vocabulary.* has 0 lines without any of these"):
+    with pytest.raises(ValueError, match=r"vocab\.txt is not a vocabulary.* its 0 lines contain none of these"):
         WordPieceTokenizer.load(tmp_path / "vocab.txt")
     (tmp_path / "notes.txt").write_text("The cat sat on the mat.\nIt was tired.\n")
-    match = r"notes\.txt is no vocabulary.*has 2 lines without .*from text: `mini-bert tokenizer train .*notes\.txt"
+    match = r"notes\.txt is not a vocabulary.*its 2 lines contain none .*: `mini-bert tokenizer train .*notes\.txt"
     with pytest.raises(ValueError, match=match):
         WordPieceTokenizer.load(tmp_path / "notes.txt")
     (tmp_path / "notes.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
-    with pytest.raises(ValueError, match=r"notes\.txt is no vocabulary for BERT: it has no \[MASK\]"):
+    with pytest.raises(ValueError, match=r"notes\.txt is not a vocabulary for BERT: it lacks \[MASK\]"):
         WordPieceTokenizer.load(tmp_path / "notes.txt")
-    with pytest.raises(ValueError, match=r"the token 'a\\nb' ends a line"):
+    with pytest.raises(ValueError, match=r"the token 'a\\nb' contains a line break"):
         WordPieceTokenizer([*VOCAB, "a\nb"]).save(tmp_path)
 
 
@@ -465,9 +466,9 @@ def test_wrong_files_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("vocab", "error", "message"),
     [
-        ([], ValueError, r"the vocabulary is empty; it should hold \[PAD\]"),
-        (["a"], ValueError, r"has no \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\]; BERT needs"),
-        ([token for token in VOCAB if token != "[UNK]"], ValueError, r"of 19 tokens has no \[UNK\]"),
+        ([], ValueError, r"the vocabulary is empty; expected special tokens"),
+        (["a"], ValueError, r"lacks \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\]; WordPieceTokenizer needs"),
+        ([token for token in VOCAB if token != "[UNK]"], ValueError, r"of 19 tokens lacks \[UNK\]"),
         ([*VOCAB, "the"], ValueError, "has 'the' twice, as ids 10 and 20"),
         ([*VOCAB, b"x"], TypeError, "token 20 of the vocabulary is b'x', a bytes, expected str"),
         ("abc", TypeError, "vocab is a str, expected a list of tokens"),
@@ -495,28 +496,40 @@ def test_bad_vocabularies(vocab, error, message):
         (lambda t: t(7), TypeError, "got int: 7"),
         (lambda t: t(("a", "b")), TypeError, r"could be a pair or a batch; write tokenizer\(a, b\) for a pair"),
         (lambda t: t([("a", "b", "c")]), TypeError, "got tuple.*a pair has exactly two texts"),
-        (lambda t: t([["a", "b"]]), TypeError, "got list.*joined with spaces"),
+        (lambda t: t([["a", "b"]]), TypeError, "got list.*join words"),
         (lambda t: t("a", ["b"]), TypeError, "text is one str, so pair must be one str, got list"),
-        (lambda t: t(["a", "b"], "c"), TypeError, "text is a batch of 2, so pair must be a list as long, got str"),
-        (lambda t: t(["a", "b"], ["c"]), ValueError, "2 texts and 1 pairs; every text needs its own"),
+        (lambda t: t(["a", "b"], "c"), TypeError, "text is a batch of 2, so pair must be a list of 2, got str"),
+        (lambda t: t(["a", "b"], ["c"]), ValueError, "2 texts and 1 pairs; expected one pair for each"),
         (lambda t: t(["a"], [None]), TypeError, "got NoneType"),
         (lambda t: t("a", truncation=True), ValueError, "truncation needs max_length, for example"),
         (lambda t: t("a", truncation="left", max_length=5), ValueError, "truncation='left', expected False, True"),
-        (lambda t: t("a b", truncation=True, max_length=1), ValueError, "max_length=1 leaves no place even for the 2"),
-        (lambda t: t("a", "b", truncation=True, max_length=2), ValueError, "for the 3 special tokens; give at least 4"),
-        (lambda t: t.encode("a b c", max_length=4), ValueError, "max_length=4 does nothing here; add truncation=True"),
-        (lambda t: t("a b c", max_length=4), ValueError, "max_length=4 does nothing here; add truncation=True"),
-        (lambda t: t("a", "b c b", truncation="only_first", max_length=6), ValueError, "first text.*has 1; raise max"),
-        (lambda t: t("a b c", truncation="only_second", max_length=4), ValueError, "second text.*is not there"),
+        (lambda t: t("a b", truncation=True, max_length=1), ValueError, "max_length=1 is too small even for the 2"),
+        (lambda t: t("a", "b", truncation=True, max_length=2), ValueError, "for the 3 special tokens; use at least 4"),
+        (lambda t: t.encode("a b c", max_length=4), ValueError, "max_length=4 has no effect; add truncation=True"),
+        (lambda t: t("a b c", max_length=4), ValueError, "max_length=4 has no effect; add truncation=True"),
+        (
+            lambda t: t("a", "b c b", truncation="only_first", max_length=6),
+            ValueError,
+            "first text, which has only 1",
+        ),
+        (lambda t: t("a b c", truncation="only_second", max_length=4), ValueError, "second text, which is missing"),
         (lambda t: t("a", padding="max_length"), ValueError, "needs max_length, for example"),
         (lambda t: t("a", padding="full"), ValueError, "padding='full', expected False, True"),
         (lambda t: t("a", return_tensors="pt"), ValueError, "return_tensors='pt', expected \"np\""),
-        (lambda t: t(["a", "b c"], return_tensors="np"), ValueError, "texts of 3 to 4 tokens make no array; pad them"),
-        (lambda t: t.decode([5, 20]), ValueError, "id 20 is outside of the vocabulary, 0 to 19"),
-        (lambda t: t.decode([-100]), ValueError, "id -100 is outside.*labels with a -100"),
-        (lambda t: t.decode([[5, 6]]), TypeError, r"decode takes one row of ids, and met \[5, 6\]; of a batch"),
-        (lambda t: t.decode(["a"]), TypeError, "met 'a'"),
-        (lambda t: t.decode([1.5]), TypeError, "met 1.5"),
+        (
+            lambda t: t(["a", "b c"], return_tensors="np"),
+            ValueError,
+            "texts of 3 to 4 tokens do not fit",
+        ),
+        (lambda t: t.decode([5, 20]), ValueError, "id 20 is outside the vocabulary, 0 to 19"),
+        (lambda t: t.decode([-100]), ValueError, "id -100 is outside.*labels that contain -100"),
+        (
+            lambda t: t.decode([[5, 6]]),
+            TypeError,
+            r"one row of ids, but one of them is \[5, 6\]; for a batch",
+        ),
+        (lambda t: t.decode(["a"]), TypeError, "one of them is 'a'"),
+        (lambda t: t.decode([1.5]), TypeError, "one of them is 1.5"),
         (lambda t: t.encode("\ud800"), ValueError, r"U\+D800, half of a surrogate pair"),
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
+from mini_bert.common import atomic
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import CheckpointError, checksum, clean, folders, latest, read, save
 
@@ -52,7 +53,7 @@ def test_a_damaged_checkpoint_is_found_out(tmp_path, caplog, name, harm):
         victim.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if harm == "changed" else data[: len(data) // 2])
     assert latest(tmp_path).state["step"] == 1
     (warning,) = caplog.messages
-    assert name in warning and "damaged, or not ours; trying the one before" in warning
+    assert name in warning and "skipping this damaged checkpoint and trying the previous one" in warning
 
 
 def test_nothing_to_resume_is_said(tmp_path):
@@ -69,7 +70,7 @@ def test_a_changed_state_is_found_out(tmp_path):
     (path,) = saved(tmp_path, 1)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps(state | {"place": 7}))
-    with pytest.raises(ValueError, match="is not what was written: its checksum differs"):
+    with pytest.raises(ValueError, match="has changed since it was written: its checksum differs"):
         read(path)
     for content in ("[]", "3", '{"format": 1, "files": []}'):
         (path / "state.json").write_text(content)
@@ -101,8 +102,8 @@ def test_a_full_disk_leaves_the_last_one_whole(tmp_path, monkeypatch, where):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(checkpoint, where, full)
-    with pytest.raises(CheckpointError, match=r"step 2 in .* could not be .*No space left.* step-00000001, is whole"):
+    monkeypatch.setattr(atomic if where == "to_disk" else checkpoint, where, full)
+    with pytest.raises(CheckpointError, match=r"step 2 in .* could not be .*No space left.* step-00000001, is intact"):
         saved(tmp_path, 2)
     monkeypatch.undo()
     assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
@@ -163,7 +164,7 @@ def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
                 break
             except PowerCut:
                 pass
-        renamed = "rename" in calls[:-1]
+        renamed = "rename" in calls[: moment - 1]
         assert latest(run).state["step"] == (3 if renamed else 2), calls
         saved(run, 3)
         clean(run, keep, None)
@@ -171,6 +172,13 @@ def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
             f"step-{step:08d}" for step in range(4 - keep, 4)
         ]
     assert len(calls) > 10 and {"fsync", "replace", "rename"} <= set(calls)
+
+
+def test_a_checkpoint_whose_replacement_was_cut_short_is_found(tmp_path):
+    """After a crash between the two renames only the old version is left, under a hidden name."""
+    (path,) = saved(tmp_path, 1)
+    path.rename(path.with_name(f".{path.name}.old"))
+    assert latest(tmp_path).state["step"] == 1 and path.is_dir()
 
 
 def test_cleaning_keeps_the_newest_and_the_best(tmp_path):

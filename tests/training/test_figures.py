@@ -5,15 +5,17 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
+from mini_bert.cli.training import plot
 from mini_bert.plots import style as plots_style
 from mini_bert.training import figures as plots
 from mini_bert.training import tensorboard_hook
-from mini_bert.training.display import made_up_run
-from mini_bert.training.figures import gradient_flow, loss_picture, plot_command, training_curves
+from mini_bert.training.figures import draw_runs, gradient_flow, loss_picture, training_curves
 from mini_bert.training.tensorboard_hook import tensorboard
+from tests.training.made_up import made_up_run
 
 NAMES = ["tokens.table", "head.w"] + [
     f"encoder.blocks.{block}.feed_forward.{part}" for block in range(2) for part in ("contract.w", "expand.b")
@@ -120,7 +122,7 @@ def test_three_runs_side_by_side(tmp_path):
         assert texts.count(name) == 2  # the title and the legend
     panels = figure.get_axes()[:3]
     assert {panel.get_ylim() for panel in panels} == {panels[0].get_ylim()}
-    assert [sum(line.get_color() == plots.GREY for line in panel.get_lines()) for panel in panels] == [2, 2, 2]
+    assert [sum(line.get_color() == plots_style.GREY for line in panel.get_lines()) for panel in panels] == [2, 2, 2]
     accuracy = figure.get_axes()[3].get_lines()
     assert len({line.get_color() for line in accuracy}) == len({str(line._dash_pattern) for line in accuracy}) == 3
 
@@ -132,7 +134,7 @@ def test_many_runs(tmp_path):
     figure = training_curves(runs)
     assert "0 with a rather long name/same" in seen(figure)
     assert len(figure.get_axes()) == 5 + 3
-    assert len({(plots.colour(index), str(plots.dash(index))) for index in range(28)}) == 28
+    assert len({(plots_style.colour(index), str(plots_style.dash(index))) for index in range(28)}) == 28
 
 
 def test_a_run_that_went_wrong(tmp_path):
@@ -209,7 +211,7 @@ def test_without_matplotlib(run, capsys, monkeypatch):
     said = []
     assert not loss_picture(run, run / "loss.png", said.append) and len(said) == 1
     with pytest.raises(ValueError, match="the extra `plots`"):
-        plot_command([run])
+        list(draw_runs([run]))
 
 
 def test_a_picture_that_cannot_be_drawn_stops_nothing(tmp_path, capsys):
@@ -219,19 +221,24 @@ def test_a_picture_that_cannot_be_drawn_stops_nothing(tmp_path, capsys):
     assert "has no loss to draw yet" in capsys.readouterr().err
 
 
-def test_the_command(run, tmp_path, capsys, monkeypatch):
-    """One run: two pictures in its folder. Several: one where we are. The paths are printed."""
+def test_the_pictures_of_runs(run, tmp_path, monkeypatch):
+    """One run: two pictures in its folder. Several: one in the current folder."""
     figures = pytest.importorskip("matplotlib.figure")
     monkeypatch.setattr(plots, "new_figure", lambda *_: figures.Figure((2, 2), dpi=20))  # tiny, without a layout
     monkeypatch.chdir(tmp_path)
-    plot_command([run])
-    assert capsys.readouterr().out.split() == [str(run / "loss.png"), str(run / "loss-gradients.png")]
-    plot_command([run, run])
-    assert capsys.readouterr().out == "runs.png\n" and (tmp_path / "runs.png").exists()
-    plot_command([write(tmp_path / "no gradients", made_up_run(200))], "pictures/mine")
-    assert capsys.readouterr().out.strip().endswith("mine.png") and (tmp_path / "pictures" / "mine.png").exists()
+    assert list(draw_runs([run])) == [run / "loss.png", run / "loss-gradients.png"]
+    assert list(draw_runs([run, run])) == [Path("runs.png")] and (tmp_path / "runs.png").exists()
+    (path,) = draw_runs([write(tmp_path / "no gradients", made_up_run(200))], "pictures/mine")
+    assert path == Path("pictures/mine.png") and (tmp_path / path).exists()
     with pytest.raises(ValueError, match=r"ends in '.docx', which matplotlib cannot write; try .png"):
-        plot_command([run], "mine.docx")
+        list(draw_runs([run], "mine.docx"))
+
+
+def test_the_command(run, capsys):
+    """Prints the paths of the pictures."""
+    pytest.importorskip("matplotlib")
+    plot([run])
+    assert capsys.readouterr().out.split() == [str(run / "loss.png"), str(run / "loss-gradients.png")]
 
 
 def test_tensorboard(tmp_path):

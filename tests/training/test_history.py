@@ -74,7 +74,7 @@ def test_lines_that_are_no_records(tmp_path):
 
 def test_no_run_folder(tmp_path):
     """The error names the folder, and how such a folder comes to be."""
-    with pytest.raises(ValueError, match=r"holds no metrics.jsonl; expected a run folder, as `mini-bert train --out"):
+    with pytest.raises(ValueError, match=r"has no metrics.jsonl; expected a run folder, which `mini-bert train --out"):
         read_run(tmp_path)
     with pytest.raises(ValueError, match="nowhere is not a folder"):
         read_run(tmp_path / "nowhere")

@@ -24,11 +24,14 @@ from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
-from mini_bert.training.loop import Stopwatch, _train_record, held_out_loss, train
+from mini_bert.training.loop import held_out_loss, train
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
-from mini_bert.training.run_folder import RunFolder, State
+from mini_bert.training.recorder import State
+from mini_bert.training.records import train_record
+from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.stopwatch import Stopwatch
 from mini_bert.training.switches import bare
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
@@ -70,7 +73,7 @@ def go(folder, corpus, tokenizer, settings=SETTINGS, resume=False, kill=None, co
         RunFolder.create(folder, {"model": config.to_dict(), "training": settings.to_dict(), "data": {}})
     found = checkpoint.latest(folder) if resume else None
     run = RunFolder(folder, tokenizer, settings.keep, found, [kill] if kill else [])
-    return model, train(model, batches, batches.validation(batch_size=8), settings, run)
+    return model, train(model, batches, settings, batches.validation(batch_size=8), run)
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +259,7 @@ def test_a_damaged_newest_checkpoint_costs_only_time(whole, tmp_path, corpus, to
     data[-100] ^= 1
     victim.write_bytes(data)
     model, _ = go(folder, corpus, tokenizer, resume=True)
-    assert "damaged, or not ours; trying the one before" in caplog.text
+    assert "skipping this damaged checkpoint and trying the previous one" in caplog.text
     np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
 
 
@@ -283,7 +286,7 @@ def test_a_full_disk_while_saving_is_said(tmp_path, corpus, tokenizer, monkeypat
         real(path, arrays)
 
     monkeypatch.setattr(checkpoint, "write_tensors", full)
-    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left.*step-00000006, is whole"):
+    with pytest.raises(OSError, match=r"step 9 .*could not be written.*No space left.*step-00000006, is intact"):
         go(tmp_path / "run", corpus, tokenizer)
     monkeypatch.undo()
     assert checkpoint.latest(tmp_path / "run").state["step"] == 6
@@ -316,7 +319,7 @@ def test_a_full_disk_while_recording_is_said(whole, tmp_path, corpus, tokenizer,
         return real(path, *arguments, **keywords)
 
     monkeypatch.setattr(Path, "open", full)
-    message = r"metrics.jsonl could not be written \(No space left.*step-00000003, is whole.*go on with --resume"
+    message = r"metrics.jsonl could not be written \(No space left.*step-00000003, is intact.*continue with --resume"
     with pytest.raises(OSError, match=message):
         go(folder, corpus, tokenizer)
     monkeypatch.undo()
@@ -441,7 +444,7 @@ def test_twenty_steps_follow_pytorch(threads, monkeypatch):
             outcome = team.gradient(parts)
             losses.append(outcome.loss)
             lr = 0.02 * min((step + 1) / 5, 1 - step / 20)
-            adam.step(lr, scale=min(1.0, 1.0 / outcome.norm), each=team.each)
+            adam.step(lr, scale=min(1.0, 1.0 / outcome.norm), map=team.map)
     expected = json.loads((GOLDEN / "mini_bert" / "training.json").read_text())
     np.testing.assert_allclose(losses, expected, atol=1e-6)
     assert min(expected) < 0.9 * expected[0]
@@ -454,6 +457,9 @@ class Given:
 
     def __init__(self, parts):
         self.parts, self.next = parts, 0
+
+    def __iter__(self):
+        return self
 
     def __next__(self):
         self.next += 1
@@ -478,9 +484,9 @@ def test_the_loop_itself_follows_pytorch(tmp_path, tokenizer, monkeypatch):
         step = round(21 * progress) - 1
         return min((step + 1) / 5, 1 - step / 20)
 
-    monkeypatch.setattr("mini_bert.training.loop.course", golden)
+    monkeypatch.setattr("mini_bert.training.loop.lr_schedule", golden)
     RunFolder.create(tmp_path / "run", {})
-    train(model, Given(parts), None, settings, RunFolder(tmp_path / "run", tokenizer))
+    train(model, Given(parts), settings, run=RunFolder(tmp_path / "run", tokenizer))
     found = records(tmp_path / "run", "train")
     expected = json.loads((GOLDEN / "mini_bert" / "training.json").read_text())
     np.testing.assert_allclose([record["loss"] for record in found], expected, atol=1e-6)
@@ -492,8 +498,8 @@ def test_records_are_means_of_what_the_steps_found(tmp_path, corpus, tokenizer, 
     """Loss, accuracy, norms, the share that was clipped; the learning rate is the formula's; each step has a seed."""
     steps, gradient = [], Team.gradient
 
-    def watched(self, parts, seed):
-        outcome = gradient(self, parts, seed)
+    def watched(self, parts, seed, objective):
+        outcome = gradient(self, parts, seed, objective)
         steps.append((seed, outcome))
         return outcome
 
@@ -525,7 +531,7 @@ def test_what_is_left_and_how_fast_it_goes(limits, eta):
     steps, minutes = limits
     settings = replace(SETTINGS, steps=steps, minutes=minutes)
     state = State(step=10, seconds=20.0, tokens=5000, tokens_before=3000, seconds_before=16.0, since=[(2.0, 0.5, 1, 0)])
-    record = _train_record(state, settings, 1e-3, Given([]))
+    record = train_record(state, settings, 1e-3, Given([]))
     assert (record["eta"], record["tokens_per_second"]) == (eta, 500.0)
     assert state.since == [] and (state.tokens_before, state.seconds_before) == (5000, 20.0)
 
@@ -695,11 +701,13 @@ def test_killed_between_the_writing_of_a_checkpoint_and_its_name(whole, tmp_path
     """SIGKILL just before the rename: the one before is found, and the run goes on to the same end."""
     folder = tmp_path / "run"
     assert killed_while_saving(folder, corpus, -1)
-    assert [path.name for path in (folder / "checkpoints").glob(".step-00000006.*")] and (folder / ".lock").exists()
+    assert [path.name for path in (folder / "checkpoints").glob(".unfinished-step-00000006-*")] and (
+        folder / ".lock"
+    ).exists()
     assert checkpoint.latest(folder).state["step"] in (3, 5)
     model, _ = go(folder, corpus, tokenizer, resume=True)
     np.testing.assert_array_equal(model.flat.data, whole[1].flat.data)
-    assert not list((folder / "checkpoints").glob(".step-*"))
+    assert not list((folder / "checkpoints").glob(".*"))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from mini_bert.common import sixteen_bit as sixteen
 from mini_bert.layers.base import Flat
-from mini_bert.training.optim import CHUNK, Adam, course, one_by_one
+from mini_bert.training.optim import CHUNK, Adam, lr_schedule, one_by_one
 
 
 def flat(values, decayed, dtype=np.float64):
@@ -78,7 +78,7 @@ def test_chunks_change_nothing():
     whole, m, v = values.copy(), np.zeros(size), np.zeros(size)
     for t, gradient in enumerate(gradients, 1):
         weights.grad[...] = gradient
-        optimiser.step(scale=0.25, each=lambda work, items: [work(item) for item in reversed(list(items))])
+        optimiser.step(scale=0.25, map=lambda work, items: [work(item) for item in reversed(list(items))])
         before = whole.copy()
         g = 0.25 * gradient
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
@@ -92,8 +92,8 @@ def test_chunks_change_nothing():
 
 def test_the_course_of_the_learning_rate():
     """A line up, a line down; without warm-up it starts at the peak."""
-    assert [course(p, 0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0)] == pytest.approx([0, 0.5, 1, 0.5, 0])
-    assert [course(p, 0.0) for p in (0.0, 0.5, 1.0, 1.1)] == pytest.approx([1, 0.5, 0, 0])
+    assert [lr_schedule(p, 0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0)] == pytest.approx([0, 0.5, 1, 0.5, 0])
+    assert [lr_schedule(p, 0.0) for p in (0.0, 0.5, 1.0, 1.1)] == pytest.approx([1, 0.5, 0, 0])
 
 
 @pytest.mark.parametrize("moments", ["bfloat16", "float16"])
@@ -141,7 +141,7 @@ def test_rounding_depends_on_the_step_and_the_place_only(moments):
         adam = Adam(flat, 1e-3, moments=moments)
         for step in range(3):
             flat.grad[...] = np.random.default_rng(step).normal(size=flat.grad.size) * 0.01
-            adam.step(each=each)
+            adam.step(map=each)
         return flat.data, adam.last_update(slice(10, 20), 1e-3)
 
     def backwards(work, items):
@@ -162,7 +162,7 @@ def test_shares_of_the_learning_rate():
     for part, value in parts:
         share[part] = value
     weights, whole = flat(values, decayed), values.copy()
-    optimiser = Adam(weights, lr=0.1, weight_decay=0.2, shares=parts)
+    optimiser = Adam(weights, lr=0.1, weight_decay=0.2, lr_multipliers=parts)
     m, v = np.zeros(size), np.zeros(size)
     for t, gradient in enumerate(gradients, 1):
         weights.grad[...] = gradient
@@ -177,7 +177,7 @@ def test_shares_must_fit():
     weights = flat([1.0] * 6, 6)
     for parts in ([(slice(0, 3), 0.5), (slice(2, 4), 0.5)], [(slice(4, 7), 0.5)]):
         with pytest.raises(ValueError, match="overlaps another, or is not within the 6 weights"):
-            Adam(weights, shares=parts)
+            Adam(weights, lr_multipliers=parts)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -185,7 +185,7 @@ def test_a_share_of_one_changes_no_bit(dtype):
     found = []
     for shares in ((), [(slice(2, 5), 1.0)]):
         weights = flat(np.linspace(-1, 1, 9), 4, dtype)
-        optimiser = Adam(weights, shares=shares)
+        optimiser = Adam(weights, lr_multipliers=shares)
         for seed in range(5):
             weights.grad[...] = np.random.default_rng(seed).normal(size=9)
             optimiser.step()

@@ -79,7 +79,7 @@ def test_the_same_number_of_threads_gives_the_same_bits(threads):
         with Team(model, threads) as team:
             for step in range(10):
                 outcome = team.gradient(parts(seed=step), seed=(step,))
-                adam.step(scale=1 / max(1.0, outcome.norm), each=team.each)
+                adam.step(scale=1 / max(1.0, outcome.norm), map=team.map)
         return model.flat.data
 
     np.testing.assert_array_equal(weights(), weights())
@@ -87,8 +87,8 @@ def test_the_same_number_of_threads_gives_the_same_bits(threads):
 
 def test_work_is_shared_out_and_results_keep_their_order():
     with Team(MiniBERT(CONFIG), 3) as team:
-        assert team.each(lambda x: x * x, range(7)) == [0, 1, 4, 9, 16, 25, 36]
-        assert team.together(lambda j: j) == [0, 1, 2]
+        assert team.map(lambda x: x * x, range(7)) == [0, 1, 4, 9, 16, 25, 36]
+        assert team.run_on_all(lambda j: j) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
@@ -102,7 +102,7 @@ def test_an_error_in_any_thread_comes_out(bad):
         done.append(j)
 
     with Team(MiniBERT(CONFIG), 3) as team, pytest.raises(ZeroDivisionError):
-        team.together(work)
+        team.run_on_all(work)
     assert sorted(done) == [j for j in range(3) if j != bad]
 
 
@@ -129,6 +129,6 @@ def test_a_long_gradient_is_added_chunk_by_chunk():
     with Team(model, 3) as team:
         for replica in team.replicas:
             replica.flat.grad[...] = np.arange(model.flat.grad.size) % 1000
-        squares = team.each(team._add_up, range(0, model.flat.grad.size, CHUNK))
+        squares = team.map(team._add_up, range(0, model.flat.grad.size, CHUNK))
         assert math.sqrt(sum(squares)) == pytest.approx(float(np.linalg.norm(model.flat.grad.astype(np.float64))))
         np.testing.assert_array_equal(model.flat.grad, 3.0 * (np.arange(model.flat.grad.size) % 1000))

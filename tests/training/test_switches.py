@@ -40,7 +40,7 @@ def trained(checkpointing, threads=2, dtype=np.float32, steps=3):
     with applied(model, settings(checkpointing=checkpointing)), Team(model, threads) as team:
         for step in range(steps):
             losses.append(team.gradient(parts(step), seed=(7, step)).loss)
-            adam.step(each=team.each)
+            adam.step(map=team.map)
     return losses, model.flat.data.copy()
 
 
@@ -208,17 +208,18 @@ def masks(cache):
 def test_dropout_does_not_depend_on_the_number_of_threads(threads, monkeypatch):
     """Each part of a batch meets the same masks on any thread, so results differ by the order of sums at most."""
     seen = {}
-    loss = MiniBERT.loss
+    loss, loss_of = MiniBERT.loss, MiniBERT.loss_of
 
-    def watched(model, ids, *rest, run, **keywords):
-        found, cache = loss(model, ids, *rest, run=run, **keywords)
-        seen[ids.tobytes()] = [mask.copy() for mask in masks(cache)]
+    def watched(model, inputs, *rest, **keywords):
+        found, cache = loss_of(model, inputs, *rest, **keywords)
+        seen[inputs.ids.tobytes()] = [mask.copy() for mask in masks(cache)]
         return found, cache
 
-    monkeypatch.setattr(MiniBERT, "loss", watched)
+    monkeypatch.setattr(MiniBERT, "loss_of", watched)
     model = MiniBERT(CONFIG, seed=2, dtype=np.float64)
     with Team(model, threads) as team:
         outcome = team.gradient(parts(), seed=(7, 3))
+    monkeypatch.setattr(MiniBERT, "loss_of", loss_of)
     alone = MiniBERT(CONFIG, seed=2, dtype=np.float64)
     total, count = 0.0, sum(part.targets.size for part in parts())
     for i, part in enumerate(parts()):  # the parts one by one, with nothing of training/parallel.py

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from mini_bert.common.progress import counted
-from mini_bert.corpora.text_files import format_of
+from mini_bert.corpora.formats import format_of
 from mini_bert.data.labelled.examples import (
     LabelError,
     Parsed,

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from mini_bert.common.progress import counted
-from mini_bert.corpora.text_decoding import decoded, unpacked
-from mini_bert.corpora.text_files import format_of
+from mini_bert.corpora.decoding import decoded, unpacked
+from mini_bert.corpora.formats import format_of
 
 Path = str | os.PathLike[str]
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from itertools import chain
 from typing import Any
 
 from mini_bert.common.progress import counted
-from mini_bert.corpora.text_files import LONGEST_RECORD, format_of
+from mini_bert.corpora.formats import LONGEST_RECORD, format_of
 from mini_bert.data.labelled.conll import read_conllu, read_tagged
 from mini_bert.data.labelled.examples import (
     ColumnError,

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.batching import padded
 from mini_bert.common.draws import address, shuffled
 from mini_bert.layers.base import Layer, Run
 from mini_bert.models.base import Model
 from mini_bert.text.encoding import cut
 
 if TYPE_CHECKING:
-    from mini_bert.text.wordpiece import WordPieceTokenizer
+    from mini_bert.text.base import Tokenizer
 
 HEAD = 1 << 20  # the fork of the random numbers for the head; no block has this number
 POOL = 50  # number of batches whose items are sorted by length together
@@ -82,7 +83,7 @@ class Task:
     def layer(self, model: Model, dropout: float) -> Layer:
         raise NotImplementedError
 
-    def items(self, examples: Sequence[Any], tokenizer: WordPieceTokenizer, length: int, training: bool) -> list[Item]:
+    def items(self, examples: Sequence[Any], tokenizer: Tokenizer, length: int, training: bool) -> list[Item]:
         """length: the longest sequence, in tokens; training: items may be dropped"""
         raise NotImplementedError
 
@@ -124,23 +125,16 @@ class Task:
     def batch(self, items: Sequence[Item], pad_id: int, known: bool = True) -> Batch:
         """Pad the items to one length; sequences to compare with form a second half. known: the items have targets"""
         rows = [*items, *(item.other for item in items if item.other is not None)]
-        lengths = np.array([len(item.ids) for item in rows])
-        T = lengths.max()
-        ids, asked, types = (
-            np.full((len(rows), T), pad_id),
-            np.zeros((len(rows), T), bool),
-            np.zeros((len(rows), T), int),
-        )
+        ids, mask = padded([item.ids for item in rows], pad_id)
+        asked, types = np.zeros(ids.shape, bool), np.zeros(ids.shape, int)
         for number, item in enumerate(rows):
-            ids[number, : len(item.ids)] = item.ids
             asked[number, item.asked] = True
             if item.second is not None:
                 types[number, item.second : len(item.ids)] = 1
-        mask = np.arange(T) < lengths[:, None] if lengths.min() < T else None
         return Batch(ids, mask, types, asked, self.targets(items) if known else np.empty(0))
 
 
-def packed(tokenizer: WordPieceTokenizer, first: list[int], second: list[int] | None, length: int):
+def packed(tokenizer: Tokenizer, first: list[int], second: list[int] | None, length: int):
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], cut to `length`
 
     Returns the ids, the start of the second text, and the positions of the words. A text without any piece (only

@@ -23,7 +23,7 @@ from mini_bert.evaluation.metrics import pearson, spearman
 from mini_bert.finetuning.heads import VectorHead
 from mini_bert.finetuning.tasks.base import HEAD, Item, Task, packed
 from mini_bert.finetuning.tasks.classify import sentence_layer, sentence_scores, sentence_scores_backward
-from mini_bert.layers.base import Initialiser
+from mini_bert.layers.initialisers import Initialiser
 from mini_bert.layers.similarity import (
     contrastive,
     contrastive_backward,

@@ -23,18 +23,13 @@ from mini_bert.inference.loading import load
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures as plots
-from mini_bert.training.command import (
-    _is_shown,
-    default_corpus,
-    default_micro_batch,
-    default_warmup,
-    measured,
-    train_command,
-    word_shares,
-)
+from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup
 from mini_bert.training.figures import loss_picture
 from mini_bert.training.history import read_run
-from mini_bert.training.run_folder import RunFolder, State
+from mini_bert.training.pretraining import pretrain, resume, word_shares
+from mini_bert.training.recorder import State
+from mini_bert.training.report import _is_shown, measured
+from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.run_lock import RunInUse, RunLock
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
@@ -80,7 +75,7 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
         whole = re.sub(r" (?=\.)", "", shown.replace("[____]", truth))
         assert whole in re.sub(r"\s+", " ", Path("text.txt").read_text().replace(" .", ".")), shown
     assert gaps
-    assert "vocabulary has 16 pieces, and so has the model, instead of the 999 in its config" in said
+    assert "vocabulary has 16 pieces, so the model gets as many, instead of the 999 in its config" in said
     assert "fill-mask" in said and "doctor" in said
     if importlib.util.find_spec("matplotlib"):
         assert "the curve: out" in said and Path("out/loss.png").read_bytes().startswith(b"\x89PNG")
@@ -105,7 +100,7 @@ def test_a_run_is_resumed_with_its_own_settings(place, caplog):
     before = MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data.copy()
     for path in Path("runs/run-1/checkpoints").glob("step-00000012/*"):
         path.write_bytes(b"")
-    state = train_command(resume=True, quiet=True)
+    state = resume(quiet=True)
     assert "damaged" in caplog.text
     assert state.step == 12 and state.stopped == "done"
     np.testing.assert_array_equal(MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data, before)
@@ -130,9 +125,9 @@ def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
     interrupt(monkeypatch, at=20)
     assert run("--steps", "1000", "--out", "my run", *quiet) == 130
     said = capsys.readouterr().err
-    assert "all is saved. Go on with\n\n    mini-bert train --out 'my run' --resume\n" in said
+    assert "everything is saved. Continue with\n\n    mini-bert train --out 'my run' --resume\n" in said
     assert ("parameters;" in said) != bool(quiet)
-    assert said.index("finishing this step, then saving") < said.index("all is saved")
+    assert said.index("finishing this step, then saving") < said.index("everything is saved")
     assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
 
 
@@ -143,7 +138,7 @@ def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkey
     interrupt(monkeypatch, at=20)
     assert run("--steps", "1000", "--out", "out") == 130
     said = capsys.readouterr().err
-    assert "word frequencies" in said and said.endswith("Go on with\n\n    mini-bert train --out out --resume\n\n")
+    assert "unigram entropy" in said and said.endswith("Continue with\n\n    mini-bert train --out out --resume\n\n")
 
 
 def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
@@ -152,9 +147,9 @@ def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
     def stops(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mini_bert.training.command.prepare", stops)
+    monkeypatch.setattr("mini_bert.training.pretraining.prepare", stops)
     assert run("--steps", "10", "--out", "out") == 130
-    assert capsys.readouterr().err.endswith("No run has begun; the same command starts anew.\n")
+    assert capsys.readouterr().err.endswith("No run has begun; the same command starts again.\n")
     assert not Path("out").exists()
 
 
@@ -164,10 +159,10 @@ def test_ctrl_c_before_the_first_step(place, monkeypatch, capsys):
     def stops(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mini_bert.training.command.start_record", stops)
+    monkeypatch.setattr("mini_bert.training.pretraining.start_record", stops)
     assert run("--steps", "3", "--out", "out") == 130
     said = capsys.readouterr().err
-    assert said.endswith("nothing is saved yet. Go on with\n\n    mini-bert train --out out --resume\n\n")
+    assert said.endswith("nothing was saved yet. Continue with\n\n    mini-bert train --out out --resume\n\n")
     monkeypatch.undo()
     monkeypatch.chdir(place)
     monkeypatch.setattr(plots, "loss_picture", lambda *_, **__: False)
@@ -183,12 +178,12 @@ def test_the_log_has_what_was_said_before_there_was_one(place, monkeypatch, caps
     assert run("--steps", "2", "--out", "out") == 0
     log = Path("out/training.log").read_text(encoding="utf-8")
     assert "the tokenized text is kept in " in log
-    shown = [line for line in capsys.readouterr().err.splitlines() if "kept for the next start" not in line]
+    shown = [line for line in capsys.readouterr().err.splitlines() if "tokenized text saved" not in line]
     missing = [line for line in shown if line not in log and not line.startswith("tokenizing: ")]
     assert missing == []
 
 
-@pytest.mark.parametrize(("every", "left"), [("8", "what came after step-00000016"), ("50", "nothing is saved yet")])
+@pytest.mark.parametrize(("every", "left"), [("8", "everything after step-00000016"), ("50", "nothing was saved yet")])
 def test_a_second_ctrl_c_says_what_is_lost(signals, place, monkeypatch, capsys, every, left):
     interrupt(monkeypatch, at=20, times=2)
     assert run("--steps", "1000", "--out", "out", "--save-every", every) != 0
@@ -203,7 +198,7 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
     """Not with silent NaNs, nor with a model: the doctor speaks, whether the run broke or only learnt nothing."""
     assert run("--steps", "120", "--out", "out", "--learning-rate", "0.1", *quiet) == 1
     said = capsys.readouterr().err
-    assert "WRONG: The learning rate is too high" in said and "so there is no" in said
+    assert "ERROR: The learning rate is too high" in said and "so no model was written" in said
     assert not Path("out/model").exists()
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
@@ -237,7 +232,7 @@ def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, 
     monkeypatch.setattr(RunFolder, "begin", begin)
     assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
     said = capsys.readouterr().err
-    assert "WRONG: The numbers are not finite any more" in said and "so there is no out" in said
+    assert "ERROR: The numbers are no longer finite" in said and "so no model was written to out" in said
     assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
 
 
@@ -301,7 +296,7 @@ def test_a_crash_while_publishing_leaves_a_model(place, caplog, crash_at):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(os, "rename", crash)
         folder.publish(State(), "card")
-    assert calls == ["model", ".model.new"][:crash_at]
+    assert calls[0] == "model" and len(calls) == [1, 3][crash_at - 1]  # the third puts the old one back
     assert (locate("out") / "model.safetensors").read_bytes() == old and not caplog.records
     load("out")
     folder.publish(State(), "a new card")
@@ -339,7 +334,7 @@ def test_mistakes_are_one_line(place, words, message):
 def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
     Path("text.txt").write_text("cats purr . dogs bark . " * 200)
     assert run("--steps", "4", "--out", "out") == 0
-    assert "nothing is held out" in capsys.readouterr().err
+    assert "no text is held out" in capsys.readouterr().err
     assert "not measured" in Path("out/model/README.md").read_text()
 
 
@@ -378,8 +373,8 @@ def test_a_mistake_leaves_no_folder_behind(place):
 
 def test_resume_takes_no_other_settings(place):
     assert run("--steps", "2", "--out", "out") == 0
-    with pytest.raises(ValueError, match="leave out --steps, --learning-rate"):
-        train_command(out=Path("out"), resume=True, steps=9, learning_rate=0.1)
+    with pytest.raises(SystemExit, match="leave out --steps, --learning-rate"):
+        main(["train", "--out", "out", "--resume", "--steps", "9", "--lr", "0.1"])
 
 
 def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
@@ -387,7 +382,7 @@ def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
     assert run("--steps", "2", "--out", "out") == 0
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    assert train_command(out=Path("../out"), resume=True, quiet=True).step == 2
+    assert resume(Path("../out"), quiet=True).step == 2
 
 
 def test_two_processes_do_not_train_in_one_folder(place):
@@ -395,7 +390,7 @@ def test_two_processes_do_not_train_in_one_folder(place):
     assert run("--steps", "2", "--out", "out") == 0
     with RunLock(Path("out")):
         with pytest.raises(RunInUse, match="out is in use: process"):
-            train_command(resume=True, out=Path("out"), quiet=True)
+            resume(out=Path("out"), quiet=True)
         assert "holds a run already" in run("--steps", "2", "--out", "out")
     Path("new").mkdir()
     with RunLock(Path("new")):
@@ -411,8 +406,8 @@ def test_text_from_a_pipe(place, monkeypatch):
 
     monkeypatch.setattr("sys.stdin", Pipe())
     options = {"model": "config.json", "tokenizer": "vocabulary", "threads": 1, "batch_size": 8, "quiet": True}
-    assert train_command(["-"], steps=3, out=Path("out"), **options).step == 3
-    assert train_command(resume=True, out=Path("out"), quiet=True).step == 3
+    assert pretrain(["-"], steps=3, out=Path("out"), **options).step == 3
+    assert resume(out=Path("out"), quiet=True).step == 3
 
 
 @pytest.mark.parametrize(
@@ -424,23 +419,23 @@ def test_every_thread_gets_something_to_do(batch_size, threads, expected):
 
 def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):
     """A thread that has nothing to do would still hold gradients; who asks for it is told."""
-    monkeypatch.setattr("mini_bert.training.command.default_threads", lambda: 8)
+    monkeypatch.setattr("mini_bert.training.pretraining.default_threads", lambda: 8)
     options = {"tokenizer": "vocabulary", "steps": 1, "batch_size": 8}
     for micro, threads, expected in ((None, None, (1, 8)), (4, None, (4, 2)), (4, 3, (4, 3))):
         out = Path(f"{micro}-{threads}")
         given = {"micro_batch": micro} if micro else {}
-        train_command(["text.txt"], "config.json", out=out, threads=threads, **given, **options)
+        pretrain(["text.txt"], "config.json", out=out, threads=threads, **given, **options)
         training = RunFolder.config(out)["training"]
         assert (training["micro_batch"], training["threads"]) == expected
-        told = f"2 micro-batches of 4 sequences, and so work for no more of {threads or 8}" in capsys.readouterr().err
+        told = f"2 micro-batches of 4 sequences, so only as many of {threads or 8}" in capsys.readouterr().err
         assert told == (micro is not None)
 
 
 def test_nothing_to_resume(place):
     with pytest.raises(FileNotFoundError, match=r"there is no run in .* to resume"):
-        train_command(resume=True)
+        resume()
     with pytest.raises(FileNotFoundError, match="nowhere is no run folder"):
-        train_command(resume=True, out=Path("nowhere"))
+        resume(out=Path("nowhere"))
 
 
 def test_the_default_warmup():

@@ -1,21 +1,20 @@
-"""The built-in corpus: the English that every Python installation carries, cleaned to prose.
+"""The built-in corpus: the English documentation in every Python installation, reduced to prose.
 
-    from mini_bert.corpora.builtin_corpus import documents
+    from mini_bert.corpora.builtin import documents
 
     for document in documents("train"):  # or "validation", or "all"
         print(document.name, len(document.text))
 
-Where it comes from: the language reference that `help()` shows (pydoc_data.topics); the docstrings and longer comments
-of the standard library, of the wheels that it carries for `ensurepip`, and of NumPy; and the docstrings of Python and
-NumPy that are written in C. Source files are *read*, never imported: strings and comments are found as Python's own
-lexer finds them. Only modules of C, which have no source here, are imported: those of Python itself, and NumPy.
+Its sources are the language reference behind `help()` (pydoc_data.topics); the docstrings and longer comments of the
+standard library, of the wheels that come with `ensurepip`, and of NumPy; and the docstrings of compiled modules of
+Python and NumPy. Source files are *read*, never imported. Only compiled modules, which have no source, are imported.
 
-One document a module or topic, one paragraph a line. A paragraph of which more than half the runs of five words have
-been seen before is left out, so no paragraph stands in training and in validation. Which part a document belongs to
-depends on its name alone. The same installation always gives the same corpus; `fingerprint` is its hash. What a
-stripped installation lacks (sources, the reference) is missing in the corpus, and `notes` says so.
+There is one document for each module or topic, with one paragraph on each line. A paragraph is left out if more than
+half of its sequences of five words have occurred before, so no paragraph is both in training and in validation. The
+name of a document decides which part it belongs to. The same installation always gives the same corpus; `fingerprint`
+is its hash. `notes` lists what a minimal installation lacks (sources, the reference).
 
-Building takes some ten seconds, so the result is kept in the cache folder.
+Building takes about ten seconds, so the result is stored in the cache folder.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from mini_bert.corpora.prose import paragraphs
 
 class Document(NamedTuple):
     name: str
-    text: str  # paragraphs, one a line
+    text: str  # one paragraph on each line
 
 
 class Corpus(NamedTuple):
@@ -65,7 +64,7 @@ LEXER = re.compile(
     (?P<comment>\#[^\n]*(?:\n[ \t]*\#[^\n]*)*)            # a block of comments
   | (?P<text>[rRuU]?(?:'{3}(?:[^'\\]|\\.|'(?!''))*'{3}|"{3}(?:[^"\\]|\\.|"(?!""))*"{3}))
   | [bBfF][rR]?(?:'{3}(?:[^'\\]|\\.|'(?!''))*'{3}|"{3}(?:[^"\\]|\\.|"(?!""))*"{3})
-  | '(?:[^'\\\n]|\\.)*' | "(?:[^"\\\n]|\\.)*"             # short strings, only to step over them
+  | '(?:[^'\\\n]|\\.)*' | "(?:[^"\\\n]|\\.)*"             # short strings, only to skip them
     """,
     re.S | re.X,
 )
@@ -73,17 +72,17 @@ LEXER = re.compile(
 
 def source_texts(source: str) -> Iterator[str]:
     """The long strings and blocks of comments of a Python source, in order."""
-    for found in LEXER.finditer(source):
-        if found["text"]:
+    for token in LEXER.finditer(source):
+        if token["text"]:
             with suppress(SyntaxError, ValueError), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "invalid escape sequence": theirs, not ours
-                yield inspect.cleandoc(ast.literal_eval(found["text"]))
-        elif found["comment"] and "\n" in found["comment"]:
-            yield re.sub(r"^[ \t]*#+ ?", "", found["comment"], flags=re.M)
+                warnings.simplefilter("ignore")  # about invalid escape sequences
+                yield inspect.cleandoc(ast.literal_eval(token["text"]))
+        elif token["comment"] and "\n" in token["comment"]:
+            yield re.sub(r"^[ \t]*#+ ?", "", token["comment"], flags=re.M)
 
 
 def sources(root: Path, package: str = "") -> Iterator[tuple[str, str]]:
-    """(module name, source) of every module below a folder, sorted; tests left out, many installations lack them."""
+    """(module name, source) of every module below a folder, sorted, without tests, which not all installations have."""
     for folder, below, names in os.walk(root):
         below[:] = sorted(name for name in below if name not in SKIPPED and name.isidentifier())
         for name in sorted(names):
@@ -103,7 +102,7 @@ def wheel_sources(wheel: Path) -> Iterator[tuple[str, str]]:
                 yield ".".join(parts).removesuffix(".__init__"), archive.read(name).decode("utf-8", "replace")
 
 
-C_MODULES = (  # of the standard library, written in C: importing one does nothing but define names
+C_MODULES = (  # of the standard library: importing one has no effect but defining names
     *("array", "math", "cmath", "select", "zlib", "mmap", "unicodedata", "pyexpat", "binascii", "fcntl", "resource"),
     *("_asyncio", "_bisect", "_bz2", "_csv", "_ctypes", "_curses", "_datetime", "_decimal", "_elementtree"),
     *("_hashlib", "_heapq", "_json", "_lzma", "_multiprocessing", "_pickle", "_queue", "_random", "_socket"),
@@ -113,7 +112,7 @@ NUMPY_MODULES = ("numpy", "numpy.random._generator", "numpy.random.mtrand", "num
 
 
 def compiled_texts(module: ModuleType) -> Iterator[str]:
-    """The docstrings of a module written in C: its own, those of its functions, classes and their methods."""
+    """The docstrings of the functions, classes and methods of a compiled module."""
     for _, thing in sorted(vars(module).items()):
         if isinstance(thing, type) and thing.__module__ in (module.__name__, "builtins", "numpy"):
             yield thing.__doc__ if isinstance(thing.__doc__, str) else ""
@@ -124,7 +123,7 @@ def compiled_texts(module: ModuleType) -> Iterator[str]:
 
 
 def _belongs(thing: Any, module: ModuleType) -> bool:
-    """Is it the module's own? A program may put something into `sys` or `builtins`: a hook, a translator called _."""
+    """Whether a module defines this object. Programs may add their own to `sys` or `builtins`, such as hooks."""
     if not inspect.isroutine(thing) or inspect.ismethod(thing):
         return isinstance(thing, np.ufunc)
     home = getattr(thing, "__module__", None) or ""
@@ -132,7 +131,7 @@ def _belongs(thing: Any, module: ModuleType) -> bool:
 
 
 def _docstring(thing: Any) -> str:
-    if inspect.isfunction(thing):  # written in Python: its source has been read, or somebody has added it here
+    if inspect.isfunction(thing):  # written in Python: its source has been read, or a program has added it
         return ""
     if inspect.isroutine(thing) or inspect.isdatadescriptor(thing) or isinstance(thing, np.ufunc):
         text = getattr(thing, "__doc__", None)
@@ -142,7 +141,7 @@ def _docstring(thing: Any) -> str:
 
 
 def collected(notes: list[str]) -> Iterator[tuple[str, Iterable[str]]]:
-    """(document name, raw texts) of everything, in a fixed order. What is missing here is told to `notes`."""
+    """(document name, raw texts) of everything, in a fixed order. What is missing is added to `notes`."""
     try:
         topics = importlib.import_module("pydoc_data.topics").topics
         yield from ((f"reference/{topic}", [text]) for topic, text in sorted(topics.items()))
@@ -160,7 +159,7 @@ def collected(notes: list[str]) -> Iterator[tuple[str, Iterable[str]]]:
         yield from ((f"bundled/{name}", source_texts(source)) for name, source in wheel_sources(wheel))
     for name in sorted({*sys.builtin_module_names, *C_MODULES}) + list(NUMPY_MODULES):
         with suppress(ImportError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "deprecated and will be removed": we only look
+            warnings.simplefilter("ignore")  # about deprecated modules
             yield f"compiled/{name}", list(compiled_texts(importlib.import_module(name)))
 
 
@@ -170,31 +169,31 @@ SHORTEST = 200  # characters of a document
 
 
 class Novelty:
-    """Is a paragraph new? It is if at least half of its runs of five words have not been met before.
+    """Whether a paragraph is new: at least half of its sequences of five words have not occurred before.
 
-    Names and numbers count as one word, #, so that "refer to numpy.sum for details" is the same as with numpy.prod.
+    Names and numbers are replaced by #, so "refer to numpy.sum for details" is the same as with numpy.prod.
     """
 
     def __init__(self) -> None:
-        self.met: set[int] = set()
+        self.seen: set[int] = set()
 
     def __call__(self, paragraph: str) -> bool:
         words = [word if word.isalpha() else "#" for word in re.findall(r"[\w.'-]*\w", paragraph.lower())]
         runs = {zlib.crc32(" ".join(words[i : i + 5]).encode()) for i in range(max(1, len(words) - 4))}
-        new = runs - self.met
-        self.met |= runs
+        new = runs - self.seen
+        self.seen |= runs
         return 2 * len(new) >= len(runs)
 
 
 def in_validation(name: str) -> bool:
-    """About one document in twenty, by its name alone."""
+    """True for about one document in twenty, depending only on its name."""
     return hashlib.sha256(f"mini-bert {name}".encode()).digest()[0] < 13
 
 
 def build() -> Corpus:
-    """The corpus, made anew from this installation."""
+    """Build the corpus from this installation."""
     notes: list[str] = []
-    found: list[Document] = []
+    documents: list[Document] = []
     novel, raw = Novelty(), set()
     for name, texts in collected(notes):
         lines: list[str] = []
@@ -204,20 +203,20 @@ def build() -> Corpus:
                 lines += filter(novel, paragraphs(text))
         document = Document(name, "\n".join(lines))
         if len(document.text) >= SHORTEST:
-            found.append(document)
-    return Corpus(found, notes, _hash(found))
+            documents.append(document)
+    return Corpus(documents, notes, _hash(documents))
 
 
-def _hash(found: Iterable[Document]) -> str:
-    return hashlib.sha256("\0".join(part for document in found for part in document).encode("utf-8")).hexdigest()
+def _hash(documents: Iterable[Document]) -> str:
+    return hashlib.sha256("\0".join(part for document in documents for part in document).encode("utf-8")).hexdigest()
 
 
-# --- keeping -----------------------------------------------------------------------------------------------
+# --- storing -----------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
 def corpus() -> Corpus:
-    """The corpus of this installation, from the cache if it is there and whole."""
+    """The corpus of this installation, from the cache if it is there and intact."""
     path = cache_folder("builtin") / f"{_key()}.jsonl"
     with suppress(OSError, ValueError, TypeError, KeyError):
         header, *rows = path.read_text(encoding="utf-8").splitlines()
@@ -225,20 +224,20 @@ def corpus() -> Corpus:
         if kept.fingerprint == _hash(kept.documents):
             return kept
     if sys.stderr.isatty():
-        print("Collecting the built-in corpus from this Python installation, once ...", file=sys.stderr)
+        print("Building the built-in corpus from this Python installation (only once) ...", file=sys.stderr)
     made = build()
     header = json.dumps({"notes": made.notes, "fingerprint": made.fingerprint})
-    with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+    with suppress(OSError):  # without a cache it only takes longer
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, "\n".join([header, *map(json.dumps, made.documents)]).encode())
     return made
 
 
 def _key() -> str:
-    """Two installations, or two versions of the code that cleans, never share an entry."""
+    """The name of the cache entry: different for every installation and version of the cleaning code."""
     code = [Path(__file__), Path(paragraphs.__code__.co_filename)]
     parts = [sys.version, sys.platform, sysconfig.get_paths()["stdlib"], np.__version__, np.__file__]
-    parts.append(str(sys.flags.optimize > 1))  # -OO takes some docstrings away
+    parts.append(str(sys.flags.optimize > 1))  # -OO removes docstrings
     parts += [path.read_text(encoding="utf-8") for path in code if path.is_file()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -252,22 +251,3 @@ def documents(split: str = "all") -> list[Document]:
         for document in corpus().documents
         if split == "all" or in_validation(document.name) == (split == "validation")
     ]
-
-
-def fingerprint() -> str:
-    """A hash of all names and texts."""
-    return corpus().fingerprint
-
-
-def describe() -> str:
-    """Its size, in words."""
-    lines = []
-    for split in ("all", "train", "validation"):
-        part = documents(split)
-        words, characters = (sum(map(size, part)) for size in (lambda d: len(d.text.split()), lambda d: len(d.text)))
-        lines.append(f"{split:<10} {len(part):>6,} documents {words:>9,} words {characters:>10,} characters")
-    return "\n".join(lines + corpus().notes)
-
-
-if __name__ == "__main__":
-    print(describe())

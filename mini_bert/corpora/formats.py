@@ -1,15 +1,15 @@
-"""One file of text, whatever its form, as passages: pieces of documents small enough to hold in memory.
+"""Read one file of text as passages: pieces of documents that are small enough to hold in memory.
 
     bytes ──unpacked──▶ bytes ──decoded──▶ text ──by format──▶ Passage, Passage, …
            gz xz bz2 zst       UTF-8, UTF-16      txt jsonl csv tsv
 
-Each arrow is a generator that holds one block at a time, so a file of any size costs a few megabytes, a gzip whose
-ten thousand bytes unpack to one line of ten million included. (Only a *record* must be whole: a JSON line or CSV row of
-more than LONGEST_RECORD characters is left out, and counted.)
+Each arrow is a generator that holds one block at a time, so a file of any size takes a few megabytes, even a small gzip
+that unpacks to one huge line. (Only a *record* must be in memory as a whole: a JSON line or CSV row of more than
+LONGEST_RECORD characters is left out and counted.)
 
-Nothing is lost in silence. What can be mended is mended, and told to `note(what, file, place, count)`: bytes that are
-not UTF-8, NUL bytes, lines too long for one passage, broken JSON lines. What cannot is an error that names the file
-and the place: a compressed file cut short, a file that is not text, one that changed while it was read.
+Nothing is lost silently. What can be repaired is repaired and reported to `note(what, file, place, count)`: bytes that
+are not UTF-8, NUL bytes, lines too long for one passage, broken JSON lines. The rest is an error that names the file
+and the place: a truncated compressed file, a file that is not text, a file that changed while it was read.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 from mini_bert.common.extras import extra
-from mini_bert.corpora.text_decoding import PACKED, STANDARD_INPUT, Note, decoded, unpacked
+from mini_bert.corpora.decoding import PACKED, STANDARD_INPUT, Note, decoded, unpacked
 
 PASSAGE = 1 << 20  # characters of the longest passage
-LONGEST_RECORD = 1 << 24  # characters of the longest JSON line or CSV row: it has to be in memory whole
-COLUMNS = (  # names under which people store text, the likeliest first
+LONGEST_RECORD = 1 << 24  # characters of the longest JSON line or CSV row
+COLUMNS = (  # usual names of text columns, the most likely first
     *("text", "content", "sentence", "document", "article", "body", "passage", "paragraph", "story", "review"),
     *("comment", "abstract", "context", "raw_content", "full_text", "tweet", "question", "description", "title"),
 )
 
 
 class Passage(NamedTuple):
-    """A piece of a document, in order, of at most PASSAGE characters; `first`: it begins a new document."""
+    """A piece of a document of at most PASSAGE characters; `first`: it begins a new document."""
 
     text: str
     first: bool
@@ -50,7 +50,7 @@ FORMATS = {
 
 
 def format_of(name: str) -> str | None:
-    """What the ending of a file's name promises: txt, jsonl, csv, tsv, parquet, or None if it promises nothing.
+    """The format that a file name implies: txt, jsonl, csv, tsv, parquet, or None if it is unknown.
 
     >>> format_of("wiki.jsonl.gz"), format_of("wiki_00"), format_of("cat.png")
     ('jsonl', 'txt', None)
@@ -63,26 +63,24 @@ def format_of(name: str) -> str | None:
     return FORMATS.get(ending)
 
 
-def read_file(
-    file: BinaryIO, name: str, note: Note, format: str | None = None, column: str | None = None
-) -> Iterator[Passage]:
-    """The passages of an open file. `name` is for messages, and for its ending where no format is given."""
-    chosen = format or format_of(name)
-    if chosen == "parquet":
+def read_file(file: BinaryIO, name: str, note: Note, column: str | None = None) -> Iterator[Passage]:
+    """The passages of an open file. Its format follows from `name`, which is also used in messages."""
+    format = format_of(name)
+    if format == "parquet":
         return parquet_passages(file, name, note, column)
     blocks = decoded(unpacked(file, name), name, note)
-    if chosen == "jsonl":
+    if format == "jsonl":
         return jsonl_passages(blocks, name, note, column)
-    if chosen in ("csv", "tsv"):
-        return csv_passages(blocks, name, note, column, tabs=chosen == "tsv")
-    if format is None and (chosen is None or not os.path.splitext(name)[1]):  # a pipe, a file without ending
+    if format in ("csv", "tsv"):
+        return csv_passages(blocks, name, note, column, tabs=format == "tsv")
+    if format is None or not os.path.splitext(name)[1]:  # a pipe, or a file without an extension
         return unnamed_passages(blocks, name, note, column)
     return text_passages(blocks, name, note)
 
 
 def unnamed_passages(blocks: Iterator[str], name: str, note: Note, column: str | None) -> Iterator[Passage]:
-    """Where no name says what it is: JSON lines if the first line is a JSON object, a table if a column is asked for,
-    else plain text. A first line that reads like the header of a table is remarked on: perhaps nobody meant that."""
+    """Guess the format from the content: JSON lines if the first line is a JSON object, a table if a column is chosen,
+    else plain text. If the first line looks like the header of a table, the report says so."""
     head = next(blocks, "")
     blocks = chain([head], blocks)
     line, newline, _ = head.lstrip().partition("\n")
@@ -96,18 +94,18 @@ def unnamed_passages(blocks: Iterator[str], name: str, note: Note, column: str |
         if complete or not newline:
             return jsonl_passages(blocks, name, note, column)
     if name.lower().endswith(".json"):
-        raise ValueError(f"{name} is one JSON document; expected JSON lines (.jsonl): an object with text on each line")
+        raise ValueError(f"{name} is one JSON document, expected JSON lines (.jsonl): an object with text on each line")
     delimiter = max(",;\t", key=line.count)
     if column:
         return csv_passages(blocks, name, note, column, tabs=delimiter == "\t" and delimiter in line)
     names = [part.strip().strip('"') for part in line.split(delimiter)]
     if len(names) > 1 and find_column(names) and all(re.fullmatch(r"\w{1,40}", part) for part in names):
-        note(f"read as plain text, but seems to be a table; to choose a column: {chosen(name)}", name, "line 1", 1)
+        note(f"read as plain text, but looks like a table; to choose a column: {choice(name)}", name, "line 1", 1)
     return text_passages(blocks, name, note)
 
 
 def lines(blocks: Iterable[str], name: str, note: Note) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, from 1, without \\n. One of more than LONGEST_RECORD characters is left out."""
+    """Lines without \\n and their numbers, from 1. Lines of more than LONGEST_RECORD characters are left out."""
     parts: list[str] = []
     length, number = 0, 1
     for block in chain(blocks, [None]):
@@ -124,6 +122,7 @@ def lines(blocks: Iterable[str], name: str, note: Note) -> Iterator[tuple[int, s
             parts, length, number = [other], len(other), number + 1
 
 
+WITHOUT_TEXT = "records without text in the chosen column: left out"
 EMPTY_LINE = re.compile(r"\n\s*\n")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -145,7 +144,7 @@ def text_passages(blocks: Iterable[str], name: str, note: Note) -> Iterator[Pass
 
 
 def pieces(text: str, first: bool, name: str, note: Note) -> Iterator[Passage]:
-    """A document, or its end, in passages. White space around them goes; of an empty one nothing is left."""
+    """Split a document, or its end, into passages, without the white space around them. Empty ones are dropped."""
     while len(text) > PASSAGE:
         head, text = _cut(text, name, note)
         if head:
@@ -156,12 +155,12 @@ def pieces(text: str, first: bool, name: str, note: Note) -> Iterator[Passage]:
 
 
 def _cut(text: str, name: str, note: Note) -> tuple[str, str]:
-    """Cut one passage off: at a line end, else at white space, else where it is full."""
+    """Cut off one passage: at a line end, else at white space, else at the maximum length."""
     end, what = text.rfind("\n", 1, PASSAGE), ""
     if end < 0:
         end, what = next((i for i in range(PASSAGE, PASSAGE // 2, -1) if text[i].isspace()), 0), "at white space"
         if not end:
-            end, what = PASSAGE, "inside a word, as there is no white space near"
+            end, what = PASSAGE, "inside a word, because there is no white space nearby"
     head, rest = text[:end].strip(), text[end:]
     if head and what:
         note(f"cuts in lines of more than {PASSAGE:,} characters, {what}", name, "", 1)
@@ -171,13 +170,13 @@ def _cut(text: str, name: str, note: Note) -> tuple[str, str]:
 
 
 def jsonl_passages(blocks: Iterable[str], name: str, note: Note, column: str | None) -> Iterator[Passage]:
-    """JSON lines: each a document, an object with its text under `column`, or just a string."""
+    """JSON lines: each is a document, an object with its text under `column`, or just a string."""
     good = bad = 0
-    names: list[str] = []  # what the first object offers
+    names: list[str] = []  # the fields of the first object
     for number, line in lines(blocks, name, note):
         if not line or line.isspace():
             continue
-        problem = "records without text under the chosen name: left out"
+        problem = WITHOUT_TEXT
         text = None
         try:
             record = json.loads(line)
@@ -202,14 +201,14 @@ def jsonl_passages(blocks: Iterable[str], name: str, note: Note, column: str | N
         if names and column not in names:
             raise ValueError(no_column(name, names, column))
         raise ValueError(
-            f"{name}: {bad:,} of its first {good + bad:,} lines are not JSON with text; expected an object on each "
-            'line, such as {"text": "..."}. Is it plain text (name it .txt), or one JSON document over many lines?'
+            f"{name}: {bad:,} of the first {good + bad:,} lines are not JSON with text; expected an object on each "
+            'line, such as {"text": "..."}. Is it plain text (name it .txt), or one JSON document on many lines?'
         )
 
 
 def csv_passages(blocks: Iterable[str], name: str, note: Note, column: str | None, tabs: bool) -> Iterator[Passage]:
-    """A table with a header: each row a document. Tabs separate without quotation marks having a meaning; commas
-    (or semicolons, if the header has those) with. `column` may be a number, from 1, for a table without a header."""
+    """A table with a header: each row is a document. With `tabs`, quotation marks have no special meaning; with commas
+    (or semicolons, if the header has them) they do. For a table without a header, `column` is a number, from 1."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
     ended, at = False, 0
 
@@ -233,20 +232,20 @@ def csv_passages(blocks: Iterable[str], name: str, note: Note, column: str | Non
             if not 0 <= index < len(header):
                 raise ValueError(no_column(name, header, column))
         else:
-            chosen = column or find_column(header)
-            if header and chosen not in header:
+            title = column or find_column(header)
+            if header and title not in header:
                 raise ValueError(no_column(name, header, column))
-            index, first_rows = header.index(chosen) if chosen else 0, []
+            index, first_rows = header.index(title) if title else 0, []
         for row in chain(first_rows, table):
             while len(row) > len(header) and not row[-1]:  # a comma at the end
                 row.pop()
             if len(row) > len(header) == index + 1:
-                note("rows with more fields than the first: those at the end joined", name, f"line {at:,}", 1)
+                note("rows with more fields than the header: the extra ones joined", name, f"line {at:,}", 1)
                 row[index:] = [options["delimiter"].join(row[index:])]
             elif len(row) > len(header):
                 note(
-                    "rows with more fields than the first, so that the text may be cut off or another column: does a "
-                    "separator stand in a text without quotation marks around it?",
+                    "rows with more fields than the header, so the text may be truncated or from another column: does "
+                    "a text contain a separator without quotation marks around it?",
                     name,
                     f"line {at:,}",
                     1,
@@ -255,43 +254,43 @@ def csv_passages(blocks: Iterable[str], name: str, note: Note, column: str | Non
                 yield from record_pieces(row[index], name, note, f"line {at:,}")
             elif row:
                 note("rows without the chosen column: left out", name, f"line {at:,}", 1)
-            if ended:  # yet the row had not: it asked for more
-                note("quotation marks that never close, so that all behind them is one field", name, f"line {at:,}", 1)
+            if ended:  # the file ended inside this row
+                note("quotation marks that never close, so the rest of the file is one field", name, f"line {at:,}", 1)
                 break
     except csv.Error as error:
         raise ValueError(
-            f"{name}, line {at:,}: not a CSV table that can be read ({error}). Is a quotation mark never closed?"
+            f"{name}, line {at:,}: cannot be read as a CSV table ({error}). Is a quotation mark never closed?"
         ) from error
 
 
 def parquet_passages(file: BinaryIO, name: str, note: Note, column: str | None) -> Iterator[Passage]:
-    """Parquet: each row a document, some thousand rows at a time."""
+    """Parquet: each row is a document. About a thousand rows are read at a time."""
     parquet = extra("pyarrow.parquet", f"{name} is a Parquet file, and pyarrow reads those")
     arrow = import_module("pyarrow")
     try:
         table = parquet.ParquetFile(file)
         names = table.schema_arrow.names
-        chosen = column or find_column(names)
-        if chosen not in names:
+        title = column or find_column(names)
+        if title not in names:
             raise ValueError(no_column(name, names, column))
         number = 0
-        for batch in table.iter_batches(batch_size=1024, columns=[chosen]):
+        for batch in table.iter_batches(batch_size=1024, columns=[title]):
             values = batch.column(0)
             if arrow.types.is_string(values.type) or arrow.types.is_large_string(values.type):
-                values = values.cast(arrow.large_binary())  # whose bytes nobody has checked: we do
+                values = values.cast(arrow.large_binary())  # strings may be invalid UTF-8: `as_text` checks them
             for value in values.to_pylist():
                 number += 1
                 text = as_text(value)
                 if text is None:
-                    note("records without text under the chosen name: left out", name, f"row {number:,}", 1)
+                    note(WITHOUT_TEXT, name, f"row {number:,}", 1)
                 else:
                     yield from record_pieces(text, name, note, f"row {number:,}")
     except arrow.ArrowException as error:
-        raise ValueError(f"{name} is not a whole Parquet file ({error}). Copy it again") from error
+        raise ValueError(f"{name} is not a complete Parquet file ({error}). Copy it again") from error
 
 
 def record_pieces(text: str, name: str, note: Note, place: str) -> Iterator[Passage]:
-    """A document that came whole. JSON can write what UTF-8 cannot: NUL, and halves of surrogate pairs."""
+    """The passages of a record. JSON can contain what UTF-8 cannot: NUL, and halves of surrogate pairs."""
     if "\0" in text:
         note("NUL bytes: dropped", name, place, text.count("\0"))
         text = text.replace("\0", "")
@@ -304,16 +303,16 @@ def record_pieces(text: str, name: str, note: Note, place: str) -> Iterator[Pass
 
 
 def as_text(value: Any) -> str | None:
-    """The text of a field: a string, bytes, a list of strings (its paragraphs). None: it holds no text."""
+    """The text of a field: a string, bytes, or a list of strings (paragraphs). None if it contains no text."""
     if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")  # what is not UTF-8 becomes what record_pieces counts
+        return value.decode("utf-8", "surrogateescape")  # record_pieces counts and replaces invalid bytes
     if isinstance(value, list) and all(isinstance(part, str | bytes) for part in value):
         return "\n".join(as_text(part) or "" for part in value)
     return value if isinstance(value, str) else None
 
 
 def find_column(names: Iterable[str]) -> str | None:
-    """The name that text is likeliest to have.
+    """The most likely name of the text column.
 
     >>> find_column(["id", "Title", "Text"])
     'Text'
@@ -323,14 +322,14 @@ def find_column(names: Iterable[str]) -> str | None:
 
 
 def no_column(name: str, names: Iterable[str], column: str | None) -> str:
-    looked = f"no column {column!r}" if column else "no column with a name known for text, such as text or sentence"
+    missing = f"no column {column!r}" if column else "no column with a usual name such as text or sentence"
     there = ", ".join(repr(name[:40]) for name in names)
     return (
-        f"{name} has {looked}; it has {there}. Choose one: {chosen(name)} (1 for the first if a table has no header). "
-        "Where files have different columns, list the files, each with its own ::NAME"
+        f"{name} has {missing}; it has {there}. Choose one: {choice(name)} (1 for the first, if there is no header). "
+        "If files have different columns, list the files, each with its own ::NAME"
     )
 
 
-def chosen(name: str) -> str:
-    """How a column is chosen. A word that begins with - is an option on the command line, so there it is another."""
+def choice(name: str) -> str:
+    """How to choose a column. "-::NAME" would be taken for an option on the command line."""
     return '--column NAME, or in Python "-::NAME"' if name == STANDARD_INPUT else f"{name}::NAME"

@@ -13,8 +13,8 @@ from functools import partial
 
 import pytest
 
-from mini_bert.corpora import builtin_corpus, prose
-from mini_bert.corpora.builtin_corpus import (
+from mini_bert.corpora import builtin, prose
+from mini_bert.corpora.builtin import (
     Novelty,
     build,
     compiled_texts,
@@ -232,10 +232,10 @@ def small(monkeypatch, tmp_path):
             yield f"source/{name}", [f"The {name} of {w} is {name} for the {w} and {name}." * 2 for w in words]
             yield "source/tiny", ["This one is too short."]
 
-    monkeypatch.setattr(builtin_corpus, "collected", collected)
-    builtin_corpus.corpus.cache_clear()
+    monkeypatch.setattr(builtin, "collected", collected)
+    builtin.corpus.cache_clear()
     yield counts
-    builtin_corpus.corpus.cache_clear()
+    builtin.corpus.cache_clear()
 
 
 def built(counts):
@@ -244,12 +244,12 @@ def built(counts):
 
 def test_it_is_split_by_document(small):
     """Every document is in training or in validation, by its name alone; too short ones are in neither."""
-    everything = builtin_corpus.documents()
-    train, validation = builtin_corpus.documents("train"), builtin_corpus.documents("validation")
+    everything = builtin.documents()
+    train, validation = builtin.documents("train"), builtin.documents("validation")
     assert len(everything) == 40 and sorted(train + validation) == sorted(everything) and train
     assert all(in_validation(document.name) for document in validation)
     with pytest.raises(ValueError, match="no part 'test'"):
-        builtin_corpus.documents("test")
+        builtin.documents("test")
 
 
 def test_one_document_in_twenty_is_for_validation():
@@ -259,22 +259,22 @@ def test_one_document_in_twenty_is_for_validation():
 
 def test_it_is_built_once(small, tmp_path):
     """The second time it comes from the cache. A damaged entry is built anew; without a cache it works, too."""
-    first = builtin_corpus.corpus()
+    first = builtin.corpus()
     (entry,) = (tmp_path / "home" / "builtin").iterdir()
-    builtin_corpus.corpus.cache_clear()
-    assert builtin_corpus.corpus() == first and built(small) == 1
+    builtin.corpus.cache_clear()
+    assert builtin.corpus() == first and built(small) == 1
     lines = entry.read_text().splitlines()
     for damaged in (lines[:-1], [*lines[:-1], lines[-1][:50]], ["{}"], []):
         entry.write_text("\n".join(damaged))
-        builtin_corpus.corpus.cache_clear()
-        assert builtin_corpus.corpus() == first
+        builtin.corpus.cache_clear()
+        assert builtin.corpus() == first
     assert built(small) == 5
     assert json.loads(entry.read_text().splitlines()[0])["fingerprint"] == first.fingerprint
     entry.unlink()
     entry.parent.rmdir()
     entry.parent.write_text("a file where a folder should be")
-    builtin_corpus.corpus.cache_clear()
-    assert builtin_corpus.corpus() == first
+    builtin.corpus.cache_clear()
+    assert builtin.corpus() == first
 
 
 def test_it_is_read_like_any_source(small):
@@ -282,7 +282,7 @@ def test_it_is_read_like_any_source(small):
     report = Report()
     passages = list(read("builtin:train", report))
     assert all(passage.first for passage in passages)
-    assert [passage.text for passage in passages] == [document.text for document in builtin_corpus.documents("train")]
+    assert [passage.text for passage in passages] == [document.text for document in builtin.documents("train")]
     assert "sources of nothing are not installed" in str(report) and str(report).startswith(
         f"{len(passages)} documents"
     )
@@ -295,8 +295,8 @@ def test_a_stripped_installation_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(tmp_path)})
     monkeypatch.setattr("numpy.__file__", str(tmp_path / "numpy" / "__init__.py"))
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    monkeypatch.setattr(builtin_corpus, "C_MODULES", ())
-    monkeypatch.setattr(builtin_corpus, "NUMPY_MODULES", ())
+    monkeypatch.setattr(builtin, "C_MODULES", ())
+    monkeypatch.setattr(builtin, "NUMPY_MODULES", ())
     corpus = build()
     assert sorted(corpus.notes) == [
         "the sources of NumPy are not installed",
@@ -345,9 +345,9 @@ def check_prose(documents):
 
 def test_the_reference_of_this_python_is_prose(monkeypatch):
     """The language reference, cleaned: English lines, no code, no markup, no line twice."""
-    everything = builtin_corpus.collected
+    everything = builtin.collected
     reference = lambda notes: itertools.islice(everything(notes), 60)  # noqa: E731
-    monkeypatch.setattr(builtin_corpus, "collected", reference)
+    monkeypatch.setattr(builtin, "collected", reference)
     first, second = build(), build()
     assert first == second and sum(len(document.text) for document in first.documents) > 60_000
     assert all(document.name.startswith("reference/") for document in first.documents)

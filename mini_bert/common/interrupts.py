@@ -1,0 +1,45 @@
+"""Ctrl-C that lets the step at hand finish."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def stop_on_signal(say: Callable[[str], None]) -> Iterator[threading.Event]:
+    """Yields an event that Ctrl-C or SIGTERM sets; a second one raises KeyboardInterrupt.
+
+    Signals that were ignored when we started (nohup, a shell's background job) stay ignored.
+    """
+    stop = threading.Event()
+    # In its own thread: the signal may have interrupted this one in the middle of printing.
+    speaker = threading.Thread(
+        target=say, args=("finishing this step, then saving; once more ends at once",), daemon=True
+    )
+    kept: dict[signal.Signals, Any] = {}
+
+    def handle(number: int, frame: Any) -> None:
+        if stop.is_set():
+            restore()
+            raise KeyboardInterrupt
+        stop.set()
+        speaker.start()
+
+    def restore() -> None:
+        for name, handler in kept.items():
+            signal.signal(name, handler)
+
+    if threading.current_thread() is threading.main_thread():  # only the main thread may catch signals
+        for name in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(name) not in (signal.SIG_IGN, None):
+                kept[name] = signal.signal(name, handle)
+    try:
+        yield stop
+    finally:
+        restore()
+        if stop.is_set():
+            speaker.join(timeout=1)  # so that the next message comes after it

@@ -1,0 +1,93 @@
+"""Batches: a source of sequences, the order they come in, and the objective that makes batches of them.
+
+    batches = Batches(source, objective, batch_size=32, seed=0)
+    for batch in batches: ...          endless
+    batches.batch(7)                   any batch by its number
+
+All random choices come from common/draws.py: they depend on the seed, the epoch and the number of the sequence, and on
+nothing else. Hence
+
+- batch k is the same in any order of access and from any thread: micro-batch m of step s with 4 to a step is
+  batch(4·s + m), and one batch of 32 sequences equals four of 8 (but where lengths are grouped within a batch);
+- the exact place in the data is one number, `next`; a resumed run sees every token and mask that it would have seen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from operator import index as whole
+from typing import Any, Self
+
+import numpy as np
+
+from mini_bert.common.draws import address
+from mini_bert.common.progress import counted
+from mini_bert.common.values import check_positive
+from mini_bert.data.order import Order
+from mini_bert.data.sequences import Source
+from mini_bert.objectives.base import Objective
+
+logger = logging.getLogger(__name__)
+
+
+class Batches:
+    """Endless batches, and any batch by its number."""
+
+    def __init__(self, source: Source, objective: Objective, batch_size: int, seed: int = 0, fixed: bool = False):
+        check_positive("batch_size", batch_size)
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise ValueError(f"seed is {seed!r}, expected a whole number")
+        self.source, self.objective, self.batch_size, self.seed = source, objective, batch_size, seed
+        self.documents, self.shards = source.documents, source.documents.shards
+        self.sequences = source.count
+        self.order = Order(self.sequences, batch_size, seed, fixed, source.lengths)
+        self.next = 0  # number of the batch that iteration comes to
+        if self.sequences < batch_size and not fixed:
+            logger.warning(
+                "the text makes %s, fewer than the %d of a batch: some appear in it more than once, with different "
+                "masks; give more text, or a smaller batch_size or max_seq_length",
+                counted(self.sequences, "sequence"),
+                batch_size,
+            )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the documents in use, one [SEP] per document included"""
+        return self.documents.tokens.size
+
+    @property
+    def epoch(self) -> float:
+        """Epochs that iteration has completed"""
+        return self.next * self.batch_size / self.sequences
+
+    def __len__(self) -> int:
+        """Batches in an epoch; the last may be shared with the next epoch"""
+        return -(-self.sequences // self.batch_size)
+
+    def batch(self, index: int) -> Any:
+        """Batch number `index`, from 0, counted through all epochs."""
+        try:
+            index = whole(index)
+        except TypeError:
+            raise TypeError(f"the number of a batch is {index!r}, expected a whole number from 0") from None
+        if index < 0:
+            raise IndexError(f"there is no batch {index}; they are counted from 0")
+        return self._batch(*self.order.batch(index))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self.batch(self.next)
+        self.next += 1
+        return batch
+
+    def once(self, epoch: int = 0, most: int | None = None) -> Iterator[Any]:
+        """Every sequence of that epoch once, or the first `most`; the last batch may be smaller. For measuring."""
+        for epochs, numbers in self.order.once(epoch, most):
+            yield self._batch(epochs, numbers)
+
+    def _batch(self, epochs: np.ndarray, numbers: np.ndarray) -> Any:
+        keys = address(self.seed, epochs, numbers)
+        return self.objective.batch(self.source.rows(numbers, keys), keys)

@@ -1,0 +1,458 @@
+"""The tokenizer protocol: what the rest of the library may use of a tokenizer, whatever its kind.
+
+    tokenizer = load_tokenizer("8k")                        text/loading.py chooses the class
+    tokenizer.encode("the cat")                             [2, 490, 2860, 3]
+    tokenizer(["the cat", "a dog"], padding=True)           input_ids, token_type_ids, attention_mask
+
+Special tokens go by role, because their text differs between models: the mask is "[MASK]" in BERT, "<mask>" in
+RoBERTa, and GPT-2 has none. `mask_token` is its text (None if there is none), `mask_id` its id; so for pad, unk, cls
+and sep.
+
+A new kind is a new file with a subclass, and one line in text/loading.py. The subclass defines
+
+    single, pair           the templates, for example "cls:0 A:0 sep:0": a role, or text A or B, and its token type
+    continues              (V,) booleans: which pieces continue a word
+    plain_ids, plain_spans the ids of text in which no special token is recognised, and where each piece comes from
+    piece_text, join       the characters that a piece stands for; pieces as text
+    settings, from_file, save
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from operator import index
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from mini_bert.text.encoding import Batch, Encoding, cut, room
+
+Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
+Span = tuple[int, int]  # first character, and the one after the last
+
+ADDED_ROLES = ("pad", "cls", "sep")  # tokens around texts; unk and mask replace words
+LONGEST_KEPT = 64  # characters; longer strings (URLs, base64) rarely come twice
+
+
+class Template(NamedTuple):
+    """Special tokens around n texts."""
+
+    ids: tuple[tuple[int, ...], ...]  # before the first text, between the texts, after the last: n+1 groups
+    types: tuple[tuple[int, ...], ...]  # their token types
+    text_types: tuple[int, ...]  # the token type of each text
+
+
+class Tokenizer(ABC):
+    """Text to ids and back.
+
+    tokens: the pieces, in the order of their ids. roles: the text of the special tokens, such as {"mask": "[MASK]"}.
+    """
+
+    single: ClassVar[str]
+    pair: ClassVar[str]
+    continues: np.ndarray
+
+    def __init__(self, tokens: Sequence[str], roles: Mapping[str, str], extra_special_tokens: Sequence[str] = ()):
+        self.tokens = _checked(tokens)
+        self.vocab = {token: i for i, token in enumerate(self.tokens)}
+        self.roles = dict(roles)
+        self.extra_special_tokens = tuple(extra_special_tokens)
+        special = dict.fromkeys((*roles.values(), *self.extra_special_tokens))
+        if "" in special:
+            raise ValueError("an extra special token is empty, so it would match everywhere; remove it")
+        if missing := [token for token in special if token not in self.vocab]:
+            raise ValueError(
+                f"the vocabulary of {len(self.tokens):,} tokens lacks {', '.join(missing)}; "
+                f"{type(self).__name__} needs {', '.join(special)}: put them first"
+            )
+        self.special_ids = tuple(sorted(self.vocab[token] for token in special))
+        self._special = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
+        self._begins = sorted({token[0] for token in special})  # text without these has no special token
+        self._templates = {
+            (1, True): self._template(self.single),
+            (2, True): self._template(self.pair),
+            (1, False): Template(((), ()), ((), ()), (0,)),
+            (2, False): Template(((), (), ()), ((), (), ()), (0, 1)),
+        }
+        self.latest_spans = lru_cache(2)(self.spans)  # offsets and word ids are often read one after the other
+
+    def _template(self, text: str) -> Template:
+        """From a description such as "cls:0 A:0 sep:0 B:1 sep:1"."""
+        ids: list[tuple[int, ...]] = [()]
+        types: list[tuple[int, ...]] = [()]
+        text_types: list[int] = []
+        for part in text.split():
+            name, _, kind = part.partition(":")
+            if name in ("A", "B"):
+                text_types.append(int(kind))
+                ids.append(())
+                types.append(())
+            else:
+                ids[-1] += (self._id_of(name),)
+                types[-1] += (int(kind),)
+        return Template(tuple(ids), tuple(types), tuple(text_types))
+
+    # ---- what a subclass defines
+
+    @abstractmethod
+    def plain_ids(self, text: str) -> list[int]:
+        """The ids of a text; no special token is recognised in it."""
+
+    @abstractmethod
+    def plain_spans(self, text: str) -> tuple[list[Span], list[int], int]:
+        """For each of `plain_ids` its span in the text and the index of its word; and the number of words."""
+
+    @abstractmethod
+    def piece_text(self, i: int) -> str:
+        """The characters that a piece stands for, without marks such as WordPiece's ##."""
+
+    @abstractmethod
+    def join(self, tokens: Sequence[str]) -> str:
+        """Pieces as readable text."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Everything besides the vocabulary that affects the ids."""
+
+    @classmethod
+    @abstractmethod
+    def from_file(cls, path: Path, content: dict[str, Any] | None = None) -> Self:
+        """From a tokenizer.json, whose content may be passed if it was read before, or another file of this kind."""
+
+    @abstractmethod
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the files that `load_tokenizer`, `tokenizers` and `transformers` open."""
+
+    # ---- special tokens
+
+    @property
+    def mask_token(self) -> str | None:
+        """The text of the mask, to be found in a text; None for a tokenizer without one."""
+        return self.roles.get("mask")
+
+    @property
+    def mask_id(self) -> int:
+        return self._id_of("mask")
+
+    @property
+    def pad_id(self) -> int:
+        return self._id_of("pad")
+
+    @property
+    def unk_id(self) -> int:
+        return self._id_of("unk")
+
+    @property
+    def cls_id(self) -> int:
+        return self._id_of("cls")
+
+    @property
+    def sep_id(self) -> int:
+        return self._id_of("sep")
+
+    def _id_of(self, role: str) -> int:
+        if role not in self.roles:
+            raise ValueError(f"{self!r} has no {role} token, only {', '.join(self.roles)}; use another model for this")
+        return self.vocab[self.roles[role]]
+
+    def added_roles(self, ids: Iterable[int]) -> list[str]:
+        """For each id "pad", "cls" or "sep", or "" for a token of the text."""
+        names = {self._id_of(role): role for role in ADDED_ROLES if role in self.roles}
+        return [names.get(int(i), "") for i in ids]
+
+    def template(self, texts: int = 1, add_special_tokens: bool = True) -> Template:
+        """The special tokens around one text, or two."""
+        return self._templates[texts, add_special_tokens]
+
+    def added_count(self, texts: int = 1) -> int:
+        """The number of special tokens around one text, or two."""
+        return sum(map(len, self._templates[texts, True].ids))
+
+    def assemble(self, rows: Sequence[Sequence[int]], add_special_tokens: bool = True) -> list[int]:
+        """The ids of one text or two, given as rows of ids, with the special tokens around them."""
+        before, *after = self._templates[len(rows), add_special_tokens].ids
+        if len(rows) == 1:
+            return [*before, *rows[0], *after[0]]
+        return [*before, *rows[0], *after[0], *rows[1], *after[1]]
+
+    def token_types(self, lengths: Sequence[int], add_special_tokens: bool = True) -> list[int]:
+        """The token types of what `assemble` returns for rows of these lengths."""
+        template = self._templates[len(lengths), add_special_tokens]
+        types = [*template.types[0]]
+        for length, kind, after in zip(lengths, template.text_types, template.types[1:], strict=True):
+            types += [*[kind] * length, *after]
+        return types
+
+    # ---- from text to ids
+
+    def ids(self, texts: Iterable[str], special: Special = True) -> list[list[int]]:
+        """Ids of many texts, without special tokens around them; the fastest way.
+
+        special: which special tokens are recognised in the text. True: all. False: none, so that "[SEP]" is a bracket,
+        a word and a bracket, for text that is *about* such tokens. special=tokenizer.mask_token: only this one.
+        """
+        if isinstance(texts, str):
+            raise TypeError("ids takes a list of texts, got one str; write ids([text]), or encode(text)")
+        texts = list(texts)  # before the next line: a generator's code should run with garbage collection
+        with _no_collection():
+            return [self._row(text, special) for text in texts]
+
+    def encode(
+        self,
+        text: str,
+        pair: str | None = None,
+        add_special_tokens: bool = True,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        special: Special = True,
+    ) -> list[int]:
+        """The ids of a text or a pair, with special tokens around them. special: as for `ids`."""
+        if not truncation and max_length is not None:
+            raise ValueError(f"max_length={max_length} has no effect; add truncation=True to cut")
+        if pair is None and not truncation:
+            return self.assemble([self._row(text, special)], add_special_tokens)
+        return self._encoding(text, pair, add_special_tokens, truncation, max_length, special).ids
+
+    def tokenize(self, text: str) -> list[str]:
+        """The pieces of a text, without special tokens around them."""
+        return [self.tokens[i] for i in self._row(text)]
+
+    def encode_batch(
+        self, texts: Iterable[str | tuple[str, str]], add_special_tokens: bool = True, special: Special = True
+    ) -> list[Encoding]:
+        """An `Encoding` for every text or (text, pair): ids, and on demand offsets and word ids."""
+        if isinstance(texts, str):
+            raise TypeError("encode_batch takes a list of texts, got one str; write encode_batch([text])")
+        items = [item if isinstance(item, tuple) and len(item) == 2 else (item, None) for item in texts]
+        with _no_collection():
+            return [self._encoding(text, pair, add_special_tokens, special=special) for text, pair in items]
+
+    def __call__(
+        self,
+        text: str | Sequence[str | tuple[str, str]],
+        pair: str | Sequence[str] | None = None,
+        add_special_tokens: bool = True,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        padding: bool | str = False,
+        return_offsets_mapping: bool = False,
+        return_tensors: str | None = None,
+        special: Special = True,
+    ) -> Batch:
+        """input_ids, token_type_ids and attention_mask of a text, a pair, or a batch of either.
+
+        truncation   True or "longest_first": cut the longer of a pair; "only_first", "only_second"
+        padding      True or "longest": to the longest of the batch; "max_length"
+        return_tensors="np" gives arrays (B,T); return_offsets_mapping=True adds offset_mapping
+        """
+        single, items = _paired(text, pair)
+        if max_length is not None and not truncation and padding != "max_length":
+            raise ValueError(
+                f'max_length={max_length} has no effect; add truncation=True to cut, or padding="max_length" to pad'
+            )
+        with _no_collection():
+            encodings = [self._encoding(a, b, add_special_tokens, truncation, max_length, special) for a, b in items]
+        return Batch(encodings, single, padding, max_length, return_offsets_mapping, return_tensors)
+
+    def _encoding(self, text, pair, add_special_tokens, truncation=False, max_length=None, special=True) -> Encoding:
+        texts = (text,) if pair is None else (text, pair)
+        rows = [self._row(text, special) for text in texts]
+        if truncation:
+            space = room(max_length, self.added_count(len(texts)) if add_special_tokens else 0)
+            for row, length in zip(rows, cut([len(row) for row in rows], space, truncation), strict=True):
+                del row[length:]
+        return Encoding(self, texts, rows, add_special_tokens, special)
+
+    def _row(self, text: str, special: Special = True) -> list[int]:
+        if not isinstance(text, str):
+            raise TypeError(_not_text(text))
+        if not special or not any(map(text.__contains__, self._begins)):
+            return self.plain_ids(text)
+        ids: list[int] = []
+        for segment, _, token in self._segments(text, special):
+            if token is None:
+                ids += self.plain_ids(segment)
+            else:
+                ids.append(token)
+        return ids
+
+    def _segments(self, text: str, special: Special) -> Iterator[tuple[str, int, int | None]]:
+        """Cuts a text at its special tokens. Yields each part, its position, and its id if it is a special token."""
+        end = 0
+        for match in self._special.finditer(text) if special else ():
+            if special is not True and match.group() != special:
+                continue
+            yield text[end : match.start()], end, None
+            yield match.group(), match.start(), self.vocab[match.group()]
+            end = match.end()
+        yield text[end:], end, None
+
+    def spans(self, text: str, special: Special = True) -> tuple[list[Span], list[int]]:
+        """For each piece of a text its span, and the index of its word."""
+        offsets: list[Span] = []
+        word_ids: list[int] = []
+        count = 0
+        for segment, start, token in self._segments(text, special):
+            within, words, more = self.plain_spans(segment) if token is None else ([(0, len(segment))], [0], 1)
+            offsets += [(first + start, last + start) for first, last in within] if start else within
+            word_ids += [word + count for word in words] if count else words
+            count += more
+        return offsets, word_ids
+
+    def explain(self, text: str) -> str:
+        """A table for people: every piece, its id, its word, and the part of the text that it comes from."""
+        encoding = self.encode_batch([text])[0]
+        lines = [f"{'piece':14}{'id':>6}{'word':>6}  from"]
+        for token, i, word, (first, last) in zip(
+            encoding.tokens, encoding.ids, encoding.word_ids, encoding.offsets, strict=True
+        ):
+            lines.append(f"{token:14}{i:6}{'-' if word is None else word:>6}  {text[first:last]!r}")
+        return "\n".join([*lines, f"decoded: {self.decode(encoding.ids)}"])
+
+    # ---- from ids to text
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = False) -> str:
+        """The text that ids spell."""
+        numbers = [self._checked_id(i) for i in ids]
+        skipped = self.special_ids if skip_special_tokens else ()
+        return self.join([self.tokens[i] for i in numbers if i not in skipped])
+
+    def _checked_id(self, i: Any) -> int:
+        try:
+            number = index(i)
+        except TypeError:
+            raise TypeError(
+                f"decode takes one row of ids, but one of them is {i!r:.80}; for a batch: [decode(row) for row in ids]"
+            ) from None
+        if not 0 <= number < len(self.tokens):
+            raise ValueError(
+                f"id {number} is outside the vocabulary, 0 to {len(self.tokens) - 1}; are the ids from another "
+                "tokenizer, or are they labels that contain -100?"
+            )
+        return number
+
+    # ---- the tokenizer as a whole
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.tokens)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for two tokenizers if and only if their vocabularies and settings are equal."""
+        return hashlib.sha256(json.dumps([self.tokens, self.settings], sort_keys=True).encode()).hexdigest()
+
+    def __reduce__(self):  # a pickle or a copy starts with empty caches
+        return _rebuild, (type(self), self.tokens, self.settings)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.tokens):,} tokens)"
+
+
+class Memory(dict[str, Any]):
+    """Caches the results of `work` for short strings. Cleared when full, so that its memory is bounded."""
+
+    def __init__(self, work: Callable[[str], Any], entries: int):
+        self.work, self.entries = work, entries
+
+    def __missing__(self, key: str) -> Any:
+        value = self.work(key)
+        if len(key) <= LONGEST_KEPT:
+            if len(self) >= self.entries:
+                self.clear()
+            self[key] = value
+        return value
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Suspends garbage collection, which takes a tenth of the time: lists of numbers cannot form cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _rebuild(kind: type[Tokenizer], tokens: list[str], settings: dict[str, Any]) -> Tokenizer:
+    return kind(tokens, **settings)
+
+
+# ---- checks of what a user passes
+
+
+def _checked(vocab: Sequence[str]) -> list[str]:
+    if isinstance(vocab, (str, bytes, Mapping)):
+        raise TypeError(
+            f"vocab is a {type(vocab).__name__}, expected a list of tokens in the order of their ids; convert a dict "
+            "with sorted(vocab, key=vocab.get), and load a file with load_tokenizer"
+        )
+    tokens = list(vocab)
+    if not tokens:
+        raise ValueError("the vocabulary is empty; expected special tokens and pieces of words")
+    first: dict[str, int] = {}
+    for i, token in enumerate(tokens):
+        if not isinstance(token, str):
+            raise TypeError(f"token {i} of the vocabulary is {token!r:.80}, a {type(token).__name__}, expected str")
+        if first.setdefault(token, i) != i:
+            raise ValueError(
+                f"the vocabulary has {token!r} twice, as ids {first[token]} and {i}; each token has one id: remove "
+                "one, or rename it to something unused so that later ids do not change"
+            )
+    return tokens
+
+
+def _paired(text: Any, pair: Any) -> tuple[bool, list[tuple[Any, Any]]]:
+    """Returns whether this is a single text or pair, and a list of (text, pair or None)."""
+    if isinstance(text, str):
+        if pair is not None and not isinstance(pair, str):
+            raise TypeError(f"text is one str, so pair must be one str, got {type(pair).__name__}")
+        return True, [(text, pair)]
+    if isinstance(text, tuple) and len(text) == 2:
+        raise TypeError(
+            "a tuple of two texts could be a pair or a batch; write tokenizer(a, b) for a pair, "
+            "tokenizer([a, b]) for a batch of two, tokenizer([(a, b)]) for a batch of one pair"
+        )
+    if isinstance(text, (bytes, bytearray, Mapping)) or not isinstance(text, Iterable):
+        raise TypeError(_not_text(text))
+    items = list(text)
+    if pair is None:
+        return False, [item if isinstance(item, tuple) and len(item) == 2 else (item, None) for item in items]
+    if isinstance(pair, str) or not isinstance(pair, Iterable):
+        raise TypeError(
+            f"text is a batch of {len(items)}, so pair must be a list of {len(items)}, got {type(pair).__name__}"
+        )
+    pairs = list(pair)
+    if len(pairs) != len(items):
+        raise ValueError(f"there are {len(items)} texts and {len(pairs)} pairs; expected one pair for each text")
+    for item in pairs:
+        if not isinstance(item, str):
+            raise TypeError(_not_text(item))
+    return False, list(zip(items, pairs, strict=True))
+
+
+def _not_text(value: Any) -> str:
+    remedy = {
+        bytes: 'decode it first: value.decode("utf-8")',
+        bytearray: 'decode it first: value.decode("utf-8")',
+        type(None): "is a field missing from the data?",
+        list: "a batch is a flat list of texts; join words that are already split with spaces",
+        tuple: "a pair has exactly two texts",
+    }
+    hint = remedy.get(type(value), "convert it with str(value) if that is what you mean")
+    return f"expected text (str), got {type(value).__name__}: {value!r:.60}; {hint}"

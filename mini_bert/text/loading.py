@@ -1,0 +1,62 @@
+"""load_tokenizer: a tokenizer of any kind, chosen by its files.
+
+load_tokenizer("8k")                  bundled
+load_tokenizer("runs/first/model")    a folder with tokenizer.json, or with the files of one of KINDS
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mini_bert.text.base import Tokenizer
+from mini_bert.text.tokenizer_files import JSON, VOCAB, find, read_object
+
+
+class Kind(NamedTuple):
+    """How to recognise a kind of tokenizer, and the class that reads it."""
+
+    model: str  # the type of the model in tokenizer.json
+    field: str  # a field of that model, for old files without a type
+    file: str  # the file to read where there is no tokenizer.json
+    module: str
+    name: str
+
+
+KINDS = (
+    Kind("WordPiece", "max_input_chars_per_word", VOCAB, "mini_bert.text.wordpiece", "WordPieceTokenizer"),
+)  # fmt: skip
+
+
+def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
+    """A tokenizer from a folder, a tokenizer.json, a vocab.txt, or by the name of a bundled one: "8k", "50k"."""
+    path = find(source, _files())
+    content = read_object(path) if path.suffix == ".json" else None
+    kind = _kind(path, content)
+    tokenizer: type[Tokenizer] = getattr(import_module(kind.module), kind.name)
+    return tokenizer.from_file(path, content)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _files())
+
+
+def _files() -> tuple[str, ...]:
+    return JSON, *(kind.file for kind in KINDS)
+
+
+def _kind(path: Path, content: dict[str, Any] | None) -> Kind:
+    if content is None:  # a file of any other name is taken for a vocab.txt
+        return next((kind for kind in KINDS if kind.file == path.name), KINDS[0])
+    model = content.get("model")
+    if not isinstance(model, dict):
+        raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
+    for kind in KINDS:
+        if model.get("type", kind.model if kind.field in model else None) == kind.model:
+            return kind
+    known = ", ".join(f"{kind.model} ({JSON} or {kind.file})" for kind in KINDS)
+    raise ValueError(
+        f"{path} is a tokenizer of type {model.get('type')!r}, which Mini-BERT cannot read; known: {known}"
+    )

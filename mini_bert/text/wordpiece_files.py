@@ -1,0 +1,179 @@
+"""The files of a WordPiece tokenizer.
+
+Reading is strict. A tokenizer.json describes how its text is split; if that is not exactly BERT's way, the file is
+refused with a message that names the difference, because it would silently give wrong ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mini_bert.common.atomic import write_atomic
+from mini_bert.common.progress import counted
+from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB, read_object
+
+ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+SPECIAL_TOKENS = tuple(ROLES.values())
+PREFIX = "##"  # marks a piece that continues a word
+PLAIN = ("single_word", "lstrip", "rstrip", "normalized")  # options that an added token must not have
+
+Read = tuple[list[str], dict[str, Any]]  # tokens in the order of their ids; the arguments of WordPieceTokenizer
+
+
+def read(path: Path, content: dict[str, Any] | None = None) -> Read:
+    """A tokenizer.json, whose content may be given if it was read before, or a vocab.txt."""
+    if path.suffix == ".json":
+        return _read_json(path, read_object(path) if content is None else content)
+    return _read_vocab(path)
+
+
+def _read_vocab(path: Path) -> Read:
+    """One token per line, in the order of the ids. How text is split is in tokenizer_config.json, if that exists."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error}); a {VOCAB} has one token per line") from None
+    # Only "\n" ends a line: some vocabularies have tokens that str.splitlines would cut.
+    tokens = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+    missing = [token for token in SPECIAL_TOKENS if token not in tokens]
+    if len(missing) == len(SPECIAL_TOKENS):
+        raise ValueError(
+            f"{path} is not a vocabulary: expected one token per line, among them {', '.join(missing)}, but its "
+            f"{counted(len(tokens), 'line')} contain none of these. To learn a vocabulary from text: "
+            f"`mini-bert tokenizer train {path}`"
+        )
+    if missing:
+        raise ValueError(f"{path} is not a vocabulary for BERT: it lacks {', '.join(missing)}; add a line for each")
+    settings: dict[str, Any] = {}
+    config_path = path.with_name(CONFIG)
+    if config_path.is_file():
+        config = read_object(config_path)
+        names = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
+        names["tokenize_chinese_chars"] = "chinese_spacing"
+        settings = {ours: config[theirs] for theirs, ours in names.items() if theirs in config}
+    return tokens, settings
+
+
+def _read_json(path: Path, content: dict[str, Any]) -> Read:
+    model = content.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
+        raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
+    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None)
+    if kind != "WordPiece":
+        _refuse(path, "model", kind, "WordPiece")
+    for name, expected in (("unk_token", ROLES["unk"]), ("continuing_subword_prefix", PREFIX)):
+        if model.get(name, expected) != expected:
+            _refuse(path, f"model's {name}", model[name], expected)
+    normalizer = _part(path, content, "normalizer", "BertNormalizer")
+    if normalizer.get("clean_text", True) is not True:
+        _refuse(path, "normalizer's clean_text", normalizer["clean_text"], "true")
+    _part(path, content, "pre_tokenizer", "BertPreTokenizer")
+    processor = _part(path, content, "post_processor", "BertProcessing", "TemplateProcessing")
+    for name, template in _TEMPLATE.items():
+        if processor["type"] == "TemplateProcessing" and processor.get(name) != template:
+            _refuse(path, f"post_processor's {name} template", "different", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]")
+
+    ids = dict(model["vocab"])
+    extra = []
+    for token in content.get("added_tokens") or []:
+        odd = [name for name in PLAIN if token.get(name)]
+        if odd:
+            _refuse(path, f"added token {token.get('content')!r}", " and ".join(odd), "an exact match in the raw text")
+        ids.setdefault(token["content"], token["id"])
+        if token["content"] not in SPECIAL_TOKENS:
+            extra.append(token["content"])
+    tokens = sorted(ids, key=lambda token: ids[token])
+    for place, token in enumerate(tokens):
+        if ids[token] != place:
+            raise ValueError(f"{path}: no token has id {place} ({token!r} has {ids[token]}); expected ids 0, 1, 2 ...")
+    return tokens, {
+        "lowercase": normalizer.get("lowercase", True),
+        "strip_accents": normalizer.get("strip_accents"),
+        "chinese_spacing": normalizer.get("handle_chinese_chars", True),
+        "max_word_chars": model.get("max_input_chars_per_word", 100),
+        "extra_special_tokens": tuple(extra),
+    }
+
+
+def _part(path: Path, content: Mapping[str, Any], name: str, *expected: str) -> dict[str, Any]:
+    part = content.get(name)
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(part, dict) or kind not in expected:
+        _refuse(path, name, kind, " or ".join(expected))
+    return part
+
+
+def _refuse(path: Path, what: str, found: Any, expected: str) -> NoReturn:
+    raise ValueError(
+        f"{path} is not a BERT tokenizer: its {what} is {found}, expected {expected}. WordPieceTokenizer would give "
+        "different ids than that tokenizer"
+    )
+
+
+def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], special: Sequence[str]) -> None:
+    """Write the three files. Each program reads the one that it prefers; their content agrees."""
+    broken = [token for token in tokens if "\n" in token or token.endswith("\r")]
+    if broken:
+        raise ValueError(
+            f"the token {broken[0]!r} contains a line break, but {VOCAB} has one token per line; rename it"
+        )
+    ids = {token: i for i, token in enumerate(tokens)}
+    content = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": ids[token], "content": token, **dict.fromkeys(PLAIN, False), "special": True} for token in special
+        ],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": settings["chinese_spacing"],
+            "strip_accents": settings["strip_accents"],
+            "lowercase": settings["lowercase"],
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            **_TEMPLATE,
+            "special_tokens": {
+                token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (ROLES["cls"], ROLES["sep"])
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": ROLES["unk"],
+            "continuing_subword_prefix": PREFIX,
+            "max_input_chars_per_word": settings["max_word_chars"],
+            "vocab": ids,
+        },
+    }
+    config = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": settings["lowercase"],
+        "strip_accents": settings["strip_accents"],
+        "tokenize_chinese_chars": settings["chinese_spacing"],
+        **{f"{role}_token": token for role, token in sorted(ROLES.items())},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / JSON, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    write_atomic(folder / VOCAB, "".join(f"{token}\n" for token in tokens).encode())
+    write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+
+
+def _special(token: str, type_id: int) -> dict[str, Any]:
+    return {"SpecialToken": {"id": token, "type_id": type_id}}
+
+
+def _text(name: str, type_id: int) -> dict[str, Any]:
+    return {"Sequence": {"id": name, "type_id": type_id}}
+
+
+_TEMPLATE = {
+    "single": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0)],
+    "pair": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0), _text("B", 1), _special("[SEP]", 1)],
+}

@@ -1,0 +1,65 @@
+"""How far a run has come, and where the loop's records go."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from mini_bert.evaluation.evaluate import Evaluation
+
+if TYPE_CHECKING:
+    from mini_bert.models.base import Model
+    from mini_bert.training.optim import Adam
+
+Record = dict[str, Any]  # a line of metrics.jsonl
+
+
+@dataclass
+class State:
+    """What changes from step to step, besides weights, moments and the place in the data."""
+
+    step: int = 0
+    seconds: float = 0.0  # of work, over all sessions
+    tokens: int = 0
+    best: float | None = None  # held-out loss
+    best_checkpoint: str | None = None
+    since: list[tuple[float, ...]] = field(default_factory=list)  # the steps since the last record
+    tokens_before: int = 0  # at the last record
+    seconds_before: float = 0.0
+    stopped: str = ""  # why, when the run is over
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> State:
+        known = {name: values[name] for name in (field.name for field in fields(cls))}
+        return cls(**known | {"since": [tuple(step) for step in values["since"]], "stopped": ""})
+
+
+class Recorder:
+    """Keeps the records in memory and saves nothing. A RunFolder writes them to disk."""
+
+    def __init__(self, say: Callable[[str], None] | None = None) -> None:
+        self.records: list[Record] = []
+        self.lock: AbstractContextManager[Any] = nullcontext()
+        self.say = say or (lambda text: print(text, file=sys.stderr, flush=True))
+
+    def begin(self, model: Model, adam: Adam, batches: Any) -> State:
+        """A new run, or everything restored from a checkpoint."""
+        return State()
+
+    def record(self, record: Record) -> None:
+        self.records.append(record)
+
+    def judge(self, state: State, result: Evaluation) -> bool:
+        """Record a measurement on held-out text. Returns whether it is the best so far, and so to be saved at once."""
+        self.record({"kind": "eval", "step": state.step, **result._asdict()})
+        if not math.isfinite(result.loss) or (state.best is not None and result.loss >= state.best):
+            return False
+        state.best, state.best_checkpoint = result.loss, None  # None: the checkpoint to come
+        return True
+
+    def save(self, state: State, model: Model, adam: Adam, batches: Any) -> None:
+        """Write a checkpoint."""

@@ -1,0 +1,78 @@
+"""The records of a run: what the loop writes to metrics.jsonl."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mini_bert.common.memory import memory_mb
+from mini_bert.models.base import Model
+from mini_bert.training.optim import CHUNK, Adam
+from mini_bert.training.parallel import Outcome
+from mini_bert.training.recorder import State
+from mini_bert.training.settings import TrainingConfig
+
+PERCENTILES = (1, 25, 50, 75, 99)
+SAMPLE = 10_000  # numbers of a tensor that its percentiles are taken from
+
+
+def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any) -> dict[str, Any]:
+    """Means over the steps since the last such record; clears them."""
+    loss, accuracy, norm, clipped = (float(np.mean(column)) for column in zip(*state.since, strict=True))
+    highest = max(norm for _, _, norm, _ in state.since)
+    state.since.clear()
+    if settings.steps is not None:
+        eta = (settings.steps - state.step) * state.seconds / state.step
+    else:
+        eta = 60 * (settings.minutes or 0) - state.seconds
+    speed = (state.tokens - state.tokens_before) / max(state.seconds - state.seconds_before, 1e-9)
+    state.tokens_before, state.seconds_before = state.tokens, state.seconds
+    return {
+        "kind": "train", "step": state.step, "loss": loss, "accuracy": accuracy, "lr": lr, "grad_norm": norm,
+        "grad_norm_max": highest, "clipped": clipped, "tokens": state.tokens,
+        "tokens_per_second": round(speed, 1), "seconds": round(state.seconds, 2), "eta": round(max(eta, 0.0), 1),
+        "memory_mb": memory_mb(), "epoch": round(getattr(batches, "epoch", 0.0), 4),
+    }  # fmt: skip
+
+
+def tensors_record(model: Model, adam: Adam, step: int, lr: float) -> dict[str, Any]:
+    """Weights, gradients and updates of every tensor: norms and percentiles"""
+    tensors = {}
+    for name, param in model.named_params().items():
+        length, drawn = _update(adam, param.place, lr)
+        weight = float(np.linalg.norm(param.data))
+        tensors[name] = {
+            "weight": weight,
+            "gradient": float(np.linalg.norm(param.grad)),
+            "update": length,
+            "ratio": length / weight if weight else 0.0,
+            "gradient_percentiles": _percentiles(param.grad.ravel()),
+            "update_percentiles": _percentiles(drawn),
+        }
+    return {"kind": "tensors", "step": step, "tensors": tensors}
+
+
+def _update(adam: Adam, place: slice, lr: float) -> tuple[float, np.ndarray]:
+    """The norm of the last update of a tensor, and a sample of it; computed in chunks, since tensors are large"""
+    size = place.stop - place.start
+    squares, some, step = [], [], max(1, size // SAMPLE)
+    for low in range(0, size, CHUNK):
+        update = adam.last_update(slice(place.start + low, place.start + min(low + CHUNK, size)), lr)
+        squares.append(float(np.dot(update, update)))
+        some.append(update[-low % step :: step].copy())
+    return math.sqrt(math.fsum(squares)), np.concatenate(some)
+
+
+def _percentiles(numbers: np.ndarray) -> list[float]:
+    return np.percentile(numbers[:: max(1, numbers.size // SAMPLE)], PERCENTILES).tolist()
+
+
+def non_finite_record(model: Model, outcome: Outcome, step: int, lr: float) -> dict[str, Any]:
+    """Which tensors have weights, or else gradients, with NaN or infinity"""
+    params = model.named_params()
+    weights = [name for name, param in params.items() if not np.isfinite(param.data).all()]
+    gradients = [name for name, param in params.items() if not np.isfinite(param.grad).all()]
+    what = "weights" if weights else "loss" if not math.isfinite(outcome.loss) else "gradient"
+    return {"kind": "nonfinite", "step": step, "what": what, "tensors": weights or gradients, "lr": lr}

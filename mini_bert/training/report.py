@@ -1,0 +1,113 @@
+"""What is shown and kept when a run ends: guesses on held-out text, and the model card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mini_bert.common.progress import counted
+from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.layers.base import Run
+from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.text.base import Tokenizer
+from mini_bert.training.history import finite, read_run
+from mini_bert.training.recorder import State
+from mini_bert.training.run_folder import RunFolder
+from mini_bert.training.settings import TrainingConfig
+
+EXAMPLES = 6  # filled gaps to show
+AROUND = 10  # tokens to show on either side of a gap, if the sequences are long enough
+
+
+def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) -> list[str]:
+    """Some gaps in held-out text with the three best guesses; ★ marks the true word."""
+    tokenizer = validation.tokenizer
+    lines: list[str] = []
+    for number in range(0, len(validation), max(1, len(validation) // (3 * count))):
+        ids, rows, targets, *_ = validation.batch(number)
+        T = ids.shape[1]
+        hit = next((n for n in range(rows.size) if _is_shown(tokenizer, ids, int(rows[n]), int(targets[n]))), None)
+        if hit is None or len(lines) == count:
+            continue
+        row, truth, around = int(rows[hit]), int(targets[hit]), _around(T)
+        text = ids.copy()
+        text.flat[rows] = targets  # the original text: masking replaced some words by others
+        sequence, place = text[row // T], row % T
+        sequence[place] = tokenizer.mask_id
+        y, _ = model.encode(sequence[None], run=Run(), chosen=np.array([place]))
+        scores = model.output_head(MASKED_WORDS).forward(y, Run())[0][0, : tokenizer.vocab_size]
+        best = np.argsort(-scores)[:3].tolist()
+        guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best)
+        missed = "" if truth in best else f"    (it was: {tokenizer.tokens[truth]})"
+        start = next(t for t in range(place - around, place + 1) if not tokenizer.continues[sequence[t]])
+        left = tokenizer.decode(sequence[start:place].tolist())
+        right = tokenizer.decode(sequence[place + 1 : place + 1 + around].tolist())
+        lines.append(f"  … {left} [____] {right} …\n      {guesses}{missed}")
+    return lines
+
+
+def _is_shown(tokenizer: Tokenizer, ids: np.ndarray, row: int, truth: int) -> bool:
+    """Whether this is a masked whole word of letters, with text on both sides and no other gap nearby"""
+    T = ids.shape[1]
+    sequence, place, around = ids[row // T], row % T, _around(T)
+    if not around < place < T - around - 1 or sequence[place] != tokenizer.mask_id:
+        return False
+    near = sequence[place - around : place + around + 1]
+    whole = not tokenizer.continues[truth] and not tokenizer.continues[sequence[place + 1]]
+    return bool(whole and tokenizer.tokens[truth].isalpha() and np.isin(near, tokenizer.special_ids).sum() == 1)
+
+
+def _around(T: int) -> int:
+    return min(AROUND, T // 4)
+
+
+def measured(run: Path, sequences: int, most: int) -> str:
+    """Rows of the model card: the best measurement on held-out text, with a dash for numbers that are not finite"""
+    evals = [record for record in read_run(run).of("eval") if finite(record.get("loss")) is not None]
+    if not evals:
+        return "| held-out loss | not measured |\n"
+    text = f"the first {most:,} of {sequences:,} sequences" if most < sequences else counted(sequences, "sequence")
+    best = min(evals, key=lambda record: record["loss"])
+    rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
+            ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
+    return f"| held-out text | {text} |\n" + "".join(
+        f"| {label} | {'–' if (value := finite(best.get(name))) is None else format(value, form)} |\n"
+        for label, name, form in rows
+    )
+
+
+def model_card(
+    run: RunFolder,
+    state: State,
+    model: Model,
+    batches: MLMDataGenerator,
+    validation: MLMDataGenerator | None,
+    settings: TrainingConfig,
+) -> str:
+    """README.md of the model folder: what it is, what it was trained on, how well it does."""
+    config = RunFolder.config(run.path)
+    names = {"-": "from a pipe or a program"}
+    corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
+    epochs = state.tokens / max(batches.tokens, 1)
+    return f"""# A {model.config.name}, trained by mini-bert {config["versions"]["mini-bert"]}
+
+{model.get_parameter_count():,} parameters: {model.depth} layers, width {model.width}, {model.heads} heads,
+sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
+
+| | |
+|---|---|
+| text | {corpus} |
+| tokens | {batches.tokens:,}, each seen {epochs:.1f} times |
+| steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
+| learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0 |
+{measured(run.path, validation.sequences if validation else 0, settings.eval_sequences)}
+Trained to fill gaps: of the 15 % of words that are chosen, 80 % are masked, 10 % replaced, 10 % kept. It learnt from
+the text above and nothing else; its answers are guesses about words, not facts.
+
+```python
+from mini_bert import load_model, load_tokenizer
+
+model, tokenizer = load_model("."), load_tokenizer(".")
+```
+"""

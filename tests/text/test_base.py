@@ -1,0 +1,126 @@
+"""The tokenizer protocol: a kind that differs from BERT in everything needs only a subclass and an entry in KINDS."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mini_bert
+from mini_bert.text import loading
+from mini_bert.text.base import Tokenizer
+from mini_bert.text.loading import Kind, load_tokenizer
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+
+
+class Letters(Tokenizer):
+    """Letters as tokens; two separators between the texts of a pair, cls at the end, no mask, one token type."""
+
+    single = "A:0 sep:0 cls:2"
+    pair = "A:0 sep:0 sep:0 B:0 sep:0 cls:2"
+
+    def __init__(self, tokens):
+        super().__init__(tokens, {"pad": "<pad>", "unk": "<unk>", "cls": "<c>", "sep": "</s>"})
+        self.continues = np.array([token not in self.roles.values() for token in self.tokens])
+
+    def plain_ids(self, text):
+        return [self.vocab.get(letter, self.unk_id) for letter in text]
+
+    def plain_spans(self, text):
+        return [(i, i + 1) for i in range(len(text))], [0] * len(text), 1
+
+    def piece_text(self, i):
+        return self.tokens[i]
+
+    def join(self, tokens):
+        return "".join(tokens)
+
+    @property
+    def settings(self):
+        return {}
+
+    @classmethod
+    def from_file(cls, path: Path, content=None):
+        return cls(list(content["model"]["vocab"]) if content else path.read_text().split())
+
+    def save(self, folder):
+        raise NotImplementedError
+
+
+TOKENS = ["<pad>", "<unk>", "</s>", "<c>", "a", "b"]
+
+
+def test_the_template_decides_where_special_tokens_go():
+    """Ids, token types, word ids, truncation and padding follow the class's template."""
+    letters = Letters(TOKENS)
+    assert letters.encode("ab") == [4, 5, 2, 3]
+    batch = letters("ab", "b?", padding="max_length", max_length=10)
+    assert batch["input_ids"] == [4, 5, 2, 2, 5, 1, 2, 3, 0, 0]
+    assert batch["token_type_ids"] == [0, 0, 0, 0, 0, 0, 0, 2, 0, 0]
+    assert batch.word_ids() == [0, 0, None, None, 0, 0, None, None, None, None]
+    assert letters.encode("abab", truncation=True, max_length=4) == [4, 5, 2, 3]
+    assert letters.added_count() == 2 and letters.added_count(2) == 4
+    assert letters.assemble([[4], [5]]) == [4, 2, 2, 5, 2, 3] and letters.assemble([[4], [5]], False) == [4, 5]
+    assert letters.token_types([1, 1], add_special_tokens=False) == [0, 1]
+    assert letters.added_roles([4, 2, 3, 0]) == ["", "sep", "cls", "pad"] and letters.special_ids == (0, 1, 2, 3)
+
+
+def test_special_tokens_in_a_text_have_the_class_s_spelling():
+    """ "<c>" is one token and its own word; "[CLS]" is letters."""
+    letters = Letters(TOKENS)
+    assert letters.ids(["a<c>b", "[CLS]"]) == [[4, 3, 5], [1] * 5]
+    assert letters.spans("a<c>b") == ([(0, 1), (1, 4), (4, 5)], [0, 1, 2])
+    assert letters.decode([4, 3, 5, 2], skip_special_tokens=True) == "ab"
+    assert copy.deepcopy(letters).fingerprint == letters.fingerprint
+
+
+def test_a_role_that_is_missing_is_named():
+    """A tokenizer without a mask says so."""
+    letters = Letters(TOKENS)
+    assert letters.mask_token is None
+    with pytest.raises(ValueError, match=r"Letters\(6 tokens\) has no mask token, only pad, unk, cls, sep"):
+        _ = letters.mask_id
+
+
+def test_the_files_decide_the_class(tmp_path, monkeypatch):
+    """By the model type in tokenizer.json or the name of the file; an unknown type is named, with those known."""
+    bert = WordPieceTokenizer([*SPECIAL_TOKENS, "the"])
+    bert.save(tmp_path / "bert")
+    for source in (tmp_path / "bert", tmp_path / "bert" / "tokenizer.json", tmp_path / "bert" / "vocab.txt"):
+        loaded = load_tokenizer(source)
+        assert isinstance(loaded, WordPieceTokenizer) and loaded.fingerprint == bert.fingerprint
+    (tmp_path / "letters").mkdir()
+    path = tmp_path / "letters" / "tokenizer.json"
+    path.write_text(json.dumps({"model": {"type": "Letters", "vocab": TOKENS}}))
+    with pytest.raises(ValueError, match=r"'Letters', which Mini-BERT cannot read; known: WordPiece \(tokenizer.json"):
+        load_tokenizer(path)
+    kind = Kind("Letters", "none", "letters.txt", __name__, "Letters")
+    monkeypatch.setattr(loading, "KINDS", (*loading.KINDS, kind))
+    assert isinstance(load_tokenizer(path.parent), Letters)
+    path.unlink()
+    (tmp_path / "letters" / "letters.txt").write_text(" ".join(TOKENS))
+    assert isinstance(load_tokenizer(path.parent), Letters)
+
+
+def test_a_folder_of_another_kind(tmp_path):
+    """Without a file that can be read, the error names the class in tokenizer_config.json."""
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    with pytest.raises(FileNotFoundError, match=r"neither tokenizer.json nor vocab.txt; its .* names a GPT2Tokenizer"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match="is not a tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_no_other_room_knows_the_marks():
+    """Outside text/ no string, docstrings and longer help texts aside, is BERT's mask or WordPiece's prefix."""
+    package = Path(mini_bert.__file__).parent
+    paths = [path for path in package.rglob("*.py") if path.parent.name != "text"]
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value.strip() not in ("[MASK]", "##"), f"{path}, line {node.lineno}"
