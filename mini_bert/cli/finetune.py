@@ -195,6 +195,6 @@ def predict(
         tuned.task.pairs = True
     examples = gather(tuned.task, texts or [], file, question, context)
     with showing(len(examples) > 500) as show:
-        found = predictions(tuned, examples, show)
-    for one in found:
+        results = predictions(tuned, examples, show)
+    for one in results:
         print(json.dumps(one, ensure_ascii=False) if as_json else shown(one))

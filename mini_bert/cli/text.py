@@ -122,7 +122,7 @@ def data_labelled(
     """
     from mini_bert.data.synthetic.dataset import SYNTHETIC, examples, shown
 
-    found = examples(kind, count, seed, split)
+    made = examples(kind, count, seed, split)
     print(f"{SYNTHETIC}: {kind}, seed {seed}, split {split}")
-    for example in found:
+    for example in made:
         print(*shown(example), sep="\n")

@@ -137,12 +137,12 @@ def held_out(count: int) -> set[int]:
     """
     kept = max(1, count // HELD_OUT)
     blocks = _blocks(kept)
-    found: set[int] = set()
+    places: set[int] = set()
     for block in range(blocks):
         size = kept * (block + 1) // blocks - kept * block // blocks
         end = count * (block + 1) // blocks
-        found.update(range(end - size, end))
-    return found
+        places.update(range(end - size, end))
+    return places
 
 
 def _blocks(kept: int) -> int:

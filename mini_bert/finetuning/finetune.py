@@ -82,10 +82,10 @@ def finetune(
     runs = Runs(encoder, task, data, tokenizer, length, show)
     settings = with_defaults(settings, kind, encoder, len(runs.items))
 
-    def record(found: dict[str, Any]) -> None:
+    def record(entry: dict[str, Any]) -> None:
         if out is not None:
             with (out / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found) + "\n")
+                file.write(json.dumps(entry) + "\n")
 
     def keep(tuned: Model, result: Result) -> None:
         if out is not None:
@@ -183,7 +183,7 @@ class Runs:
         show: Show = lambda stage, note, done, total: None,
     ):
         self.model, self.task, self.data, self.tokenizer, self.show = model, task, data, tokenizer, show
-        self.record: Callable[[dict[str, Any]], None] = lambda found: None
+        self.record: Callable[[dict[str, Any]], None] = lambda entry: None
         self.keep: Callable[[Model, Result], None] = lambda model, result: None
         self.items = task.items(data.train, tokenizer, length, training=True)
         self.dev_items = task.items(data.dev, tokenizer, length, training=False)
@@ -200,18 +200,18 @@ class Runs:
 
         def measure(each: Each) -> Measurement:
             answers = predict(tuned, task, self.dev_items, self.tokenizer.pad_id, each)
-            found = task.join(self.data.dev, self.dev_items, answers)
-            return Measurement(task.scores(self.data.dev, found), task.dev_loss(self.data.dev, found))
+            predictions = task.join(self.data.dev, self.dev_items, answers)
+            return Measurement(task.scores(self.data.dev, predictions), task.dev_loss(self.data.dev, predictions))
 
-        def record(found: dict[str, Any]) -> None:
+        def record(entry: dict[str, Any]) -> None:
             nonlocal training, measured
-            self.record({**found, "start": start, "seed": seed})
-            if found["kind"] == "train":
-                training = progress(found, settings.epochs, task.counts)
+            self.record({**entry, "start": start, "seed": seed})
+            if entry["kind"] == "train":
+                training = progress(entry, settings.epochs, task.counts)
             else:  # shown until the next one, so it names its epoch
-                measured = f"; dev at epoch {found['epoch']:.1f}: {task.metric} {task.shown(found[task.metric])}"
+                measured = f"; dev at epoch {entry['epoch']:.1f}: {task.metric} {task.shown(entry[task.metric])}"
             note = training + measured if training else measured.removeprefix("; ")
-            self.show(f"{start}, seed {seed}", note, found["step"], found["steps"])
+            self.show(f"{start}, seed {seed}", note, entry["step"], entry["steps"])
 
         def keep(outcome: TuningRun) -> None:
             if not random and (self.best is None or outcome.rank(task.metric) > self.best.outcome.rank(task.metric)):
@@ -225,10 +225,10 @@ class Runs:
         return Result(start, seed, outcome)
 
 
-def progress(found: dict[str, Any], epochs: int | None, counts: str) -> str:
+def progress(entry: dict[str, Any], epochs: int | None, counts: str) -> str:
     """Loss and accuracy on the training examples, with dropout"""
-    right = f", {counts} {found['right']:.1%}" if "right" in found else ""
-    return f"epoch {found['epoch']:.1f} of {epochs}; training: loss {found['loss']:.3f}{right}"
+    right = f", {counts} {entry['right']:.1%}" if "right" in entry else ""
+    return f"epoch {entry['epoch']:.1f} of {epochs}; training: loss {entry['loss']:.3f}{right}"
 
 
 def _warn_about_cuts(task: Task, items: Sequence[Item], length: int) -> None:

@@ -145,24 +145,24 @@ def fine_tune(
     waited, stopped, since = 0, "", []
 
     objective = TaskObjective(task, settings.word_dropout or 0.0, pad_id, mask_id)
-    with Team(model, settings.threads) as team, stop_on_signal(_say) as asked:
+    with Team(model, settings.threads) as team, stop_on_signal(_say) as stop:
         for step, batch in enumerate(batches(items, epochs, settings), 1):
             lr = peak * lr_schedule(step / (steps + 1), settings.warmup)
             parts = [objective.batch(part) for part in split(batch, settings.threads)]  # batch
-            found = team.gradient(parts, (settings.seed, step), objective)  # forward, backward
-            if not (math.isfinite(found.loss) and math.isfinite(found.norm)):
+            outcome = team.gradient(parts, (settings.seed, step), objective)  # forward, backward
+            if not (math.isfinite(outcome.loss) and math.isfinite(outcome.norm)):
                 stopped = "nonfinite"
                 break
-            adam.step(lr, scale=min(1.0, settings.clip / found.norm) if found.norm else 1.0, map=team.map)
+            adam.step(lr, scale=min(1.0, settings.clip / outcome.norm) if outcome.norm else 1.0, map=team.map)
 
-            since.append((found.loss, found.correct / found.targets, found.norm))
+            since.append((outcome.loss, outcome.correct / outcome.targets, outcome.norm))
             progress = {"step": step, "steps": steps, "epoch": step / in_epoch}
             if step % EVERY == 0 or step in due:  # log
                 loss, right, norm = np.mean(since, axis=0).tolist()
                 since.clear()
-                met = {"right": right} if task.counts else {}
-                record({"kind": "train", **progress, "loss": loss, **met, "grad_norm": norm, "lr": lr})
-            stopped = "interrupted" if asked.is_set() else ""
+                accuracy = {"right": right} if task.counts else {}
+                record({"kind": "train", **progress, "loss": loss, **accuracy, "grad_norm": norm, "lr": lr})
+            stopped = "interrupted" if stop.is_set() else ""
             if step in due or (stopped and not best.scores):  # measure
                 (scores, dev_loss), seconds = measure(team.map), time.perf_counter() - began
                 known = {} if dev_loss is None else {"loss": dev_loss}
@@ -223,7 +223,7 @@ def predict(model: Model, task: Task, items: Sequence[Item], pad_id: int = 0, ea
         return task.answers(model, task.batch([items[place] for place in batch], pad_id, known=False), Run())
 
     answers: list[Any] = [None] * len(items)
-    for batch, found in zip(batches, each(work, batches), strict=True):
-        for place, answer in zip(batch, found, strict=True):
+    for batch, part in zip(batches, each(work, batches), strict=True):
+        for place, answer in zip(batch, part, strict=True):
             answers[place] = answer
     return answers

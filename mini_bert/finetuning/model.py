@@ -66,7 +66,7 @@ def lr_multipliers(model: Model, decay: float) -> list[tuple[slice, float]]:
     """Layer-wise decay of the learning rate, for Adam: 1 for the head, `decay` for the last block, decay² for the one
     below, …, decay^(L+1) for the embeddings. Lower layers are more general, and should change less."""
     blocks = len(model.encoder.blocks)
-    found = []
+    multipliers = []
     for name, param in model.named_params().items():
         part, _, rest = name.partition(".")
         if part == "task":
@@ -75,8 +75,8 @@ def lr_multipliers(model: Model, decay: float) -> list[tuple[slice, float]]:
             height = int(rest.split(".")[1]) + 1
         else:
             height = blocks if part == "final_norm" else 0
-        found.append((param.place, decay ** (blocks + 1 - height)))
-    return found
+        multipliers.append((param.place, decay ** (blocks + 1 - height)))
+    return multipliers
 
 
 # ---------------------------------------------------------------------- the folder

@@ -1,8 +1,8 @@
 """Predictions of a fine-tuned model, as `mini-bert predict` prints them.
 
 tuned = load("sentiment")
-for found in predictions(tuned, gather(tuned.task, ["An instant classic."])):
-    print(shown(found))
+for prediction in predictions(tuned, gather(tuned.task, ["An instant classic."])):
+    print(shown(prediction))
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def predictions(
         for low in range(0, len(examples), AT_ONCE):
             part = examples[low : low + AT_ONCE]
             items = task.items(part, tokenizer, length, training=False)
-            found = task.join(part, items, predict(model, task, items, tokenizer.pad_id))
-            done += [DESCRIBE[task.name](task, example, answer) for example, answer in zip(part, found, strict=True)]
+            answers = task.join(part, items, predict(model, task, items, tokenizer.pad_id))
+            done += [DESCRIBE[task.name](task, example, answer) for example, answer in zip(part, answers, strict=True)]
             show("predicting", counted(len(done), "example"), len(done), len(examples))
     return done
 
@@ -52,13 +52,13 @@ def _class(task: Classify, example: Labelled, probabilities: Any) -> dict[str, A
 
 def _tags(task: Tag, example: Tagged, probabilities: Any) -> dict[str, Any]:
     tags = task.tags(probabilities)
-    found: dict[str, Any] = {"words": example.words, "tags": tags, "probabilities": probabilities.max(-1).tolist()}
+    prediction: dict[str, Any] = {"words": example.words, "tags": tags, "probabilities": probabilities.max(-1).tolist()}
     if spell_entities(task.labels):
-        found["entities"] = [
+        prediction["entities"] = [
             {"type": kind, "text": " ".join(example.words[first : last + 1]), "first": first, "last": last}
             for kind, first, last in sorted(entities(tags), key=lambda entity: entity[1])
         ]
-    return found
+    return prediction
 
 
 def _answer(task: Any, example: Question, spans: list[Any]) -> dict[str, Any]:
@@ -119,23 +119,23 @@ def gather(
     return [Labelled(row[0], row[1] if pairs else None, "", number) for number, row in rows]
 
 
-def shown(found: dict[str, Any]) -> str:
+def shown(prediction: dict[str, Any]) -> str:
     """A prediction for people to read"""
-    if "score" in found:
-        return f"{found['score']:.2f}    {found['first']}  |  {found['second']}"
-    if "answers" in found:
-        lines = [f"  {answer['probability']:6.1%}  {answer['answer']}" for answer in found["answers"][:SHOWN]]
-        return "\n".join([found["question"], *lines])
-    if "label" in found:
-        ranked = sorted(found["probabilities"].items(), key=lambda pair: -pair[1])[:SHOWN]
-        text = found["text"] + (f"  |  {found['second']}" if "second" in found else "")
+    if "score" in prediction:
+        return f"{prediction['score']:.2f}    {prediction['first']}  |  {prediction['second']}"
+    if "answers" in prediction:
+        lines = [f"  {answer['probability']:6.1%}  {answer['answer']}" for answer in prediction["answers"][:SHOWN]]
+        return "\n".join([prediction["question"], *lines])
+    if "label" in prediction:
+        ranked = sorted(prediction["probabilities"].items(), key=lambda pair: -pair[1])[:SHOWN]
+        text = prediction["text"] + (f"  |  {prediction['second']}" if "second" in prediction else "")
         return f"{', '.join(f'{label} {share:.1%}' for label, share in ranked)}    {text}"
-    width = max(map(len, found["words"]))
+    width = max(map(len, prediction["words"]))
     lines = [
         f"{word:{width}}  {tag:12} {share:.1%}"
-        for word, tag, share in zip(found["words"], found["tags"], found["probabilities"], strict=True)
+        for word, tag, share in zip(prediction["words"], prediction["tags"], prediction["probabilities"], strict=True)
     ]
-    if "entities" in found:
-        named = "; ".join(f"{entity['text']} ({entity['type']})" for entity in found["entities"])
+    if "entities" in prediction:
+        named = "; ".join(f"{entity['text']} ({entity['type']})" for entity in prediction["entities"])
         lines.append(f"-> {named or 'no names'}")
     return "\n".join([*lines, ""])

@@ -80,16 +80,16 @@ def describe(kind: str, model: str, data: TaskData) -> str:
 
 def summarize(task: Task, results: Sequence[Result]) -> dict[str, Any]:
     """The scores of every run, and their mean and spread for each start"""
-    found: dict[str, Any] = {"metric": task.metric, "runs": [
+    summary: dict[str, Any] = {"metric": task.metric, "runs": [
         {"start": start, "seed": seed, "scores": outcome.scores, "best_step": outcome.step, "steps": outcome.steps,
          "seconds": round(outcome.seconds, 1), "stopped": outcome.stopped} for start, seed, outcome in results
     ]}  # fmt: skip
     for start in dict.fromkeys(result.start for result in results):
         runs = [result.outcome for result in results if result.start == start and result.outcome.scores]
         if runs:
-            found[start] = {name: mean_spread([run.scores[name] for run in runs]) for name in runs[0].scores}
-            found[start]["seconds"] = mean_spread([run.seconds for run in runs])
-    return found
+            summary[start] = {name: mean_spread([run.scores[name] for run in runs]) for name in runs[0].scores}
+            summary[start]["seconds"] = mean_spread([run.seconds for run in runs])
+    return summary
 
 
 def mean_spread(values: Sequence[float]) -> dict[str, float]:

@@ -146,7 +146,7 @@ def _aside(text: str) -> bool:
 
 
 def _tagged_json(path: Path, content: str) -> list[Tagged]:
-    found = []
+    sentences = []
     for line, record in json_lines(path, content):
         words, tags = (_strings(path, line, record, names) for names in (WORDS, TAGS))
         if len(words) != len(tags):
@@ -154,8 +154,8 @@ def _tagged_json(path: Path, content: str) -> list[Tagged]:
             raise LabelError(path, line, f"{has}; expected a tag for each word")
         if not words or "" in words or "" in tags:
             raise LabelError(path, line, "the sentence, a word or a tag is empty; fill it in, or remove the line")
-        found.append(Tagged(words, tags, line))
-    return some(path, found)
+        sentences.append(Tagged(words, tags, line))
+    return some(path, sentences)
 
 
 def _strings(path: Path, line: int, record: dict[str, Any], names: tuple[str, ...]) -> list[str]:
@@ -169,13 +169,13 @@ def _tagged_conllu(path: Path, content: str, column: int) -> list[Tagged]:
     if not 1 < column < 10:
         names = ", ".join(f"{number} {name}" for number, name in enumerate(CONLLU))
         raise LabelError(path, None, f"column is {column}, expected one with tags, from 2 to 9: {names}")
-    found = []
+    sentences = []
     for start, rows in _conllu_sentences(path, content):
         for line, row in rows:
             if row[column] in ("", "_") and CONLLU[column] != "FEATS":
                 raise LabelError(path, line, f"{row[1]!r} has no tag in column {column} ({CONLLU[column]})")
-        found.append(Tagged([row[1] for _, row in rows], [row[column] for _, row in rows], start))
-    return some(path, found)
+        sentences.append(Tagged([row[1] for _, row in rows], [row[column] for _, row in rows], start))
+    return some(path, sentences)
 
 
 def is_conllu(path: Path, first: str) -> bool:
@@ -192,11 +192,11 @@ def read_conllu(path: Path) -> list[Parsed]:
     Multiword tokens (3-4 don't) and empty nodes (5.1) are skipped; the tree is over the words 1, 2, 3, … Every tree is
     checked: one root, heads that exist, no cycle.
     """
-    found = []
+    sentences = []
     for start, rows in _conllu_sentences(path, content_of(path)):
         words, tags, relations = ([row[place] for _, row in rows] for place in (1, 3, 7))
-        found.append(Parsed(words, tags, _heads(path, start, rows), relations, start))
-    return some(path, found)
+        sentences.append(Parsed(words, tags, _heads(path, start, rows), relations, start))
+    return some(path, sentences)
 
 
 def _heads(path: Path, start: int, rows: list[Row]) -> list[int]:

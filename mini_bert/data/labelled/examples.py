@@ -185,11 +185,11 @@ def parsed_json(path: Path, line: int, text: str) -> Any:
     return value
 
 
-def some(path: Path, found: list[T]) -> list[T]:
+def some(path: Path, examples: list[T]) -> list[T]:
     """Checks that there are examples"""
-    if not found:
+    if not examples:
         raise LabelError(path, None, "the file has no examples")
-    return found
+    return examples
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

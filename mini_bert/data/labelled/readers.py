@@ -96,17 +96,17 @@ def read_labelled(
     else:
         text = _column(path, at, names, text, TEXTS, "text", "text")
     label = _column(path, at, names, label, LABELS, "label", "label")
-    found = []
+    examples = []
     for line, record in records:
         name = _label(path, line, record, label)
         if name == NO_LABEL and label.lower() == "gold_label":
             continue
         pair = None if second is None else _text(path, line, record, second)
-        found.append(Labelled(_text(path, line, record, text), pair, name, line))
-    if len(found) < len(records):
-        left = counted(len(records) - len(found), "example")
+        examples.append(Labelled(_text(path, line, record, text), pair, name, line))
+    if len(examples) < len(records):
+        left = counted(len(records) - len(examples), "example")
         logger.warning("%s: skipped %s with the %s %r (the annotators did not agree)", path, left, label, NO_LABEL)
-    return found
+    return examples
 
 
 def read_scored(
@@ -120,7 +120,7 @@ def read_scored(
     at, names, records = _records(path, (first, second, score))
     first, second = _pair_columns(path, at, names, first, second, "first")
     score = _column(path, at, names, score, SCORES, "score", "score")
-    found = []
+    pairs = []
     for line, record in records:
         value = record.get(score)
         try:
@@ -129,8 +129,8 @@ def read_scored(
             number = math.nan
         if not math.isfinite(number):
             raise LabelError(path, line, f"{score} is {value!r:.40}, expected a number")
-        found.append(Scored(_text(path, line, record, first), _text(path, line, record, second), number, line))
-    return found
+        pairs.append(Scored(_text(path, line, record, first), _text(path, line, record, second), number, line))
+    return pairs
 
 
 Record = tuple[int, dict[str, Any]]  # the line of an example, and its fields by their names
@@ -268,7 +268,7 @@ def read_squad(path: Path, unanswered: bool = False) -> list[Question]:
     content = content_of(path)
     whole = re.match(r'\s*\{\s*"(version|data)"', content) or format_of(os.fspath(path)) != "jsonl"
     places = _squad_places(path, content) if whole else _flat_places(path, content)
-    found, impossible = [], 0
+    questions, impossible = [], 0
     seen: set[str] = set()
     for number, (line, context, record) in enumerate(places, 1):
         where = f"question {number:,} (id {record.get('id')!r:.40})" if whole else "the question"
@@ -287,10 +287,10 @@ def read_squad(path: Path, unanswered: bool = False) -> list[Question]:
         if identity in seen:
             raise LabelError(path, line, f"{where} repeats the id {identity!r}; ids must be unique")
         seen.add(identity)
-        found.append(Question(identity, asked.strip(), context, answers, starts, number if whole else line))
+        questions.append(Question(identity, asked.strip(), context, answers, starts, number if whole else line))
     if impossible:
         logger.warning("%s: skipped %s without an answer", path, counted(impossible, "question"))
-    return some(path, found)
+    return some(path, questions)
 
 
 def _squad_places(path: Path, content: str) -> Iterator[tuple[int, Any, dict[str, Any]]]:

@@ -91,24 +91,24 @@ def parsed(count: int, seed: int = 0, split: str = "train") -> list[Parsed]:
 def scored(count: int, seed: int = 0, split: str = "train") -> list[Scored]:
     """Pairs that share all of their meaning (5), some of it, or nothing (0)"""
     g = _grammar("scored", count, seed, split)
-    found = []
+    pairs = []
     for line in range(1, count + 1):
         first = event(g)
         second, score = changed(g, first)
-        found.append(Scored(told(g, first), told(g, second), score, line))
-    return found
+        pairs.append(Scored(told(g, first), told(g, second), score, line))
+    return pairs
 
 
 def questions(count: int, seed: int = 0, split: str = "train") -> list[Question]:
     """Questions on short texts, up to three on each"""
     g = _grammar("questions", count, seed, split)
-    found: list[Question] = []
-    while len(found) < count:
+    made: list[Question] = []
+    while len(made) < count:
         context, asked = text_and_questions(g)
-        for question, answers, starts in asked[: count - len(found)]:
-            line = len(found) + 1
-            found.append(Question(f"synthetic-{split}-{seed}-{line}", question, context, answers, starts, line))
-    return found
+        for question, answers, starts in asked[: count - len(made)]:
+            line = len(made) + 1
+            made.append(Question(f"synthetic-{split}-{seed}-{line}", question, context, answers, starts, line))
+    return made
 
 
 KINDS: dict[str, Callable[..., list[Any]]] = {
@@ -343,7 +343,7 @@ def text_and_questions(g: Grammar, most: int = 3) -> tuple[str, list[tuple[str, 
         text += sentence
         if g.chance(0.4):
             text += f" {slots['who'].split()[-1]} {g.pick(REMARKS)}."
-    found = []
+    questions = []
     for asked, slots, starts in sorted(facts, key=lambda fact: g.random())[:most]:
         slot, question = g.pick(asked)
         start = starts[slot]
@@ -352,8 +352,8 @@ def text_and_questions(g: Grammar, most: int = 3) -> tuple[str, list[tuple[str, 
         if article := ARTICLE.match(answer):  # right with and without the article
             answers, places = [answer[article.end() :], answer], [start + article.end(), start]
         known = {**slots, "thing": ARTICLE.sub("the ", slots["thing"])}
-        found.append((_filled(question, known)[0], answers, places))
-    return text, found
+        questions.append((_filled(question, known)[0], answers, places))
+    return text, questions
 
 
 def _filled(template: str, slots: dict[str, str]) -> tuple[str, dict[str, int]]:
@@ -378,10 +378,10 @@ def _slots(g: Grammar, used: set[str]) -> dict[str, str]:
         "month": lambda: g.word("month.name"),
         "day": lambda: g.word("day.name"),
     }
-    found = {}
+    slots = {}
     for slot, make in makers.items():
         while (words := set((value := make()).split()) - SHARED) & used:
             pass
         used |= words
-        found[slot] = value
-    return found
+        slots[slot] = value
+    return slots

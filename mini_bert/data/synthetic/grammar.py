@@ -366,14 +366,14 @@ class Grammar:
         for part in parts:
             if part.chance < 1 and self.random() >= part.chance:
                 continue
-            inner, found = self.part(part)
+            inner, heads = self.part(part)
             words += inner
             if part.relation:
-                for word in found:
+                for word in heads:
                     word.relation = part.relation
-            elif len(found) == 1 and found[0].relation == "root":
-                head = found[0]
-            tops += found
+            elif len(heads) == 1 and heads[0].relation == "root":
+                head = heads[0]
+            tops += heads
         if head is None:
             return words, tops
         for word in tops:
@@ -423,16 +423,16 @@ def spelled(forms: Sequence[str]) -> list[str]:
     >>> spelled(["a", "old", "man", "can", "n't", "swim", "."])
     ['An', 'old', 'man', 'ca', "n't", 'swim', '.']
     """
-    found = list(forms)
+    words = list(forms)
     for place, (form, after) in enumerate(pairwise(forms)):
         if form == "a" and VOWEL_SOUND.match(after):
-            found[place] = "an"
+            words[place] = "an"
         elif after == "n't" and form in ("am", "may", "might"):
-            found[place + 1] = "not"
+            words[place + 1] = "not"
         elif after == "n't":
-            found[place] = {"can": "ca", "will": "wo"}.get(form, form)
-    found[0] = found[0][0].upper() + found[0][1:]
-    return found
+            words[place] = {"can": "ca", "will": "wo"}.get(form, form)
+    words[0] = words[0][0].upper() + words[0][1:]
+    return words
 
 
 @cache
@@ -476,7 +476,7 @@ def _alternatives(name: str) -> tuple[list[int], list[list[Part]]]:
 
 def _parts(tokens: list[str]) -> list[Part]:
     """Reads the tokens up to a closing bracket, and removes them"""
-    found = []
+    parts = []
     while tokens and not tokens[0].startswith(")"):
         token = tokens.pop(0)
         inner = None
@@ -489,5 +489,5 @@ def _parts(tokens: list[str]) -> list[Part]:
         if body in tuple(",.!?"):
             form, relation = "PUNCT", "punct"
         options = body.split("|") if inner is None else [inner]
-        found.append(Part(options, form, relation, float(chance or 100) / 100))
-    return found
+        parts.append(Part(options, form, relation, float(chance or 100) / 100))
+    return parts

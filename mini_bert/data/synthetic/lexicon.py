@@ -188,11 +188,11 @@ TAGS = {"noun": "NOUN", "verb": "VERB", "adj": "ADJ", "adv": "ADV", "num": "NUM"
 
 
 def _read(lists: str) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    entries: dict[str, list[Any]] = {}
     for name, words in re.findall(r"^([\w.]+): (.*(?:\n +.*)*)", lists, re.MULTILINE):
         make = {"noun": noun, "verb": verb}.get(name.partition(".")[0], str)
-        found[name] = [make(word) for word in words.split()]
-    return found
+        entries[name] = [make(word) for word in words.split()]
+    return entries
 
 
 WORDS = _read(LISTS)  # for example WORDS["noun.people"], WORDS["adj.good"]

@@ -61,7 +61,7 @@ class Answer(Task):
         texts = {text: None for example in examples for text in (example.context,)}
         rows = dict(zip(texts, tokenizer.ids(texts, special=False), strict=True))
         offsets: dict[str, list[tuple[int, int]]] = {}
-        found: list[Item] = []
+        items: list[Item] = []
         for number, example in enumerate(examples):
             row = rows[example.context]
             if example.context not in offsets:
@@ -82,8 +82,8 @@ class Answer(Task):
                 (here if target[0] else absent).append(item)
             if training:
                 absent = [absent[place] for place in shuffled(len(absent), address(number))[:ABSENT]]
-            found += [*here, *absent]
-        return found
+            items += [*here, *absent]
+        return items
 
     def loss(self, model, batch, run, targets):
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (B,T,H)
@@ -106,13 +106,13 @@ class Answer(Task):
 
     def join(self, examples: Sequence[Question], items, answers) -> list[list[Span]]:
         """The best spans of all windows of a question, without duplicates, best first"""
-        found: list[dict[tuple[int, int], float]] = [{} for _ in examples]
+        spans_of: list[dict[tuple[int, int], float]] = [{} for _ in examples]
         for item, spans in zip(items, answers, strict=True):
-            kept = found[item.example]
+            kept = spans_of[item.example]
             for score, first, last in spans:
                 place = item.offsets[first][0], item.offsets[last][1]
                 kept[place] = max(score, kept.get(place, -np.inf))
-        return [_ranked(example.context, kept) for example, kept in zip(examples, found, strict=True)]
+        return [_ranked(example.context, kept) for example, kept in zip(examples, spans_of, strict=True)]
 
     def scores(self, examples: Sequence[Question], predictions: Sequence[list[Span]]) -> dict[str, float]:
         guesses = {str(number): spans[0].text if spans else "" for number, spans in enumerate(predictions)}

@@ -160,8 +160,8 @@ def windows(count: int, size: int, stride: int) -> list[tuple[int, int]]:
     """
     if not 0 < stride <= size:
         raise ValueError(f"stride is {stride}, expected 1 to {size}, the size of a window, so that no token is skipped")
-    found = [(start, start + size) for start in range(0, max(count - size, 0), stride)]
-    return [*found, (max(count - size, 0), count)]
+    full = [(start, start + size) for start in range(0, max(count - size, 0), stride)]
+    return [*full, (max(count - size, 0), count)]
 
 
 def owners(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

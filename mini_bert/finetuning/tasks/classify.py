@@ -51,11 +51,11 @@ class Classify(Task):
         firsts = tokenizer.ids([example.text for example in examples], special=False)
         others = [example.second for example in examples if example.second is not None]
         seconds = iter(tokenizer.ids(others, special=False))
-        found = []
+        items = []
         for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
             ids, second, words = packed(tokenizer, first, None if example.second is None else next(seconds), length)
-            found.append(Item(number, ids, words, place.get(example.label), second))
-        return found
+            items.append(Item(number, ids, words, place.get(example.label), second))
+        return items
 
     def loss(self, model, batch, run, targets):
         logits, caches = sentence_scores(model, batch, run, self.pooling)

@@ -90,15 +90,15 @@ class Similarity(Task):
     def items(self, examples: Sequence[Scored], tokenizer, length, training):
         firsts = tokenizer.ids([example.first for example in examples], special=False)
         seconds = tokenizer.ids([example.second for example in examples], special=False)
-        found = []
+        items = []
         for number, (example, a, b) in enumerate(zip(examples, firsts, seconds, strict=True)):
             if self.vectors:
                 (ids, _, words), (others, _, more) = (packed(tokenizer, row, None, length) for row in (a, b))
-                found.append(Item(number, ids, words, example.score, other=Item(number, others, more, None)))
+                items.append(Item(number, ids, words, example.score, other=Item(number, others, more, None)))
             else:
                 ids, second, words = packed(tokenizer, a, b, length)
-                found.append(Item(number, ids, words, example.score, second))
-        return found
+                items.append(Item(number, ids, words, example.score, second))
+        return items
 
     def loss(self, model, batch, run, targets):
         if not self.vectors:
@@ -128,8 +128,8 @@ class Similarity(Task):
 
     def scores(self, examples: Sequence[Scored], predictions: Sequence[float]) -> dict[str, float]:
         truth = [example.score for example in examples]
-        found = {"spearman": spearman(truth, predictions), "pearson": pearson(truth, predictions)}
-        return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}  # constant predictions
+        scores = {"spearman": spearman(truth, predictions), "pearson": pearson(truth, predictions)}
+        return {name: 0.0 if math.isnan(value) else value for name, value in scores.items()}  # constant predictions
 
     def dev_loss(self, examples: Sequence[Scored], predictions: Sequence[float]) -> float:
         """The mean squared difference from the true scores"""

@@ -46,7 +46,7 @@ class Tag(Task):
         place = {label: number for number, label in enumerate(self.labels)}
         pieces = iter(tokenizer.ids([word for example in examples for word in example.words], special=False))
         size = length - 2
-        found = []
+        items = []
         for number, example in enumerate(examples):
             words = [next(pieces) or [tokenizer.unk_id] for _ in example.words]
             firsts = np.cumsum([0, *map(len, words)])
@@ -58,8 +58,8 @@ class Tag(Task):
                 if len(own):
                     ids = [tokenizer.cls_id, *row[start:stop], tokenizer.sep_id]
                     asked = [int(firsts[word]) - start + 1 for word in own]
-                    found.append(Item(number, ids, asked, [classes[word] for word in own]))
-        return found
+                    items.append(Item(number, ids, asked, [classes[word] for word in own]))
+        return items
 
     def targets(self, items: Sequence[Item]) -> np.ndarray:
         return np.array([tag for item in items for tag in item.target])
