@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from mini_bert.common.draws import address, shuffled
 from mini_bert.common.progress import counted
 from mini_bert.data.labelled import readers as labelled
-from mini_bert.data.labelled.examples import line_of
+from mini_bert.data.labelled.labels import line_of
 from mini_bert.data.labelled.readers import Labelled, Question, Tagged
 from mini_bert.data.synthetic import dataset as synthetic
 from mini_bert.evaluation.metrics import ENTITY_TAGS, is_entity_tag

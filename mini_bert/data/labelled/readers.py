@@ -35,15 +35,14 @@ from mini_bert.data.labelled.examples import (
     Question,
     Scored,
     Tagged,
-    check_labels,
     content_of,
     json_lines,
-    label_names,
     lines_of,
     listed,
     parsed_json,
     some,
 )
+from mini_bert.data.labelled.labels import check_labels, label_names
 
 __all__ = [
     "ColumnError",
