@@ -26,7 +26,7 @@ from mini_bert.data.synthetic.dataset import (
     scored,
     sentences,
     tagged,
-    told,
+    wording,
 )
 from mini_bert.data.synthetic.grammar import Grammar, held_out
 from mini_bert.data.synthetic.lexicon import WORDS, noun, verb
@@ -447,7 +447,7 @@ def test_a_paraphrase_keeps_the_meaning():
     several = 0
     for _ in range(200):
         one = event(g)
-        texts = {told(g, one) for _ in range(6)}
+        texts = {wording(g, one) for _ in range(6)}
         several += len(texts) > 2
         for text in texts:
             assert text[0].isupper() and text.endswith(".")

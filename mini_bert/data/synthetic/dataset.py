@@ -95,7 +95,7 @@ def scored(count: int, seed: int = 0, split: str = "train") -> list[Scored]:
     for line in range(1, count + 1):
         first = event(g)
         second, score = changed(g, first)
-        pairs.append(Scored(told(g, first), told(g, second), score, line))
+        pairs.append(Scored(wording(g, first), wording(g, second), score, line))
     return pairs
 
 
@@ -227,7 +227,7 @@ def changed(g: Grammar, first: Event) -> tuple[Event, float]:
     return Event(**parts), score
 
 
-def told(g: Grammar, event: Event) -> str:
+def wording(g: Grammar, event: Event) -> str:
     """Words an event; each call chooses its own words"""
 
     def worded(part: str) -> str:

@@ -308,7 +308,7 @@ class Word:
 
 class Part(NamedTuple):
     options: Sequence[Any]  # names, words, or one list of parts
-    form: str  # what stands behind the slash
+    form: str  # the text after the slash
     relation: str
     chance: float
 
