@@ -1,15 +1,15 @@
-"""What the model has learnt: fine-tuned on five tasks, with several seeds, and the same network from random weights.
+"""Fine-tunes a model on five tasks, with several seeds, and the same network from random weights.
 
     python benchmarks/finetune.py --data ../shared/data --model mini-bert
     python benchmarks/finetune.py --data ../shared/data --tasks sst2 stsb --seeds 1
 
-The folder needs what ../shared/data/MANIFEST.md lists: sst2, ner, qa, stsb. Every run's scores are written to --results
-as soon as it is done, and a run that is there already (same weights, same settings) is not done again: the whole takes
-hours, and can be stopped at any time and called again. At the end stands one table, in Markdown. Two processes side by
-side, with a thread each, are faster than one with two threads: give one `--control-seeds 0`, the other `--seeds 0`.
+The folder needs the files that ../shared/data/MANIFEST.md lists: sst2, ner, qa, stsb. The scores of each run are saved
+to --results when it ends, and a run with the same weights and settings is not repeated: everything takes hours, and can
+be interrupted and started again at any time. At the end a Markdown table is printed. Two processes with one thread each
+are faster than one with two threads: give one `--control-seeds 0` and the other `--seeds 0`.
 
-Every number is that of the best measurement of its run on the dev data. Only SQuAD differs: its dev set is large, so
-the best weights are chosen by 1,000 questions spread over it, and then answer all 10,570.
+Each run counts with its best measurement on the dev data. SQuAD's dev set is large, so there the best weights are
+chosen by 1,000 questions spread over it, and then answer all 10,570.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.memory import keep_freed_memory, share_memory_among_threads
 from mini_bert.common.progress import showing
-from mini_bert.finetuning.command import Runs, default_epochs, defaults, make_task, settings_for
 from mini_bert.finetuning.data import read_data
+from mini_bert.finetuning.finetune import Runs, make_task, settings_for, with_defaults
 from mini_bert.finetuning.loop import FineTuning, predict
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, mean_spread, shown
 from mini_bert.inference.loading import load
@@ -39,7 +40,7 @@ class Recipe(NamedTuple):
     scores: tuple[str, ...]  # those to show
     vectors: bool = False
     measured: int | None = None  # dev examples that choose the best weights; None: all
-    epochs: int | None = None  # None: as `mini-bert finetune` has it
+    epochs: int | None = None  # None: the default of `mini-bert finetune`
 
 
 RECIPES = {
@@ -77,18 +78,16 @@ def main() -> None:
         if recipe.measured is not None:
             data = data._replace(dev=whole[:: max(1, len(whole) // recipe.measured)])
         task = make_task(recipe.kind, model, data, vectors=recipe.vectors)
-        given = defaults(recipe.kind, model)
-        given["epochs"] = options.epochs or recipe.epochs or default_epochs(len(data.train), FineTuning.batch_size)
-        if options.learning_rate is not None:
-            given["learning_rate"] = options.learning_rate
-        settings = FineTuning(**given, threads=options.threads)
+        settings = FineTuning(options.epochs or recipe.epochs, learning_rate=options.learning_rate,
+                              threads=options.threads)  # fmt: skip
+        settings = with_defaults(settings, recipe.kind, model, len(data.train))
         runs: Runs | None = None
         length = min(128, model.max_length)
         for start in (PRETRAINED, SCRATCH):
             for seed in range(options.seeds if start == PRETRAINED else control_seeds):
                 own = settings_for(start, settings, seed, model)
                 path = options.results / f"{name}-{start.split()[-1]}-{seed}.json"
-                recipe_of_run = {name: value for name, value in own.to_dict().items() if name != "threads"}
+                recipe_of_run = {name: value for name, value in asdict(own).items() if name != "threads"}
                 key = {"weights": weights, "settings": recipe_of_run, "task": task.settings()}
                 if _found(path, key) is not None:
                     continue
@@ -97,7 +96,7 @@ def main() -> None:
                     runs.show = show
                     result = runs.run(start, own)
                 if result.outcome.stopped == "interrupted":
-                    raise SystemExit("stopped; call it again to go on")
+                    raise SystemExit("interrupted; run the same command to continue")
                 scores = result.outcome.scores
                 if recipe.measured is not None:
                     scores = _on_all(runs, whole, length, options.threads)
@@ -108,7 +107,7 @@ def main() -> None:
 
 
 def _on_all(runs: Runs, whole: list[Any], length: int, threads: int) -> dict[str, float]:
-    """The scores of the last model on the whole dev set, some hundred questions at a time"""
+    """The scores of the last model on the whole dev set, 500 questions at a time"""
     task, tokenizer, model = runs.task, runs.tokenizer, runs.tuned
     said: list[Any] = []
     with Team(model, threads) as team:
@@ -120,7 +119,7 @@ def _on_all(runs: Runs, whole: list[Any], length: int, threads: int) -> dict[str
 
 
 def _found(path: Path, key: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """A result that is there; with `key`, only if it is of the same weights and settings"""
+    """A stored result; with `key`, only if it has the same weights and settings"""
     if not path.is_file():
         return None
     found = json.loads(path.read_text(encoding="utf-8"))

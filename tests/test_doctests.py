@@ -29,6 +29,6 @@ def test_they_are_found():
     """Without this an empty list would pass."""
     assert {
         "mini_bert.finetuning.tasks.base",
-        "mini_bert.data.labelled.examples",
+        "mini_bert.data.labelled.labels",
         "mini_bert.objectives.masking",
     } <= set(MODULES)

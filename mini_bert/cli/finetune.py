@@ -1,12 +1,12 @@
-"""The options of `mini-bert finetune ...` and `mini-bert predict`. What they do is in finetuning/command.py and
-finetuning/predict.py.
+"""The commands `mini-bert finetune ...` and `mini-bert predict`.
 
-The four tasks share most options: these stand in `_shared`, once. A task adds its own as a function of its own
-(`finetune_tag(stride, column)`), which says what they mean to `finetune_command`.
+The four tasks share most options; `_shared` declares these once. Each task adds its own options as a function
+(`finetune_tag(column, stride)`), which returns the columns of its files and the options of its task.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,29 +15,29 @@ import typer
 
 from mini_bert.cli.words import sharing
 
-TRAIN = Annotated[str | None, typer.Option(help="the file to learn from", show_default="synthetic examples")]
-DEV = Annotated[str | None, typer.Option(help="the file to measure on; default: a tenth of the other is held out")]
+TRAIN = Annotated[str | None, typer.Option(help="the file to train on", show_default="synthetic examples")]
+DEV = Annotated[str | None, typer.Option(help="the file to measure on; default: a tenth of --train is held out")]
 OUT = Annotated[Path | None, typer.Option(help="the folder for the best model; default: only measure")]
-ENCODER = Annotated[str, typer.Option(help="mini-bert (the bundled one), or the folder of a run or a published BERT")]
-EPOCHS = Annotated[int | None, typer.Option(min=1, help="times that every example is seen")]
-BATCH_SIZE = Annotated[int | None, typer.Option(min=1, help="examples for one change of the weights")]
-LEARNING_RATE = Annotated[float | None, typer.Option("--learning-rate", "--lr", help="at its peak, for the top layer")]
-LAYER_DECAY = Annotated[float | None, typer.Option(help="what each layer gets of the one above it; 1: all alike")]
-DROPOUT = Annotated[float | None, typer.Option(help="share that is dropped in training")]
+ENCODER = Annotated[str, typer.Option(help="mini-bert (bundled), or the folder of a run or a published BERT")]
+EPOCHS = Annotated[int | None, typer.Option(min=1, help="passes over the data", show_default="3, small data up to 10")]
+BATCH_SIZE = Annotated[int, typer.Option(min=1, help="examples per step")]
+LEARNING_RATE = Annotated[float | None, typer.Option("--learning-rate", "--lr", help="peak learning rate of the head")]
+LAYER_DECAY = Annotated[float, typer.Option(help="each layer's learning rate as a share of the layer above")]
+DROPOUT = Annotated[float, typer.Option(help="dropout in the encoder and before the head")]
 WORD_DROPOUT = Annotated[
     float | None,
-    typer.Option(help="share of words that training hides behind [MASK]; default: classify 0.1, else 0"),
+    typer.Option(help="share of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),
 ]
-PATIENCE = Annotated[int | None, typer.Option(min=1, help="measurements without a better one, until it stops")]
-SEED = Annotated[int, typer.Option(min=0, help="the first seed; of --max-samples, too")]
-SEEDS = Annotated[int, typer.Option(min=1, help="runs with different seeds; mean and spread are shown")]
+PATIENCE = Annotated[int, typer.Option(min=1, help="stop after this many measurements without a better score")]
+SEED = Annotated[int, typer.Option(min=0, help="the first seed; also chooses the examples of --max-samples")]
+SEEDS = Annotated[int, typer.Option(min=1, help="number of runs with different seeds; shows mean and spread")]
 THREADS = Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")]
-LENGTH = Annotated[int | None, typer.Option("--max-length", help="tokens a sequence; default: what the model knows")]
-STRIDE = Annotated[int | None, typer.Option(min=1, help="tokens from a window to the next; default: half a window")]
-SAMPLES = Annotated[int | None, typer.Option("--max-samples", min=1, help="learn from so many, drawn at random")]
-SCRATCH = Annotated[bool, typer.Option("--from-scratch", help="also from random weights, as a control")]
-AS_JSON = Annotated[bool, typer.Option("--json", help="for programs")]
-QUIET = Annotated[bool, typer.Option("--quiet", help="show nothing while it runs")]
+LENGTH = Annotated[int | None, typer.Option(help="tokens per sequence; default: 128 (qa: 384), or the model's limit")]
+STRIDE = Annotated[int | None, typer.Option(min=1, help="tokens from one window to the next; default: half a window")]
+SAMPLES = Annotated[int | None, typer.Option(min=1, help="train on this many examples, drawn at random")]
+SCRATCH = Annotated[bool, typer.Option("--from-scratch", help="also train from random weights, as a control")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="print JSON")]
+QUIET = Annotated[bool, typer.Option("--quiet", help="show no progress")]
 
 
 def _shared(
@@ -46,12 +46,12 @@ def _shared(
     out: OUT = None,
     model: ENCODER = "mini-bert",
     epochs: EPOCHS = None,
-    batch_size: BATCH_SIZE = None,
+    batch_size: BATCH_SIZE = 32,
     learning_rate: LEARNING_RATE = None,
-    layer_decay: LAYER_DECAY = None,
-    dropout: DROPOUT = None,
+    layer_decay: LAYER_DECAY = 0.9,
+    dropout: DROPOUT = 0.1,
     word_dropout: WORD_DROPOUT = None,
-    patience: PATIENCE = None,
+    patience: PATIENCE = 6,
     seed: SEED = 0,
     seeds: SEEDS = 1,
     from_scratch: SCRATCH = False,
@@ -64,29 +64,47 @@ def _shared(
     """The options that all tasks have"""
 
 
-FIRST = 4  # of them stand before the task's own in --help
-NAMED = {"from_scratch": "scratch", "max_length": "length"}  # as finetune_command calls them
+FIRST = 4  # of them come before the task's own in --help
 
 
 def _task(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
-    """Make a command of a function: its options and those that all share in, arguments of finetune_command out"""
+    return sharing(_shared, FIRST, lambda own, given: _finetune(kind, given, **own))
 
-    def act(special: dict[str, Any], given: dict[str, Any]) -> None:
-        from mini_bert.finetuning.command import finetune_command
 
-        named = {NAMED.get(name, name): value for name, value in given.items()}
-        _say_how_it_ended(finetune_command(kind, **named, **special))
+def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None = None, **options: Any) -> None:
+    """Read the data, fine-tune, print the results. given: options by name; columns of the files; options of the task"""
+    from mini_bert.common.progress import showing
+    from mini_bert.finetuning.data import read_data
+    from mini_bert.finetuning.finetune import check_out, finetune
+    from mini_bert.finetuning.loop import FineTuning
+    from mini_bert.finetuning.report import describe
+    from mini_bert.training.parallel import default_threads
 
-    return sharing(_shared, FIRST, act)
+    given["threads"] = given["threads"] or default_threads()
+    settings = FineTuning(**{name: given[name] for name in FineTuning.__dataclass_fields__ if name in given})
+    model, out, as_json = given["model"], given["out"], given.get("as_json", False)
+    check_out(out)
+    data = read_data(kind, given["train"], given["dev"], given["max_samples"], settings.seed, **(columns or {}))
+    if not as_json:
+        print(describe(kind, model, data), flush=True)
+    with showing(not given.get("quiet")) as show:
+        report = finetune(
+            kind, data, settings, model, out, given["seeds"], given["from_scratch"], given.get("max_length"), show,
+            **options,
+        )  # fmt: skip
+    print(json.dumps(report.summary) if as_json else report.text)
+    stopped = report.results[-1].outcome.stopped
+    if stopped in ("interrupted", "nonfinite"):
+        raise typer.Exit(130 if stopped == "interrupted" else 1)
 
 
 @_task("classify")
 def finetune_classify(
     text: Annotated[str | None, typer.Option(help="the column of the text; default: the usual names")] = None,
-    second: Annotated[str | None, typer.Option(help="the column of the second text, of pairs")] = None,
+    second: Annotated[str | None, typer.Option(help="the column of the second text, for pairs")] = None,
     label: Annotated[str | None, typer.Option(help="the column of the label")] = None,
 ) -> dict[str, Any]:
-    """Learn to which class a text, or a pair of texts, belongs. From .tsv, .csv or .jsonl with text and label.
+    """Classify texts or pairs of texts. From .tsv, .csv or .jsonl files with text and label.
 
     For example:  mini-bert finetune classify --train train.tsv --dev dev.tsv --out sentiment --seeds 3
     """
@@ -95,10 +113,10 @@ def finetune_classify(
 
 @_task("tag")
 def finetune_tag(
-    column: Annotated[int, typer.Option(help="the column of the tags, from 0; -1: the last")] = -1,
+    column: Annotated[int, typer.Option(help="the column of the tags, from 0; -1 is the last")] = -1,
     stride: STRIDE = None,
 ) -> dict[str, Any]:
-    """Learn to tag words, names or parts of speech. From CoNLL, CoNLL-U or .jsonl; names are measured by entity F1.
+    """Tag words, with names or parts of speech. From CoNLL, CoNLL-U or .jsonl; names are measured by entity F1.
 
     For example:  mini-bert finetune tag --train train.conll --dev dev.conll --out names
     """
@@ -107,7 +125,7 @@ def finetune_tag(
 
 @_task("qa")
 def finetune_qa(stride: STRIDE = None) -> dict[str, Any]:
-    """Learn to find the answer to a question in a text. From SQuAD's JSON; long texts go in windows.
+    """Find the answer to a question in a text. From SQuAD's JSON; long texts are split into windows.
 
     For example:  mini-bert finetune qa --train train-v1.1.json --dev dev-v1.1.json --out answers
     """
@@ -117,68 +135,66 @@ def finetune_qa(stride: STRIDE = None) -> dict[str, Any]:
 @_task("similarity")
 def finetune_similarity(
     vectors: Annotated[
-        bool, typer.Option("--vectors", help="a vector for each text, compared by cosine, instead of reading both")
+        bool, typer.Option("--vectors", help="encode each text by itself and compare the vectors by cosine")
     ] = False,
-    loss: Annotated[str, typer.Option(help="of vectors: regression or contrastive")] = "regression",
+    loss: Annotated[str, typer.Option(help="for vectors: regression or contrastive")] = "regression",
     first: Annotated[str | None, typer.Option(help="the column of the first text; default: the usual names")] = None,
     second: Annotated[str | None, typer.Option(help="the column of the second text")] = None,
     score: Annotated[str | None, typer.Option(help="the column of the score")] = None,
 ) -> dict[str, Any]:
-    """Learn how alike two texts are. From .tsv, .csv or .jsonl with two texts and a score.
+    """Score how similar two texts are. From .tsv, .csv or .jsonl files with two texts and a score.
 
     For example:  mini-bert finetune similarity --train sts-train.tsv --dev sts-dev.tsv --vectors --out vectors
     """
-    return {"vectors": vectors, "loss": loss, "columns": {"first": first, "second": second, "score": score}}
+    return {"columns": {"first": first, "second": second, "score": score}, "vectors": vectors, "loss": loss}
 
 
 def finetune_sst2(
     train: Annotated[str | None, typer.Option(help="SST-2's train.tsv", show_default="synthetic sentences")] = None,
-    dev: Annotated[str | None, typer.Option(help="SST-2's dev.tsv; default: a tenth of the other is held out")] = None,
+    dev: Annotated[str | None, typer.Option(help="SST-2's dev.tsv; default: a tenth of --train is held out")] = None,
     out: OUT = None,
     model: ENCODER = "mini-bert",
     epochs: EPOCHS = None,
     max_samples: Annotated[
-        int | None, typer.Option("--max-samples", "--max_samples", min=1, help="learn from so many, drawn at random")
+        int | None,
+        typer.Option("--max-samples", "--max_samples", min=1, help="train on this many examples, drawn at random"),
     ] = None,
     learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--lr", "--learning_rate")] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", "--batch_size", min=1)] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", "--batch_size", min=1)] = 32,
     seed: SEED = 0,
     seeds: SEEDS = 1,
     from_scratch: SCRATCH = False,
     threads: THREADS = None,
 ) -> None:
-    """Learn whether a sentence is for or against. `finetune classify` with the names of SST-2, the Stanford treebank.
+    """Classify the sentiment of sentences. `finetune classify` for SST-2, the Stanford Sentiment Treebank.
 
-    `mini-bert data get sst2` fetches it; without a file the sentences are synthetic, and the output says so.
+    `mini-bert data get sst2` downloads it. Without a file the sentences are synthetic, and the output says so.
     """
-    from mini_bert.finetuning.command import finetune_command
-
-    results = finetune_command(
-        "classify", train, dev, out, model, seeds, from_scratch, max_samples, epochs=epochs, batch_size=batch_size,
-        learning_rate=learning_rate, seed=seed, threads=threads,
-    )  # fmt: skip
-    _say_how_it_ended(results)
-
-
-def _say_how_it_ended(results: list) -> None:
-    stopped = results[-1].outcome.stopped
-    if stopped in ("interrupted", "nonfinite"):
-        raise typer.Exit(130 if stopped == "interrupted" else 1)
+    _finetune("classify", locals())
 
 
 def predict(
     model: Annotated[str, typer.Argument(help="a folder that `mini-bert finetune` wrote, or a published BertFor…")],
-    texts: Annotated[list[str] | None, typer.Argument(help="texts; of a model for pairs, two")] = None,
-    file: Annotated[str | None, typer.Option(help="a text a line (pairs: a tab between); or SQuAD's JSON")] = None,
-    question: Annotated[str | None, typer.Option(help="to be answered from --context")] = None,
-    context: Annotated[str | None, typer.Option(help="the text that holds the answer")] = None,
-    pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (a published model)")] = False,
+    texts: Annotated[list[str] | None, typer.Argument(help="texts; two for a model of pairs")] = None,
+    file: Annotated[str | None, typer.Option(help="one text per line (pairs: a tab between); SQuAD's JSON")] = None,
+    question: Annotated[str | None, typer.Option(help="a question to answer from --context")] = None,
+    context: Annotated[str | None, typer.Option(help="the text that contains the answer")] = None,
+    pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (for published models)")] = False,
     as_json: AS_JSON = False,
 ) -> None:
-    """Ask a fine-tuned model about a text. Labels with probabilities, tags by word, answers, similarity.
+    """Predict with a fine-tuned model. Labels with probabilities, tags by word, answers, similarity.
 
     For example:  mini-bert predict sentiment "An instant classic."
     """
-    from mini_bert.finetuning.predict import predict_command
+    from mini_bert.common.progress import showing
+    from mini_bert.finetuning.model import load
+    from mini_bert.finetuning.predict import gather, predictions, shown
 
-    predict_command(model, texts or [], file, question, context, pairs, as_json)
+    tuned = load(model)
+    if pairs and tuned.task.name == "classify":  # the config of a published model does not say so
+        tuned.task.pairs = True
+    examples = gather(tuned.task, texts or [], file, question, context)
+    with showing(len(examples) > 500) as show:
+        results = predictions(tuned, examples, show)
+    for one in results:
+        print(json.dumps(one, ensure_ascii=False) if as_json else shown(one))

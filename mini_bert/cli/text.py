@@ -113,13 +113,16 @@ def data_labelled(
         str, typer.Option(help="sentiment, tags (entities), parsed (parts of speech, trees), similarity, questions")
     ] = "sentiment",
     count: Annotated[int, typer.Option(min=1, help="examples to show")] = 5,
-    seed: Annotated[int, typer.Option(help="decides which")] = 0,
+    seed: Annotated[int, typer.Option(help="another seed gives other examples")] = 0,
     split: Annotated[str, typer.Option(help="train, or dev: half of the names never occur in train")] = "train",
 ) -> None:
-    """Show the labelled English that a grammar here makes up. Probes and fine-tuning use it where no file is given.
+    """Show labelled English made by a grammar. Probes and fine-tuning use it when no file is given.
 
     For example:  mini-bert data labelled --kind parsed --count 2
     """
-    from mini_bert.data.synthetic.dataset import labelled_command
+    from mini_bert.data.synthetic.dataset import SYNTHETIC, examples, shown
 
-    labelled_command(kind, count, seed, split)
+    made = examples(kind, count, seed, split)
+    print(f"{SYNTHETIC}: {kind}, seed {seed}, split {split}")
+    for example in made:
+        print(*shown(example), sep="\n")

@@ -274,9 +274,10 @@ class Builtin(NamedTuple):
     def passages(self, report: Report) -> Iterator[Passage]:
         from mini_bert.corpora.builtin import corpus, documents
 
-        for missing in corpus().notes:
+        whole = corpus()
+        for missing in whole.notes:
             report.note(missing, self.shown)
-        for document in documents(self.split):
+        for document in documents(self.split, whole):
             yield from pieces(document.text, True, self.shown, report.note)
 
     def identity(self) -> str:

@@ -1,12 +1,9 @@
-"""Examples to learn from and examples to measure on: from two files, from one that is cut in two, or made up.
+"""Training and dev examples: from two files, from one file with a part held out, or synthetic.
 
-**One file, cut in two.** A tenth of it is held out. What belongs together stays together: all questions on one text,
-and texts that come more than once. What stands together in a file mostly belongs together, too (phrases of a sentence,
-sentences of a document), so blocks are held out and not single lines; and a file may be sorted by label, so there are
-several blocks, spread over all of it. That is still no independent dev set, and what is shown says so.
-
-**A part of the training data** (`--max-samples`) is drawn at random, as the seed says: the first lines of a sorted file
-would be all of one label.
+Without a dev file, a tenth of the training file is held out. Examples with the same text stay on one side, and so do
+all questions on one text. Neighbouring lines are often related (phrases of a sentence, sentences of a document), so
+blocks are held out rather than single lines; several blocks spread over the file, because it may be sorted by label.
+This is still not an independent dev set, and the output says so.
 """
 
 from __future__ import annotations
@@ -20,24 +17,28 @@ from typing import Any, NamedTuple
 from mini_bert.common.draws import address, shuffled
 from mini_bert.common.progress import counted
 from mini_bert.data.labelled import readers as labelled
-from mini_bert.data.labelled.examples import line_of
+from mini_bert.data.labelled.labels import line_of
 from mini_bert.data.labelled.readers import Labelled, Question, Tagged
+from mini_bert.data.synthetic import dataset as synthetic
 from mini_bert.evaluation.metrics import ENTITY_TAGS, is_entity_tag
 
-SYNTHETIC = {"classify": 2000, "tag": 2000, "qa": 1000, "similarity": 2000}  # examples to train on, where no file is
-HELD_OUT = 10  # of a training file without a dev file, one in so many is held out
-BLOCKS = 10  # at most, in which they stand
-COMMON = 0.1  # share of the dev examples that training sees, too, from which on it is said
+SYNTHETIC = {  # training examples if there is no file
+    **{"classify": ("sentiment", 2000), "tag": ("tags", 2000)},
+    **{"qa": ("questions", 1000), "similarity": ("similarity", 2000)},
+}
+HELD_OUT = 10  # one in this many examples is held out if there is no dev file
+BLOCKS = 10  # in at most this many blocks
+COMMON = 0.1  # warn if this share of the dev examples is in the training data
 
 
 class TaskData(NamedTuple):
-    """Examples, the names under which results speak of them, and what a reader of the results has to know"""
+    """Examples, their names for the report, and notes for whoever reads the scores"""
 
     train: list[Any]
     dev: list[Any]
     train_name: str
     dev_name: str
-    labels: list[str] = []  # all that there are, also those that a part of the file has not  # noqa: RUF012
+    labels: list[str] = []  # of the whole file, even if the training part lacks some  # noqa: RUF012
     notes: list[str] = []  # noqa: RUF012
 
 
@@ -50,15 +51,21 @@ READERS: dict[str, Callable[..., list[Any]]] = {
 
 
 def read_data(
-    kind: str, train: str | None, dev: str | None, max_samples: int | None = None, seed: int = 0, **columns: Any
+    kind: str,
+    train: str | None = None,
+    dev: str | None = None,
+    max_samples: int | None = None,
+    seed: int = 0,
+    **columns: Any,
 ) -> TaskData:
-    """Both files, or one that is cut in two, or synthetic examples; every label of a dev file must be in train
+    """Read two files, or one with a part held out; without files, make synthetic examples.
 
-    max_samples: learn from so many, which ones decides the seed. columns: go to the reader of the files.
+    max_samples: train on this many, drawn at random with the seed (a sorted file would start with one label).
+    columns: passed to the reader of the files.
     """
     if train is None:
         if dev is not None:
-            raise ValueError(f"there is a dev file, {dev}, but no training file; give it with --train")
+            raise ValueError(f"there is a dev file, {dev}, but no training file; add --train")
         return _synthetic(kind, max_samples)
     given = {name: value for name, value in columns.items() if value is not None}
     examples, name = _read(kind, train, given), Path(train).name
@@ -76,7 +83,7 @@ def read_data(
     if kind == "classify" and len({example.second is None for example in [*data.train, *data.dev]}) > 1:
         raise ValueError(f"one of {train} and {dev} has single texts, the other pairs; expected the same in both")
     if max_samples is not None and max_samples < len(data.train):
-        drawn = f"learns from {counted(max_samples, 'example')}, drawn at random from {len(data.train):,}"
+        drawn = f"trained on {counted(max_samples, 'example')}, drawn at random from {len(data.train):,}"
         data = data._replace(train=drawn_from(data.train, max_samples, seed), notes=[*data.notes, drawn])
     return data
 
@@ -87,12 +94,12 @@ def _read(kind: str, path: str, columns: dict[str, Any]) -> list[Any]:
     except labelled.ColumnError as error:
         option = f"--{error.argument}"
         raise error.with_remedy(
-            f"Name the one you mean with {option} NAME, or give its number, {option} 1, if there is no header"
+            f"Name the column with {option} NAME, or, if there is no header, give its number, {option} 1"
         ) from None
 
 
 def cut(examples: Sequence[Any], path: str) -> tuple[list[Any], list[Any], str]:
-    """-> those to learn from, those held out, and what to say about it"""
+    """Returns the training examples, the examples held out, and a note for the report"""
     groups: dict[Hashable, list[Any]] = {}  # in the order of the file
     for example in examples:
         groups.setdefault(together(example), []).append(example)
@@ -101,7 +108,7 @@ def cut(examples: Sequence[Any], path: str) -> tuple[list[Any], list[Any], str]:
         what = f"questions on {counted(len(groups), 'text')}" if asked else "text"
         same = f", all the same {what}" if len(groups) == 1 < len(examples) else ""
         has = f"{counted(len(examples), 'example')}{same}"
-        raise ValueError(f"{path} has {has}, too few to hold some out; give a file to measure on with --dev")
+        raise ValueError(f"{path} has {has}, too few to hold some out; give a dev file with --dev")
     chosen = held_out(len(groups))
     parts: tuple[list[Any], list[Any]] = [], []
     for number, group in enumerate(groups.values()):
@@ -109,43 +116,42 @@ def cut(examples: Sequence[Any], path: str) -> tuple[list[Any], list[Any], str]:
     labels = [{example.label for example in part} for part in (parts[0], examples) if isinstance(part[0], Labelled)]
     if labels and len(labels[0]) == 1 < len(labels[1]):
         raise ValueError(
-            f"{path} has {counted(len(examples), 'example')}; with {counted(len(parts[1]), 'example')} held out to "
-            f"measure on, all others have the label {labels[0].pop()!r}, and nothing can be learnt from them; give a "
-            "file to measure on with --dev"
+            f"{path} has {counted(len(examples), 'example')}; with {counted(len(parts[1]), 'example')} held out, all "
+            f"others have the label {labels[0].pop()!r}, and there is nothing to learn; give a dev file with --dev"
         )
     blocks = counted(_blocks(len(chosen)), "block")
     whole = "; no text has questions on both sides" if asked else ""
     note = (
         f"held out: {len(parts[1]):,} of the {counted(len(examples), 'example')} of {Path(path).name}, {blocks} spread "
-        f"over it{whole}. No independent dev set: what was learnt from is much like it, so expect less on other data; "
-        "give a file of its own with --dev"
+        f"over it{whole}. This is not an independent dev set: it resembles the training data, so expect less on other "
+        "data; for scores to report, give a separate file with --dev"
     )
     return *parts, note
 
 
 def held_out(count: int) -> set[int]:
-    """Which of `count` things, a tenth: the end of each of some equal parts
+    """Which tenth of `count` things is held out: the end of each of some equal parts
 
     >>> sorted(held_out(40)), sorted(held_out(3))
     ([18, 19, 38, 39], [2])
     """
     kept = max(1, count // HELD_OUT)
     blocks = _blocks(kept)
-    found: set[int] = set()
+    places: set[int] = set()
     for block in range(blocks):
         size = kept * (block + 1) // blocks - kept * block // blocks
         end = count * (block + 1) // blocks
-        found.update(range(end - size, end))
-    return found
+        places.update(range(end - size, end))
+    return places
 
 
 def _blocks(kept: int) -> int:
-    """As many as each has members, but not more than BLOCKS"""
+    """As many blocks as each has members, at most BLOCKS"""
     return min(BLOCKS, math.isqrt(kept))
 
 
 def together(example: Any) -> Hashable:
-    """What examples that must not be parted have in common: the text"""
+    """The key of examples that must stay on one side: their text"""
     if isinstance(example, Question):
         return example.context
     if isinstance(example, Tagged):
@@ -155,27 +161,27 @@ def together(example: Any) -> Hashable:
 
 
 def drawn_from(examples: Sequence[Any], count: int, seed: int) -> list[Any]:
-    """So many of them, in their order"""
+    """A random choice, in the original order"""
     return [examples[place] for place in sorted(shuffled(len(examples), address(seed))[:count].tolist())]
 
 
 def seen(train: Sequence[Any], dev: Sequence[Any], train_path: str, dev_path: str) -> list[str]:
-    """What to say where dev examples are in the training data, too"""
+    """A note if dev examples are also in the training data"""
     if os.path.samefile(train_path, dev_path):
         return [
-            f"{train_path} is given both to learn from and to measure on: the scores say how well it was learnt by "
-            "heart, and nothing about other data; give another file with --dev"
+            f"{train_path} is both training and dev data: the scores show how well it was memorised, and nothing about "
+            "other data; give another file with --dev"
         ]
     known = {_whole(example) for example in train}
     count = sum(_whole(example) in known for example in dev)
     if count < COMMON * len(dev):
         return []
     are = "is" if count == 1 else "are"
-    return [f"{count:,} of the {counted(len(dev), 'dev example')} {are} in the training data, too: the scores flatter"]
+    return [f"{count:,} of the {counted(len(dev), 'dev example')} {are} also in the training data: scores are too high"]
 
 
 def _no_entities(sentences: Sequence[Tagged], labels: Sequence[str], path: str) -> list[str]:
-    """What to say where tags look like those of entities, and one does not, so that no entities can be scored"""
+    """A note if some tags are entity tags and others are not, so that there is no entity F1"""
     if not any(label != "O" and is_entity_tag(label) for label in labels) or all(map(is_entity_tag, labels)):
         return []
     line, word, tag = next(
@@ -185,13 +191,13 @@ def _no_entities(sentences: Sequence[Tagged], labels: Sequence[str], path: str) 
         if not is_entity_tag(tag)
     )
     return [
-        f"{path}:{line}: scored word by word, without entity F1, since the tag of {word!r} is {tag!r}; "
+        f"{path}:{line}: scored word by word, without entity F1, because the tag of {word!r} is {tag!r}; "
         f"expected {ENTITY_TAGS}"
     ]
 
 
 def _whole(example: Any) -> Hashable:
-    """All of an example but its place in a file"""
+    """An example without its place in the file"""
     if isinstance(example, Labelled):
         return together(example), example.label
     if isinstance(example, Question):
@@ -200,15 +206,8 @@ def _whole(example: Any) -> Hashable:
 
 
 def _synthetic(kind: str, max_samples: int | None) -> TaskData:
-    from mini_bert.data.synthetic import dataset as synthetic
-
-    makers: dict[str, Callable[..., list[Any]]] = {
-        "classify": synthetic.labelled,
-        "tag": synthetic.tagged,
-        "qa": synthetic.questions,
-        "similarity": synthetic.scored,
-    }
-    count = SYNTHETIC[kind] if max_samples is None else max_samples
-    train, dev = makers[kind](count, split="train"), makers[kind](max(count // 5, 50), split="dev")
+    name, usual = SYNTHETIC[kind]
+    count = usual if max_samples is None else max_samples
+    train, dev = synthetic.examples(name, count), synthetic.examples(name, max(count // 5, 50), split="dev")
     labels = labelled.label_names([*train, *dev]) if kind in ("classify", "tag") else []
     return TaskData(train, dev, synthetic.SYNTHETIC, synthetic.SYNTHETIC, labels)

@@ -1,16 +1,15 @@
-"""The layer on top: from the vectors of the tokens to an answer, for each kind of question.
+"""Task heads: from the vectors of the tokens to an answer.
 
-    SentenceHead    which class is this text?              pool -> [dense, tanh] -> dropout -> one score a class
-    PairHead        how do these two texts relate?         pool each -> side by side -> dropout -> one score a class
-    TokenHead       which tag has this word?               its first piece -> dropout -> one score a tag
-    SpanHead        where is the answer?                   two scores a token: does it start here, does it end here?
-    VectorHead      which direction has this text?         pool: no weights; two texts are compared by their cosine
+    SentenceHead    the class of a text                    pool -> [dense, tanh] -> dropout -> one score per class
+    PairHead        the relation of two texts              pool each -> compare -> dropout -> one score per class
+    TokenHead       the tag of a word                      its first piece -> dropout -> one score per tag
+    SpanHead        the place of an answer                 two scores per token: start and end of the answer
+    VectorHead      a vector for a text                    pool, no weights; texts are compared by cosine
 
-The encoder has learnt what words mean in context; a head is small and starts from nothing. Fine-tuning trains both, the
-encoder only a little. For published BERT these are the heads of BertForSequenceClassification (pooling of [CLS], with
-`dense`: its "pooler"), BertForTokenClassification and BertForQuestionAnswering.
+For published BERT these are the heads of BertForSequenceClassification (pooling [CLS], with `dense`, its "pooler"),
+BertForTokenClassification and BertForQuestionAnswering.
 
-B batch, T tokens, H width, C classes, N words that are asked.
+B batch, T tokens, H width, C classes, N selected tokens. `asked` marks the tokens that a head reads.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from mini_bert.layers.linear import Linear
 from mini_bert.layers.pooling import POOLING
 from mini_bert.layers.similarity import beside, beside_backward
 
-STD = 0.02  # of the weights of a new head: its first answer is "all alike"
+STD = 0.02  # of the weights of a new head, which starts with nearly equal scores
 
 
 class VectorHead(Layer):
-    """y = [pool_1(x) … pool_k(x)]        x (B,T,H), asked (B,T) -> y (B,kH)        dx = Σ of what each gives back"""
+    """y = [pool_1(x) … pool_k(x)]        x (B,T,H), asked (B,T) -> y (B,kH)        dx = Σ_k dx_k"""
 
     def __init__(self, pooling: Sequence[str] = ("mean",)):
         unknown = [name for name in pooling if name not in POOLING]
@@ -55,7 +54,7 @@ class VectorHead(Layer):
 class SentenceCache(NamedTuple):
     pooled: Any
     dense: Any
-    tanned: Any
+    activated: Any
     dropped: Any
     linear: Any
 
@@ -63,7 +62,7 @@ class SentenceCache(NamedTuple):
 class SentenceHead(Layer):
     """y = dropout(h) W + b,   h = pool(x), or tanh(pool(x) W_d + b_d) with `dense`        x (B,T,H) -> y (B,C)
 
-    dh = dy Wᵀ ⊙ m,   dpool = dh, or (dh ⊙ (1 − h²)) W_dᵀ,   and back to the tokens as pooling does
+    dh = dy Wᵀ ⊙ m,   dpool = dh, or (dh ⊙ (1 − h²)) W_dᵀ,   then the backward of the pooling
     """
 
     def __init__(
@@ -83,19 +82,19 @@ class SentenceHead(Layer):
 
     def forward(self, x, run, asked=None):
         h, pooled = self.pool.forward(x, run, asked)
-        dense = tanned = None
+        dense = activated = None
         if self.dense:
             h, dense = self.dense.forward(h, run)
-            h, tanned = tanh(h)
+            h, activated = tanh(h)
         h, dropped = dropout(h, self.p, run)
         y, linear = self.linear.forward(h, run)
-        return y, SentenceCache(pooled, dense, tanned, dropped, linear)
+        return y, SentenceCache(pooled, dense, activated, dropped, linear)
 
     def backward(self, dy, cache, run):
         dh = self.linear.backward(dy, cache.linear, run)
         dh = dropout_backward(dh, cache.dropped)
         if self.dense:
-            dh = tanh_backward(dh, cache.tanned)
+            dh = tanh_backward(dh, cache.activated)
             dh = self.dense.backward(dh, cache.dense, run)
         return self.pool.backward(dh, cache.pooled, run)
 
@@ -103,9 +102,9 @@ class SentenceHead(Layer):
 class PairHead(Layer):
     """y = dropout([u, v, |u − v|, u ∘ v]) W + b,   u = pool(x of the first text), v = pool(x of the second)
 
-    x (B,T,H), asked (2,B,T): the words of the first texts, and those of the second -> y (B,C). Both texts have gone
-    through the encoder together. One that has met pairs in pretraining says in [CLS] how they relate; ours has not, and
-    learns it much sooner from their words side by side.
+    x (B,T,H), asked (2,B,T): the words of the first texts and of the second texts -> y (B,C). The encoder reads both
+    texts together. If it was pretrained on pairs, its [CLS] represents their relation; Mini-BERT was not, and learns
+    much faster from the pooled words of each text.
     """
 
     def __init__(self, width: int, classes: int, pooling: Sequence[str] = ("mean",), p: float = 0.1, std: float = STD):
@@ -128,14 +127,14 @@ class PairHead(Layer):
 
 
 class TokenHead(Layer):
-    """y = dropout(x) W + b        x (N,H), the tokens that are asked -> y (N,C)        dx = dy Wᵀ ⊙ m"""
+    """y = dropout(x) W + b        x (N,H), the selected tokens -> y (N,C)        dx = dy Wᵀ ⊙ m"""
 
     def __init__(self, width: int, classes: int, p: float = 0.1, std: float = STD):
         self.p = p
         self.linear = Linear(width, classes, std=std)
 
     def forward(self, x, run, at=None):
-        """at: of which sequence each is, and which token of it (layers/dropout.py)"""
+        """at: the sequence and the position of each token (layers/dropout.py)"""
         x, dropped = dropout(x, self.p, run, at)
         y, linear = self.linear.forward(x, run)
         return y, (dropped, linear)
@@ -146,7 +145,7 @@ class TokenHead(Layer):
 
 
 class SpanHead(Layer):
-    """[s_t e_t] = x_t W + b        x (B,T,H) -> y (B,2,T): every token's score as the start, and as the end"""
+    """[s_t e_t] = x_t W + b        x (B,T,H) -> y (B,2,T): each token's score as start and as end"""
 
     def __init__(self, width: int, std: float = STD):
         self.linear = Linear(width, 2, std=std)
@@ -165,10 +164,10 @@ class SpanCache(NamedTuple):
 
 
 def span_loss(logits, targets, allowed, count: float | None = None):
-    """loss = ½ (H(start) + H(end)), H: cross-entropy over the tokens that are allowed -> (loss, cache)
+    """loss = ½ (H(start) + H(end)), H: cross-entropy over the allowed tokens. Returns the loss and its cache.
 
-    logits (B,2,T), targets (B,2): the true first and last token, allowed (B,T). A token that cannot be an answer (of
-    the question, padding) gets the lowest score there is, so probability 0 and no gradient.
+    logits (B,2,T), targets (B,2): the true first and last token, allowed (B,T). A token that cannot be an answer (the
+    question, padding) gets the lowest possible score, so its probability and gradient are 0.
     """
     B, _, T = logits.shape
     masked = np.where(allowed[:, None], logits, np.finfo(logits.dtype).min).reshape(2 * B, T)
@@ -177,7 +176,7 @@ def span_loss(logits, targets, allowed, count: float | None = None):
 
 
 def span_loss_backward(dloss: float, cache: SpanCache):
-    """dlogits = ½ (p − onehot(target)) dloss / count        0 where nothing is allowed, since p is"""
+    """dlogits = ½ (p − onehot(target)) dloss / count        0 for tokens that are not allowed"""
     return cross_entropy_backward(dloss, cache.entropy).reshape(cache.shape)
 
 

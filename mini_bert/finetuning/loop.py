@@ -1,16 +1,14 @@
-"""Fine-tuning: a trained encoder learns a task from examples, in minutes.
+"""The fine-tuning loop: a pretrained encoder learns a task from examples, in minutes.
 
-`fine_tune` below is the whole loop: batch, forward, backward, clip, step, and now and then a measurement on examples
-that were kept aside. What is particular to it:
+`fine_tune` below is the whole loop: batch, forward, backward, clip, step, and from time to time a measurement on the
+dev examples. It differs from pretraining in three ways:
 
-    the layer on top is new, the encoder is not      so the learning rate falls from layer to layer on the way down
-    there is little data, and much capacity          so dropout, few epochs, and the best measured model is kept
-    texts differ in length                           so a batch holds texts of about one length, and little is padded
+    the head is new, the encoder is not          so the learning rate decreases from layer to layer towards the input
+    there is little data and much capacity       so dropout, few epochs, and the weights with the best score are kept
+    texts differ in length                       so a batch holds texts of similar length, with little padding
 
-What a text becomes, what the loss is and what counts as good is the task's (tasks/). The same settings and seed give
-the same weights to the last bit, for a given number of threads.
-
-    mini-bert finetune classify --train train.tsv --dev dev.tsv --out mine
+A task (tasks/) defines how an example becomes a sequence, the loss, and the scores. The same settings and seed give the
+same weights to the last bit, for a given number of threads.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -35,9 +33,9 @@ from mini_bert.models.base import Model
 from mini_bert.training.optim import Adam, lr_schedule, one_by_one
 from mini_bert.training.parallel import Team
 
+EPOCHS, LEARNING_RATE = 3, 1e-3  # defaults; finetune.with_defaults adapts them to the task, the model and the data
 PART = 32  # sequences that go through the model at once, at most
-AT_ONCE = 32  # and when it only answers
-HIDDEN = (1 << 20) + 1  # where the random numbers of hidden words fork off: no block has this number
+HIDDEN = (1 << 20) + 1  # the fork of the random numbers for word dropout; no block has this number
 EVERY = 20  # steps between two records of the loss
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]  # work, items -> results: parallel.Team.map
@@ -46,72 +44,71 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class FineTuning:
-    """How to fine-tune. Learning rate and hidden words also depend on task and model: finetune.defaults."""
+    """How to fine-tune. None: chosen by `finetune.with_defaults` for the task, the model and the data."""
 
-    epochs: int = 3
+    epochs: int | None = None
     batch_size: int = 32
-    learning_rate: float = 1e-3  # at its peak, for the layer on top
-    layer_decay: float = 0.9  # what each layer below gets of that of the one above it
+    learning_rate: float | None = None  # at its peak, for the head
+    layer_decay: float = 0.9  # each layer's learning rate, as a share of that of the layer above
     warmup: float = 0.1  # share of the run in which the learning rate rises; then it falls to 0
     weight_decay: float = 0.01
-    clip: float = 1.0  # longest gradient
+    clip: float = 1.0  # the largest norm of the gradient
     dropout: float = 0.1  # in the encoder and before the head
-    word_dropout: float = 0.0  # share of the words that are hidden behind [MASK] while it learns
-    patience: int = 6  # measurements after warm-up without a better one, after which it stops
-    measurements: int = 2  # in an epoch
+    word_dropout: float | None = None  # share of words replaced by [MASK] in training
+    patience: int = 6  # stop after this many measurements without a better score, counted after warm-up
+    measurements: int = 2  # per epoch
     threads: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience", "measurements", "threads"):
-            check_positive(name, getattr(self, name))
-        for name in ("warmup", "weight_decay", "dropout", "word_dropout"):
-            check_probability(name, getattr(self, name))
-        for name in ("learning_rate", "clip"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise ValueError(f"{name} is {value!r}, expected a positive number")
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        for name in given.keys() & {"epochs", "batch_size", "patience", "measurements", "threads"}:
+            check_positive(name, given[name])
+        for name in given.keys() & {"warmup", "weight_decay", "dropout", "word_dropout"}:
+            check_probability(name, given[name])
+        for name in given.keys() & {"learning_rate", "clip"}:
+            if not (isinstance(given[name], int | float) and 0 < given[name] < math.inf):
+                raise ValueError(f"{name} is {given[name]!r}, expected a positive number")
         if not 0 < self.layer_decay <= 1:
-            raise ValueError(f"layer_decay is {self.layer_decay!r}, expected more than 0, up to 1 (all layers alike)")
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+            raise ValueError(
+                f"layer_decay is {self.layer_decay!r}, expected more than 0 and at most 1 (one rate for all layers)"
+            )
 
 
 class Measurement(NamedTuple):
-    """What the dev examples said"""
+    """Scores on the dev examples"""
 
     scores: dict[str, float]
-    loss: float | None = None  # decides between equal scores; None: the task has none
+    loss: float | None = None  # the lower one wins if scores are equal; None: the task has no dev loss
 
 
 class TuningRun(NamedTuple):
-    """What came of a run. The model has the weights that did best."""
+    """The outcome of a run. The model has the weights of the best measurement."""
 
-    scores: dict[str, float]  # the best measurement
-    step: int  # when it was made
-    steps: int  # done in all
+    scores: dict[str, float]  # of the best measurement
+    step: int  # at which it was made
+    steps: int  # in total
     seconds: float
     stopped: str  # "done", "early", "interrupted" or "nonfinite"; "" while it runs
-    loss: float | None = None  # of the dev examples at the best measurement
+    loss: float | None = None  # on the dev examples, at the best measurement
 
     def rank(self, metric: str) -> tuple[float, float]:
-        """To compare runs and measurements by: the higher score, of equal ones the lower loss"""
+        """The key by which runs and measurements are compared: a higher score wins, then a lower loss"""
         if not self.scores:
             return -math.inf, -math.inf
         return self.scores[metric], -math.inf if self.loss is None else -self.loss
 
 
 class TaskObjective:
-    """A task's loss, with a share of the words hidden behind the mask token (objectives/base.py)."""
+    """The loss of a task with word dropout, as an objective (objectives/base.py)"""
 
     heads: tuple[str, ...] = ()
 
-    def __init__(self, task: Task, word_dropout: float, mask_id: int):
-        self.task, self.word_dropout, self.mask_id = task, word_dropout, mask_id
+    def __init__(self, task: Task, word_dropout: float, pad_id: int, mask_id: int):
+        self.task, self.word_dropout, self.pad_id, self.mask_id = task, word_dropout, pad_id, mask_id
 
-    def batch(self, rows: Any, keys: Any) -> Batch:
-        return self.task.batch(rows, keys)
+    def batch(self, rows: Any, keys: Any = None) -> Batch:
+        return self.task.batch(rows, self.pad_id)
 
     def count(self, parts: Sequence[Batch]) -> int:
         return sum(len(part.targets) for part in parts)
@@ -131,46 +128,47 @@ def fine_tune(
     record: Callable[[Record], None] = lambda record: None,
     keep: Callable[[TuningRun], None] = lambda outcome: None,
 ) -> TuningRun:
-    """The loop. `measure` is called with the model as it is; `keep` when it has never been better: to save it.
+    """Train `model`, and leave it with the weights of the best measurement.
 
-    Of measurements with the same score the one with the lower loss is the better; only a higher score counts for
-    patience, though: a loss that falls by a hair should not keep a run alive.
-    Ctrl-C ends it after the step at hand; the best model so far stays.
+    `measure` measures the model on the dev examples; `keep` is called after each new best measurement, to save it.
+    At equal scores, a lower loss is better; but only a higher score resets patience, so that tiny changes of the loss
+    do not keep a run alive. Ctrl-C stops after the current step and keeps the best weights so far.
     """
+    epochs, peak = settings.epochs or EPOCHS, settings.learning_rate or LEARNING_RATE
     began = time.perf_counter()
     adam = Adam(
         model.flat, weight_decay=settings.weight_decay, lr_multipliers=lr_multipliers(model, settings.layer_decay)
     )
     in_epoch = -(-len(items) // settings.batch_size)
-    steps, due = settings.epochs * in_epoch, measuring_steps(in_epoch, settings)
+    steps, due = epochs * in_epoch, measuring_steps(in_epoch, epochs, settings.measurements)
     best, weights = TuningRun({}, 0, 0, 0.0, ""), model.flat.data.copy()
     waited, stopped, since = 0, "", []
 
-    objective = TaskObjective(task, settings.word_dropout, mask_id)
-    with Team(model, settings.threads) as team, stop_on_signal(_say) as asked:
-        for step, batch in enumerate(batches(items, settings), 1):
-            lr = settings.learning_rate * lr_schedule(step / (steps + 1), settings.warmup)
-            parts = [task.batch(part, pad_id) for part in split(batch, settings.threads)]  # batch
-            found = team.gradient(parts, (settings.seed, step), objective)  # forward, backward
-            if not (math.isfinite(found.loss) and math.isfinite(found.norm)):
+    objective = TaskObjective(task, settings.word_dropout or 0.0, pad_id, mask_id)
+    with Team(model, settings.threads) as team, stop_on_signal(_say) as stop:
+        for step, batch in enumerate(batches(items, epochs, settings), 1):
+            lr = peak * lr_schedule(step / (steps + 1), settings.warmup)
+            parts = [objective.batch(part) for part in split(batch, settings.threads)]  # batch
+            outcome = team.gradient(parts, (settings.seed, step), objective)  # forward, backward
+            if not (math.isfinite(outcome.loss) and math.isfinite(outcome.norm)):
                 stopped = "nonfinite"
                 break
-            adam.step(lr, scale=min(1.0, settings.clip / found.norm) if found.norm else 1.0, map=team.map)
+            adam.step(lr, scale=min(1.0, settings.clip / outcome.norm) if outcome.norm else 1.0, map=team.map)
 
-            since.append((found.loss, found.correct / found.targets, found.norm))
+            since.append((outcome.loss, outcome.correct / outcome.targets, outcome.norm))
             progress = {"step": step, "steps": steps, "epoch": step / in_epoch}
             if step % EVERY == 0 or step in due:  # log
                 loss, right, norm = np.mean(since, axis=0).tolist()
                 since.clear()
-                met = {"right": right} if task.counts else {}
-                record({"kind": "train", **progress, "loss": loss, **met, "grad_norm": norm, "lr": lr})
-            stopped = "interrupted" if asked.is_set() else ""
+                accuracy = {"right": right} if task.counts else {}
+                record({"kind": "train", **progress, "loss": loss, **accuracy, "grad_norm": norm, "lr": lr})
+            stopped = "interrupted" if stop.is_set() else ""
             if step in due or (stopped and not best.scores):  # measure
                 (scores, dev_loss), seconds = measure(team.map), time.perf_counter() - began
                 known = {} if dev_loss is None else {"loss": dev_loss}
                 record({"kind": "dev", **progress, **scores, **known, "seconds": round(seconds, 2)})
                 now, before = TuningRun(scores, step, step, seconds, "", dev_loss), best.rank(task.metric)
-                warm = step > settings.warmup * steps  # before, it has hardly begun to learn
+                warm = step > settings.warmup * steps  # earlier scores say little
                 waited = waited + 1 if warm and now.rank(task.metric)[0] <= before[0] else 0
                 if now.rank(task.metric) > before:
                     best = now
@@ -189,19 +187,18 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def batches(items: Sequence[Item], settings: FineTuning) -> Iterator[list[Item]]:
-    for number in range(settings.epochs):
+def batches(items: Sequence[Item], epochs: int, settings: FineTuning) -> Iterator[list[Item]]:
+    for number in range(epochs):
         yield from epoch(items, settings.batch_size, settings.seed, number)
 
 
-def measuring_steps(in_epoch: int, settings: FineTuning) -> set[int]:
-    """After which steps to measure: evenly in every epoch, at its end too"""
-    parts = settings.epochs * settings.measurements
-    return {max(1, in_epoch * part // settings.measurements) for part in range(1, parts + 1)}
+def measuring_steps(in_epoch: int, epochs: int, measurements: int) -> set[int]:
+    """The steps after which to measure: evenly spread over every epoch, and at its end"""
+    return {max(1, in_epoch * part // measurements) for part in range(1, epochs * measurements + 1)}
 
 
 def hide(batch: Batch, share: float, mask_id: int, run: Run) -> Batch:
-    """Some of the asked tokens become [MASK], so that no word can be relied on alone: which ones says their address"""
+    """Word dropout: replace a share of the words by [MASK]. Which ones depends on the run's key, not on the thread."""
     if not share:
         return batch
     sequences, T = batch.ids.shape
@@ -211,22 +208,22 @@ def hide(batch: Batch, share: float, mask_id: int, run: Run) -> Batch:
 
 
 def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:
-    """A part for every thread, of at most PART items, one after the other: their numbers in the batch do not change"""
+    """Consecutive parts of at most PART items, at least one per thread"""
     parts = min(len(batch), max(threads, -(-len(batch) // PART)))
     ends = [len(batch) * number // parts for number in range(parts + 1)]
     return [batch[low:high] for low, high in pairwise(ends)]
 
 
 def predict(model: Model, task: Task, items: Sequence[Item], pad_id: int = 0, each: Each = one_by_one) -> list[Any]:
-    """The model's answer to each item, in their order; items of like length are computed together"""
+    """The model's answer to each item, in the same order; items of similar length are computed together"""
     order = sorted(range(len(items)), key=lambda place: items[place].length)
-    batches = [order[low : low + AT_ONCE] for low in range(0, len(order), AT_ONCE)]
+    batches = [order[low : low + PART] for low in range(0, len(order), PART)]
 
     def work(batch: list[int]) -> list[Any]:
         return task.answers(model, task.batch([items[place] for place in batch], pad_id, known=False), Run())
 
     answers: list[Any] = [None] * len(items)
-    for batch, found in zip(batches, each(work, batches), strict=True):
-        for place, answer in zip(batch, found, strict=True):
+    for batch, part in zip(batches, each(work, batches), strict=True):
+        for place, answer in zip(batch, part, strict=True):
             answers[place] = answer
     return answers

@@ -1,16 +1,16 @@
-"""A fine-tuned model: an encoder, and on it the layer for a task. One model in memory, one folder on disk.
+"""A fine-tuned model: an encoder with a head for a task. One model in memory, one folder on disk.
 
-    model = with_task(encoder, task, dropout=0.1)       the encoder's weights, copied; a new layer on top, model.task
+    model = with_task(encoder, task, dropout=0.1)       a copy of the encoder's weights, and a new head: model.task
     save("mine", model, task, tokenizer, length=64)
     model, task, tokenizer, length = load("mine")
 
-The heads for masked words and for the next sentence are gone; the vector of all weights holds encoder and task alike,
-so that Adam, clipping and threads need not know of it.
+The heads for masked words and the next sentence are dropped. One flat vector holds the weights of encoder and head, so
+Adam, clipping and threads treat them alike.
 
-The folder is a model folder as people know it: config.json (with `id2label`, `label2id`), weights, tokenizer. That of
-a published BERT has the names that transformers expects, and can be opened with its BertForSequenceClassification,
-BertForTokenClassification or BertForQuestionAnswering; and a folder that these have written can be loaded here. In that
-of a Mini-BERT the layer's weights are called `task.…`. Of either, `load_model` gives the encoder alone.
+The folder is an ordinary model folder: config.json (with `id2label`, `label2id`), weights, tokenizer. A published BERT
+is written with the names that transformers expects: BertForSequenceClassification, BertForTokenClassification and
+BertForQuestionAnswering can open it, and folders that they wrote can be loaded here. For a Mini-BERT the head's weights
+are called `task.…`. `load_model` loads only the encoder of either.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class FineTuned(NamedTuple):
     model: Model
     task: Any
     tokenizer: Tokenizer
-    length: int  # tokens that a sequence may have
+    length: int  # the longest sequence, in tokens
 
 
 def with_task(model: Model, task: Task, dropout: float = 0.1, seed: int = 0) -> Model:
-    """-> a model of its own: the encoder's weights, and the task's layer, which starts as the seed says
+    """Returns a new model: a copy of the encoder's weights, and the task's head, initialised from the seed.
 
-    dropout: in the encoder and before the head, while training. A dense layer on [CLS] starts as the pooler of a
-    published BERT that has one.
+    dropout: in the encoder and before the head, in training. A dense layer on [CLS] starts as the pooler of the
+    published BERT, if it has one.
     """
     twin = model.build(model.config.with_dropout(dropout), (), None, model.dtype)
     twin.task = task.layer(twin, dropout)
@@ -63,10 +63,10 @@ def with_task(model: Model, task: Task, dropout: float = 0.1, seed: int = 0) -> 
 
 
 def lr_multipliers(model: Model, decay: float) -> list[tuple[slice, float]]:
-    """Layer-wise decay of the learning rate, for Adam: 1 for the task, `decay` for the last block, decay² for the one
-    below, …, decay^(L+1) for the embeddings. What is far down is general, and should change least."""
+    """Layer-wise decay of the learning rate, for Adam: 1 for the head, `decay` for the last block, decay² for the one
+    below, …, decay^(L+1) for the embeddings. Lower layers are more general, and should change less."""
     blocks = len(model.encoder.blocks)
-    found = []
+    multipliers = []
     for name, param in model.named_params().items():
         part, _, rest = name.partition(".")
         if part == "task":
@@ -75,8 +75,8 @@ def lr_multipliers(model: Model, decay: float) -> list[tuple[slice, float]]:
             height = int(rest.split(".")[1]) + 1
         else:
             height = blocks if part == "final_norm" else 0
-        found.append((param.place, decay ** (blocks + 1 - height)))
-    return found
+        multipliers.append((param.place, decay ** (blocks + 1 - height)))
+    return multipliers
 
 
 # ---------------------------------------------------------------------- the folder
@@ -114,7 +114,7 @@ def _config(model: Model, task: Task, length: int) -> dict[str, Any]:
 
 
 def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
-    """Read what `save` wrote, or what transformers' BertFor… classes have written"""
+    """Read a folder written by `save`, or by the BertFor… classes of transformers"""
     folder = locate(folder)
     values, tensors = read_folder(folder)
     kind = model_class(values)
@@ -128,7 +128,7 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
 
 
 def _task(folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> tuple[Any, dict[str, Any]]:
-    """The task that config.json describes: in our words, or by the name of a class of transformers"""
+    """The task that config.json describes: by our settings, or by the name of a class of transformers"""
     labels = [label for _, label in sorted((int(number), label) for number, label in _id2label(values, tensors))]
     tuned = values.get("fine_tuning")
     if tuned is None:
@@ -141,7 +141,7 @@ def _task(folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndar
 
 
 def _id2label(values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]):
-    """Files of transformers leave out names that nobody gave: LABEL_0, LABEL_1, …"""
+    """transformers leaves out default names: LABEL_0, LABEL_1, …"""
     if values.get("id2label"):
         return values["id2label"].items()
     classes = len(tensors.get("classifier.bias", ()))
@@ -153,11 +153,7 @@ def _published(folder: Path, values: Mapping[str, Any], labels: list[str]) -> di
     for name, kind in TASKS.items():
         if architecture == kind.architecture and kind.fits(len(labels)):
             return {"task": name, **kind.published}
-    raise ValueError(_untuned(folder))
-
-
-def _untuned(folder: Path) -> str:
-    return (
-        f"{folder} holds a model that is not fine-tuned for a task; make one from it with "
+    raise ValueError(
+        f"{folder} holds a model that is not fine-tuned for a task; fine-tune it with "
         f"`mini-bert finetune classify --model {folder} --train FILE --dev FILE --out FOLDER` (or tag, qa, similarity)"
     )

@@ -1,6 +1,6 @@
-"""What fine-tuning says of itself: the table for people, the numbers for programs, the card of the model.
+"""The results of fine-tuning: a table for people, numbers for programs, the model card.
 
-Beside the scores stands what one gets by guessing, without reading (`Task.guessing`): a score says little without it.
+Next to the scores the table has what guessing would get without reading the texts (`Task.guessing`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ class Result(NamedTuple):
     outcome: TuningRun
 
 
+class Report(NamedTuple):
+    results: list[Result]
+    summary: dict[str, Any]  # as in results.json
+    text: str  # the table
+
+
 class Baseline(NamedTuple):
     """What guessing gets on the same dev examples"""
 
     name: str
     scores: dict[str, float]
-    luck: float  # how far above it the task's metric can be by luck: two standard errors
+    luck: float  # how far above it the metric can be by chance: two standard errors
 
 
 def baseline(task: Task, dev: Sequence[Any]) -> Baseline:
@@ -40,7 +46,7 @@ def baseline(task: Task, dev: Sequence[Any]) -> Baseline:
     scores = task.scores(dev, predictions)
     share = scores[task.metric]
     if task.name == "similarity":
-        luck = 2 / math.sqrt(max(len(dev) - 1, 1))  # numbers that have nothing in common correlate so much
+        luck = 2 / math.sqrt(max(len(dev) - 1, 1))  # the correlation of unrelated numbers
     else:
         cases = sum(len(example.words) for example in dev) if task.name == "tag" else len(dev)
         luck = 2 * math.sqrt(max(share * (1 - share), 0) / cases)
@@ -48,23 +54,23 @@ def baseline(task: Task, dev: Sequence[Any]) -> Baseline:
 
 
 def verdict(task: Task, score: float, guess: Baseline, dev: int) -> str | None:
-    """Said plainly where a score is no better than guessing; None where it is"""
+    """A sentence if the score is no better than guessing, else None"""
     gain = score - guess.scores[task.metric]
     if gain <= 0:
         return (
-            f"Not above guessing: “{guess.name}” reaches the same {task.metric} or more. Nothing that was learnt shows "
-            "on the dev data; give more examples, or more --epochs."
+            f"Not above guessing: “{guess.name}” reaches the same {task.metric} or more. The model has learnt nothing "
+            "that helps on the dev data; try more examples or more --epochs."
         )
     if gain < guess.luck:
         return (
             f"Hardly above guessing: {100 * gain:.1f} points more {task.metric} than “{guess.name}”. With "
-            f"{counted(dev, 'dev example')} up to {100 * guess.luck:.1f} can be luck."
+            f"{counted(dev, 'dev example')}, up to {100 * guess.luck:.1f} can be chance."
         )
     return None
 
 
 def describe(kind: str, model: str, data: TaskData) -> str:
-    """What is learnt from what, and what has to be known about it"""
+    """One line about the model and the data, and the notes on the data"""
     about = (
         f"{kind}: {model}; training {counted(len(data.train), 'example')} of {data.train_name}, "
         f"dev {len(data.dev):,} of {data.dev_name}"
@@ -73,17 +79,17 @@ def describe(kind: str, model: str, data: TaskData) -> str:
 
 
 def summarize(task: Task, results: Sequence[Result]) -> dict[str, Any]:
-    """Every seed's scores, and for each start their means and spreads"""
-    found: dict[str, Any] = {"metric": task.metric, "runs": [
+    """The scores of every run, and their mean and spread for each start"""
+    summary: dict[str, Any] = {"metric": task.metric, "runs": [
         {"start": start, "seed": seed, "scores": outcome.scores, "best_step": outcome.step, "steps": outcome.steps,
          "seconds": round(outcome.seconds, 1), "stopped": outcome.stopped} for start, seed, outcome in results
     ]}  # fmt: skip
     for start in dict.fromkeys(result.start for result in results):
         runs = [result.outcome for result in results if result.start == start and result.outcome.scores]
         if runs:
-            found[start] = {name: mean_spread([run.scores[name] for run in runs]) for name in runs[0].scores}
-            found[start]["seconds"] = mean_spread([run.seconds for run in runs])
-    return found
+            summary[start] = {name: mean_spread([run.scores[name] for run in runs]) for name in runs[0].scores}
+            summary[start]["seconds"] = mean_spread([run.seconds for run in runs])
+    return summary
 
 
 def mean_spread(values: Sequence[float]) -> dict[str, float]:
@@ -91,13 +97,11 @@ def mean_spread(values: Sequence[float]) -> dict[str, float]:
     return {"mean": statistics.fmean(values), "spread": statistics.stdev(values) if len(values) > 1 else 0.0}
 
 
-def report(
-    task: Task, about: Sequence[str], guess: Baseline, results: Sequence[Result], out: Path | None, dev: int
-) -> str:
-    """The table that people read. dev: how many examples were measured"""
+def table(task: Task, guess: Baseline, results: Sequence[Result], out: Path | None, dev: int) -> str:
+    """The table of scores, with remarks. dev: the number of dev examples"""
     summary = summarize(task, results)
     rows = [start for start in (PRETRAINED, SCRATCH) if start in summary]
-    lines = [*about]
+    lines = []
     if rows:
         names = [name for name in summary[rows[0]] if name != "seconds"]
         guessing = f"guessing: {guess.name}"
@@ -108,35 +112,35 @@ def report(
             lines.append(f"{start:{width}}{cells}{summary[start]['seconds']['mean']:10.0f}")
         cells = "".join(f"{100 * guess.scores[name]:16.1f}" for name in names)
         lines.append(f"{guessing:{width}}{cells}")
-        counts = {len([result for result in results if result.start == start]) for start in rows}
-        if max(counts) > 1:
-            lines.append(f"mean ± standard deviation of {max(counts)} seeds; each the best measurement of its run")
-        plainly = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev)
-        lines += ["", plainly] if plainly else []
+        seeds = len({result.seed for result in results})
+        if seeds > 1:
+            lines.append(f"mean ± standard deviation of {seeds} seeds; each run counts with its best measurement")
+        warning = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev)
+        lines += ["", warning] if warning else []
     early = sum(result.outcome.stopped == "early" for result in results)
     if early:
         runs = "" if len(results) == 1 else f" in {early} of {counted(len(results), 'run')}"
-        lines.append(f"\nStopped early{runs}: it did not get better for a while. A larger --patience waits longer.")
+        lines.append(f"\nStopped early{runs}: the score did not improve for a while. A larger --patience waits longer.")
     last = results[-1].outcome.stopped if results else ""
     if last == "nonfinite":
-        lines.append("\nStopped: the loss was no longer a number. Try a smaller --learning-rate.")
+        lines.append("\nStopped: the loss is NaN or infinite. Try a smaller --learning-rate.")
     elif last == "interrupted":
-        lines.append("\nStopped by hand" + ("; the best model so far is kept." if out else "."))
+        lines.append("\nInterrupted" + ("; the best model so far is kept." if out else "."))
     if out is not None and (out / "model").is_dir():
-        lines.append(f"\nthe best model: {out / 'model'}\n\n    {command('predict', out)} {example(task)}")
+        lines.append(f"\nBest model: {out / 'model'}\n\n    {command('predict', out)} {example(task)}")
     elif out is None:
-        lines.append("\nNothing is saved; with --out FOLDER the best model is.")
+        lines.append("\nNothing is saved; use --out FOLDER to save the best model.")
     return "\n".join(lines)
 
 
 def example(task: Task) -> str:
-    """What to type behind `mini-bert predict FOLDER`"""
+    """Arguments for `mini-bert predict FOLDER`"""
     pairs = task.name == "classify" and task.settings()["pairs"]
     return '"A first text." "And a second."' if pairs else EXAMPLE[task.name]
 
 
 EXAMPLE = {
-    "classify": '"A text to be judged."',
+    "classify": '"A text to classify."',
     "tag": '"Ada Lovelace lived in London."',
     "qa": '--question "Who sat?" --context "The cat sat on the mat."',
     "similarity": '"A cat sat down." "A cat was sitting."',
@@ -165,7 +169,7 @@ def model_card(task: Task, model: str, data: TaskData, settings: FineTuning, res
 layer decay {settings.layer_decay:g}, dropout {settings.dropout:g}, \
 word dropout {settings.word_dropout:g}, seed {result.seed} |
 
-The weights are those that did best on the dev data, so that score is a little too good; on other data expect less.
+These weights had the best score on the dev data, which is therefore a little too good; expect less on other data.
 {notes}
 ```console
 mini-bert predict . {example(task)}

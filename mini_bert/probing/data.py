@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mini_bert.common.draws import address, shuffled
-from mini_bert.data.labelled.examples import line_of
+from mini_bert.data.labelled.labels import line_of
 from mini_bert.data.labelled.readers import (
     LabelError,
     Parsed,

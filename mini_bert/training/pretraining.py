@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.invocation import command
-from mini_bert.common.memory import share_memory_among_threads
+from mini_bert.common.memory import return_freed_memory, share_memory_among_threads
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
 from mini_bert.data.generator import MLMDataGenerator
@@ -74,6 +74,7 @@ def pretrain(
     length          tokens per sequence; default: as many as the model has positions
     next_sentence   train on pairs of texts, and predict whether the second follows the first, too
     """
+    share_memory_among_threads()
     given = {name: value for name, value in settings.items() if value is not None}
     steps, minutes = given.pop("steps", None), given.pop("minutes", None)
     if steps is None and minutes is None:
@@ -119,6 +120,7 @@ def pretrain(
 
 def resume(out: Path | None = None, quiet: bool = False, tensorboard: bool = False) -> State:
     """Continue a run with its own settings; default: the newest in ./runs."""
+    share_memory_among_threads()
     path = out or newest_folder()
     description = RunFolder.config(path)
     with RunLock(path) as lock:
@@ -148,7 +150,6 @@ class _Run:
         quiet: bool,
         tensorboard: bool,
     ):
-        share_memory_among_threads()
         self.path, self.lock, self.quiet, self.tensorboard = path, lock, quiet, tensorboard
         self.settings = TrainingConfig.from_dict(description["training"])
         self.data = description["data"]
@@ -193,6 +194,7 @@ def train_in_folder(
 ) -> State:
     """Train with a display, records, checkpoints, and the best model at the end. `found`: the checkpoint to resume."""
     lock = lock or RunLock(path)
+    return_freed_memory()  # of reading the text and drawing the first weights
     validation = batches.validation() if batches.arguments["held_out"] else None
     with lock, Display(path, settings.steps, settings.minutes, quiet) as display:
         say = partial(display.note, must=True)

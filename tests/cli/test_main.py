@@ -102,7 +102,9 @@ def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
         raise ValueError("seen")
 
     monkeypatch.setattr("mini_bert.training.pretraining.pretrain", note)
-    monkeypatch.setattr("mini_bert.finetuning.command.finetune_command", note)
+    monkeypatch.setattr(
+        "mini_bert.finetuning.finetune.finetune", lambda kind, data, settings, *_, **__: note(**vars(settings))
+    )
     for name in ("train", "finetune classify", "finetune sst2"):
         for option in ("--lr", "--learning-rate"):
             CliRunner().invoke(app, [*name.split(), option, "0.002"])

@@ -22,14 +22,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_tasks as tiny
 
 from mini_bert.cli.main import app
+from mini_bert.common.progress import showing
 from mini_bert.files.model_folder import read_tensors
 from mini_bert.finetuning import model as finetuned
-from mini_bert.finetuning.command import default_epochs, defaults, finetune_command, progress, settings_for
 from mini_bert.finetuning.data import cut, held_out, read_data
+from mini_bert.finetuning.finetune import _warn_about_cuts, finetune, progress, settings_for, with_defaults
 from mini_bert.finetuning.loop import FineTuning, predict
 from mini_bert.finetuning.model import load
 from mini_bert.finetuning.predict import gather, predictions
-from mini_bert.finetuning.report import PRETRAINED, SCRATCH, baseline, verdict
+from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Result, baseline, describe, verdict
 from mini_bert.inference.embed import embed
 from mini_bert.inference.loading import load as load_pair
 from mini_bert.models.base import MASKED_WORDS
@@ -38,6 +39,20 @@ from mini_bert.models.mini_bert import MiniBERT
 QUICK = {"epochs": 2, "batch_size": 16, "learning_rate": 5e-3, "threads": 1, "measurements": 1, "quiet": True}
 EXAMPLES = {"classify": tiny.labelled, "tag": tiny.tagged, "qa": tiny.questions, "similarity": tiny.scored}
 ENDING = {"classify": "tsv", "tag": "conll", "qa": "jsonl", "similarity": "tsv"}
+
+
+def finetuned_on(
+    kind: str, train: str | None = None, dev: str | None = None, max_samples: int | None = None, **given
+) -> list[Result]:
+    """As the command does: read the files, fine-tune, print; `given` are settings and arguments of `finetune`."""
+    quiet = given.pop("quiet")
+    settings = {name: given.pop(name) for name in list(given) if name in FineTuning.__dataclass_fields__}
+    data = read_data(kind, train, dev, max_samples, settings.get("seed", 0))
+    print(describe(kind, given["model"], data))
+    with showing(not quiet) as show:
+        report = finetune(kind, data, FineTuning(**settings), show=show, **given)
+    print(report.text)
+    return report.results
 
 
 @pytest.fixture(scope="module", params=["mini", "bert"])
@@ -61,7 +76,7 @@ def files(folder: Path, kind: str, count: int = 48) -> dict[str, str]:
 def test_files_in_model_out(kind, folder, tmp_path, capsys):
     """The folder holds the model that was measured: loaded again it gives the same answers to the last bit."""
     out = tmp_path / "out"
-    (result,) = finetune_command(kind, **files(tmp_path, kind), out=out, model=str(folder), **QUICK)
+    (result,) = finetuned_on(kind, **files(tmp_path, kind), out=out, model=str(folder), **QUICK)
     tuned = load(out)
     dev = EXAMPLES[kind](16, seed=1)
     items = tuned.task.items(dev, tuned.tokenizer, tuned.length, False)
@@ -82,8 +97,8 @@ def test_files_in_model_out(kind, folder, tmp_path, capsys):
 
 
 def test_seeds_and_a_control_are_shown_side_by_side(mini, tmp_path, capsys):
-    results = finetune_command(
-        "classify", **files(tmp_path, "classify"), model=str(mini), seeds=2, scratch=True, **QUICK
+    results = finetuned_on(
+        "classify", **files(tmp_path, "classify"), model=str(mini), seeds=2, from_scratch=True, **QUICK
     )
     assert [(result.start, result.seed) for result in results] == [
         ("pretrained", 0), ("pretrained", 1), ("from random weights", 0), ("from random weights", 1),
@@ -91,13 +106,15 @@ def test_seeds_and_a_control_are_shown_side_by_side(mini, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "pretrained  " in out and "from random weights" in out and "±" in out and "of 2 seeds" in out
     assert "Nothing is saved" in out and "training 48 examples of train.tsv, dev 16 of dev.tsv" in out
-    finetune_command("classify", **files(tmp_path, "classify"), model=str(mini), as_json=True, **QUICK)
-    assert json.loads(capsys.readouterr().out)["pretrained"]["accuracy"]["spread"] == 0.0
+    paths = files(tmp_path, "classify")
+    options = ["--train", paths["train"], "--dev", paths["dev"], "--model", str(mini), "--epochs", "1", "--quiet"]
+    result = CliRunner().invoke(app, ["finetune", "classify", *options, "--json"])
+    assert json.loads(result.stdout)["pretrained"]["accuracy"]["spread"] == 0.0
 
 
 def test_the_model_that_is_kept_is_the_best_of_all_seeds(mini, tmp_path, capsys):
     out = tmp_path / "out"
-    results = finetune_command("tag", **files(tmp_path, "tag"), out=out, model=str(mini), seeds=3, **QUICK)
+    results = finetuned_on("tag", **files(tmp_path, "tag"), out=out, model=str(mini), seeds=3, **QUICK)
     best = max(results, key=lambda result: result.outcome.scores["f1"])
     assert f"word dropout 0, seed {best.seed} |" in (out / "model/README.md").read_text()
     assert not [path for path in out.iterdir() if path.name.startswith(".")]  # nothing lies about
@@ -111,11 +128,11 @@ def test_ctrl_c_keeps_what_was_saved(signals, mini, tmp_path, monkeypatch, capsy
         saved(*words)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("mini_bert.finetuning.command.save", save)
+    monkeypatch.setattr("mini_bert.finetuning.finetune.save", save)
     out = tmp_path / "out"
-    results = finetune_command("classify", **files(tmp_path, "classify"), out=out, model=str(mini), seeds=2, **QUICK)
+    results = finetuned_on("classify", **files(tmp_path, "classify"), out=out, model=str(mini), seeds=2, **QUICK)
     assert len(results) == 1 and results[0].outcome.stopped == "interrupted"
-    assert "Stopped by hand; the best model so far is kept." in capsys.readouterr().out
+    assert "Interrupted; the best model so far is kept." in capsys.readouterr().out
     assert predictions(load(out), tiny.labelled(1))[0]["label"] in ("neg", "pos")
 
 
@@ -138,7 +155,7 @@ def test_a_save_that_fails_leaves_the_old_folder(tmp_path, monkeypatch):
 def test_the_encoder_of_a_fine_tuned_folder_can_be_used(folder, tmp_path, caplog):
     """load_model gives it, and says what it leaves out; it can be fine-tuned again, and has no words to guess."""
     out = tmp_path / "out"
-    finetune_command("classify", **files(tmp_path, "classify"), out=out, model=str(folder), **QUICK)
+    finetuned_on("classify", **files(tmp_path, "classify"), out=out, model=str(folder), **QUICK)
     with caplog.at_level(logging.WARNING):
         encoder, _ = load_pair(out)
     assert "only its encoder" in caplog.text or "no part of this model uses classifier" in caplog.text
@@ -150,13 +167,13 @@ def test_the_encoder_of_a_fine_tuned_folder_can_be_used(folder, tmp_path, caplog
         for call in (lambda: encoder.forward([[2, 3]]), lambda: encoder.loss([[2, 3]], [0], [1])):
             with pytest.raises(ValueError, match="has no head for masked words: it was fine-tuned"):
                 call()
-    finetune_command("tag", **files(tmp_path, "tag"), model=str(out), **QUICK)
+    finetuned_on("tag", **files(tmp_path, "tag"), model=str(out), **QUICK)
 
 
 def test_vectors_are_those_that_embed_gives(mini, tmp_path):
     """A model for sentence vectors is an ordinary encoder: cosines of `embed` are its scores."""
     out = tmp_path / "out"
-    finetune_command("similarity", **files(tmp_path, "similarity"), out=out, model=str(mini), vectors=True, **QUICK)
+    finetuned_on("similarity", **files(tmp_path, "similarity"), out=out, model=str(mini), vectors=True, **QUICK)
     encoder, tokenizer = load_pair(out)
     pair = ["the cat was old .", "a film is old"]
     u, v = embed(encoder, tokenizer, pair).astype(np.float64)
@@ -191,7 +208,7 @@ def test_names_in_the_file_of_a_published_bert(tmp_path):
 def tuned_folder(tmp_path, mini, kind, **more):
     out = tmp_path / "out"
     settings = QUICK | {"epochs": 6, "batch_size": 8}
-    finetune_command(kind, **files(tmp_path, kind, 96), out=out, model=str(mini), **settings, **more)
+    finetuned_on(kind, **files(tmp_path, kind, 96), out=out, model=str(mini), **settings, **more)
     return str(out)
 
 
@@ -243,7 +260,7 @@ def test_pairs_of_texts(folder, tmp_path):
     """A file of pairs makes a model of pairs, whose folder says so; a published one is told with --pairs."""
     rows = (f"{one.first}\t{one.second}\t{'same' if one.score else 'other'}\n" for one in tiny.scored(48))
     (tmp_path / "train.tsv").write_text("premise\thypothesis\tgold_label\n" + "".join(rows))
-    finetune_command("classify", str(tmp_path / "train.tsv"), out=tmp_path / "out", model=str(folder), **QUICK)
+    finetuned_on("classify", str(tmp_path / "train.tsv"), out=tmp_path / "out", model=str(folder), **QUICK)
     assert load(tmp_path / "out").task.pairs
     assert 'predict . "A first text." "And a second."' in (tmp_path / "out" / "model" / "README.md").read_text()
     words = [str(tmp_path / "out"), "the cat was old .", "a cat is old"]
@@ -258,14 +275,14 @@ def test_pairs_of_texts(folder, tmp_path):
 def test_larger_bert_is_fine_tuned_alike(tmp_path):
     LargerBERT(tiny.MINI, seed=1).save_pretrained(tmp_path / "larger")
     tiny.TOKENIZER.save(tmp_path / "larger")
-    (result,) = finetune_command("tag", **files(tmp_path, "tag"), model=str(tmp_path / "larger"), **QUICK)
+    (result,) = finetuned_on("tag", **files(tmp_path, "tag"), model=str(tmp_path / "larger"), **QUICK)
     assert result.outcome.scores["accuracy"] > 0.5
 
 
 def test_labels_come_from_all_of_the_file(mini, tmp_path):
     """Though only one example is learnt from."""
     paths = files(tmp_path, "classify")
-    finetune_command("classify", **paths, out=tmp_path / "out", model=str(mini), max_samples=1, **QUICK)
+    finetuned_on("classify", **paths, out=tmp_path / "out", model=str(mini), max_samples=1, **QUICK)
     assert load(tmp_path / "out").task.labels == ["neg", "pos"]
 
 
@@ -275,17 +292,17 @@ def test_predict_says_what_it_needs(mini, tmp_path):
         gather(qa, ["what?"], None, None, None)
     with pytest.raises(ValueError, match="for classify, not for questions"):
         gather(classify, [], None, "who?", "she")
-    with pytest.raises(ValueError, match="one of them, and not both"):
+    with pytest.raises(ValueError, match="give either texts, or --file"):
         gather(classify, [], None, None, None)
-    with pytest.raises(ValueError, match="compares two texts, and 1 text was given"):
+    with pytest.raises(ValueError, match="compares two texts, got 1 text"):
         gather(pairs, ["one"], None, None, None)
     with pytest.raises(ValueError, match="text 2 is empty"):
         gather(classify, ["one", " "], None, None, None)
     (tmp_path / "pairs.tsv").write_text("a\tb\nonly one\n")
-    with pytest.raises(ValueError, match=r"pairs\.tsv, text 2: expected two texts with a tab between"):
+    with pytest.raises(ValueError, match=r"pairs\.tsv, text 2: expected two texts separated by a tab"):
         gather(pairs, [], str(tmp_path / "pairs.tsv"), None, None)
     assert gather(pairs, ["a", "b"], None, None, None)[0][:2] == ("a", "b")
-    with pytest.raises(ValueError, match="not fine-tuned for a task; make one from it with `mini-bert finetune"):
+    with pytest.raises(ValueError, match="not fine-tuned for a task; fine-tune it with `mini-bert finetune"):
         load(mini)
 
 
@@ -299,36 +316,36 @@ def refused(kind, message, mini, tmp_path, train, dev=None, **more):
             paths[name] = str(tmp_path / f"{name}.{ENDING[kind]}")
             Path(paths[name]).write_text(text)
     with pytest.raises(ValueError, match=message):
-        finetune_command(kind, **paths, model=str(mini), **QUICK, **more)
+        finetuned_on(kind, **paths, model=str(mini), **QUICK, **more)
 
 
 BAD = {
-    "unknown label": ("classify", r"dev\.tsv:3: the label 'pozitive' is not one of .*; is it 'positive'\?",
+    "unknown label": ("classify", r"dev\.tsv:3: the label 'pozitive' is not in .*; did you mean 'positive'\?",
                       "sentence\tlabel\na\tpositive\nb\tnegative\n", "sentence\tlabel\na\tpositive\nb\tpozitive\n"),
     "no label column": ("classify", r"train\.tsv:1: no column for the label.* with --label NAME.*, --label 1",
                         "sentence\tkind\na\tb\n", None),
     "empty sentence": ("classify", r"train\.tsv:3: sentence is empty", "sentence\tlabel\na\tx\n \ty\n", None),
     "one label": ("classify", "only the label 'x'", "sentence\tlabel\n" + "a\tx\nb\tx\n" * 20, None),
     "misaligned tags": ("tag", r"train\.conll:2: 1 field, expected 2", "cat\tO\ndog\n\n", None),
-    "unknown tag": ("tag", r"dev\.conll:2: the label of word 2, 'dog', 'I-X' is not one of",
+    "unknown tag": ("tag", r"dev\.conll:2: the label of word 2, 'dog', 'I-X' is not in",
                     "a\tO\nb\tB-X\n", "cat\tO\ndog\tI-X\n"),
-    "no answer": ("qa", r"train\.jsonl:1: the question: the answer 'dog' is not at 4, where 'cat' stands",
+    "no answer": ("qa", r"train\.jsonl:1: the question: the answer 'dog' is not at 4, which is 'cat'",
                   '{"question": "who?", "context": "the cat", "answers": [{"text": "dog", "answer_start": 4}]}',
                   None),
     "no text column": ("classify", r"train\.tsv:1: no column for the text.* with --text NAME",
                        "a\tlabel\na\tb\n", None),
-    "no second column": ("similarity", r"train\.tsv:1: .* found one, 'sentence1', .* --second NAME",
+    "no second column": ("similarity", r"train\.tsv:1: .* such as 'sentence2'; .* --second NAME",
                          "sentence1\tscore\na\t1\n", None),
-    "no first column": ("similarity", r"train\.tsv:1: .* found one, 's2', .* --first NAME", "s2\tscore\na\t1\n", None),
+    "no first column": ("similarity", r"train\.tsv:1: .* such as 's1'; .* --first NAME", "s2\tscore\na\t1\n", None),
     "no score column": ("similarity", r"train\.tsv:1: .* --score NAME", "s1\ts2\na\tb\n", None),
     "no score": ("similarity", r"train\.tsv:2: score is 'high', expected a number",
                  "score\tsentence1\tsentence2\nhigh\ta\tb\n", None),
     "all scores alike": ("similarity", "all 18 scores of the training data are 1: nothing to learn",
                          "score\tsentence1\tsentence2\n" + "".join(f"1\ta\t{n}\n" for n in range(20)), None),
     "too few": ("classify", "1 example, too few to hold some out", "sentence\tlabel\na\tx\n", None),
-    "still too few": ("classify", "2 examples, too few to hold some out; give a file to measure on with --dev",
+    "still too few": ("classify", "2 examples, too few to hold some out; give a dev file with --dev",
                       "sentence\tlabel\na\tx\nb\ty\n", None),
-    "one label left": ("classify", "12 examples; with 1 example held out .* the label 'x', and nothing can .* --dev",
+    "one label left": ("classify", "with 1 example held out, .* 'x', and there is nothing to learn; .* --dev",
                        "sentence\tlabel\n" + "".join(f"{n}\tx\n" for n in range(11)) + "b\ty\n", None),
     "one text": ("classify", "3 examples, all the same text, too few", "sentence\tlabel\n" + "a\tx\n" * 3, None),
     "pairs and not": ("classify", "single texts, the other pairs",
@@ -344,12 +361,12 @@ def test_bad_files_are_named_with_the_line(case, mini, tmp_path):
 
 def test_bad_options(mini, tmp_path):
     with pytest.raises(ValueError, match="there is a dev file, x, but no training file"):
-        finetune_command("classify", dev="x", model=str(mini))
+        read_data("classify", None, "x")
     paths = files(tmp_path, "classify")
     with pytest.raises(ValueError, match="max_length is 99, expected 8 to 24"):
-        finetune_command("classify", **paths, model=str(mini), length=99, **QUICK)
-    with pytest.raises(ValueError, match="is not empty, and the results want a folder of their own"):
-        finetune_command("classify", **paths, out=tmp_path, model=str(mini), **QUICK)
+        finetuned_on("classify", **paths, model=str(mini), max_length=99, **QUICK)
+    with pytest.raises(ValueError, match="is not empty; choose a new or empty folder"):
+        finetuned_on("classify", **paths, out=tmp_path, model=str(mini), **QUICK)
 
 
 # ---------------------------------------------------------------------- what is held out, and what is drawn
@@ -363,10 +380,10 @@ def test_a_part_is_held_out_where_there_is_no_dev_file(mini, tmp_path, capsys):
     data = read_data("classify", train, None)
     assert [example.line for example in data.dev] == [20, 21, 40, 41]  # of both labels, though the file is sorted
     assert sorted(example.line for example in [*data.train, *data.dev]) == list(range(2, 42))
-    finetune_command("classify", train, model=str(mini), out=tmp_path / "out", **QUICK)
+    finetuned_on("classify", train, model=str(mini), out=tmp_path / "out", **QUICK)
     (note,) = json.loads((tmp_path / "out/results.json").read_text())["notes"]
     assert note.startswith(
-        "held out: 4 of the 40 examples of sorted.tsv, 2 blocks spread over it. No independent dev set"
+        "held out: 4 of the 40 examples of sorted.tsv, 2 blocks spread over it. This is not an independent dev set"
     )
     assert note in capsys.readouterr().out and note[1:] in (tmp_path / "out/model/README.md").read_text()
 
@@ -414,7 +431,7 @@ def test_max_samples_draws_from_all_of_the_file(tmp_path):
     assert len(data.train) == 40 == len(set(data.train)) and 10 < sum(one.label == "pos" for one in data.train) < 30
     assert [one.line for one in data.train] == sorted(one.line for one in data.train)
     assert read_data("classify", *paths, 40) == data != read_data("classify", *paths, 40, seed=1)
-    assert data.notes == ["learns from 40 examples, drawn at random from 200"] and len(data.dev) == 1
+    assert data.notes == ["trained on 40 examples, drawn at random from 200"] and len(data.dev) == 1
     whole = read_data("classify", *paths, 200)
     assert whole == read_data("classify", *paths) and len(whole.train) == 200 and not whole.notes
 
@@ -422,15 +439,15 @@ def test_max_samples_draws_from_all_of_the_file(tmp_path):
 def test_training_data_as_dev_data_is_said(mini, tmp_path, capsys):
     paths = files(tmp_path, "similarity")
     train = paths["train"]
-    finetune_command("similarity", train, train, model=str(mini), **QUICK)
-    assert "is given both to learn from and to measure on: the scores say how well" in capsys.readouterr().out
+    finetuned_on("similarity", train, train, model=str(mini), **QUICK)
+    assert "is both training and dev data: the scores show how well" in capsys.readouterr().out
     for kind in EXAMPLES:
         (tmp_path / kind).mkdir()
         paths = files(tmp_path / kind, kind)
         copy = Path(paths["dev"])
         copy.write_text(Path(paths["train"]).read_text())
         (note,) = read_data(kind, **paths).notes
-        assert note.startswith("48 of the 48 dev examples are in the training data, too")
+        assert note.startswith("48 of the 48 dev examples are also in the training data")
 
 
 def test_tags_of_other_schemes(mini, tmp_path, capsys):
@@ -438,14 +455,12 @@ def test_tags_of_other_schemes(mini, tmp_path, capsys):
     text = "".join("ada\tB-PER\nben\tL-PER\nis\tO\n\nrome\tU-LOC\n\n" for _ in range(8))
     (tmp_path / "good.conll").write_text(text)
     (tmp_path / "bad.conll").write_text(text + "cleo\tM-PER\n")
-    (result,) = finetune_command(
+    (result,) = finetuned_on(
         "tag", str(tmp_path / "good.conll"), str(tmp_path / "good.conll"), model=str(mini), **QUICK
     )
     assert "f1" in result.outcome.scores
     data = read_data("tag", str(tmp_path / "bad.conll"), str(tmp_path / "good.conll"))
-    assert (
-        f"{tmp_path / 'bad.conll'}:49: scored word by word, without entity F1, since the tag of 'cleo'" in data.notes[0]
-    )
+    assert f"{tmp_path / 'bad.conll'}:49: scored word by word, without entity F1, because" in data.notes[0]
     (tmp_path / "pos.conll").write_text("dogs\tNOUN\nbark\tVERB\n\nit\tPRON\n\n" * 5)
     assert not any("word by word" in note for note in read_data("tag", str(tmp_path / "pos.conll"), None).notes)
 
@@ -467,7 +482,7 @@ def test_guessing_is_known_by_hand():
     assert found[:2] == ("the whole text", {"f1": 0.4, "exact": 0.0})
     pairs = tiny.scored(17)
     found = baseline(finetuned.Similarity(0, 5), pairs)
-    assert found == ("all alike", {"spearman": 0.0, "pearson": 0.0}, 0.5)
+    assert found == ("a constant", {"spearman": 0.0, "pearson": 0.0}, 0.5)
 
 
 def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
@@ -479,21 +494,21 @@ def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
     assert verdict(task, at + 0.02, guess, 50).startswith(
         "Hardly above guessing: 2.0 points more accuracy than “always"
     )
-    assert "With 50 dev examples up to 14" in verdict(task, at + 0.02, guess, 50)
+    assert "With 50 dev examples, up to 14" in verdict(task, at + 0.02, guess, 50)
     assert verdict(task, at + 0.2, guess, 50) is None
     (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + "the cat\tpos\n" * 6 + "the cat\tneg\n" * 5)
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + "a film\tpos\na film\tneg\n" * 5)
-    finetune_command("classify", str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv"), model=str(mini), **QUICK)
+    finetuned_on("classify", str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv"), model=str(mini), **QUICK)
     out = capsys.readouterr().out
     assert "guessing: always pos              50.0            33.3\n" in out and "Not above guessing" in out
-    finetune_command("tag", **files(tmp_path, "tag"), model=str(mini), **QUICK | {"epochs": 6})
+    finetuned_on("tag", **files(tmp_path, "tag"), model=str(mini), **QUICK | {"epochs": 6})
     out = capsys.readouterr().out
     assert "guessing: always O                 0.0" in out and "above guessing" not in out
 
 
 def test_the_data_is_described_once(mini, tmp_path, capsys):
     for quiet in (False, True):
-        finetune_command("classify", **files(tmp_path, "classify"), model=str(mini), **QUICK | {"quiet": quiet})
+        finetuned_on("classify", **files(tmp_path, "classify"), model=str(mini), **QUICK | {"quiet": quiet})
         shown = capsys.readouterr()
         assert shown.out.count("training 48 examples of train.tsv") == 1 and "48 examples" not in shown.err
 
@@ -504,7 +519,7 @@ def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
     assert progress(found, 3, "accuracy") == "epoch 1.5 of 3; training: loss 0.250, accuracy 69.6%"
     for kind in ("classify", "similarity"):
         out = tmp_path / kind
-        finetune_command(kind, **files(tmp_path, kind), model=str(mini), out=out, **QUICK | {"quiet": False})
+        finetuned_on(kind, **files(tmp_path, kind), model=str(mini), out=out, **QUICK | {"quiet": False})
         shown = capsys.readouterr()
         last = shown.err.splitlines()[-1]
         assert "; training: loss" in last and ("accuracy" in last) == (kind == "classify") and "right" not in last
@@ -520,11 +535,9 @@ def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
 
 
 def test_what_is_cut_is_counted_in_good_english(caplog):
-    from mini_bert.finetuning.command import _say_what_is_cut
-
-    for full, told in ((1, "1 text of 3,001 fills the 5 tokens"), (2, "2 texts of 3,002 fill the 5 tokens")):
+    for full, told in ((1, "1 text of 3,001 reached the limit of 5"), (2, "2 texts of 3,002 reached the limit of 5")):
         items = [SimpleNamespace(length=length) for length in [5] * full + [4] * 3000]
-        _say_what_is_cut(SimpleNamespace(name="classify"), items, 5)
+        _warn_about_cuts(SimpleNamespace(name="classify"), items, 5)
         assert told in caplog.messages[-1]
 
 
@@ -541,20 +554,25 @@ def test_sst2_needs_no_file(mini):
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_synthetic_data_is_there_for_every_task(kind, mini, capsys):
-    (result,) = finetune_command(kind, model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
+    (result,) = finetuned_on(kind, model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
     assert "of synthetic English (mini_bert/data/synthetic), dev 50 of synthetic English" in capsys.readouterr().out
     assert result.outcome.stopped == "done"
 
 
-def test_options_reach_the_command(monkeypatch):
+def test_options_reach_the_library(monkeypatch):
     """Every option of the four commands arrives under its name."""
     calls = []
 
-    def command(*words, **named):
-        calls.append((words, named))
-        return [SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))]
+    def note(kind, data, settings, model, out, seeds, from_scratch, max_length, show, **options):
+        calls.append((kind, settings, (model, out, seeds, from_scratch, max_length), options))
+        ended = SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))
+        return SimpleNamespace(results=[ended], summary={}, text="")
 
-    monkeypatch.setattr("mini_bert.finetuning.command.finetune_command", command)
+    reads = []
+    monkeypatch.setattr("mini_bert.finetuning.finetune.finetune", note)
+    monkeypatch.setattr(
+        "mini_bert.finetuning.data.read_data", lambda *words, **columns: reads.append((words, columns)) or None
+    )
     settings = {"epochs": 4, "batch_size": 5, "learning_rate": 0.1, "layer_decay": 0.5, "dropout": 0.2,
                 "word_dropout": 0.3, "patience": 7, "seed": 2, "threads": 6}  # fmt: skip
     others = {"train": "a", "dev": "b", "out": "c", "model": "m", "seeds": 3, "max_length": 30, "max_samples": 9}
@@ -563,25 +581,34 @@ def test_options_reach_the_command(monkeypatch):
         common += [f"--{name.replace('_', '-')}", str(value)]
     more = {"classify": ["--text", "x"], "tag": ["--stride", "8", "--column", "1"], "qa": ["--stride", "8"],
             "similarity": ["--vectors", "--loss", "contrastive", "--score", "y"]}  # fmt: skip
+    expected = {"classify": {}, "tag": {"stride": 8}, "qa": {"stride": 8},
+                "similarity": {"vectors": True, "loss": "contrastive"}}  # fmt: skip
     for kind, extra in more.items():
         assert CliRunner().invoke(app, ["finetune", kind, *common, *extra]).exit_code == 130  # as Ctrl-C ends a program
-        words, named = calls[-1]
-        expected = {"train": "a", "dev": "b", "out": Path("c"), "model": "m", "seeds": 3, "scratch": True,
-                    "max_samples": 9, "length": 30}  # fmt: skip
-        assert words == (kind,) and expected.items() <= named.items()
-        assert ("stride" in named and named["stride"] == 8) == (kind in ("tag", "qa"))
-        assert named["as_json"] and named["quiet"] and {name: named[name] for name in settings} == settings
-    assert calls[0][1]["columns"]["text"] == "x" and calls[1][1]["columns"] == {"column": 1}
-    assert calls[3][1]["vectors"] and calls[3][1]["loss"] == "contrastive" and calls[3][1]["columns"]["score"] == "y"
+        assert calls[-1] == (kind, FineTuning(**settings), ("m", Path("c"), 3, True, 30), expected[kind])
+        assert reads[-1][0] == (kind, "a", "b", 9, 2)
+    assert reads[0][1]["text"] == "x" and reads[1][1] == {"column": 1} and reads[3][1]["score"] == "y"
+
+
+def test_the_options_have_the_defaults_of_the_library(monkeypatch, mini):
+    seen = []
+    monkeypatch.setattr("mini_bert.finetuning.finetune.finetune", lambda *words, **_: seen.append(words[2]))
+    for kind in ("classify", "sst2"):
+        CliRunner().invoke(app, ["finetune", kind, "--threads", "1", "--max-samples", "5"])
+    assert seen == [FineTuning(), FineTuning()]
 
 
 def test_defaults_follow_model_and_data():
+    def found(kind, model=MiniBERT(tiny.MINI), items=67_349, **given):  # noqa: B008
+        settings = with_defaults(FineTuning(**given), kind, model, items)
+        return settings.learning_rate, settings.word_dropout, settings.epochs
+
     wide = SimpleNamespace(width=768)
-    assert defaults("tag", MiniBERT(tiny.MINI)) == {"learning_rate": 1e-3, "word_dropout": 0}
-    assert defaults("qa", wide) == defaults("similarity", wide) == defaults("tag", wide)
-    assert defaults("classify", MiniBERT(tiny.MINI)) == {"learning_rate": 5e-4, "word_dropout": 0.1}
-    assert (defaults("tag", wide)["learning_rate"], defaults("classify", wide)["learning_rate"]) == (6e-5, 3e-5)
-    assert [default_epochs(count, 32) for count in (67_349, 20_000, 8_000, 500)] == [3, 3, 8, 10]
+    assert found("tag") == (1e-3, 0, 3) and found("classify") == (5e-4, 0.1, 3)
+    assert found("qa", wide) == found("similarity", wide) == found("tag", wide) == (6e-5, 0, 3)
+    assert found("classify", wide)[0] == 3e-5
+    assert [found("tag", items=count)[2] for count in (67_349, 20_000, 8_000, 500)] == [3, 3, 8, 10]
+    assert found("tag", learning_rate=0.1, word_dropout=0.0, epochs=1) == (0.1, 0, 1)
 
 
 @pytest.mark.parametrize(("width", "given", "slow"), [(48, 1e-3, 3e-4), (48, 5e-4, 3e-4), (48, 1e-4, 1e-4),
@@ -596,9 +623,9 @@ def test_a_control_learns_slowly_and_all_layers_alike(width, given, slow):
 
 
 @pytest.mark.parametrize(("kind", "given", "hidden"), [("classify", None, 0.1), ("tag", None, 0), ("classify", 0.0, 0)])
-def test_words_are_hidden_where_a_text_is_judged_as_a_whole(kind, given, hidden, mini, capsys):
-    finetune_command(kind, model=str(mini), max_samples=20, as_json=True, word_dropout=given, **QUICK | {"epochs": 1})
-    found = json.loads(capsys.readouterr().out)
+def test_words_are_hidden_where_a_text_is_judged_as_a_whole(kind, given, hidden, mini):
+    settings = FineTuning(epochs=1, word_dropout=given, learning_rate=5e-3)
+    found = finetune(kind, read_data(kind, None, None, 20), settings, str(mini)).summary
     assert found["settings"]["word_dropout"] == found["control"]["word_dropout"] == hidden
     assert found["control"]["layer_decay"] == 1 and found["control"]["learning_rate"] == 3e-4
 
@@ -613,24 +640,24 @@ def test_words_are_hidden_behind_the_mask_of_the_vocabulary(mini, monkeypatch):
         tokenizer.roles["mask"] = tokenizer.tokens[17]
         return model, tokenizer
 
-    monkeypatch.setattr("mini_bert.finetuning.command.load", elsewhere)
-    finetune_command("classify", model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
+    monkeypatch.setattr("mini_bert.finetuning.finetune.load", elsewhere)
+    finetuned_on("classify", model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
     assert seen == {17}
 
 
 def test_a_run_that_stops_early_says_so(mini, capsys):
     given = QUICK | {"epochs": 8, "learning_rate": 1e-9, "patience": 1, "max_samples": 20}
-    finetune_command("classify", model=str(mini), **given)
-    assert "Stopped early: it did not get better for a while. A larger --patience" in capsys.readouterr().out
-    finetune_command("classify", model=str(mini), seeds=2, **given | {"patience": 20})
+    finetuned_on("classify", model=str(mini), **given)
+    assert "Stopped early: the score did not improve for a while. A larger --patience" in capsys.readouterr().out
+    finetuned_on("classify", model=str(mini), seeds=2, **given | {"patience": 20})
     assert "Stopped early" not in capsys.readouterr().out
-    finetune_command("classify", model=str(mini), seeds=2, **given)
+    finetuned_on("classify", model=str(mini), seeds=2, **given)
     assert "Stopped early in 2 of 2 runs:" in capsys.readouterr().out
 
 
 def test_windows_count_when_epochs_are_chosen(mini, monkeypatch):
     """A question on a long text is several sequences, and each is a step here: so three epochs, and not 100 / 20."""
-    monkeypatch.setattr("mini_bert.finetuning.command.STEPS", 100)
+    monkeypatch.setattr("mini_bert.finetuning.finetune.STEPS", 100)
     settings = {name: value for name, value in QUICK.items() if name != "epochs"} | {"batch_size": 1, "max_samples": 20}
-    (found,) = finetune_command("qa", model=str(mini), length=24, **settings)
+    (found,) = finetuned_on("qa", model=str(mini), max_length=24, **settings)
     assert found.outcome.steps == 3 * 77  # windows

@@ -196,7 +196,7 @@ def test_what_cannot_be_probed(model, tokenizer):
         probe(model, tokenizer, "srl", [one], [one])
     with pytest.raises(TypeError, match="the probe dep needs sentences with dependency trees"):
         probe(model, tokenizer, "dep", [one], [one])
-    with pytest.raises(LabelError, match="'Y' is not one of those in the training data"):
+    with pytest.raises(LabelError, match="'Y' is not in the training data"):
         probe(model, tokenizer, "pos", [one], [Tagged(["a"], ["Y"], 1)])
     with pytest.raises(ValueError, match="the training sentences contain no words with a syntactic head"):
         probe(model, tokenizer, "dep", [Parsed(["Hm"], ["INTJ"], [0], ["root"], 1)], [DOG], ["root", "det"])
@@ -244,18 +244,18 @@ def write(path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("task", "train", "dev", "told"),
     [
-        ("pos", CONLLU, CONLLU + CONLLU.replace("VERB", "VRB"), r"dev:9: .*'VRB' is not .*; is it 'VERB'\?"),
+        ("pos", CONLLU, CONLLU + CONLLU.replace("VERB", "VRB"), r"dev:9: .*'VRB' is not .*; did you mean 'VERB'\?"),
         ("pos", "The\tDET\ncat\n", CONLLU, r"train:2: 1 field, expected 2"),
-        ("pos", "", CONLLU, r"train: there is no example in it"),
+        ("pos", "", CONLLU, r"train: the file has no examples"),
         ("dep", CONLLU.replace("\t3\tnsubj", "\t9\tnsubj"), CONLLU, r"train:3: the head of 'cat' is '9'"),
-        ("dep", CONLLU, CONLLU.replace("nsubj", "subj"), r"dev:3: .*'subj' is not one of those"),
+        ("dep", CONLLU, CONLLU.replace("nsubj", "subj"), r"dev:3: .*'subj' is not in the training data"),
         (
             "ner",
             "Anna\tB-PER\nsang\tO\n",
             "\nthe\tO\nBell\tPER\n",
             r"dev:3: the tag of 'Bell' is 'PER', expected O, or B-",
         ),
-        ("ner", "Anna\tB-PER\nsang\tO\n", "Rome\tB-LOC\n", r"dev:1: .*'B-LOC' is not one of those"),
+        ("ner", "Anna\tB-PER\nsang\tO\n", "Rome\tB-LOC\n", r"dev:1: .*'B-LOC' is not in the training data"),
     ],
     ids=["unknown label", "missing tag", "empty", "bad head", "unknown relation", "not BIO", "unknown entity"],
 )
@@ -278,7 +278,7 @@ def test_files_are_read(tmp_path):
         read("ner", table, table, column=1)
     other = write(tmp_path / "c.conllu", CONLLU + CONLLU.replace("The\tthe", "A\ta"))
     assert read("dep", treebank, other).notes == [
-        "1 of the 2 dev examples is in the training data, too: the scores flatter"
+        "1 of the 2 dev examples is also in the training data: scores are too high"
     ]
     assert read("dep", treebank, write(tmp_path / "d.conllu", CONLLU.replace("The\tthe", "A\ta"))).notes == []
     assert read("pos", None, None) is None
@@ -417,13 +417,13 @@ def test_the_folder_of_results(folder, tmp_path, capsys, monkeypatch):
 def test_the_command_on_files(folder, tmp_path, capsys):
     """All sentences of the files: what a seed does not decide is the same for all; --json prints what --out writes."""
     text = (
-        "".join(f"{word}\t{tag}\n" for one in parsed(30) for word, tag in zip(one.words, one.tags, strict=True)) + "\n"
+        "".join(f"{word}\t{tag}\n" for one in parsed(40) for word, tag in zip(one.words, one.tags, strict=True)) + "\n"
     )
     path = write(tmp_path / "a.conll", text)
     probe_command("pos", path, path, folder, seeds=2, as_json=True)
     record = json.loads(capsys.readouterr().out)
     assert record["train"] == path and not record["synthetic"]
-    assert len(record["notes"]) == 1 and "is given both to learn from and to measure on" in record["notes"][0]
+    assert len(record["notes"]) == 1 and "is both training and dev data" in record["notes"][0]
     assert f"\n  {record['notes'][0]}\n" in report(SETTING._replace(notes=record["notes"]), [made_up()])
     layer = record["probes"][0]["layers"][1]
     assert layer["trained"]["accuracy"]["spread"] == 0 < layer["random"]["accuracy"]["spread"]

@@ -1,11 +1,11 @@
-"""Files with a word on each line: CoNLL (a word, its tag) and CoNLL-U (words with parts of speech and trees).
+"""Reads files with one word per line: CoNLL (a word and its tag) and CoNLL-U (parts of speech and trees).
 
     EU       B-ORG          1  Dogs   dog   NOUN  NNS  _  2  nsubj  _  _
     rejects  O              2  bark   bark  VERB  VBP  _  0  root   _  _
                             3  .      .     PUNCT .    _  2  punct  _  _
 
-An empty line ends a sentence. What these files allow beside words is understood: comments, -DOCSTART-, and in CoNLL-U
-multiword tokens (3-4 don't, whose parts follow) and words that were not said (5.1).
+An empty line ends a sentence. Comments and -DOCSTART- are skipped, and in CoNLL-U multiword tokens (3-4 don't, followed
+by its parts) and empty nodes (5.1).
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from mini_bert.data.labelled.examples import (
 DOCUMENT = "-DOCSTART-"  # CoNLL 2003 writes it before every document
 CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 RANGE, EMPTY_NODE = re.compile(r"(\d+)-(\d+)"), re.compile(r"\d+\.\d+")
-WORDS, TAGS = ("words", "tokens"), ("tags", "ner_tags", "labels", "upos", "pos_tags")  # their names in JSON lines
-HEADINGS = (  # what tables are headed with, over texts or words, and over their labels or tags
+WORDS, TAGS = ("words", "tokens"), ("tags", "ner_tags", "labels", "upos", "pos_tags")  # names in JSON lines
+HEADINGS = (  # usual headers of texts or words, and of labels or tags
     {"sentence", "text", "review", "content", "tweet", "phrase", "word", "words", "token", "tokens", "form"},
     {"label", "labels", "class", "sentiment", "score", "tag", "tags", "ner", "ner_tags", "pos", "upos", "pos_tags"},
 )
-TABLES = "A table of texts and their labels is for `mini-bert finetune classify`"
-PIECES = 2  # with blanks between, at most, in a word of a tagged file, on average: some languages write words so
+TABLES = "For a table of texts and labels, use `mini-bert finetune classify`"
+PIECES = 2  # the largest average number of space-separated parts of a word; Vietnamese words contain spaces
 Row = tuple[int, list[str]]  # the line of a word, and the fields there
 
 
 def read_tagged(path: Path, column: int = -1) -> list[Tagged]:
-    """Sentences with a tag for each word: a word and its columns on a line, an empty line behind each sentence
+    """Sentences with a tag for each word: one word per line with its columns, an empty line after each sentence
 
-    `column`: that of the tags, from 0, or from the end if negative. Of CoNLL-U the tags are by default the universal
-    parts of speech; of JSON lines, the list beside the list of words (tokens or words; tags, ner_tags or labels).
+    `column`: the column of the tags, from 0, or from the end if negative. In CoNLL-U the default is the universal part
+    of speech; JSON lines have two lists (tokens or words; tags, ner_tags or labels).
     """
     content = content_of(path)
     if format_of(os.fspath(path)) == "jsonl":
@@ -69,9 +69,9 @@ def read_tagged(path: Path, column: int = -1) -> list[Tagged]:
 
 
 def _check_words(path: Path, sentences: list[tuple[int, list[Row]]], column: int) -> None:
-    """A table of texts and labels has a first field and a last one, too, but is no tagged file"""
+    """Reject a table of texts and labels, which also has a first and a last field per line"""
     every = [row for _, rows in sentences for row in rows]
-    expected = "expected a word and its tag on each line, and an empty line behind each sentence"
+    expected = "expected a word and its tag on each line, and an empty line after each sentence"
     for line, row in every[:1]:
         if row[0].lower() in HEADINGS[0] and row[column].lower() in HEADINGS[1]:
             what = f"{row[0]!r} and {row[column]!r} are the header of a table"
@@ -79,11 +79,11 @@ def _check_words(path: Path, sentences: list[tuple[int, list[Row]]], column: int
     pieces = sum(len(row[0].split()) for _, row in every)
     if pieces > PIECES * len(every):
         line, text = next((line, row[0]) for line, row in every if len(row[0].split()) > PIECES)
-        raise LabelError(path, line, f"{text!r:.60} is a text, and so are most of the words here; {expected}. {TABLES}")
+        raise LabelError(path, line, f"{text!r:.60} is a text, not a word; {expected}. {TABLES}")
 
 
 def word_line(path: Path, start: int, number: int) -> int:
-    """The line of a word, counted from 0, of the sentence that starts on that line: asked when something is wrong"""
+    """The line of word `number` (from 0) of the sentence that starts on line `start`, for error messages"""
     content = content_of(path)
     if format_of(os.fspath(path)) == "jsonl":
         return start
@@ -98,7 +98,7 @@ def word_line(path: Path, start: int, number: int) -> int:
 
 
 def _sentences(path: Path, content: str, tabs: bool, width: int, column: int) -> Iterator[tuple[int, list[Row]]]:
-    """The line a sentence starts on, and its words"""
+    """Yields the first line of each sentence, and its words"""
     rows: list[Row] = []
     known = _known_tags(content, tabs, width, column)
     for line, text in (*lines_of(content), (0, "")):
@@ -113,20 +113,20 @@ def _sentences(path: Path, content: str, tabs: bool, width: int, column: int) ->
             has = f"{counted(len(fields), 'field')}, expected {width} as on the lines before"
             raise LabelError(path, line, f"{has}: {text!r:.60}. Is a word, a tag or an empty line missing?")
         elif not fields[0] or not fields[column]:
-            raise LabelError(path, line, f"{text!r:.60} lacks {'its tag' if fields[0] else 'the word'}")
+            raise LabelError(path, line, f"{text!r:.60} has no {'tag' if fields[0] else 'word'}")
         else:
             rows.append((line, fields))
 
 
 def _fields(text: str, tabs: bool) -> list[str]:
-    """Only tab and space separate: a word may hold other white space, such as one that does not break"""
+    """Only tabs and spaces separate fields; a word may contain other white space, such as a non-breaking space"""
     return text.split("\t") if tabs else re.split(r"[ \t]+", text.strip(" \t"))
 
 
 def _comment(text: str, fields: list[str], tabs: bool, width: int, column: int, known: set[str]) -> bool:
-    """A remark before a sentence, and not a word that begins with # (a hashtag), which has its tag
+    """Whether this is a comment before a sentence, rather than a word that begins with # (a hashtag) and its tag
 
-    `# two words` may be the word # with a tag: if so, another line has that tag, too.
+    `# O` is the word # if another line has the same tag, else a comment.
     """
     if not text.startswith("#"):
         return False
@@ -136,7 +136,7 @@ def _comment(text: str, fields: list[str], tabs: bool, width: int, column: int, 
 
 
 def _known_tags(content: str, tabs: bool, width: int, column: int) -> set[str]:
-    """Tags of lines that are no comments for sure; and #, which the Penn Treebank gives to the word #"""
+    """The tags of lines that cannot be comments; and #, the tag of the word # in the Penn Treebank"""
     lines = (_fields(text, tabs) for _, text in lines_of(content) if not text.startswith("#"))
     return {"#", *(fields[column] for fields in lines if len(fields) == width)}
 
@@ -146,16 +146,16 @@ def _aside(text: str) -> bool:
 
 
 def _tagged_json(path: Path, content: str) -> list[Tagged]:
-    found = []
+    sentences = []
     for line, record in json_lines(path, content):
         words, tags = (_strings(path, line, record, names) for names in (WORDS, TAGS))
         if len(words) != len(tags):
             has = f"{counted(len(words), 'word')} and {counted(len(tags), 'tag')}"
             raise LabelError(path, line, f"{has}; expected a tag for each word")
         if not words or "" in words or "" in tags:
-            raise LabelError(path, line, "the sentence, a word or a tag is empty; write it, or leave the line out")
-        found.append(Tagged(words, tags, line))
-    return some(path, found)
+            raise LabelError(path, line, "the sentence, a word or a tag is empty; fill it in, or remove the line")
+        sentences.append(Tagged(words, tags, line))
+    return some(path, sentences)
 
 
 def _strings(path: Path, line: int, record: dict[str, Any], names: tuple[str, ...]) -> list[str]:
@@ -169,17 +169,17 @@ def _tagged_conllu(path: Path, content: str, column: int) -> list[Tagged]:
     if not 1 < column < 10:
         names = ", ".join(f"{number} {name}" for number, name in enumerate(CONLLU))
         raise LabelError(path, None, f"column is {column}, expected one with tags, from 2 to 9: {names}")
-    found = []
+    sentences = []
     for start, rows in _conllu_sentences(path, content):
         for line, row in rows:
             if row[column] in ("", "_") and CONLLU[column] != "FEATS":
                 raise LabelError(path, line, f"{row[1]!r} has no tag in column {column} ({CONLLU[column]})")
-        found.append(Tagged([row[1] for _, row in rows], [row[column] for _, row in rows], start))
-    return some(path, found)
+        sentences.append(Tagged([row[1] for _, row in rows], [row[column] for _, row in rows], start))
+    return some(path, sentences)
 
 
 def is_conllu(path: Path, first: str) -> bool:
-    """Says its name so, or its first line of words? Ten columns, the first of which counts the words"""
+    """By its name, or by its first line: ten columns, of which the first numbers the words"""
     if ".conllu" in os.path.basename(os.fspath(path)).lower():
         return True
     fields = first.split("\t")
@@ -189,18 +189,18 @@ def is_conllu(path: Path, first: str) -> bool:
 def read_conllu(path: Path) -> list[Parsed]:
     """Sentences with parts of speech and dependency trees
 
-    A multiword token (3-4 don't) is left to its parts, and words that were not said (5.1) are left out: the tree is
-    over the words 1, 2, 3, … Every tree is checked: one root, heads that exist, no cycle.
+    Multiword tokens (3-4 don't) and empty nodes (5.1) are skipped; the tree is over the words 1, 2, 3, … Every tree is
+    checked: one root, heads that exist, no cycle.
     """
-    found = []
+    sentences = []
     for start, rows in _conllu_sentences(path, content_of(path)):
         words, tags, relations = ([row[place] for _, row in rows] for place in (1, 3, 7))
-        found.append(Parsed(words, tags, _heads(path, start, rows), relations, start))
-    return some(path, found)
+        sentences.append(Parsed(words, tags, _heads(path, start, rows), relations, start))
+    return some(path, sentences)
 
 
 def _heads(path: Path, start: int, rows: list[Row]) -> list[int]:
-    """Checked: they make a tree"""
+    """The heads, which must form a tree"""
     heads = []
     for line, row in rows:
         word, head = row[1], row[6]
@@ -220,20 +220,20 @@ def _heads(path: Path, start: int, rows: list[Row]) -> list[int]:
         while place and steps <= len(rows):
             place, steps = heads[place - 1], steps + 1
         if place:
-            raise LabelError(path, line, f"from {row[1]!r} no way leads to the root: the heads go round in a circle")
+            raise LabelError(path, line, f"the heads of {row[1]!r} form a cycle and never reach the root")
     return heads
 
 
 def _conllu_sentences(path: Path, content: str) -> Iterator[tuple[int, list[Row]]]:
-    """The line a sentence's words start on, and its words, whose ten fields are checked for their number and order"""
+    """Yields the first line of each sentence and its words; checks that there are ten fields, numbered in order"""
     rows: list[Row] = []
     start, until = 0, 0  # the line of the first comment or word; the last word of a multiword token
     for line, text in (*lines_of(content), (0, "")):
         if not text or text.isspace():
             if start and not rows:
-                raise LabelError(path, start, "a sentence without words; write them, or leave its comments out too")
+                raise LabelError(path, start, "a sentence without words; add them, or remove its comments")
             if until > len(rows):
-                last = f"a sentence ends with word {len(rows)}, inside a token that goes to {until}"
+                last = f"the sentence ends with word {len(rows)}, but a multiword token extends to {until}"
                 raise LabelError(path, rows[-1][0], last)
             if rows:
                 yield rows[0][0], rows
@@ -245,17 +245,17 @@ def _conllu_sentences(path: Path, content: str) -> Iterator[tuple[int, list[Row]
         fields = text.split("\t")
         if len(fields) != 10:
             has = counted(len(fields), "field")
-            raise LabelError(path, line, f"{has}, expected 10, with tabs between: {text!r:.60}")
+            raise LabelError(path, line, f"{has}, expected 10, separated by tabs: {text!r:.60}")
         number, expected = fields[0], len(rows) + 1
         if number != str(expected):
             if EMPTY_NODE.fullmatch(number):
                 continue
             if span := RANGE.fullmatch(number):
                 if int(span[1]) != expected or int(span[2]) < expected or until > len(rows):
-                    raise LabelError(path, line, f"the token {number} stands where word {expected} is expected")
+                    raise LabelError(path, line, f"found the token {number}, expected word {expected}")
                 until = int(span[2])
                 continue
-            raise LabelError(path, line, f"word {number!r}, expected {expected}: a sentence counts its words from 1")
+            raise LabelError(path, line, f"word {number!r}, expected {expected}: a sentence numbers its words from 1")
         if not fields[1]:
             raise LabelError(path, line, f"word {number} is empty")
         rows.append((line, fields))

@@ -1,14 +1,14 @@
-"""Labelled text from files: what a model is fine-tuned, probed and measured on.
+"""Reads labelled text from files, for fine-tuning, probing and evaluation.
 
     read_labelled("train.tsv")     a text, or a pair of texts, and its label     .tsv .csv .jsonl
-    read_scored("pairs.csv")       two texts, and how alike they are             .tsv .csv .jsonl
+    read_scored("pairs.csv")       two texts and how similar they are            .tsv .csv .jsonl
     read_tagged("train.conll")     words, a tag for each (entities, BIO)         CoNLL, CoNLL-U, .jsonl
     read_conllu("dev.conllu")      words, parts of speech, dependency trees      CoNLL-U
-    read_squad("dev-v1.1.json")    questions, their texts, where the answer is   SQuAD's JSON, .jsonl
+    read_squad("dev-v1.1.json")    questions, texts, answers with their place    SQuAD's JSON, .jsonl
 
-Any of them may be compressed (.gz .xz .bz2 .zst). Nothing is guessed and nothing left out in silence: a file that does
-not keep its own rules is a LabelError, which names the file, the line, what stands there and what was expected.
-Each example keeps the line it came from, so that what is found wrong later can be named too.
+All of them may be compressed (.gz .xz .bz2 .zst). Nothing is guessed or skipped silently: an invalid file raises a
+LabelError with the file, the line, what was found and what was expected. Each example keeps its line, so that later
+errors can name it too.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ from mini_bert.data.labelled.examples import (
     Question,
     Scored,
     Tagged,
-    check_labels,
     content_of,
     json_lines,
-    label_names,
     lines_of,
     listed,
     parsed_json,
     some,
 )
+from mini_bert.data.labelled.labels import check_labels, label_names
 
 __all__ = [
     "ColumnError",
@@ -66,7 +65,7 @@ logger = logging.getLogger(__name__)
 
 # --- tables: .tsv .csv .jsonl ------------------------------------------------------------------------------
 
-PAIRS = (  # names under which people store two texts, each first with its second
+PAIRS = (  # usual names for the columns of two texts
     *(("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("text1", "text2")),
     *(("sentence_a", "sentence_b"), ("text_a", "text_b"), ("sentence_1", "sentence_2"), ("first", "second")),
     *(("s1", "s2"), ("question", "sentence"), ("question", "passage"), ("#1 string", "#2 string")),
@@ -83,47 +82,44 @@ NO_LABEL = "-"  # under gold_label, in SNLI and MultiNLI: the annotators did not
 def read_labelled(
     path: Path, text: str | None = None, second: str | None = None, label: str | None = None
 ) -> list[Labelled]:
-    """Texts, or pairs of them, with their labels, from a table or JSON lines
+    """Texts, or pairs of texts, with labels, from a table or JSON lines
 
     Columns are found by their usual names (sentence, text, sentence1 and sentence2, premise and hypothesis, label,
-    gold_label, …), or given: by name, or by number, from 1, where a table has no header. With `text` and no `second`
-    it is one text.
+    gold_label, …), or given by name, or by number from 1 if the table has no header. `text` without `second` means
+    single texts.
     """
     at, names, records = _records(path, (text, second, label))
-    text, second = _text_columns(path, at, names, text, second)
+    lower = {name.lower() for name in names}
+    if second is not None or (text is None and any(lower.issuperset(pair) for pair in PAIRS)):
+        text, second = _pair_columns(path, at, names, text, second, "text")
+    else:
+        text = _column(path, at, names, text, TEXTS, "text", "text")
     label = _column(path, at, names, label, LABELS, "label", "label")
-    found = []
+    examples = []
     for line, record in records:
         name = _label(path, line, record, label)
         if name == NO_LABEL and label.lower() == "gold_label":
             continue
         pair = None if second is None else _text(path, line, record, second)
-        found.append(Labelled(_text(path, line, record, text), pair, name, line))
-    if len(found) < len(records):
-        left = counted(len(records) - len(found), "example")
-        logger.warning("%s: %s left out, whose %s is %r: undecided", path, left, label, NO_LABEL)
-    return found
+        examples.append(Labelled(_text(path, line, record, text), pair, name, line))
+    if len(examples) < len(records):
+        left = counted(len(records) - len(examples), "example")
+        logger.warning("%s: skipped %s with the %s %r (the annotators did not agree)", path, left, label, NO_LABEL)
+    return examples
 
 
 def read_scored(
     path: Path, first: str | None = None, second: str | None = None, score: str | None = None
 ) -> list[Scored]:
-    """Pairs of texts with a number that says how alike they are, from a table or JSON lines
+    """Pairs of texts with a similarity score, from a table or JSON lines
 
     Columns are found by their usual names (sentence1 and sentence2, …, score, similarity, …), or given as in
     `read_labelled`.
     """
     at, names, records = _records(path, (first, second, score))
-    if first is None and second is None and (half := _half_of_a_pair(names)) is not None:
-        only, missing, argument = half
-        lack = f"expected two columns of text, found one, {only!r}, among {listed(names)}, and no {missing!r}"
-        raise ColumnError(path, at, lack, argument)
-    first, other = _text_columns(path, at, names, first, second, "first")
-    if other is None:
-        lack = f"expected two columns of text, found one, {first!r}, among {listed(names)}"
-        raise ColumnError(path, at, lack, "second")
+    first, second = _pair_columns(path, at, names, first, second, "first")
     score = _column(path, at, names, score, SCORES, "score", "score")
-    found = []
+    pairs = []
     for line, record in records:
         value = record.get(score)
         try:
@@ -132,15 +128,15 @@ def read_scored(
             number = math.nan
         if not math.isfinite(number):
             raise LabelError(path, line, f"{score} is {value!r:.40}, expected a number")
-        found.append(Scored(_text(path, line, record, first), _text(path, line, record, other), number, line))
-    return found
+        pairs.append(Scored(_text(path, line, record, first), _text(path, line, record, second), number, line))
+    return pairs
 
 
 Record = tuple[int, dict[str, Any]]  # the line of an example, and its fields by their names
 
 
 def _records(path: Path, given: Sequence[str | None]) -> tuple[int, list[str], list[Record]]:
-    """-> the line of the header, the names in it, and each row of the table; or JSON lines, the first for the header"""
+    """Returns the line of the header, its names, and the rows; for JSON lines, the first object is the header"""
     content = content_of(path)
     top = content.lstrip().partition("\n")[0]
     format = format_of(os.fspath(path)) or ("jsonl" if top.startswith("{") else None)
@@ -152,8 +148,8 @@ def _records(path: Path, given: Sequence[str | None]) -> tuple[int, list[str], l
         numbers = {column for column in given if column is not None and column.isdecimal()}
         at, names, records = _table(path, rows, numbers)
     else:
-        hint = "; is it one JSON document? Write an object on each line" if top.startswith("[") else ""
-        raise LabelError(path, None, f"expected a name that ends in .tsv, .csv or .jsonl (then .gz, if packed){hint}")
+        hint = "; is it one JSON document? Write one object per line" if top.startswith("[") else ""
+        raise LabelError(path, None, f"expected a .tsv, .csv or .jsonl file, which may be compressed{hint}")
     return at, names, some(path, records)
 
 
@@ -174,19 +170,19 @@ def _table(path: Path, rows: Iterator[tuple[int, list[str]]], numbers: set[str])
             row.pop()
         if len(row) != len(header):
             has = f"{counted(len(row), 'field')}, expected {len(header)}: {listed(header)}"
-            remedy = "A tab (in .csv, a comma without quotation marks around its field) begins a new one"
+            remedy = "A tab (in .csv, a comma outside quotation marks) starts a new field"
             raise LabelError(path, line, f"{has}. {remedy}")
         records.append((line, dict(zip(header, row, strict=True))))
     return at, header, records
 
 
 def _tabbed(content: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a .tsv, in which quotation marks are characters like others"""
+    """Rows of a .tsv; quotation marks are ordinary characters"""
     return ((line, text.split("\t")) for line, text in lines_of(content))
 
 
 def _quoted(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a .csv, each with the line it starts on: between quotation marks, a field may have line ends"""
+    """Rows of a .csv, each with its first line; quoted fields may contain line ends"""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
     top = content.lstrip("\n").partition("\n")[0]
     table = csv.reader(
@@ -198,36 +194,22 @@ def _quoted(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
             yield line, row
             line = table.line_num + 1
     except csv.Error as error:
-        problem = (
-            f"not a row of a CSV table ({error}). Is a quotation mark never closed, or not doubled inside a field?"
-        )
+        problem = f"not a row of a CSV table ({error}). Is a quotation mark not closed, or not doubled inside a field?"
         raise LabelError(path, line, problem) from error
 
 
-def _half_of_a_pair(names: list[str]) -> tuple[str, str, str] | None:
-    """Where a table has the one column of a pair, and of no pair both: that one, the other, and which it is"""
-    lower = {name.lower(): name for name in names}
-    if any(one in lower and other in lower for one, other in PAIRS):
-        return None
-    halves = ((lower[one], other, "second") for one, other in PAIRS if one in lower and one not in TEXTS)
-    others = ((lower[other], one, "first") for one, other in PAIRS if other in lower and other not in TEXTS)
-    return next(chain(halves, others), None)
-
-
-def _text_columns(
-    path: Path, at: int, names: list[str], text: str | None, second: str | None, argument: str = "text"
-) -> tuple[str, str | None]:
-    """argument: what the reader calls the first of them"""
-    lower = {name.lower(): name for name in names}
-    if text is None and second is None:
-        for one, other in PAIRS:
-            if one in lower and other in lower:
-                return lower[one], lower[other]
-    if second is not None:
-        second = _column(path, at, names, second, (), "second text", "second")
-        partners = tuple(one for one, other in PAIRS if other == second.lower())
-        return _column(path, at, names, text, (*partners, *TEXTS), "text", argument), second
-    return _column(path, at, names, text, TEXTS, "text", argument), None
+def _pair_columns(
+    path: Path, at: int, names: list[str], first: str | None, second: str | None, argument: str
+) -> tuple[str, str]:
+    """The columns of two texts, by their usual names unless given. argument: the reader's name for `first`"""
+    lower = {name.lower() for name in names}
+    pairs = [(one, other) for one, other in PAIRS if second is None or other == second.lower()]
+    whole = [one for one, other in pairs if one in lower and other in lower]
+    half = [one for one, other in pairs if other in lower and other not in TEXTS]
+    usual = whole or half or [*(one for one, _ in pairs), *TEXTS]
+    first = _column(path, at, names, first, usual, "first text", argument)
+    others = [other for one, other in PAIRS if one == first.lower()] or ["sentence2"]
+    return first, _column(path, at, names, second, others, "second text", "second")
 
 
 def _column(
@@ -249,12 +231,12 @@ def _text(path: Path, line: int, record: dict[str, Any], column: str) -> str:
         raise LabelError(path, line, _missing(record, column, "text"))
     value = value.strip()
     if not value:
-        raise LabelError(path, line, f"{column} is empty, expected a text; write one, or leave the line out")
+        raise LabelError(path, line, f"{column} is empty, expected a text; add one, or remove the line")
     return value
 
 
 def _label(path: Path, line: int, record: dict[str, Any], column: str) -> str:
-    """JSON's 1, 1.0 and "1" are one label, as they are in a table"""
+    """In JSON, 1, 1.0 and "1" are the same label, as in a table"""
     value = record.get(column)
     if isinstance(value, bool):
         value = str(value).lower()
@@ -263,34 +245,34 @@ def _label(path: Path, line: int, record: dict[str, Any], column: str) -> str:
     if not isinstance(value, str):
         raise LabelError(path, line, _missing(record, column, "a label: a word or a whole number"))
     if not value.strip():
-        raise LabelError(path, line, f"{column} is empty, expected a label; write one, or leave the line out")
+        raise LabelError(path, line, f"{column} is empty, expected a label; add one, or remove the line")
     return value.strip()
 
 
 def _missing(record: dict[str, Any], column: str, expected: str) -> str:
     if column in record:
         return f"{column} is {record[column]!r:.40}, expected {expected}"
-    return f"there is no {column!r}, only {listed(record)}"
+    return f"there is no {column!r} among {listed(record)}"
 
 
 # --- questions ---------------------------------------------------------------------------------------------
 
 
 def read_squad(path: Path, unanswered: bool = False) -> list[Question]:
-    """Questions with the texts that answer them, from SQuAD's JSON, or JSON lines with the same names
+    """Questions with their texts and answers, from SQuAD's JSON, or JSON lines with the same names
 
-    Every answer has to stand in the text where the file says it starts. Questions that SQuAD 2 marks as impossible are
-    left out, with a warning. `unanswered`: keep these, and questions without answers: enough for predicting.
+    Every answer must occur in the text at its answer_start. Questions that SQuAD 2 marks as impossible are skipped with
+    a warning. `unanswered`: keep them, and accept questions without answers, for prediction.
     """
     content = content_of(path)
     whole = re.match(r'\s*\{\s*"(version|data)"', content) or format_of(os.fspath(path)) != "jsonl"
     places = _squad_places(path, content) if whole else _flat_places(path, content)
-    found, impossible = [], 0
+    questions, impossible = [], 0
     seen: set[str] = set()
     for number, (line, context, record) in enumerate(places, 1):
         where = f"question {number:,} (id {record.get('id')!r:.40})" if whole else "the question"
         if not isinstance(context, str) or not context.strip():
-            raise LabelError(path, line, f"{where} has no text that could answer it (context)")
+            raise LabelError(path, line, f"{where} has no context")
         asked = record.get("question")
         if not isinstance(asked, str) or not asked.strip():
             raise LabelError(path, line, f"{where} is empty: {asked!r:.40}")
@@ -302,16 +284,16 @@ def read_squad(path: Path, unanswered: bool = False) -> list[Question]:
             continue
         identity = str(record.get("id", number))
         if identity in seen:
-            raise LabelError(path, line, f"{where} has the id of another, {identity!r}; predictions go by their ids")
+            raise LabelError(path, line, f"{where} repeats the id {identity!r}; ids must be unique")
         seen.add(identity)
-        found.append(Question(identity, asked.strip(), context, answers, starts, number if whole else line))
+        questions.append(Question(identity, asked.strip(), context, answers, starts, number if whole else line))
     if impossible:
-        logger.warning("%s: %s without an answer left out", path, counted(impossible, "question"))
-    return some(path, found)
+        logger.warning("%s: skipped %s without an answer", path, counted(impossible, "question"))
+    return some(path, questions)
 
 
 def _squad_places(path: Path, content: str) -> Iterator[tuple[int, Any, dict[str, Any]]]:
-    """-> the line of a question, the text that belongs to it, and all the file says of it"""
+    """Yields the line of each question, its context, and its record"""
     try:
         pairs = [
             (paragraph["context"], record)
@@ -321,12 +303,12 @@ def _squad_places(path: Path, content: str) -> Iterator[tuple[int, Any, dict[str
         ]
     except (KeyError, TypeError) as error:
         form = '{"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…", "answers": […]}]}]}]}'
-        raise LabelError(path, 1, f"expected the form of SQuAD, {form}; {error!r} says what is missing") from error
+        raise LabelError(path, 1, f"expected the format of SQuAD, {form}; missing: {error}") from error
     line, place = 1, 0
     for context, record in pairs:
         if not isinstance(record, dict):
-            raise LabelError(path, line, f"{record!r:.40} is no question; expected id, question, answers")
-        # The parser forgets where things stood; the ids, in their order, find the lines again.
+            raise LabelError(path, line, f"{record!r:.40} is not a question; expected id, question, answers")
+        # The JSON parser gives no line numbers; search for the ids in order.
         if isinstance(record.get("id"), str):
             at = content.find(json.dumps(record["id"], ensure_ascii=False), place)
             if at >= 0:
@@ -340,11 +322,11 @@ def _flat_places(path: Path, content: str) -> Iterator[tuple[int, Any, dict[str,
 
 
 def _answers(path: Path, line: int, where: str, context: str, given: Any) -> tuple[list[str], list[int]]:
-    """SQuAD writes a list of {text, answer_start}; others two lists under these names"""
+    """SQuAD has a list of {text, answer_start}; other files have two lists with these names"""
     if isinstance(given, dict):
         texts, places = given.get("text"), given.get("answer_start")
         if not isinstance(texts, list) or not isinstance(places, list) or len(texts) != len(places):
-            raise LabelError(path, line, f"{where}: expected answers as two lists alike, text and answer_start")
+            raise LabelError(path, line, f"{where}: expected two lists of equal length, text and answer_start")
         given = [{"text": text, "answer_start": place} for text, place in zip(texts, places, strict=True)]
     if not isinstance(given, list | None):
         raise LabelError(path, line, f"{where}: expected a list of answers, got {given!r:.60}")
@@ -355,10 +337,10 @@ def _answers(path: Path, line: int, where: str, context: str, given: Any) -> tup
             raise LabelError(path, line, f"{where}: the answer {answer!r:.60} lacks a text or answer_start")
         if start < 0 or context[start : start + len(text)] != text:
             elsewhere = context.find(text)
-            hint = "it is not in the text at all" if elsewhere < 0 else f"it stands at {elsewhere:,}"
-            stands = context[max(start, 0) : max(start, 0) + len(text)]
+            hint = "it does not occur in the text" if elsewhere < 0 else f"it starts at {elsewhere:,}"
+            there = context[max(start, 0) : max(start, 0) + len(text)]
             raise LabelError(
-                path, line, f"{where}: the answer {text!r:.60} is not at {start:,}, where {stands!r:.60} stands; {hint}"
+                path, line, f"{where}: the answer {text!r:.60} is not at {start:,}, which is {there!r:.60}; {hint}"
             )
         answers.append(text)
         starts.append(start)

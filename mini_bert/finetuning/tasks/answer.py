@@ -1,14 +1,14 @@
-"""Where in a text is the answer to a question? Extractive question answering, as in SQuAD.
+"""Extractive question answering: find the answer to a question in a text, as in SQuAD.
 
     [s_t e_t] = SpanHead(encoder([CLS] question [SEP] text [SEP]))
     loss      = ½ (cross-entropy of the true first token + of the true last token)
 
-A text longer than the model's positions goes through it in windows that overlap, each with the whole question. In a
-window that does not hold the answer the truth is [CLS]: "not here". (Devlin et al. 2018, section 4.2, and their
-run_squad.py.) Of such windows training takes only some for each question: there are many, and they all say the same.
+A text that is longer than the model's positions is split into overlapping windows, each with the whole question. If a
+window does not contain the answer, its target is [CLS]: "not here" (Devlin et al. 2018, section 4.2, and run_squad.py).
+Training uses only ABSENT such windows per question.
 
-To answer, every window names its best spans. What a span scores is how much more likely the window finds it than "not
-here": (s_i + e_j) − (s_0 + e_0). So windows can be compared, though each has a softmax of its own.
+To answer, the best spans of all windows are compared by their score relative to "not here", (s_i + e_j) − (s_0 + e_0),
+because each window has a softmax of its own.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from mini_bert.evaluation.metrics import answer_scores
 from mini_bert.finetuning.heads import SpanHead, span_loss, span_loss_backward
 from mini_bert.finetuning.tasks.base import HEAD, Item, Task, windows
 
-BEST = 20  # spans that a window names, and that are kept of a question
+BEST = 20  # spans to keep per window and per question
 LONGEST = 30  # tokens of an answer
-ABSENT = 2  # windows without the answer that training sees of a question, at most
+ABSENT = 2  # windows without the answer per question in training, at most
 
 
 class Span(NamedTuple):
@@ -36,7 +36,7 @@ class Span(NamedTuple):
     start: int  # in characters
     stop: int
     score: float
-    probability: float  # among the spans that were kept
+    probability: float  # among the spans kept
 
 
 class Answer(Task):
@@ -45,10 +45,10 @@ class Answer(Task):
     labelled = False
     architecture = "BertForQuestionAnswering"
     head_name = "qa_outputs"
-    counts = "windows answered rightly"
+    counts = "correct windows"
 
     def __init__(self, stride: int | None = None, longest: int = LONGEST):
-        """stride: tokens of the text from one window to the next; None: half of what fits"""
+        """stride: tokens from one window to the next; None: half a window"""
         self.stride, self.longest = stride, longest
 
     def settings(self):
@@ -61,7 +61,7 @@ class Answer(Task):
         texts = {text: None for example in examples for text in (example.context,)}
         rows = dict(zip(texts, tokenizer.ids(texts, special=False), strict=True))
         offsets: dict[str, list[tuple[int, int]]] = {}
-        found: list[Item] = []
+        items: list[Item] = []
         for number, example in enumerate(examples):
             row = rows[example.context]
             if example.context not in offsets:
@@ -82,8 +82,8 @@ class Answer(Task):
                 (here if target[0] else absent).append(item)
             if training:
                 absent = [absent[place] for place in shuffled(len(absent), address(number))[:ABSENT]]
-            found += [*here, *absent]
-        return found
+            items += [*here, *absent]
+        return items
 
     def loss(self, model, batch, run, targets):
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (B,T,H)
@@ -96,7 +96,7 @@ class Answer(Task):
         return float(loss), right
 
     def answers(self, model, batch, run):
-        """Of every window the best spans: [(score, first, last)], counted in tokens of its text"""
+        """The best spans of every window: [(score, first, last)], as tokens of its text"""
         x, _ = model.encode(batch.ids, batch.mask, batch.types, run)
         logits, _ = model.task.forward(x, run)
         return [
@@ -105,14 +105,14 @@ class Answer(Task):
         ]
 
     def join(self, examples: Sequence[Question], items, answers) -> list[list[Span]]:
-        """The best spans of all windows of a question, each once, the best first"""
-        found: list[dict[tuple[int, int], float]] = [{} for _ in examples]
+        """The best spans of all windows of a question, without duplicates, best first"""
+        spans_of: list[dict[tuple[int, int], float]] = [{} for _ in examples]
         for item, spans in zip(items, answers, strict=True):
-            kept = found[item.example]
+            kept = spans_of[item.example]
             for score, first, last in spans:
                 place = item.offsets[first][0], item.offsets[last][1]
                 kept[place] = max(score, kept.get(place, -np.inf))
-        return [_ranked(example.context, kept) for example, kept in zip(examples, found, strict=True)]
+        return [_ranked(example.context, kept) for example, kept in zip(examples, spans_of, strict=True)]
 
     def scores(self, examples: Sequence[Question], predictions: Sequence[list[Span]]) -> dict[str, float]:
         guesses = {str(number): spans[0].text if spans else "" for number, spans in enumerate(predictions)}
@@ -121,20 +121,20 @@ class Answer(Task):
         return {"f1": f1, "exact": exact}
 
     def guessing(self, examples: Sequence[Question]) -> tuple[str, list[list[Span]]]:
-        """The whole text: it holds the answer, and everything else"""
+        """The whole text, which contains the answer"""
         return "the whole text", [[Span(one.context, 0, len(one.context), 0.0, 1.0)] for one in examples]
 
 
 def token_span(offsets: Sequence[tuple[int, int]], start: int, length: int) -> tuple[int, int] | None:
-    """The first and last token that hold the characters from start on; None where no token does"""
+    """The first and last token of these characters; None if no token covers them"""
     inside = [place for place, (first, last) in enumerate(offsets) if first < start + length and last > start]
     return (inside[0], inside[-1]) if inside else None
 
 
 def best_spans(starts: np.ndarray, ends: np.ndarray, longest: int, count: int = BEST) -> list[tuple[float, int, int]]:
-    """starts, ends (1+n,): of [CLS] and of n tokens -> the best (score, first, last), first ≤ last < first + longest
+    """The best (score, first, last) with score = (s_i + e_j) − (s_0 + e_0) and first ≤ last < first + longest
 
-    score = (s_i + e_j) − (s_0 + e_0)
+    starts, ends (1+n,): the scores of [CLS] and of n tokens.
     """
     n = len(starts) - 1
     table = (starts[1:, None] - starts[0]) + (ends[None, 1:] - ends[0])  # (n,n)

@@ -1,12 +1,11 @@
-"""What all tasks share: examples become items, items become batches, and a model answers them.
+"""The interface of a task, and what all tasks share.
 
     example    a line of the data: a text with its label, a question with its answer
-    item       one sequence of ids for the model; of an example that is too long, one of several windows
-    batch      items of about one length, padded
+    item       one sequence of ids for the model; a long example becomes several windows, one item each
+    batch      items of similar length, padded
 
-A task is a class that says, for its kind of question: which layer goes on top (`layer`), how examples become items
-(`items`), what the loss is (`loss`, forward and backward), what the model answers (`answers`), how the answers of the
-windows become one for the example (`join`), and how good that is (`scores`).
+A task defines the head (`layer`), how examples become items (`items`), the loss with its backward (`loss`), the model's
+answers (`answers`), how the answers of several windows are combined (`join`), and the scores (`scores`).
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from mini_bert.text.encoding import cut
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
-HEAD = 1 << 20  # where the head's random numbers fork off: no block has this number
-POOL = 50  # batches' worth of items that are sorted by length together
+HEAD = 1 << 20  # the fork of the random numbers for the head; no block has this number
+POOL = 50  # number of batches whose items are sorted by length together
 
 
 class Item(NamedTuple):
     """One sequence for the model."""
 
-    example: int  # the number of the example that it comes from
+    example: int  # the index of its example
     ids: list[int]
-    asked: list[int]  # places that the head looks at: words, first pieces, tokens that may be the answer
-    target: Any  # what is to be learnt: a class, classes, places, or a score; None where nobody knows
+    asked: list[int]  # the positions that the head reads: words, first pieces, possible answer tokens
+    target: Any  # a class, classes, positions, or a score; None if unknown
     second: int | None = None  # where the second text begins, if there are two
-    other: Item | None = None  # a second sequence to be compared with this one
-    offsets: Sequence[tuple[int, int]] = ()  # of the places that are asked, in the text: to find the answer there
+    other: Item | None = None  # a second sequence to compare with this one
+    offsets: Sequence[tuple[int, int]] = ()  # the characters of the asked tokens in the text, to extract the answer
 
     @property
     def length(self) -> int:
@@ -48,55 +47,55 @@ class Item(NamedTuple):
 
 class Batch(NamedTuple):
     ids: np.ndarray  # (B,T)
-    mask: np.ndarray | None  # (B,T) True for a token, False for padding; None where nothing is padded
+    mask: np.ndarray | None  # (B,T) True for a token, False for padding; None without padding
     types: np.ndarray  # (B,T) 0 in the first text, 1 in the second
-    asked: np.ndarray  # (B,T) True where the head looks
-    targets: np.ndarray  # a row for each thing that the loss is a mean over
+    asked: np.ndarray  # (B,T) True for the tokens that the head reads
+    targets: np.ndarray  # one row per term of the loss
 
     @property
     def chosen(self) -> np.ndarray:  # (N,)
-        """The places that are asked, in the list of all B·T tokens"""
+        """The asked tokens, as indices into the B·T tokens of the batch"""
         return np.flatnonzero(self.asked)
 
 
 class Task:
-    """A kind of question. `name` is that of the command, `metric` the score that says which model is the best."""
+    """A task. `name` is the name of its command, `metric` the score that decides which weights are best."""
 
     name = ""
     metric = ""
-    labelled = True  # whether it has labels; they are the first argument of the constructor
+    labelled = True  # whether it has labels, as the first argument of the constructor
     labels: Sequence[str] = ()
-    architecture = "BertModel"  # as transformers calls it, and there
-    head_name = ""  # the name of the last linear layer
-    published: Mapping[str, Any] = {}  # and the settings that its models of that kind have
-    unit = "%"  # in which a table of scores counts
-    counts = "accuracy"  # what the second number of `loss` says of training, as a share; "": nothing
+    architecture = "BertModel"  # the class in transformers
+    head_name = ""  # its name of the last linear layer
+    published: Mapping[str, Any] = {}  # the settings of its models
+    unit = "%"  # of the scores in a table
+    counts = "accuracy"  # the name of the second result of `loss`, as a share; "": not shown
 
     @staticmethod
     def fits(labels: int) -> bool:
-        """Whether a published model of that architecture, with so many labels, is one for this task"""
+        """Whether a published model of that architecture with this many labels is for this task"""
         return True
 
     def more_config(self) -> dict[str, Any]:
-        """What transformers wants to read in config.json besides"""
+        """More entries of config.json, for transformers"""
         return {}
 
     def layer(self, model: Model, dropout: float) -> Layer:
         raise NotImplementedError
 
     def items(self, examples: Sequence[Any], tokenizer: Tokenizer, length: int, training: bool) -> list[Item]:
-        """length: tokens that a sequence may have; training: leave out what need not be learnt"""
+        """length: the longest sequence, in tokens; training: items may be dropped"""
         raise NotImplementedError
 
     def targets(self, items: Sequence[Item]) -> np.ndarray:
         return np.array([item.target for item in items])
 
     def loss(self, model: Any, batch: Batch, run: Run, targets: int) -> tuple[float, int]:
-        """Forward and backward: this batch's share of the mean over `targets` of them -> loss, how many were right"""
+        """Forward and backward. Returns this batch's part of the mean over `targets` terms, and how many were right"""
         raise NotImplementedError
 
     def answers(self, model: Any, batch: Batch, run: Run) -> list[Any]:
-        """What the model says of every item"""
+        """The model's answer to every item"""
         raise NotImplementedError
 
     def join(self, examples: Sequence[Any], items: Sequence[Item], answers: Sequence[Any]) -> list[Any]:
@@ -108,23 +107,23 @@ class Task:
 
     @staticmethod
     def shown(score: float) -> str:
-        """One score for people: most are shares"""
+        """A score as text"""
         return f"{score:.1%}"
 
     def dev_loss(self, examples: Sequence[Any], predictions: Sequence[Any]) -> float | None:
-        """Of the same predictions, lower is better: it decides between equal scores. None where none is at hand"""
+        """The loss of these predictions, which decides between equal scores; None if the task has none"""
         return None
 
     def guessing(self, examples: Sequence[Any]) -> tuple[str, list[Any]]:
-        """The best that one can say without reading: in words, and as a prediction for each example"""
+        """The best guess without reading the texts: its name, and a prediction for each example"""
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
-        """What it takes to build the task again, for config.json: arguments of the constructor"""
+        """The arguments of the constructor, for config.json"""
         return {}
 
     def batch(self, items: Sequence[Item], pad_id: int, known: bool = True) -> Batch:
-        """Sequences side by side; those to be compared with them follow as second half. known: there are targets"""
+        """Pad the items to one length; sequences to compare with form a second half. known: the items have targets"""
         rows = [*items, *(item.other for item in items if item.other is not None)]
         ids, mask = padded([item.ids for item in rows], pad_id)
         asked, types = np.zeros(ids.shape, bool), np.zeros(ids.shape, int)
@@ -136,9 +135,10 @@ class Task:
 
 
 def packed(tokenizer: Tokenizer, first: list[int], second: list[int] | None, length: int):
-    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], cut to `length` -> ids, where the second begins, words
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], cut to `length`
 
-    A text of which no piece is left (it is all control characters) is [UNK]: there must be a word to look at.
+    Returns the ids, the start of the second text, and the positions of the words. A text without any piece (only
+    control characters) becomes [UNK], so that there is a word to pool.
     """
     first = first or [tokenizer.unk_id]
     if second is None:
@@ -151,7 +151,7 @@ def packed(tokenizer: Tokenizer, first: list[int], second: list[int] | None, len
 
 
 def windows(count: int, size: int, stride: int) -> list[tuple[int, int]]:
-    """Places 0 … count−1 as windows of at most `size`, each `stride` behind the one before; the last ends at the end
+    """Windows of at most `size` over positions 0 … count−1, each `stride` after the one before; the last ends at count
 
     >>> windows(10, 4, 3)
     [(0, 4), (3, 7), (6, 10)]
@@ -159,13 +159,13 @@ def windows(count: int, size: int, stride: int) -> list[tuple[int, int]]:
     [(0, 3)]
     """
     if not 0 < stride <= size:
-        raise ValueError(f"stride is {stride}, expected 1 to {size}, the room in a window: else places are left out")
-    found = [(start, start + size) for start in range(0, max(count - size, 0), stride)]
-    return [*found, (max(count - size, 0), count)]
+        raise ValueError(f"stride is {stride}, expected 1 to {size}, the size of a window, so that no token is skipped")
+    full = [(start, start + size) for start in range(0, max(count - size, 0), stride)]
+    return [*full, (max(count - size, 0), count)]
 
 
 def owners(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Each window's own part of them: where two overlap, each owns the half that it sees with more around
+    """Each window's own part: an overlap is split in the middle, so that every position has context on both sides
 
     >>> owners([(0, 4), (3, 7), (6, 10)])
     [(0, 3), (3, 6), (6, 10)]
@@ -175,9 +175,10 @@ def owners(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def epoch(items: Sequence[Item], batch_size: int, seed: int, number: int) -> Iterator[list[Item]]:
-    """All items in random batches, those of one batch of about one length, so that little is padded
+    """All items in random batches of similar length, with little padding
 
-    Shuffled, cut into pools of POOL batches, each pool sorted by length and cut into batches, all batches shuffled.
+    Items are shuffled and cut into pools of POOL batches; each pool is sorted by length and cut into batches; then the
+    batches are shuffled.
     """
     order = shuffled(len(items), address(seed, number))
     batches = []

@@ -1,4 +1,4 @@
-"""Which class does a text, or a pair of texts, belong to? Sentiment, topic, does one follow from the other.
+"""Classification of texts or pairs of texts: sentiment, topic, entailment.
 
 logits = SentenceHead(encoder([CLS] text [SEP]))        or PairHead(encoder([CLS] text [SEP] second [SEP]))
 loss   = cross-entropy with the true class
@@ -35,9 +35,9 @@ class Classify(Task):
     def __init__(
         self, labels: Sequence[str], pooling: Sequence[str] = ("mean",), dense: bool = False, pairs: bool = False
     ):
-        """pairs: whether it has learnt from pairs of texts"""
+        """pairs: whether the examples are pairs of texts"""
         if len(labels) < 2:
-            raise ValueError(f"there is only the label {', '.join(labels)!r}; a classifier needs two or more")
+            raise ValueError(f"there is only the label {', '.join(labels)!r}; a classifier needs at least two")
         self.labels, self.pooling, self.dense, self.pairs = list(labels), tuple(pooling), dense, pairs
 
     def settings(self):
@@ -51,11 +51,11 @@ class Classify(Task):
         firsts = tokenizer.ids([example.text for example in examples], special=False)
         others = [example.second for example in examples if example.second is not None]
         seconds = iter(tokenizer.ids(others, special=False))
-        found = []
+        items = []
         for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
             ids, second, words = packed(tokenizer, first, None if example.second is None else next(seconds), length)
-            found.append(Item(number, ids, words, place.get(example.label), second))
-        return found
+            items.append(Item(number, ids, words, place.get(example.label), second))
+        return items
 
     def loss(self, model, batch, run, targets):
         logits, caches = sentence_scores(model, batch, run, self.pooling)
@@ -65,7 +65,7 @@ class Classify(Task):
         return float(loss), right
 
     def answers(self, model, batch, run):
-        """The probability of every class"""
+        """The probabilities of the classes"""
         return list(softmax(sentence_scores(model, batch, run, self.pooling)[0])[0])
 
     def scores(self, examples: Sequence[Labelled], predictions: Sequence[np.ndarray]) -> dict[str, float]:
@@ -79,7 +79,7 @@ class Classify(Task):
         return mean_surprise(predictions, [self.labels.index(example.label) for example in examples])
 
     def guessing(self, examples: Sequence[Labelled]) -> tuple[str, list[np.ndarray]]:
-        """Always the class that is most frequent among them"""
+        """Always the most frequent class"""
         most = Counter(example.label for example in examples).most_common(1)[0][0]
         return f"always {most}", [np.eye(len(self.labels))[self.labels.index(most)]] * len(examples)
 
@@ -91,7 +91,7 @@ def mean_surprise(probabilities: Sequence[np.ndarray] | np.ndarray, targets: Seq
 
 
 def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool, pairs: bool, p: float) -> Layer:
-    """The head for a text, or for two. [CLS] speaks for both where an encoder has been taught to."""
+    """The head for a text or a pair. An encoder that pools [CLS] represents both texts by it."""
     width = model.width
     if pairs and "cls" not in pooling:
         return PairHead(width, classes, pooling, p)
@@ -99,12 +99,12 @@ def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool
 
 
 def seen_by(head: Layer, asked: np.ndarray, types: np.ndarray) -> np.ndarray:
-    """What the head looks at: the words (B,T); a PairHead those of the first texts and those of the second (2,B,T)"""
+    """The tokens that the head pools: the words (B,T); for a PairHead, those of each text (2,B,T)"""
     return np.stack((asked & (types == 0), asked & (types == 1))) if isinstance(head, PairHead) else asked
 
 
 def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
-    """ids -> encoder -> model.task -> (B,C), caches. Where only [CLS] is asked, the last block runs on it alone."""
+    """Returns the scores (B,C) and the caches. If only [CLS] is pooled, the last block computes only that row."""
     if tuple(pooling) != ("cls",):
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (B,T,H)
     else:

@@ -1,12 +1,13 @@
-"""How alike are two texts? A score, learnt from scored pairs such as those of the STS Benchmark. Two ways:
+"""The similarity of two texts, learnt from scored pairs such as those of the STS Benchmark. There are two ways:
 
-pair       [CLS] first [SEP] second [SEP] through the encoder together -> PairHead -> one number, the score
-           loss = (y − score)².  The texts look at each other. A model that has met pairs in pretraining is
-           more exact so; Mini-BERT, which has not, is better with vectors (docs/finetuning.md).
+pair       [CLS] first [SEP] second [SEP] through the encoder -> PairHead -> one number, the score
+           loss = (y − score)².  Each text attends to the other. This is more accurate for a model that was pretrained
+           on pairs; Mini-BERT was not, and is better with vectors (docs/finetuning.md).
 
-vectors    each text alone -> mean of its tokens' vectors; how alike they are is the cosine of the two
-           loss = (cosine − score)², scores moved to 0 … 1; or the contrastive loss.  A vector can be computed once and
-           compared with millions: search, clustering, `mini-bert embed`.  (Reimers & Gurevych 2019, Sentence-BERT.)
+vectors    each text alone -> mean of its tokens' vectors; the similarity is the cosine of the two
+           loss = (cosine − score)², with scores scaled to 0 … 1; or the contrastive loss.  A vector is computed once
+           and can be compared with millions: search, clustering, `mini-bert embed`.  (Reimers & Gurevych 2019,
+           Sentence-BERT.)
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Similarity(Task):
     architecture = "BertForSequenceClassification"
     head_name = "classifier"
     published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
-    unit = "× 100"  # correlations are no shares
-    counts = ""  # a score is near or far, not right or wrong
+    unit = "× 100"  # of a correlation
+    counts = ""  # there is no accuracy
 
     def __init__(
         self,
@@ -52,11 +53,11 @@ class Similarity(Task):
         pooling: Sequence[str] = ("mean",),
         dense: bool = False,
     ):
-        """low, high: the range of scores; loss: of vectors, "regression" or "contrastive" """
+        """low, high: the range of the scores; loss: "regression", or, with vectors, "contrastive" """
         if not low < high:
-            raise ValueError(f"the scores range from {low} to {high}; expected different ones")
+            raise ValueError(f"the scores range from {low} to {high}; expected low < high")
         if loss not in ("regression", "contrastive") or (loss == "contrastive" and not vectors):
-            raise ValueError(f"loss is {loss!r}, expected 'regression', or, for vectors, 'contrastive'")
+            raise ValueError(f"loss is {loss!r}, expected 'regression', or 'contrastive' with vectors")
         self.low, self.high, self.vectors, self.kind = float(low), float(high), vectors, loss
         self.pooling, self.dense = tuple(pooling), dense
         self.labels = ["score"]
@@ -83,21 +84,21 @@ class Similarity(Task):
             return VectorHead(self.pooling)
         head: Any = sentence_layer(model, 1, self.pooling, self.dense, True, dropout)
         assert head.linear.b is not None
-        head.linear.b.init = _constant((self.low + self.high) / 2)  # the first answer is the middle
+        head.linear.b.init = _constant((self.low + self.high) / 2)  # start with the middle
         return head
 
     def items(self, examples: Sequence[Scored], tokenizer, length, training):
         firsts = tokenizer.ids([example.first for example in examples], special=False)
         seconds = tokenizer.ids([example.second for example in examples], special=False)
-        found = []
+        items = []
         for number, (example, a, b) in enumerate(zip(examples, firsts, seconds, strict=True)):
             if self.vectors:
                 (ids, _, words), (others, _, more) = (packed(tokenizer, row, None, length) for row in (a, b))
-                found.append(Item(number, ids, words, example.score, other=Item(number, others, more, None)))
+                items.append(Item(number, ids, words, example.score, other=Item(number, others, more, None)))
             else:
                 ids, second, words = packed(tokenizer, a, b, length)
-                found.append(Item(number, ids, words, example.score, second))
-        return found
+                items.append(Item(number, ids, words, example.score, second))
+        return items
 
     def loss(self, model, batch, run, targets):
         if not self.vectors:
@@ -127,16 +128,16 @@ class Similarity(Task):
 
     def scores(self, examples: Sequence[Scored], predictions: Sequence[float]) -> dict[str, float]:
         truth = [example.score for example in examples]
-        found = {"spearman": spearman(truth, predictions), "pearson": pearson(truth, predictions)}
-        return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}  # all alike: nothing known
+        scores = {"spearman": spearman(truth, predictions), "pearson": pearson(truth, predictions)}
+        return {name: 0.0 if math.isnan(value) else value for name, value in scores.items()}  # constant predictions
 
     def dev_loss(self, examples: Sequence[Scored], predictions: Sequence[float]) -> float:
         """The mean squared difference from the true scores"""
         return float(np.mean((np.array([example.score for example in examples]) - np.array(predictions)) ** 2))
 
     def guessing(self, examples: Sequence[Scored]) -> tuple[str, list[float]]:
-        """Always the middle, which correlates with nothing"""
-        return "all alike", [(self.low + self.high) / 2] * len(examples)
+        """Always the middle, which has no correlation"""
+        return "a constant", [(self.low + self.high) / 2] * len(examples)
 
 
 LOSSES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -1,11 +1,10 @@
-"""Which tag has each word? Names of people and places, parts of speech.
+"""Tagging words: named entities, parts of speech.
 
     logits = TokenHead(encoder([CLS] pieces of the words [SEP])[first piece of each word])
     loss   = cross-entropy with the true tag, over all words
 
-A word of several pieces is asked at its first; the others help the encoder to know the word, and are not asked.
-(Devlin et al. 2018, section 5.3.) A sentence that is too long goes through the model in windows that overlap. Every
-word is asked just once, in the window that shows most of what stands around it.
+A word of several pieces is tagged at its first piece (Devlin et al. 2018, section 5.3). A long sentence is split into
+overlapping windows; each word is tagged once, in the window with more context around it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Tag(Task):
     def __init__(self, labels: Sequence[str], stride: int | None = None):
         """stride: pieces from one window to the next; None: half a window"""
         if len(labels) < 2:
-            raise ValueError(f"there is only the tag {', '.join(labels)!r}; a tagger needs two or more")
+            raise ValueError(f"there is only the tag {', '.join(labels)!r}; a tagger needs at least two")
         self.labels, self.stride = list(labels), stride
         self.metric = "f1" if spell_entities(labels) else "accuracy"
 
@@ -47,7 +46,7 @@ class Tag(Task):
         place = {label: number for number, label in enumerate(self.labels)}
         pieces = iter(tokenizer.ids([word for example in examples for word in example.words], special=False))
         size = length - 2
-        found = []
+        items = []
         for number, example in enumerate(examples):
             words = [next(pieces) or [tokenizer.unk_id] for _ in example.words]
             firsts = np.cumsum([0, *map(len, words)])
@@ -55,12 +54,12 @@ class Tag(Task):
             classes = [place.get(tag) for tag in example.tags] or [None] * len(words)
             spans = windows(len(row), size, min(self.stride or max(size // 2, 1), size))
             for (start, stop), (first, last) in zip(spans, owners(spans), strict=True):
-                own = range(*np.searchsorted(firsts[:-1], (first, last)).tolist())  # the words that begin in its part
+                own = range(*np.searchsorted(firsts[:-1], (first, last)).tolist())  # the words that begin in this part
                 if len(own):
                     ids = [tokenizer.cls_id, *row[start:stop], tokenizer.sep_id]
                     asked = [int(firsts[word]) - start + 1 for word in own]
-                    found.append(Item(number, ids, asked, [classes[word] for word in own]))
-        return found
+                    items.append(Item(number, ids, asked, [classes[word] for word in own]))
+        return items
 
     def targets(self, items: Sequence[Item]) -> np.ndarray:
         return np.array([tag for item in items for tag in item.target])
@@ -81,7 +80,7 @@ class Tag(Task):
         return np.split(probabilities, np.cumsum(batch.asked.sum(1))[:-1])
 
     def join(self, examples, items, answers):
-        """All windows of a sentence one after the other: (words, C) for each"""
+        """Concatenate the windows of each sentence: (words, C)"""
         parts: list[list[np.ndarray]] = [[] for _ in examples]
         for item, answer in zip(items, answers, strict=True):
             parts[item.example].append(answer)
@@ -104,12 +103,12 @@ class Tag(Task):
         return mean_surprise(np.concatenate(predictions), targets)
 
     def guessing(self, examples: Sequence[Tagged]) -> tuple[str, list[np.ndarray]]:
-        """Always the tag that is most frequent among them; of names that is O, nowhere a name"""
+        """Always the most frequent tag; for named entities that is O"""
         most = Counter(tag for example in examples for tag in example.tags).most_common(1)[0][0]
         one = np.eye(len(self.labels))[[self.labels.index(most)]]
         return f"always {most}", [np.repeat(one, len(example.words), 0) for example in examples]
 
 
 def spell_entities(labels: Sequence[str]) -> bool:
-    """Whether tags are B-PER, I-PER, O, …, so that entities can be read from them"""
+    """Whether the tags are B-PER, I-PER, O, …, so that they define entities"""
     return any(label != "O" for label in labels) and all(map(is_entity_tag, labels))

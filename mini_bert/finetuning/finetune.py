@@ -1,0 +1,241 @@
+"""From examples to a fine-tuned model: `finetune`, which `mini-bert finetune classify | tag | qa | similarity` calls.
+
+    data = read_data("classify", "train.tsv", "dev.tsv")
+    report = finetune("classify", data, FineTuning(epochs=3), out=Path("sentiment"), seeds=3, from_scratch=True)
+    print(report.text)
+
+The training loop is in finetuning/loop.py. Here: the task and its defaults, one run per seed, a control from random
+weights, and the output folder:
+
+    OUT/model/           the model with the best dev score: a folder for `mini-bert predict`
+    OUT/metrics.jsonl    the course of training, one JSON object per line
+    OUT/results.json     the scores of every seed, the settings, the data
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import mini_bert
+from mini_bert.common.atomic import write_atomic
+from mini_bert.common.memory import keep_freed_memory, share_memory_among_threads
+from mini_bert.common.progress import Show, counted
+from mini_bert.finetuning.data import TaskData
+from mini_bert.finetuning.loop import (
+    EPOCHS,
+    LEARNING_RATE,
+    Each,
+    FineTuning,
+    Measurement,
+    TuningRun,
+    fine_tune,
+    predict,
+)
+from mini_bert.finetuning.model import save, with_task
+from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Report, Result, baseline, model_card, summarize, table
+from mini_bert.finetuning.tasks.answer import Answer
+from mini_bert.finetuning.tasks.base import Item, Task
+from mini_bert.finetuning.tasks.classify import Classify
+from mini_bert.finetuning.tasks.similarity import Similarity
+from mini_bert.finetuning.tasks.tag import Tag
+from mini_bert.inference.loading import DEFAULT_MODEL, load
+from mini_bert.models.base import Model
+from mini_bert.text.base import Tokenizer
+
+MAX_LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, if the model has as many positions
+STEPS = 2000  # small data is repeated until this many steps are done, up to ten epochs
+logger = logging.getLogger(__name__)
+
+
+def finetune(
+    kind: str,
+    data: TaskData,
+    settings: FineTuning,
+    model: str = DEFAULT_MODEL,
+    out: Path | None = None,
+    seeds: int = 1,
+    from_scratch: bool = False,
+    max_length: int | None = None,
+    show: Show = lambda stage, note, done, total: None,
+    **task_options: Any,
+) -> Report:
+    """Fine-tune a model on a task, once per seed, and keep the best in `out`.
+
+    kind: classify, tag, qa or similarity; task_options: stride, vectors, loss (see `make_task`).
+    from_scratch: also train the same network from random weights, as a control.
+    """
+    check_out(out)
+    share_memory_among_threads()
+    keep_freed_memory()
+    encoder, tokenizer = load(model)
+    most = encoder.max_length
+    length = min(MAX_LENGTH[kind], most) if max_length is None else max_length
+    if not 8 <= length <= most:
+        raise ValueError(f"max_length is {length}, expected 8 to {most}, the number of positions that {model} has")
+    task = make_task(kind, encoder, data, **task_options)
+    guess = baseline(task, data.dev)
+    runs = Runs(encoder, task, data, tokenizer, length, show)
+    settings = with_defaults(settings, kind, encoder, len(runs.items))
+
+    def record(entry: dict[str, Any]) -> None:
+        if out is not None:
+            with (out / "metrics.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+
+    def keep(tuned: Model, result: Result) -> None:
+        if out is not None:
+            save(out / "model", tuned, task, tokenizer, length, model_card(task, model, data, settings, result))
+
+    runs.record, runs.keep = record, keep
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomic(out / "metrics.jsonl", b"")
+    results: list[Result] = []
+    for start in (PRETRAINED, SCRATCH) if from_scratch else (PRETRAINED,):
+        for seed in range(settings.seed, settings.seed + seeds):
+            if not results or results[-1].outcome.stopped not in ("interrupted", "nonfinite"):
+                results.append(runs.run(start, settings_for(start, settings, seed, encoder)))
+    summary = summarize(task, results) | {"task": kind, "model": model, "train": data.train_name, "dev": data.dev_name,
+                                          "examples": [len(data.train), len(data.dev)], "notes": data.notes,
+                                          "baseline": guess._asdict(), "settings": asdict(settings),
+                                          "control": asdict(settings_for(SCRATCH, settings, settings.seed, encoder)),
+                                          "max_length": length, "version": mini_bert.__version__}  # fmt: skip
+    if out is not None:
+        write_atomic(out / "results.json", (json.dumps(summary, indent=2) + "\n").encode())
+    return Report(results, summary, table(task, guess, results, out, len(data.dev)))
+
+
+def check_out(out: Path | None) -> None:
+    """Results go into a folder of their own, so that no other files are touched"""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file, expected a folder for the results; choose another with --out")
+    if out is not None and out.is_dir() and any(out.iterdir()):
+        raise ValueError(f"{out} is not empty; choose a new or empty folder for the results with --out")
+
+
+# ---------------------------------------------------------------------- the task and its settings
+
+
+def make_task(
+    kind: str, model: Model, data: TaskData, stride: int | None = None, vectors: bool = False, loss: str = "regression"
+) -> Task:
+    """The task for these examples. Published BERT has its own head on [CLS]; Mini-BERT pools all words."""
+    head: dict[str, Any] = {"pooling": ["cls"], "dense": True} if model.pools_cls else {}
+    if kind == "classify":
+        return Classify(data.labels, pairs=data.train[0].second is not None, **head)
+    if kind == "tag":
+        return Tag(data.labels, stride)
+    if kind == "qa":
+        return Answer(stride)
+    scores = [example.score for example in data.train]
+    if min(scores) == max(scores):
+        raise ValueError(f"all {len(scores):,} scores of the training data are {scores[0]:g}: nothing to learn from")
+    return Similarity(min(scores), max(scores), vectors, loss, **({} if vectors else head))
+
+
+def with_defaults(settings: FineTuning, kind: str, model: Model, items: int) -> FineTuning:
+    """Fill in what was not given, with what did best for Mini-BERT on dev data.
+
+    Classification uses half the learning rate, and word dropout. The rate falls with the square of the width: 1e-3 for
+    Mini-BERT's 192 (measured) is 6e-5 for the 768 of BERT-base (customary).
+    """
+    epochs, rate, words = settings.epochs, settings.learning_rate, settings.word_dropout
+    if epochs is None:
+        epochs = max(EPOCHS, min(10, STEPS * settings.batch_size // max(items, 1)))
+    if rate is None:
+        rate = float(f"{LEARNING_RATE * (0.5 if kind == 'classify' else 1) * _narrowness(model):.1g}")
+    if words is None:
+        words = 0.1 if kind == "classify" else 0.0
+    return replace(settings, epochs=epochs, learning_rate=rate, word_dropout=words)
+
+
+def settings_for(start: str, settings: FineTuning, seed: int, model: Model) -> FineTuning:
+    """The settings of one run. From random weights, all layers learn at the same, lower rate: with 20,000 phrases of
+    SST-2 a Mini-BERT from random weights stays at chance at 1e-3, and learns at 3e-4."""
+    if start == PRETRAINED:
+        return replace(settings, seed=seed)
+    slow = 0.3 * LEARNING_RATE * _narrowness(model)
+    return replace(settings, seed=seed, layer_decay=1.0, learning_rate=min(slow, settings.learning_rate or slow))
+
+
+def _narrowness(model: Model) -> float:
+    return min(1.0, (192 / model.width) ** 2)
+
+
+# ---------------------------------------------------------------------- one run after the other
+
+
+class Runs:
+    """Runs on the same examples. `keep` is called with a pretrained model whenever it is the best so far."""
+
+    def __init__(
+        self,
+        model: Model,
+        task: Task,
+        data: TaskData,
+        tokenizer: Tokenizer,
+        length: int,
+        show: Show = lambda stage, note, done, total: None,
+    ):
+        self.model, self.task, self.data, self.tokenizer, self.show = model, task, data, tokenizer, show
+        self.record: Callable[[dict[str, Any]], None] = lambda entry: None
+        self.keep: Callable[[Model, Result], None] = lambda model, result: None
+        self.items = task.items(data.train, tokenizer, length, training=True)
+        self.dev_items = task.items(data.dev, tokenizer, length, training=False)
+        _warn_about_cuts(task, [*self.items, *self.dev_items], length)
+        self.best: Result | None = None  # of the pretrained ones
+        self.tuned: Model = model  # the model of the last run
+
+    def run(self, start: str, settings: FineTuning) -> Result:
+        """One run, from the pretrained weights or from random ones"""
+        task, seed, random = self.task, settings.seed, start == SCRATCH
+        tuned = with_task(self.model.untrained(seed) if random else self.model, task, settings.dropout, seed)
+        self.tuned = tuned
+        training = measured = ""
+
+        def measure(each: Each) -> Measurement:
+            answers = predict(tuned, task, self.dev_items, self.tokenizer.pad_id, each)
+            predictions = task.join(self.data.dev, self.dev_items, answers)
+            return Measurement(task.scores(self.data.dev, predictions), task.dev_loss(self.data.dev, predictions))
+
+        def record(entry: dict[str, Any]) -> None:
+            nonlocal training, measured
+            self.record({**entry, "start": start, "seed": seed})
+            if entry["kind"] == "train":
+                training = progress(entry, settings.epochs, task.counts)
+            else:  # shown until the next one, so it names its epoch
+                measured = f"; dev at epoch {entry['epoch']:.1f}: {task.metric} {task.shown(entry[task.metric])}"
+            note = training + measured if training else measured.removeprefix("; ")
+            self.show(f"{start}, seed {seed}", note, entry["step"], entry["steps"])
+
+        def keep(outcome: TuningRun) -> None:
+            if not random and (self.best is None or outcome.rank(task.metric) > self.best.outcome.rank(task.metric)):
+                self.best = Result(start, seed, outcome)
+                self.keep(tuned, self.best)
+
+        outcome = fine_tune(
+            tuned, task, self.items, measure, settings, self.tokenizer.pad_id, self.tokenizer.mask_id, record, keep
+        )
+        self.record({"kind": "result", "start": start, "seed": seed, **outcome._asdict()})
+        return Result(start, seed, outcome)
+
+
+def progress(entry: dict[str, Any], epochs: int | None, counts: str) -> str:
+    """Loss and accuracy on the training examples, with dropout"""
+    right = f", {counts} {entry['right']:.1%}" if "right" in entry else ""
+    return f"epoch {entry['epoch']:.1f} of {epochs}; training: loss {entry['loss']:.3f}{right}"
+
+
+def _warn_about_cuts(task: Task, items: Sequence[Item], length: int) -> None:
+    if task.name in ("classify", "similarity"):
+        full = sum(item.length == length for item in items)
+        if full:
+            logger.warning(
+                "%s of %s reached the limit of %d tokens; longer texts are cut",
+                counted(full, "text"), f"{len(items):,}", length,
+            )  # fmt: skip
