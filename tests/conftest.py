@@ -9,6 +9,10 @@ from threadpoolctl import threadpool_limits
 
 threadpool_limits(1)  # small matrix products gain nothing from several BLAS threads, and lose much on a busy machine
 
+# Many tests start a Python of their own: it keeps its bytecode, or each would compile the library again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+
 os.environ["MINI_BERT_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" / "mini-bert")  # not in that of the user
 
 
