@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from mini_bert.corpora.reading import read
 from mini_bert.data.generator import Batch, MLMDataGenerator
 from mini_bert.data.shards import prepare
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 PRETRAIN = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "pretrain"

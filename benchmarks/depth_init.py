@@ -19,7 +19,7 @@ import numpy as np
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.layers.base import Run
 from mini_bert.models.config import INITS, MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.loop import held_out_loss

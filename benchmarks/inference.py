@@ -35,7 +35,7 @@ from threadpoolctl import ThreadpoolController
 from mini_bert.common.memory import keep_freed_memory
 from mini_bert.layers.base import Run
 from mini_bert.models.bert import Bert
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 SENTENCE = "The old bridge over the river was closed for three days after the heavy [MASK]."

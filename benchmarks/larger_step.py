@@ -30,7 +30,7 @@ from mini_bert.common.memory import share_memory_among_threads
 from mini_bert.data.generator import Batch
 from mini_bert.layers.base import Run
 from mini_bert.models.config import LARGER_BERT_CONFIG, MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
 from mini_bert.training.plan import Choice, best_choice, describe, predicted_peak, train_options

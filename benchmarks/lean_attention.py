@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from mini_bert.layers.base import Pool, Run, bind
 from mini_bert.layers.lean_attention import LONG, TILE, LeanAttention
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 
 
 def attention(

@@ -22,7 +22,7 @@ from mini_bert.common.progress import counted
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.layers.base import Run
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.defaults import TOKENIZERS, default_learning_rate

@@ -22,7 +22,7 @@ from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.evaluate import unigram_entropy
 from mini_bert.layers.attention import MultiHeadAttention
 from mini_bert.layers.initialisers import sinusoids
-from mini_bert.models.mini_bert import AMPLITUDE, MiniBERT
+from mini_bert.models.mini import AMPLITUDE, MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.loop import held_out_loss
 from mini_bert.training.optim import Adam

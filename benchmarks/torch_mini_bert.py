@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 
 PARTS = ("attention.qkv", "attention.output", "feed_forward.expand", "feed_forward.contract")
 NORMS = ("attention_norm", "output_norm")

@@ -29,7 +29,7 @@ from peak_memory import peak_of_training
 
 from mini_bert.data.generator import Batch
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.objectives.masking import mask_tokens
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team

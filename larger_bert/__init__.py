@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.models.config import LARGER_BERT_CONFIG, MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 
 __all__ = ["LARGER_BERT_CONFIG", "LargerBERT"]
 

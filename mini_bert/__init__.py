@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mini_bert.inference.loading import load_model, load_tokenizer
     from mini_bert.models.bert import Bert, BertConfig
     from mini_bert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, MiniBertConfig
-    from mini_bert.models.mini_bert import MiniBERT, MiniTransformerLayer
+    from mini_bert.models.mini import MiniBERT, MiniTransformerLayer
     from mini_bert.objectives.masking import mask_tokens
     from mini_bert.text.wordpiece import WordPieceTokenizer
     from mini_bert.training.optim import Adam
@@ -35,10 +35,10 @@ _HOMES = {
     "BertConfig": "mini_bert.models.bert",
     "LARGER_BERT_CONFIG": "mini_bert.models.config",
     "MINI_BERT_CONFIG": "mini_bert.models.config",
-    "MiniBERT": "mini_bert.models.mini_bert",
+    "MiniBERT": "mini_bert.models.mini",
     "MiniBertConfig": "mini_bert.models.config",
     "MLMDataGenerator": "mini_bert.data.generator",
-    "MiniTransformerLayer": "mini_bert.models.mini_bert",
+    "MiniTransformerLayer": "mini_bert.models.mini",
     "WordPieceTokenizer": "mini_bert.text.wordpiece",
     "TrainingConfig": "mini_bert.training.settings",
     "gradient_check": "mini_bert.checks.gradients",

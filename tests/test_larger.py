@@ -17,7 +17,7 @@ from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.inference.loading import load
 from mini_bert.layers.base import Run
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.defaults import default_learning_rate
 from mini_bert.training.plan import describe

@@ -62,19 +62,35 @@ def test_pure_numpy(path):
             assert top in ALLOWED or top in sys.stdlib_module_names, f"line {node.lineno}: {name}"
 
 
-def test_import_brings_little_along():
-    """`import mini_bert` loads no module that is slow to load: names come when they are used."""
-    code = "import sys, mini_bert; print(*sys.modules)"
-    loaded = set(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    )
-    assert not loaded & {"typer", "rich", "safetensors", "mini_bert.models.bert", "importlib.metadata"}
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_hides_another(path):
+    """A module that runs as a script hides modules of the same name as its neighbours: the package, the standard
+    library's, or a dependency's."""
+    names = {path.stem, *(part for part in path.relative_to(ROOT).parts[1:-1])}
+    assert not names & (ALLOWED | sys.stdlib_module_names | {"matplotlib"})
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import mini_bert", {"typer", "rich", "safetensors", "mini_bert.models.bert", "importlib.metadata"}),
+        (
+            "from mini_bert import MiniBERT, WordPieceTokenizer, Adam",
+            {"typer", "rich", "safetensors", "subprocess", "tempfile", "importlib.abc", "mini_bert.models.bert"},
+        ),
+    ],
+)
+def test_import_brings_little_along(code, absent):
+    """No module that is slow to load and not needed: names come when they are used."""
+    code += "; import sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not absent & set(loaded)
 
 
 @pytest.mark.slow
 def test_import_takes_less_than_twice_numpy():
     """Measured in fresh processes, interleaved, medians: importing the model is under 2× `import numpy` alone."""
-    times: dict[str, list[float]] = {"numpy": [], "mini_bert, mini_bert.models.mini_bert": []}
+    times: dict[str, list[float]] = {"numpy": [], "mini_bert, mini_bert.models.mini": []}
     for _ in range(15):
         for modules, found in times.items():
             code = f"import time; t = time.perf_counter(); import {modules}; print(time.perf_counter() - t)"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mini_bert
+from mini_bert.common import short_names
 
 PACKAGE = Path(mini_bert.__file__).parent
 
@@ -23,9 +24,9 @@ assert MiniBERT(MiniBertConfig(num_layers=2)).depth == 2
 """,
     "every class once": """
 import config, data, gradients, metrics, mlm, model, tokenizer, train
-import mini_bert.data.generator, mini_bert.models.config, mini_bert.models.mini_bert, mini_bert.text.wordpiece
+import mini_bert.data.generator, mini_bert.models.config, mini_bert.models.mini, mini_bert.text.wordpiece
 assert config.MiniBertConfig is mini_bert.MiniBertConfig is mini_bert.models.config.MiniBertConfig
-assert model.MiniBERT is mini_bert.MiniBERT is mini_bert.models.mini_bert.MiniBERT
+assert model.MiniBERT is mini_bert.MiniBERT is mini_bert.models.mini.MiniBERT
 assert tokenizer.WordPieceTokenizer is mini_bert.WordPieceTokenizer is mini_bert.text.wordpiece.WordPieceTokenizer
 assert data.MLMDataGenerator is mini_bert.MLMDataGenerator is mini_bert.data.generator.MLMDataGenerator
 assert mlm.mask_tokens is mini_bert.mask_tokens and gradients.gradient_check is mini_bert.gradient_check
@@ -94,6 +95,32 @@ assert probe(model, tokenizer, "pos", parsed(9), parsed(9), layers=[3])
 def test_a_session_inside_the_folder(code):
     done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["-m", "layers.attention"], "The weights of head 0"),
+        (["-m", "models.mini"], "4,498,880 parameters"),
+        (["model.py"], "4,498,880 parameters"),
+        (["models/mini.py"], "4,498,880 parameters"),
+        (["layers/block.py"], "so that blocks can be stacked"),
+    ],
+    ids=" ".join,
+)
+def test_a_module_runs_inside_the_folder(command, shown):
+    """As `python -m` and as a file."""
+    done = subprocess.run([sys.executable, *command], cwd=PACKAGE, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert shown in done.stdout
+
+
+def test_other_imports_are_not_slowed_down(monkeypatch):
+    """The finder is asked for every import of the process, so it says no to other names without looking at files."""
+    monkeypatch.setattr(short_names.os.path, "realpath", lambda path: pytest.fail("looked at files"))
+    finder = short_names.ShortNames()
+    for name in ("numpy.linalg", "mini_bert.layers.base", "xml.dom"):
+        assert finder.find_spec(name, ["/somewhere"]) is None
 
 
 def test_a_package_of_the_readers_own_is_left_alone(tmp_path):

@@ -56,7 +56,7 @@ from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.base import Model
 from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mini_bert.checks.gradcheck import check_model
 from mini_bert.checks.gradients import TOLERANCE
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.training.optim import Adam
 from mini_bert.training.plan import Choice, describe, predicted_peak
 

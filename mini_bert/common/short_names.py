@@ -9,34 +9,48 @@ It only affects files of this package: your own package called `layers` is found
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from pathlib import Path
-from types import ModuleType
+from importlib.util import find_spec
+from types import CodeType, ModuleType
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+SUBPACKAGES = frozenset(entry.name for entry in os.scandir(PACKAGE) if entry.is_dir())
 
 
-class ShortNames(MetaPathFinder, Loader):
-    """Finds `layers.base` in the folder of `mini_bert.layers` and loads `mini_bert.layers.base` for it."""
+class ShortNames:
+    """Finds `layers.base` in the folder of `mini_bert.layers` and loads `mini_bert.layers.base` for it.
+
+    (A finder and a loader by its methods alone: `importlib.abc`, which has base classes for them, is slow to import.)
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if path is None or fullname.startswith("mini_bert."):
+        parts = fullname.split(".")
+        if path is None or parts[0] not in SUBPACKAGES:  # at once: this is called for every import of the process
             return None
-        folder = PACKAGE.joinpath(*fullname.split(".")[:-1])
-        if any(Path(entry).resolve() == folder for entry in path):
-            return ModuleSpec(fullname, self)
-        return None
+        folder = os.path.join(PACKAGE, *parts[:-1])
+        if not any(os.path.realpath(entry) == folder for entry in path):
+            return None
+        found = find_spec(f"mini_bert.{fullname}")
+        return found and ModuleSpec(fullname, self, origin=found.origin)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """An empty module to begin with, which `exec_module` replaces."""
 
     def exec_module(self, module: ModuleType) -> None:
         sys.modules[module.__name__] = import_module(f"mini_bert.{module.__name__}")
 
+    def get_code(self, fullname: str) -> CodeType:
+        """For `python -m layers.base`."""
+        loader = find_spec(f"mini_bert.{fullname}").loader  # type: ignore[union-attr]
+        return loader.get_code(f"mini_bert.{fullname}")  # type: ignore[union-attr]
+
 
 def install() -> None:
     if not any(isinstance(finder, ShortNames) for finder in sys.meta_path):
-        sys.meta_path.insert(0, ShortNames())
+        sys.meta_path.insert(0, ShortNames())  # type: ignore[arg-type]

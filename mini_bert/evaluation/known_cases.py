@@ -19,7 +19,7 @@ from mini_bert.evaluation.embedding_quality import agreement, neighbours
 from mini_bert.evaluation.evaluate import Measured, measure
 from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 TOLERANCE = 1e-6

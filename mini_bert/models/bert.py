@@ -6,7 +6,7 @@
     mlm    = LayerNorm(gelu(x W + b)) Eᵀ + b              which word stands here? E: the token table again (tied)
     next   = pooled W + b                                 does the second sentence follow the first?
 
-The difference from Mini-BERT (models/mini_bert.py): token types and a norm at the embeddings, biases in attention,
+The difference from Mini-BERT (models/mini.py): token types and a norm at the embeddings, biases in attention,
 GELU, no norm after the last block, a pooler, and heads that published checkpoints carry. A checkpoint has some of the
 heads or none; a `Bert` has just those.
 """

@@ -9,7 +9,6 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from mini_bert.common.invocation import command
 from mini_bert.common.values import check_heads, check_positive, check_probability
 from mini_bert.models.sizes import Sizes, block_parameters
 
@@ -145,6 +144,8 @@ _REASONS = {
 
 def main() -> None:
     """Print Mini-BERT's configuration with the reason for every number, and Larger-BERT's beside it."""
+    from mini_bert.common.invocation import command
+
     print("Mini-BERT's configuration (Larger-BERT's beside it)\n")
     print(f"{'field':18} {'mini':>8} {'larger':>14}  why")
     for field in fields(MiniBertConfig):

@@ -12,7 +12,7 @@ from mini_bert.models.base import Model
 from mini_bert.models.config import PRESETS
 
 MODELS = {
-    "mini_bert": ("mini_bert.models.mini_bert", "MiniBERT"),
+    "mini_bert": ("mini_bert.models.mini", "MiniBERT"),
     "bert": ("mini_bert.models.bert", "Bert"),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from mini_bert.evaluation.pseudo_perplexity import PseudoPerplexity, Surprise, content, pseudo_perplexity, report
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 WORDS = [*SPECIAL_TOKENS, ".", "the", "cat", "sat", "on", "mat", "dog", "##s", "##es"]

@@ -10,7 +10,7 @@ from mini_bert.export.folder import export
 from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer.load("8k")

@@ -11,7 +11,7 @@ from mini_bert.common.atomic import write_atomic
 from mini_bert.common.sixteen_bit import Stored, stored
 from mini_bert.files.model_folder import read_tensors, write_tensors
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 
 TINY = MiniBertConfig(vocab_size=31, hidden_size=10, num_layers=1, num_heads=2, intermediate_size=13, max_seq_length=11)
 

@@ -34,7 +34,7 @@ from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Result, baseline, d
 from mini_bert.inference.embed import embed
 from mini_bert.inference.loading import load as load_pair
 from mini_bert.models.base import MASKED_WORDS
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 
 QUICK = {"epochs": 2, "batch_size": 16, "learning_rate": 5e-3, "threads": 1, "measurements": 1, "quiet": True}
 EXAMPLES = {"classify": tiny.labelled, "tag": tiny.tagged, "qa": tiny.questions, "similarity": tiny.scored}

@@ -10,7 +10,7 @@ from mini_bert.data.labelled.readers import Labelled, Question, Scored, Tagged
 from mini_bert.models.base import Model
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 GOOD, BAD, NAMES, PLACES = ["good", "fine", "great"], ["bad", "dull", "awful"], ["ada", "ben", "cleo"], ["rome", "oslo"]

@@ -48,7 +48,7 @@ from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.linear import Linear
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 WORDS = ["the", "old", "cat", "##s", "sat", "on", "mat", ".", "it", "slept", "<", ">", "script", "/", "(", ")", "1"]

@@ -20,7 +20,7 @@ from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.packed import Packed
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.plots import style as plots_style
 from mini_bert.plots.style import lettering, shades
 from mini_bert.text.wordpiece import WordPieceTokenizer

@@ -21,7 +21,7 @@ from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.lean_attention import LONG, LeanCache, is_lean, lean_attend, lean_attend_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.training.parallel import Team
 
 ROOT = Path(__file__).parents[2]

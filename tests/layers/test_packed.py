@@ -7,7 +7,7 @@ from mini_bert.layers.base import Run, bind
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.packed import SMALL, Packed, PackedCache, pack
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 
 
 def arrays(tree):

@@ -10,7 +10,7 @@ import mini_bert.layers.matrices as matrices
 from mini_bert.common.sixteen_bit import Stored, widen
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.training.optim import Adam
 
 MINI = MiniBertConfig(vocab_size=97, hidden_size=20, num_layers=2, num_heads=2, intermediate_size=30, max_seq_length=13)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mini_bert.objectives.masking
 from mini_bert.common.draws import address
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.objectives.masking import LONGEST_SPAN, MASK_PROB, SPAN_P, Masking, mask_tokens
 
 V, B, T = 8192, 2003, 67

@@ -16,7 +16,7 @@ from mini_bert.data.labelled.readers import LabelError, Parsed, Tagged
 from mini_bert.data.synthetic.dataset import SYNTHETIC, parsed, tagged
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.plots import style as plots
 from mini_bert.probing import probe as probing
 from mini_bert.probing.data import ProbeData, labels, read, sample

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.probing import word_vectors as module
 from mini_bert.probing.word_vectors import Window, pooled, word_pieces, word_vectors, word_windows
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer

@@ -14,7 +14,7 @@ from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.models.registry import MODELS, load_config, model_class
 from mini_bert.objectives.masked_words import Batch, MaskedWords, MaskedWordsAndSentences
 from mini_bert.text.wordpiece import WordPieceTokenizer

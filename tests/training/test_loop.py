@@ -21,7 +21,7 @@ from mini_bert.data.generator import Batch, MLMDataGenerator
 from mini_bert.evaluation.evaluate import Evaluation, evaluate
 from mini_bert.files.model_folder import read_tensors
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training.loop import held_out_loss, train

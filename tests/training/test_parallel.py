@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info
 from mini_bert.checks.gradients import global_norm
 from mini_bert.data.generator import Batch
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.training.optim import CHUNK, Adam
 from mini_bert.training.parallel import Team, default_threads
 

@@ -20,7 +20,7 @@ from mini_bert.evaluation.evaluate import Evaluation
 from mini_bert.evaluation.unigram_baseline import verdict
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.loading import load
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures as plots
 from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup

@@ -14,7 +14,7 @@ from mini_bert.layers.dropout import draw_keep
 from mini_bert.layers.encoder import Recompute, RecomputeCache
 from mini_bert.models import base
 from mini_bert.models.config import MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.models.mini import MiniBERT
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
 from mini_bert.training.settings import TrainingConfig

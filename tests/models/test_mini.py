@@ -18,7 +18,7 @@ from mini_bert.files.model_folder import read_tensors
 from mini_bert.layers.base import Run
 from mini_bert.layers.encoder import Recompute
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
-from mini_bert.models.mini_bert import MiniBERT, MiniTransformerLayer
+from mini_bert.models.mini import MiniBERT, MiniTransformerLayer
 from mini_bert.training.optim import Adam
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mini_bert"

@@ -179,7 +179,8 @@ class MiniBERT(Model):
         return [] if "fine_tuning" in values else [MASKED_WORDS]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """A model in action: what `python model.py` shows."""
     model = MiniBERT()
     ids = np.array([[2, 1045, 4, 2017, 3]])
     logits, cache = model.forward(ids)
@@ -189,3 +190,7 @@ if __name__ == "__main__":
     loss, loss_cache = model.loss(ids, rows=[2], targets=[77])
     dx = model.loss_backward(loss_cache)
     print(f"loss {loss:.3f}; the gradient reaches the embeddings with length {np.linalg.norm(dx):.4f}")
+
+
+if __name__ == "__main__":
+    main()
