@@ -1,4 +1,4 @@
-"""Larger-BERT: what changes when the model grows. The mathematics stays (mini_bert/model.py); the numbers change.
+"""Larger-BERT: what changes when the model grows. The mathematics stays (mini_bert/models/mini.py); the numbers change.
 
 6 layers, 384 wide, 8 heads, 128 tokens, 50,000 words: 49,137,488 parameters (29,937,488 with a tied head)
 """

@@ -36,10 +36,6 @@ def stored(shape: Any, kind: str) -> np.ndarray:
     return np.zeros(shape, _DTYPES[kind])
 
 
-def kind_of(array: np.ndarray) -> str:
-    return next(kind for kind, dtype in _DTYPES.items() if array.dtype == dtype)
-
-
 def widen(bits: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Converts stored numbers to float32, contiguous."""
     out = np.empty(bits.shape, np.float32) if out is None else out
