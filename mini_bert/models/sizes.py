@@ -1,8 +1,32 @@
-"""The sizes of a model, as the memory planner needs them; every config has a `sizes()`."""
+"""The sizes of a model, as the memory planner needs them (training/plan.py); every config has a `sizes()`.
+
+`Sizes` counts the arrays of BERT's block: attention, a feed-forward network and two norms. An architecture with other
+blocks, embeddings or heads subclasses it and overrides the methods that differ. A test compares the counts with the
+arrays of real caches.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
+
+from mini_bert.layers.lean_attention import TILE
+
+
+class Kept(NamedTuple):
+    """What a cache holds: floats, which may be kept in 16 bits, and dropout masks, one byte each."""
+
+    floats: int = 0
+    masks: int = 0
+
+
+class Shape(NamedTuple):
+    """A micro-batch: B sequences of T tokens, N masked tokens, at most M of them in one sequence."""
+
+    B: int
+    T: int
+    N: int
+    M: int
 
 
 class Sizes(NamedTuple):
@@ -23,6 +47,58 @@ class Sizes(NamedTuple):
     inner_kept: int  # arrays (B,T,I) that a feed-forward network keeps for backward
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
+
+    def embedding_cache(self, shape: Shape) -> Kept:
+        BT, H = shape.B * shape.T, self.width
+        return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
+
+    def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
+        """The cache of one block; in the last block, only the masked tokens are queries."""
+        last, H, BT = index == self.depth - 1, self.width, shape.B * shape.T
+        rows, seats = self._rows(shape, last)
+        weights = seats * self.heads * shape.T
+        kept_weights = seats * self.heads + (seats * H if last else 0) if lean else weights  # lean: log Σ exp per row
+        floats = (
+            3 * BT * H + 2 * rows * H + (seats * H if last else 0)  # x, k, v; q and context (last: x of the rows, too)
+            + kept_weights
+            + 2 * rows * (H + 1)  # two norms: x̂ and σ
+            + rows * (H + self.inner_kept * self.intermediate)
+        )  # fmt: skip
+        masks = 2 * rows * H if self.dropout else 0
+        return Kept(floats, masks + (weights if self.attention_dropout and not lean else 0))
+
+    def block_temporaries(self, shape: Shape, index: int, lean: bool = False) -> int:
+        """The number of floats that a block's backward pass allocates at its worst moment"""
+        T, H, BT = shape.T, self.width, shape.B * shape.T
+        rows, seats = self._rows(shape, index == self.depth - 1)
+        tiled = tiles(T) if lean else 0  # stay allocated
+        scores = tiled or 2 * seats * self.heads * T
+        if lean and self.attention_dropout:
+            side = math.ceil(T / math.ceil(T / TILE))
+            scores += 5 * side**2 // 4  # a tile after dropout, and its mask, one byte per number
+        attention = 3 * rows * H + 4 * BT * H + scores
+        projections = 4 * rows * H + 6 * BT * H + tiled  # dq, dk and dv, the same side by side, and their dx
+        feed_forward = 4 * rows * H + int(self.inner_temporary * rows * self.intermediate) + tiled
+        return max(attention, projections, feed_forward)
+
+    def head_cache(self, shape: Shape) -> Kept:
+        """One norm (its σ), the arrays of width H, the logits, and the sum of each row of their exponentials"""
+        return Kept(shape.N * (self.head_kept * self.width + 1 + self.vocab_size + 1))
+
+    def block_operations(self) -> int:
+        """Multiplications and additions of a block's forward pass, for one sequence"""
+        H, T = self.width, self.max_length
+        return 2 * T * (4 * H * H + 2 * H * self.intermediate + 2 * T * H)
+
+    def _rows(self, shape: Shape, last: bool) -> tuple[int, int]:
+        """What comes after attention runs on rows; queries are padded to seats."""
+        everything = shape.B * shape.T
+        return (shape.N, shape.B * shape.M) if last else (everything, everything)
+
+
+def tiles(T: int) -> int:
+    """Floats of the two tiles in which lean attention works; each thread keeps its own."""
+    return 2 * min(T, TILE) ** 2
 
 
 def block_parameters(width: int, inner: int) -> int:

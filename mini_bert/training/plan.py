@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
-from mini_bert.layers.lean_attention import LONG, TILE, is_lean
+from mini_bert.layers.lean_attention import LONG, is_lean
 from mini_bert.layers.matrices import PRODUCT
 from mini_bert.models.registry import load_config
-from mini_bert.models.sizes import Sizes
+from mini_bert.models.sizes import Kept, Shape, Sizes, tiles
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
@@ -75,23 +75,9 @@ class Choice(NamedTuple):
 # ---------------------------------------------------------------------- activations
 
 
-class Kept(NamedTuple):
-    """What a cache holds: floats, which may be kept in 16 bits, and dropout masks, one byte each."""
-
-    floats: int = 0
-    masks: int = 0
-
-    def size(self, kind: str = "float32") -> int:
-        return BYTES[kind] * self.floats + self.masks
-
-
-class Shape(NamedTuple):
-    """A micro-batch: B sequences of T tokens, N masked tokens, at most M of them in one sequence."""
-
-    B: int
-    T: int
-    N: int
-    M: int
+def size(kept: Kept, kind: str = "float32") -> int:
+    """The bytes of a cache whose floats are kept in this kind."""
+    return BYTES[kind] * kept.floats + kept.masks
 
 
 def shape_of(model: Sizes, sequences: int) -> Shape:
@@ -99,60 +85,15 @@ def shape_of(model: Sizes, sequences: int) -> Shape:
     return Shape(sequences, T, round(MASKED * sequences * T), math.ceil(MASKED * T))
 
 
-def block_cache(model: Sizes, shape: Shape, last: bool, lean: bool = False) -> Kept:
-    """The cache of one block; in the last block, only the masked tokens are queries."""
-    B, T, N, M = shape
-    H, BT = model.width, B * T
-    rows, seats = (N, B * M) if last else (BT, BT)  # what comes after attention runs on rows, queries are padded
-    weights = seats * model.heads * T
-    kept_weights = seats * model.heads + (seats * H if last else 0) if lean else weights  # lean: log Σ exp per row
-    floats = (
-        3 * BT * H + 2 * rows * H + (seats * H if last else 0)  # x, k, v; q and context (last: x of the rows, too)
-        + kept_weights
-        + 2 * rows * (H + 1)  # two norms: x̂ and σ
-        + rows * (H + model.inner_kept * model.intermediate)
-    )  # fmt: skip
-    masks = 2 * rows * H if model.dropout else 0
-    return Kept(floats, masks + (weights if model.attention_dropout and not lean else 0))
-
-
-def head_cache(model: Sizes, shape: Shape) -> Kept:
-    """One norm (its σ), the arrays of width H, the logits, and the sum of each row of their exponentials"""
-    return Kept(shape.N * (model.head_kept * model.width + 1 + model.vocab_size + 1))
-
-
 def caches(model: Sizes, shape: Shape, choice: Choice) -> list[Kept]:
     """What is alive when `loss` returns: embeddings, every block, head."""
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
-    BT, H = shape.B * shape.T, model.width
+    lean = is_lean(choice.attention, shape.T)
     blocks = [
-        Kept(BT * H) if index in recomputed
-        else block_cache(model, shape, index == model.depth - 1, is_lean(choice.attention, shape.T))
+        Kept(shape.B * shape.T * model.width) if index in recomputed else model.block_cache(shape, index, lean)
         for index in range(model.depth)
-    ]  # fmt: skip
-    embeddings = Kept(BT * (H + 1) if model.embedding_norm else 0, BT * H if model.dropout else 0)
-    return [embeddings, *blocks, head_cache(model, shape)]
-
-
-def backward_temporaries(model: Sizes, shape: Shape, last: bool, lean: bool = False) -> int:
-    """The number of floats that a block's backward pass allocates at its worst moment"""
-    B, T, N, M = shape
-    H, BT = model.width, B * T
-    rows, seats = (N, B * M) if last else (BT, BT)
-    tiled = tiles(T) if lean else 0  # stay allocated
-    scores = tiled or 2 * seats * model.heads * T
-    if lean and model.attention_dropout:
-        side = math.ceil(T / math.ceil(T / TILE))
-        scores += 5 * side**2 // 4  # a tile after dropout, and its mask, one byte per number
-    attention = 3 * rows * H + 4 * BT * H + scores
-    projections = 4 * rows * H + 6 * BT * H + tiled  # dq, dk and dv, the same side by side, and their dx
-    feed_forward = 4 * rows * H + int(model.inner_temporary * rows * model.intermediate) + tiled
-    return max(attention, projections, feed_forward)
-
-
-def tiles(T: int) -> int:
-    """Floats of the two tiles in which lean attention works; each thread keeps its own."""
-    return 2 * min(T, TILE) ** 2
+    ]
+    return [model.embedding_cache(shape), *blocks, model.head_cache(shape)]
 
 
 def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, str]:
@@ -160,16 +101,15 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
     embeddings, *blocks, head = caches(model, shape, choice)
     kind, lean = choice.activations, is_lean(choice.attention, shape.T)
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
-    sizes = [kept.size("float32" if index in recomputed else kind) for index, kept in enumerate(blocks)]
+    sizes = [size(kept, "float32" if index in recomputed else kind) for index, kept in enumerate(blocks)]
     ranked = shape.N * model.vocab_size  # evaluation compares every logit with that of the true word
     tiled = 4 * tiles(shape.T) if lean else 0
-    moments = [(embeddings.size() + sum(sizes) + head.size() + ranked + tiled, "at the output head")]
+    moments = [(size(embeddings) + sum(sizes) + size(head) + ranked + tiled, "at the output head")]
     for index in range(model.depth):
-        last = index == model.depth - 1
-        below = embeddings.size() + sum(sizes[: index + 1])
-        whole = block_cache(model, shape, last, lean)
-        restored = whole.size() if index in recomputed else 4 * whole.floats if kind != "float32" else 0
-        temporary = 4 * backward_temporaries(model, shape, last, lean)
+        below = size(embeddings) + sum(sizes[: index + 1])
+        whole = model.block_cache(shape, index, lean)
+        restored = size(whole) if index in recomputed else 4 * whole.floats if kind != "float32" else 0
+        temporary = 4 * model.block_temporaries(shape, index, lean)
         moments.append((below + restored + temporary, f"in the backward pass of block {index}"))
     return max(moments)
 
@@ -204,7 +144,7 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
     surcharge is set above the cost of checkpointing, which changes no result.
     """
     H, T, L, P = model.width, model.max_length, model.depth, model.parameters
-    block = 2 * T * (4 * H * H + 2 * H * model.intermediate + 2 * T * H)  # forward, one sequence
+    block = model.block_operations()
     head = 2 * MASKED * T * H * model.vocab_size
     recomputed = len(checkpointed_layers(choice.checkpointing, L)) * block
     rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # two threads need 4 rounds for 7 micro-batches

@@ -16,13 +16,12 @@ from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.sizes import Kept, Shape
 from mini_bert.training.optim import Adam
 from mini_bert.training.plan import (
     FRAGMENTATION,
     SPARE,
     Choice,
-    Kept,
-    Shape,
     best_choice,
     caches,
     choices,
