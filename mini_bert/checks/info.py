@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+from mini_bert.layers.base import Layer
 from mini_bert.models.base import Model
+
+
+class Part(NamedTuple):
+    name: str
+    layer: Any
+    weights: str  # with their shapes
 
 
 def architecture(model: Model) -> list[tuple[str, str, str]]:
     """Returns (layer, shape of its output, its weights), from the ids to the heads."""
-    T, H, inner = model.max_length, model.width, model.config.intermediate_size
-    hidden = f"(B,{T},{H})"
-    parts: dict[str, list[str]] = {}  # the weights outside the blocks, by component
-    for name, param in model.named_params().items():
-        component, _, rest = name.partition(".")
-        if component != "encoder":
-            parts.setdefault(component, []).append(f"{rest} {_shape(param.shape)}")
-    before = [name for name in ("tokens", "positions", "types", "norm") if name in parts]
-    rows = [("ids", f"(B,{T})", "")]
-    rows += [(f"embeddings: {name}", hidden, "  ".join(parts.pop(name))) for name in before]
-    for index in range(1, model.depth + 1):
-        rows += [
-            (f"block {index}: attention, {model.heads} heads of {H // model.heads}", hidden,
-             f"W_qkv ({H},{3 * H})  W_o ({H},{H})"),
-            ("         add & norm", hidden, f"γ β ({H},)"),
-            (f"         feed-forward {H} → {inner} → {H}", hidden, f"W1 ({H},{inner}) b1  W2 ({inner},{H}) b2"),
-            ("         add & norm", hidden, f"γ β ({H},)"),
-        ]  # fmt: skip
-    outputs = {
-        "head": f"(B,{T},{model.vocab_size})",
-        "masked_words": f"(B,{T},{model.vocab_size})",
-        "final_norm": hidden,
-    }
-    outputs |= {"pooler": f"(B,{H})", "next_sentence": "(B,2)"}
-    return rows + [(name, outputs.get(name, ""), "  ".join(weights)) for name, weights in parts.items()]
+    letters = {"T": model.max_length, "H": model.width, "V": model.vocab_size}
+    hidden = _shape("(B,T,H)", letters)
+    parts = _parts(model)
+    before = [part for part in parts if part.name in model.embedding_parts]
+    after = [part for part in parts if part not in before and part.layer is not model.encoder]
+    beside = [part for part in _parts(model.encoder) if part.name != "blocks"]
+    outputs = {id(getattr(model, name)): _shape(model.head_shapes[name], letters) for name in model.output_heads}
+    return [
+        ("ids", _shape("(B,T)", letters), ""),
+        *((f"embeddings: {part.name}", hidden, part.weights) for part in before),
+        *((f"encoder: {part.name}", "", part.weights) for part in beside),
+        *_blocks(model.encoder.blocks, hidden),
+        *((part.name, outputs.get(id(part.layer), hidden), part.weights) for part in after),
+    ]
 
 
-def _shape(shape: tuple[int, ...]) -> str:
-    return "(" + ",".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+def _blocks(blocks: list[Layer], hidden: str) -> list[tuple[str, str, str]]:
+    rows = []
+    for number, block in enumerate(blocks, 1):
+        start = f"block {number}: "
+        if (first := blocks.index(block) + 1) < number:
+            rows.append((f"{start}the same as block {first}", hidden, ""))
+            continue
+        for part in _parts(block):
+            heads = getattr(part.layer, "heads", None)
+            split = f", {heads} heads of {part.layer.width // heads}" if heads else ""
+            rows.append((f"{start}{part.name}{split}", hidden, part.weights))
+            start = " " * len(start)
+    return rows
+
+
+def _parts(layer: Layer) -> list[Part]:
+    """The parts of a layer that have weights"""
+    weights: dict[str, list[str]] = {}
+    for path, param in layer.named_params().items():
+        name, _, rest = path.partition(".")
+        weights.setdefault(name, []).append(f"{rest} {_shape(param.shape)}".strip())
+    return [Part(name, layer.children()[name], "  ".join(listed)) for name, listed in weights.items()]
+
+
+def _shape(shape: Any, letters: Any = None) -> str:
+    """A shape as text, without spaces. Letters are replaced by their numbers."""
+    return "".join(str((letters or {}).get(letter, letter)) for letter in str(shape) if letter != " ")
