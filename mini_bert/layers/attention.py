@@ -63,12 +63,19 @@ def attend_backward(dcontext, cache):
 
 
 class AttentionCache(NamedTuple):
-    projected: np.ndarray  # (B,T,H) x, the input
+    x: np.ndarray  # (B,T,H) the input
     q: np.ndarray  # (B,A,T,d)
     k: np.ndarray  # (B,A,T,d)
     attended: Any  # AttendCache
-    output: np.ndarray  # (B,T,H) the contexts of all heads side by side
-    selected: Any = None  # only with row selection
+    context: np.ndarray  # (B,T,H) [C_1 … C_A]
+
+
+def named_arrays(cache) -> dict[str, np.ndarray]:
+    """What attention computed, by name. Tiles (lean_attention.py) leave no weights."""
+    named = {"attention_input": cache.x, "query": cache.q, "key": cache.k, "value": cache.attended.v}
+    if isinstance(cache.attended, AttendCache):
+        named["attention_weights"] = cache.attended.probs
+    return named | {"context": cache.context}
 
 
 class MultiHeadAttention(Layer):
@@ -83,16 +90,17 @@ class MultiHeadAttention(Layer):
         self.output = Linear(width, width, bias, std)
 
     def forward(self, x, run, mask=None):  # x (B,T,H)
-        qkv, projected = self.qkv.forward(x, run)  # (B,T,3H)
+        qkv, _ = self.qkv.forward(x, run)  # (B,T,3H)
         q, k, v = self.split_heads(qkv, 3)  # (B,A,T,d) each
         context, attended = self.dot_product_attention(q, k, v, run, mask)  # (B,A,T,d)
-        y, output = self.output.forward(context.transpose(0, 2, 1, 3).reshape(x.shape), run)
-        return y, AttentionCache(projected, q, k, attended, output)
+        context = context.transpose(0, 2, 1, 3).reshape(x.shape)
+        y, _ = self.output.forward(context, run)
+        return y, AttentionCache(x, q, k, attended, context)
 
     def backward(self, dy, cache, run):  # dy (B,T,H)
-        (dcontext,) = self.split_heads(self.output.backward(dy, cache.output, run), 1)  # (B,A,T,d)
+        (dcontext,) = self.split_heads(self.output.backward(dy, cache.context, run), 1)  # (B,A,T,d)
         dq, dk, dv = self.dot_product_attention_backward(dcontext, cache, run)  # (B,A,T,d) each
-        return self.qkv.backward(self.join_heads(dq, dk, dv), cache.projected, run)  # dx (B,T,H)
+        return self.qkv.backward(self.join_heads(dq, dk, dv), cache.x, run)  # dx (B,T,H)
 
     def dot_product_attention(self, q, k, v, run, mask=None, at=None):
         """C = softmax(q kᵀ/√d) v"""

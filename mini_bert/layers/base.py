@@ -25,7 +25,7 @@ import operator
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,10 @@ class Param:
 
 class Layer:
     """Holds hyper-parameters and `Param`s, never activations."""
+
+    # What training can change about a layer, to save memory (training/switches.py). A block with "attention" has an
+    # `attention.method`; one whose backward needs its cache unrounded has no "activations".
+    switches: ClassVar[frozenset[str]] = frozenset({"checkpointing", "activations"})
 
     forward: Callable[..., tuple[Any, Any]]  # (x, run) -> y, cache
     backward: Callable[..., Any]  # (dy, cache, run) -> dx; adds to the `grad` of every Param involved

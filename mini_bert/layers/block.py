@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.attention import AttentionCache
+from mini_bert.layers.attention import named_arrays
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
@@ -24,7 +24,9 @@ from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 
 
 class BlockCache(NamedTuple):
-    attention: AttentionCache
+    """Of any kind of block, the cache has `input`, `attention_weights` and `named`: models/cache.py reads these."""
+
+    attention: Any  # AttentionCache or ChosenCache
     chosen: Any  # cache of choose_rows, or None
     attention_dropped: Any
     attention_norm: LayerNormCache
@@ -32,9 +34,29 @@ class BlockCache(NamedTuple):
     output_dropped: Any
     output_norm: LayerNormCache
 
+    @property
+    def input(self) -> np.ndarray:  # (B,T,H)
+        return self.attention.x
+
+    @property
+    def attention_weights(self) -> np.ndarray:  # (B,A,T,T)
+        """Lean attention computes them on each access."""
+        return self.attention.attended.probs
+
+    def named(self) -> dict[str, np.ndarray]:
+        """Norms are shown as x̂, before γ and β; `feed_forward_inner` is the activated hidden layer."""
+        return {
+            **named_arrays(self.attention),
+            "attention_norm": self.attention_norm.x_hat,
+            "feed_forward_inner": self.feed_forward.contract,
+            "output_norm": self.output_norm.x_hat,
+        }
+
 
 class TransformerBlock(Layer):
     """x' = LN(x + Attention(x)),  y = LN(x' + FeedForward(x'))"""
+
+    switches = Layer.switches | {"attention"}
 
     def __init__(
         self,

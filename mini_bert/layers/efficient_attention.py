@@ -13,13 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.attention import AttentionCache, MultiHeadAttention
+from mini_bert.layers.attention import MultiHeadAttention
 from mini_bert.layers.base import Run, bind
 from mini_bert.layers.chosen import RowLayout, choose_rows, choose_rows_backward, row_layout
 from mini_bert.layers.lean_attention import LeanAttention
 
 
-class Selected(NamedTuple):
+class ChosenCache(NamedTuple):
+    """The fields of an AttentionCache, for the chosen queries, and where these come from."""
+
+    x: np.ndarray  # (B,T,H)
+    q: np.ndarray  # (B,A,M,d)
+    k: np.ndarray  # (B,A,T,d)
+    attended: Any
+    context: np.ndarray  # (N,H)
     layout: RowLayout
     rows: Any  # cache of choose_rows
     queries: np.ndarray  # (N,H) x[chosen]
@@ -42,19 +49,20 @@ class EfficientAttention(LeanAttention):
             mask = np.take_along_axis(np.broadcast_to(mask, (B, 1, T, T)), layout.token[:, None, :, None], 2)
         at = layout.query_rows(self.heads)
         context, attended = self.dot_product_attention(q, k, v, run, mask, at)  # (B,A,M,d)
-        y, output = self.output.forward(layout.to_list(context.transpose(0, 2, 1, 3)), run)  # (N,H)
-        return y, AttentionCache(x, q, k, attended, output, Selected(layout, rows, queries))
+        context = layout.to_list(context.transpose(0, 2, 1, 3))  # (N,H)
+        y, _ = self.output.forward(context, run)  # (N,H)
+        return y, ChosenCache(x, q, k, attended, context, layout, rows, queries)
 
     def backward(self, dy, cache, run):  # dy (N,H), or (B,T,H)
-        if cache.selected is None:
+        if not isinstance(cache, ChosenCache):
             return super().backward(dy, cache, run)
-        layout, rows, queries = cache.selected
-        djoined = layout.to_batch(self.output.backward(dy, cache.output, run))  # (B,M,H)
+        layout = cache.layout
+        djoined = layout.to_batch(self.output.backward(dy, cache.context, run))  # (B,M,H)
         (dcontext,) = self.split_heads(djoined, 1)  # (B,A,M,d)
         dq, dk, dv = self.dot_product_attention_backward(dcontext, cache, run)
-        dqueries = self._w_q().backward(layout.to_list(dq.transpose(0, 2, 1, 3)), queries, run)  # (N,H)
-        dx = self._w_kv().backward(self.join_heads(dk, dv), cache.projected, run)
-        dx += choose_rows_backward(dqueries, rows)
+        dqueries = self._w_q().backward(layout.to_list(dq.transpose(0, 2, 1, 3)), cache.queries, run)  # (N,H)
+        dx = self._w_kv().backward(self.join_heads(dk, dv), cache.x, run)
+        dx += choose_rows_backward(dqueries, cache.rows)
         return dx  # (B,T,H)
 
     def _w_q(self):

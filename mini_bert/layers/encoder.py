@@ -1,5 +1,7 @@
 """The encoder: L blocks in sequence, and the option to trade time for memory.
 
+The same block may be in the list several times: it then has a cache for each time, and one gradient, the sum.
+
 Each block runs with a fork of `run`, so its random numbers depend on its index only. That makes recomputation exact:
 `Recompute(block)` stores only the block's input. Its backward first runs forward again, with the same dropout masks.
 The results are bit-identical. Memory falls from the caches of L blocks to one, and time grows by one forward pass.
@@ -16,9 +18,22 @@ from mini_bert.layers.block import TransformerBlock
 
 
 class RecomputeCache(NamedTuple):
-    x: Any
+    arrays: tuple[np.ndarray, ...]  # x, and other inputs that have gradients
     inputs: dict[str, Any]
     state: Any  # of the run, to draw the same random numbers again
+
+    @property
+    def input(self) -> np.ndarray:
+        return self.arrays[0]
+
+    @property
+    def attention_weights(self) -> np.ndarray:
+        raise ValueError(
+            "gradient checkpointing keeps no attention weights; look at the model without gradient checkpointing"
+        )
+
+    def named(self) -> dict[str, np.ndarray]:
+        return {}
 
 
 class Recompute(Layer):
@@ -30,12 +45,13 @@ class Recompute(Layer):
     def children(self):
         return self.layer.children()  # so that the weights keep their names
 
-    def forward(self, x, run, **inputs):
-        y, _ = self.layer.forward(x, run, **inputs)
-        return y, RecomputeCache(x, inputs, run.state)
+    def forward(self, *arrays_and_run, **inputs):
+        *arrays, run = arrays_and_run
+        y, _ = self.layer.forward(*arrays, run, **inputs)
+        return y, RecomputeCache(tuple(arrays), inputs, run.state)
 
     def backward(self, dy, cache, run):
-        _, inner = self.layer.forward(cache.x, run.replay(cache.state), **cache.inputs)
+        _, inner = self.layer.forward(*cache.arrays, run.replay(cache.state), **cache.inputs)
         return self.layer.backward(dy, inner, run)
 
 
@@ -45,13 +61,19 @@ class Encoder(Layer):
     def __init__(self, blocks: Sequence[Layer]):
         self.blocks = list(blocks)
 
-    def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
+    def forward(self, x, run, chosen=None, **inputs):  # x (B,T,H)
         caches = []
         for index, block in enumerate(self.blocks):
-            last = index == len(self.blocks) - 1
-            x, cache = block.forward(x, run.fork(index), mask=mask, chosen=chosen if last else None)
+            if chosen is not None and index == len(self.blocks) - 1:
+                inputs["chosen"] = chosen
+            x, cache = block.forward(x, run.fork(index), **self.block_inputs(index, inputs))
             caches.append(cache)
         return x, caches
+
+    def block_inputs(self, index: int, inputs: dict[str, Any]) -> dict[str, Any]:
+        """What a block gets besides x: here the same for all, such as the mask. Local attention needs other masks in
+        some blocks, and a memory has a part for each."""
+        return inputs
 
     def backward(self, dy, caches, run):  # dy (B,T,H) or (N,H)
         """Empties `caches`, so that the memory of each block is freed as soon as its gradient is done."""

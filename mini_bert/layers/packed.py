@@ -48,6 +48,17 @@ class PackedCache(NamedTuple):
 
         return _each(self.tree, View, view)
 
+    @property
+    def input(self) -> np.ndarray:
+        return self.unpacked().input
+
+    @property
+    def attention_weights(self) -> np.ndarray:
+        return self.unpacked().attention_weights
+
+    def named(self) -> dict[str, np.ndarray]:
+        return self.unpacked().named()
+
 
 def pack(cache: Any, kind: str) -> PackedCache:
     wholes: list[np.ndarray] = []
@@ -108,8 +119,8 @@ class Packed(Layer):
     def children(self):
         return self.layer.children()  # so that the weights keep their names
 
-    def forward(self, x, run, **inputs):
-        y, cache = self.layer.forward(x, run, **inputs)
+    def forward(self, *arrays_and_run, **inputs):
+        y, cache = self.layer.forward(*arrays_and_run, **inputs)
         return y, pack(cache, self.kind)
 
     def backward(self, dy, cache, run):

@@ -49,7 +49,7 @@ def test_same_as_the_plain_layer(method, mask, chosen):
     if method == "plain" and chosen is None:
         np.testing.assert_array_equal(some, y)
 
-    assert own.projected is x  # the cache has the same names, whatever the variant
+    assert own.x is x  # the cache has the same names, whatever the variant
     np.testing.assert_allclose(own.k, cache.k, rtol=0, atol=1e-12)
     np.testing.assert_allclose(own.attended.v, cache.attended.v, rtol=0, atol=1e-12)
     if chosen is None:

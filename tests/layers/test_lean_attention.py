@@ -276,7 +276,7 @@ def cache_size(T):
     bind(layer, seed=0)
     pool = Pool()
     _, cache = layer.forward(np.ones((1, T, 8), np.float32), Run(1, train=True, pool=pool))
-    arrays = [*cache.attended, cache.output, cache.projected]
+    arrays = [*cache.attended, cache.context, cache.x]
     owners = {id(base(x)): base(x).nbytes for x in arrays if isinstance(x, np.ndarray)}
     return sum(owners.values()), sum(buffer.nbytes for buffer in pool._free)
 
