@@ -97,7 +97,7 @@ class LargerBERTTrainer:
             "resume it with trainer.resume(data_generator)",
             'choose another folder: LargerBERTTrainer(model, out="runs/another")',
         )
-        if not self.model.word_bias.data.any():  # a new model
+        if self.model.word_bias is not None and not self.model.word_bias.data.any():  # a new model
             start_at_frequencies(self.model, data_generator)
         return self._run(path, data_generator, settings)
 

@@ -289,7 +289,7 @@ def plot_embeddings(
                 "two that are (`mini-bert tokenizer show` lists them)"
             )
         names, groups = [word for word, _ in single], [tag for _, tag in single]
-        vectors = loaded.tokens.table.data[[tokenizer.ids([word])[0][0] for word in names]]
+        vectors = loaded.embed_tokens([tokenizer.ids([word])[0][0] for word in names])
         title = f"{model}: {counted(len(names), 'token')} of the embedding table, {source}"
     else:
         names, groups, source = sentences_of(texts, file)

@@ -37,7 +37,7 @@ class ShortNames:
         if not any(os.path.realpath(entry) == folder for entry in path):
             return None
         found = find_spec(f"mini_bert.{fullname}")
-        return found and ModuleSpec(fullname, self, origin=found.origin)
+        return found and ModuleSpec(fullname, self, origin=found.origin)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
         """An empty module to begin with, which `exec_module` replaces."""
@@ -53,4 +53,4 @@ class ShortNames:
 
 def install() -> None:
     if not any(isinstance(finder, ShortNames) for finder in sys.meta_path):
-        sys.meta_path.insert(0, ShortNames())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, ShortNames())

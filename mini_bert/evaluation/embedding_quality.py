@@ -96,7 +96,7 @@ class Neighbours(NamedTuple):
 def word_table(model: Model, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     """Returns ids (N,) and embedding vectors (N,H) of all tokens that are not special."""
     ids = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
-    return ids, model.tokens.table.data[ids].astype(float)
+    return ids, model.embed_tokens(ids).astype(float)
 
 
 def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -> Neighbours:
@@ -108,7 +108,7 @@ def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -
     if not own:
         raise ValueError(f"{word!r:.40} is not a word in this model's vocabulary; try another")
     ids, table = word_table(model, tokenizer)
-    query = model.tokens.table.data[own].astype(float).mean(0)
+    query = model.embed_tokens(own).astype(float).mean(0)
     closest = [(int(ids[i]), cosine) for i, cosine in nearest(query, table, count + len(own))]
     others = [Neighbour(tokenizer.tokens[i], cosine) for i, cosine in closest if i not in own]
     return Neighbours(word, [tokenizer.tokens[i] for i in own], others[:count])

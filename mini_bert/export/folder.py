@@ -9,7 +9,6 @@ training. Loading the folder gives float32 weights again.
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,6 @@ from mini_bert.training.checkpoint import FOLDER
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
-
-CARD = "README.md"
 
 
 def export(
@@ -41,10 +38,8 @@ def export(
         if not largest <= float(np.finfo(np.float16).max):
             raise ValueError(f"the largest weight is {largest:g}, but float16 ends at 65,504; export with --full")
         tensors = {name: np.asarray(array, np.float16) for name, array in tensors.items()}
-    write_folder(folder, model.file_config(), tensors)
-    tokenizer.save(folder)
-    if card is not None and card.is_file():
-        shutil.copyfile(card, folder / CARD)
+    text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else None
+    write_folder(folder, model.file_config(), tensors, tokenizer, text, keep_others=True)
     return (folder / WEIGHTS).stat().st_size
 
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import old_version, write_atomic, written_beside
+from mini_bert.common.atomic import old_version, replaced_folder, write_atomic, written_beside
 from mini_bert.common.sixteen_bit import Stored
 
-WEIGHTS, TORCH_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
+WEIGHTS, TORCH_WEIGHTS, CONFIG, CARD = "model.safetensors", "pytorch_model.bin", "config.json", "README.md"
 WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # extensions
 BUNDLED = Path(__file__).parent / "bundled"  # contains a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
@@ -153,11 +154,40 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def write_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> None:
+def write_folder(
+    folder: str | os.PathLike[str],
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Any],
+    tokenizer: Any = None,
+    card: str | None = None,
+    keep_others: bool = False,
+) -> None:
+    """Write a model folder atomically, in place of one that exists.
+
+    keep_others: other files in the folder stay. If it has folders in it, or is the current one, it is not replaced;
+    then only each file is atomic.
+    """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    others = list(folder.iterdir()) if keep_others and folder.is_dir() else []
+    if not all(path.is_file() for path in others) or (keep_others and folder.resolve() == Path.cwd()):
+        fill_folder(folder, config, tensors, tokenizer, card)
+        return
+    with replaced_folder(folder) as new:
+        for path in others:
+            shutil.copy2(path, new / path.name)
+        fill_folder(new, config, tensors, tokenizer, card)
+
+
+def fill_folder(
+    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Any], tokenizer: Any = None, card: str | None = None
+) -> None:
+    """Write the files of a model to a folder that exists, for example one that is not in its place yet."""
     write_tensors(folder / WEIGHTS, tensors)
     write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+    if tokenizer is not None:
+        tokenizer.save(folder)
+    if card is not None:
+        write_atomic(folder / CARD, card.encode())
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:

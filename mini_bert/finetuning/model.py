@@ -15,7 +15,6 @@ are called `task.…`. `load_model` loads only the encoder of either.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,8 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import replaced_folder
-from mini_bert.files.model_folder import CONFIG, WEIGHTS, locate, read_folder, write_tensors
+from mini_bert.files.model_folder import locate, read_folder, write_folder
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.base import Task
 from mini_bert.finetuning.tasks.classify import Classify
@@ -48,15 +46,16 @@ class FineTuned(NamedTuple):
 def with_task(model: Model, task: Task, dropout: float = 0.1, seed: int = 0) -> Model:
     """Returns a new model: a copy of the encoder's weights, and the task's head, initialised from the seed.
 
-    dropout: in the encoder and before the head, in training. A dense layer on [CLS] starts as the pooler of the
-    published BERT, if it has one.
+    dropout: in the encoder and before the head, in training. A dense layer on [CLS] starts as the pooler of a
+    published BERT that has one.
     """
     twin = model.build(model.config.with_dropout(dropout), (), None, model.dtype)
     twin.task = task.layer(twin, dropout)
     twin._own_memory(seed, model.dtype)
     weights = {name: param.data for name, param in model.named_params().items()}
     for name, param in twin.named_params().items():
-        start = weights.get(name, weights.get(name.replace("task.dense", "pooler.dense")))
+        part, _, kind = name.rpartition(".")  # task.dense and w
+        start = weights.get(f"{model.task_start.get(part, part)}.{kind}")
         if start is not None and start.shape == param.shape:
             param.data[...] = start
     return twin
@@ -65,18 +64,8 @@ def with_task(model: Model, task: Task, dropout: float = 0.1, seed: int = 0) -> 
 def lr_multipliers(model: Model, decay: float) -> list[tuple[slice, float]]:
     """Layer-wise decay of the learning rate, for Adam: 1 for the head, `decay` for the last block, decay² for the one
     below, …, decay^(L+1) for the embeddings. Lower layers are more general, and should change less."""
-    blocks = len(model.encoder.blocks)
-    multipliers = []
-    for name, param in model.named_params().items():
-        part, _, rest = name.partition(".")
-        if part == "task":
-            height = blocks + 1
-        elif part == "encoder":
-            height = int(rest.split(".")[1]) + 1
-        else:
-            height = blocks if part == "final_norm" else 0
-        multipliers.append((param.place, decay ** (blocks + 1 - height)))
-    return multipliers
+    heights, top = model.heights(), len(model.encoder.blocks) + 1
+    return [(param.place, decay ** (top - heights[name])) for name, param in model.named_params().items()]
 
 
 # ---------------------------------------------------------------------- the folder
@@ -91,12 +80,7 @@ def save(
     card: str | None = None,
 ) -> None:
     """Write the model folder atomically."""
-    with replaced_folder(Path(folder)) as new:
-        write_tensors(new / WEIGHTS, model.file_tensors(task.head_name))
-        (new / CONFIG).write_text(json.dumps(_config(model, task, length), indent=2) + "\n", encoding="utf-8")
-        tokenizer.save(new)
-        if card is not None:
-            (new / "README.md").write_text(card, encoding="utf-8")
+    write_folder(folder, _config(model, task, length), model.file_tensors(task.architecture), tokenizer, card)
 
 
 def _config(model: Model, task: Task, length: int) -> dict[str, Any]:
@@ -106,7 +90,7 @@ def _config(model: Model, task: Task, length: int) -> dict[str, Any]:
     }
     return {
         **model.config.to_dict(),
-        "architectures": [task.architecture.replace("Bert", model.family, 1)],
+        "architectures": [model.family + task.architecture],
         **(names if task.labels else {}),
         **task.more_config(),
         "fine_tuning": {"task": task.name, "length": length, **task.settings()},
@@ -118,21 +102,26 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     folder = locate(folder)
     values, tensors = read_folder(folder)
     kind = model_class(values)
-    task, tuned = _task(folder, values, tensors)
+    task, tuned = _task(kind, folder, values, tensors)
     model = kind.build(kind.config_class.from_dict(values), (), None, dtype)
     model.task = task.layer(model, 0.0)
     model._own_memory(None, dtype)
-    model.assign_tensors(tensors, str(folder), task.head_name)
+    model.assign_tensors(tensors, str(folder), task.architecture)
     length = min(int(tuned.get("length", model.max_length)), model.max_length)
     return FineTuned(model, task, tokenizer_of(folder, model.vocab_size), length)
 
 
-def _task(folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> tuple[Any, dict[str, Any]]:
+def _task(
+    model: type[Model], folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
+) -> tuple[Any, dict[str, Any]]:
     """The task that config.json describes: by our settings, or by the name of a class of transformers"""
-    labels = [label for _, label in sorted((int(number), label) for number, label in _id2label(values, tensors))]
+    architecture = (values.get("architectures") or [""])[0].removeprefix(model.family)
+    head = model.task_heads.get(architecture, {}).get("linear")
+    names = _id2label(values, len(tensors.get(f"{head}.bias", ())))
+    labels = [label for _, label in sorted((int(number), label) for number, label in names)]
     tuned = values.get("fine_tuning")
     if tuned is None:
-        tuned = _published(folder, values, labels)
+        tuned = _published(folder, architecture, labels)
     settings = {name: value for name, value in tuned.items() if name not in ("task", "length")}
     if tuned.get("task") not in TASKS:
         raise ValueError(f"{folder}: fine-tuned for {tuned.get('task')!r}, expected one of {', '.join(TASKS)}")
@@ -140,16 +129,14 @@ def _task(folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndar
     return (kind(labels, **settings) if kind.labelled else kind(**settings)), tuned
 
 
-def _id2label(values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]):
+def _id2label(values: Mapping[str, Any], classes: int):
     """transformers leaves out default names: LABEL_0, LABEL_1, …"""
     if values.get("id2label"):
         return values["id2label"].items()
-    classes = len(tensors.get("classifier.bias", ()))
     return [(number, f"LABEL_{number}") for number in range(classes)]
 
 
-def _published(folder: Path, values: Mapping[str, Any], labels: list[str]) -> dict[str, Any]:
-    architecture = (values.get("architectures") or [""])[0]
+def _published(folder: Path, architecture: str, labels: list[str]) -> dict[str, Any]:
     for name, kind in TASKS.items():
         if architecture == kind.architecture and kind.fits(len(labels)):
             return {"task": name, **kind.published}

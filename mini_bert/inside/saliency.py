@@ -54,8 +54,8 @@ def gradient_times_input(
     ids = np.asarray(ids)
     y, cache = twin.encode(ids, mask, types, run, chosen)
     values, dy = scalar(twin, y, run)
-    dx = twin.encode_backward(dy, cache, run)  # (B,T,H)
-    return values, np.vecdot(dx, twin.tokens.table.data[ids])
+    dx = twin.encode_backward(dy, cache, run)  # (B,T,H) at the sum of the embeddings
+    return values, np.vecdot(dx, twin.embed_tokens(ids))
 
 
 def word_log_probability(targets: Sequence[int] | np.ndarray) -> Scalar:

@@ -5,163 +5,54 @@
     cache["attention_weights_0"], cache["query_0"], cache["block_input_0"]      the same names for every model
 
 A model is embeddings, an encoder of L blocks, and output heads. An architecture's file says how it embeds ids, what
-follows the last block, which heads it has, and how its tensors are called in files. The rest is here, once.
+follows the last block, which heads it has, and how its tensors are called in files. The rest is here, once; what
+concerns files is in saving.py, what a cache shows in cache.py.
 
 Letters: B batch, T tokens, H hidden width, A heads, d = H/A, V vocabulary, L layers, N chosen rows.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy, deepcopy
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mini_bert.common.inputs import check_ids, check_mask, check_rows
 from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
-from mini_bert.files.model_folder import WEIGHT_FILES, Name, assign, read_folder, read_tensors, write_folder
 from mini_bert.layers.base import Flat, Layer, Param, Pool, Run, bind
-from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
-from mini_bert.layers.encoder import Encoder, RecomputeCache
-from mini_bert.layers.lean_attention import LeanCache
-from mini_bert.layers.packed import PackedCache
+from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
+from mini_bert.layers.encoder import Encoder
+from mini_bert.models.cache import EncodeCache, LossCache
+from mini_bert.models.cache import Inputs as Inputs  # part of the interface: objectives make them
+from mini_bert.models.saving import Saved
 
 PART = 1 << 20  # weights that are rounded at a time
-MASKED_WORDS, NEXT_SENTENCE, POOLER = "masked_words", "next_sentence", "pooler"  # names of output heads
+MASKED_WORDS, NEXT_SENTENCE, POOLER = "masked_words", "next_sentence", "pooler"  # output heads of several models
 
 
-class Inputs(NamedTuple):
-    """Checked inputs of one batch."""
-
-    ids: np.ndarray  # (B,T)
-    mask: np.ndarray | None = None  # (B,1,1,T), True for tokens that may be attended to; None: all
-    types: np.ndarray | None = None  # (B,T) 0 in the first text, 1 in the second; None: 0 everywhere
-
-
-class EncodeCache(Mapping[str, np.ndarray]):
-    """What `encode` computed on the way: for `encode_backward`, and to look at by name.
-
-    cache["attention_weights_0"] is (B,A,T,T): row t holds how much token t attends to each token in the first block.
-    `list(cache)` has all names. Norms are shown as x̂, before γ and β; `feed_forward_inner` is the activated hidden
-    layer.
-    """
-
-    def __init__(
-        self, inputs: Inputs, embedded: np.ndarray, embedding: Any, blocks: list[Any], final: Any, hidden: np.ndarray
-    ):
-        self.inputs, self.embedded, self.embedding = inputs, embedded, embedding
-        self.blocks, self.final, self.hidden = blocks, final, hidden
-
-    def hidden_states(self) -> list[np.ndarray]:
-        """[embeddings, after block 1, …, after block L−1, hidden]: L+1 arrays (B,T,H). Read them before backward."""
-        return [*map(_block_input, self.blocks), self.hidden]
-
-    def attention_weights(self) -> list[np.ndarray]:
-        """The weights of each block, (B,A,T,T); every row sums to 1. Lean attention computes them on request."""
-        if any(isinstance(block, RecomputeCache) for block in self.blocks):
-            raise ValueError(
-                "gradient checkpointing keeps no attention weights; look at the model without gradient checkpointing"
-            )
-        return [_unpacked(block).attention.attended.probs for block in self.blocks]
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        named = {"embeddings": self.embedded}
-        for index, block in enumerate(self.blocks):
-            named[f"block_input_{index}"] = _block_input(block)
-            if isinstance(block, RecomputeCache):  # keeps nothing else
-                continue
-            block = _unpacked(block)
-            named |= {f"{name}_{index}": array for name, array in attention_arrays(block.attention).items()}
-            named[f"attention_norm_{index}"] = block.attention_norm.x_hat
-            named[f"feed_forward_inner_{index}"] = block.feed_forward.contract
-            named[f"output_norm_{index}"] = block.output_norm.x_hat
-        if self.final is not None:
-            named["final_norm"] = self.final.x_hat
-        named["hidden"] = self.hidden
-        return named
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        arrays = self.arrays()
-        if name not in arrays:
-            why = "" if self.blocks else " (backward has used up the caches of the blocks)"
-            if name.startswith("attention_weights_") and name.replace("attention_weights", "query") in arrays:
-                why = " (lean attention keeps none; cache.attention_weights() computes them)"
-            elif (
-                f"block_input_{name.rpartition('_')[2]}" in arrays and f"query_{name.rpartition('_')[2]}" not in arrays
-            ):
-                why = " (gradient checkpointing keeps only a block's input)"
-            raise KeyError(f"no array {name!r} in this cache{why}; it has {', '.join(arrays)}")
-        return arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays())
-
-    def __len__(self) -> int:
-        return len(self.arrays())
-
-
-def _unpacked(block: Any) -> Any:
-    return block.unpacked() if isinstance(block, PackedCache) else block
-
-
-def _block_input(block: Any) -> np.ndarray:
-    if isinstance(block, RecomputeCache):
-        return block.x
-    return _unpacked(block).attention.projected
-
-
-def attention_arrays(cache: Any) -> dict[str, np.ndarray]:
-    """The arrays of one attention cache, by name; lean attention keeps no weights."""
-    named = {
-        "attention_input": cache.projected,
-        "query": cache.q,
-        "key": cache.k,
-        "value": cache.attended.v,
-        "attention_weights": None if isinstance(cache.attended, LeanCache) else cache.attended.probs,
-        "context": cache.output,
-    }
-    return {name: array for name, array in named.items() if array is not None}
-
-
-class LossCache(NamedTuple):
-    encoded: EncodeCache
-    head: Any
-    entropy: list[CrossEntropyCache]  # one, removed by backward: it is the largest of all caches
-    sentences: Any = None  # caches of pooler, next-sentence head and its cross-entropy
-
-    @property
-    def cross_entropy(self) -> CrossEntropyCache:
-        return self.entropy[0]
-
-
-class Model(Layer):
+class Model(Saved):
     """A layer that owns its memory: `flat.data` holds all weights, `flat.grad` all gradients, one vector each.
 
     `run` is used by calls that bring none of their own: `set_training` turns its dropout on and off.
 
-    An architecture provides `build`, `embed` and `embed_backward`, the names of its tensors, and its heads as
-    attributes `masked_words`, `pooler`, `next_sentence` (None: this model has no such head).
+    An architecture provides `build`, `embed` and `embed_backward`, the names of its tensors (saving.py), and output
+    heads as attributes with the names in `head_shapes` (None or absent: this model has no such head).
+
+    If its encoder is not a chain of blocks that all get the same mask, it writes its own: a subclass of `Encoder` with
+    other `block_inputs`, or with its own forward and backward (two streams, an input shared by all blocks), or its own
+    `encode_inputs` and `encode_backward`.
     """
 
     model_type: ClassVar[str]
-    config_class: ClassVar[Any]
-    family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
-    head_help: ClassVar[Mapping[str, str]]  # what to do without a head, by its name
-
+    head_shapes: ClassVar[Mapping[str, str]] = {}  # the output heads that it can have, with the shapes of their outputs
+    head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
+    embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
-    prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
-    head_prefixes: ClassVar[tuple[str, ...]] = ()  # of the names of its heads
 
-    config: Any
     tokens: Any  # the embedding of token ids
     encoder: Encoder
-    masked_words: Any = None
-    pooler: Any = None
-    next_sentence: Any = None
     task: Any = None  # the layer on top of a fine-tuned model
     flat: Flat
     run: Run
@@ -172,8 +63,10 @@ class Model(Layer):
     build: Callable[..., Any]  # (config, heads, seed, dtype) -> a new model with these output heads; seed None: all 0
     embed: Callable[..., tuple[np.ndarray, Any]]  # (inputs, run) -> the input of the first block (B,T,H), cache
     embed_backward: Callable[..., np.ndarray]  # (dx, inputs, cache, run) -> the gradient at the sum of the embeddings
-    heads_in: Callable[..., list[str]]  # (config.json, tensors) -> the output heads that a file holds
-    word_bias: Param  # the bias of the head for masked words
+
+    def encoder_inputs(self, inputs: Inputs) -> dict[str, Any]:
+        """What the encoder gets besides the embeddings."""
+        return {"mask": inputs.mask}
 
     def finish(self, x, run: Run) -> tuple[np.ndarray, Any]:
         """What follows the last block: nothing, or a final norm."""
@@ -181,6 +74,19 @@ class Model(Layer):
 
     def finish_backward(self, dy, cache: Any, run: Run):
         return dy
+
+    def more_arrays(self, embedding: Any, final: Any) -> dict[str, np.ndarray]:
+        """Arrays of the caches of `embed` and `finish` to look at, by the names in cache.py."""
+        return {}
+
+    def embed_tokens(self, ids: Any) -> np.ndarray:
+        """Each token's own term in the sum of the embeddings: (…,H), or (…,E) if the embeddings have another width."""
+        return self.tokens.table.data[ids]
+
+    @property
+    def word_bias(self) -> Param | None:
+        """The bias of the head for masked words, which starts at the words' log frequencies; None: it has none."""
+        return None
 
     # ------------------------------------------------------------------ sizes and heads
 
@@ -207,15 +113,34 @@ class Model(Layer):
     @property
     def output_heads(self) -> tuple[str, ...]:
         """The names of the output heads that this model has"""
-        return tuple(name for name in (MASKED_WORDS, POOLER, NEXT_SENTENCE) if getattr(self, name) is not None)
+        return tuple(name for name in self.head_shapes if getattr(self, name, None) is not None)
 
     def output_head(self, name: str) -> Layer:
         """That head, or an error that says what to do without it"""
         head = getattr(self, name, None)
         if head is None:
-            what = {MASKED_WORDS: "head for masked words", NEXT_SENTENCE: "next-sentence head"}.get(name, name)
-            raise ValueError(f"this {type(self).__name__} has no {what}: {self.head_help[name]}")
+            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, f'no head {name!r}')}")
         return head
+
+    def heights(self) -> dict[str, float]:
+        """How far up every parameter is: 0 in the embeddings, l in block l (counted from 1), L after the last block,
+        L + 1 in heads. A block that is used several times counts with the mean of its places."""
+        places: dict[int, list[int]] = {}
+        for height, block in enumerate(self.encoder.blocks, 1):
+            for param in block.named_params().values():
+                places.setdefault(id(param), []).append(height)
+        top = len(self.encoder.blocks)
+        heads = {id(param) for name in self.output_heads for param in self.output_head(name).named_params().values()}
+        found: dict[str, float] = {}
+        for name, param in self.named_params().items():
+            part = name.partition(".")[0]
+            if id(param) in places:
+                found[name] = sum(places[id(param)]) / len(places[id(param)])
+            elif part in self.embedding_parts or part == "encoder":
+                found[name] = 0
+            else:
+                found[name] = top + 1 if part == "task" or id(param) in heads else top
+        return found
 
     def untrained(self, seed: int) -> Self:
         """A model with the same configuration and heads, and random weights: the control of probes and fine-tuning"""
@@ -242,9 +167,10 @@ class Model(Layer):
     def encode_inputs(self, inputs: Inputs, run: Run, chosen=None):
         """`encode` for inputs that were checked before."""
         embedded, embedding = self.embed(inputs, run)  # (B,T,H)
-        x, blocks = self.encoder.forward(embedded, run, mask=inputs.mask, chosen=chosen)
+        x, blocks = self.encoder.forward(embedded, run, chosen, **self.encoder_inputs(inputs))
         hidden, final = self.finish(x, run)
-        return hidden, EncodeCache(inputs, embedded, embedding, blocks, final, hidden)
+        more = self.more_arrays(embedding, final)
+        return hidden, EncodeCache(inputs, embedded, embedding, blocks, final, hidden, more)
 
     def encode_backward(self, dhidden, cache: EncodeCache, run: Run | None = None):
         """Returns dx (B,T,H), the gradient at the sum of the embeddings; uses up the cache."""
@@ -396,101 +322,7 @@ class Model(Layer):
         counts: dict[str, int] = {}
         for name, param in self.named_params().items():
             parts = name.split(".")  # encoder.blocks.0.attention.qkv.w belongs to encoder.blocks.0, head.b to head
-            component = ".".join(parts[:3]) if parts[0] == "encoder" else parts[0]
+            inside = 0 if parts[0] != "encoder" else 2 if parts[1] == "blocks" else 1
+            component = ".".join(parts[: 1 + inside])
             counts[component] = counts.get(component, 0) + param.size
         return counts
-
-    # ------------------------------------------------------------------ files
-
-    def names(self) -> list[Name]:
-        """Which tensor of a file is which of ours: one table for loading and saving. Here: the same names."""
-        return [Name(name, (name,)) for name in self.named_params()]
-
-    @classmethod
-    def canonical(cls, name: str) -> str:
-        """One spelling for the names that different versions of a library wrote."""
-        return name
-
-    def task_names(self, head_name: str) -> list[Name]:
-        """The same for the layer of a fine-tuned model, whose last linear layer files call `head_name`"""
-        return []
-
-    def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:
-        """Complete a file's tensors where older files lack some; returns the names that no part of the model uses."""
-        return []
-
-    def file_tensors(self, head_name: str = "") -> dict[str, Any]:
-        """All weights under the names that files use."""
-        params = self.named_params()
-        tensors: dict[str, Any] = {}
-        for entry in [*self.names(), *self.task_names(head_name)]:
-            tensors |= entry.save(params[entry.ours].data)
-        heads = (*self.head_prefixes, *([f"{head_name}."] if head_name else []))
-        if not any(name.startswith(heads) for name in tensors):
-            return tensors
-        return {name if name.startswith(heads) else self.prefix + name: array for name, array in tensors.items()}
-
-    def file_config(self) -> dict[str, Any]:
-        """The content of config.json."""
-        return self.config.to_dict()
-
-    def assign_tensors(self, tensors: Mapping[str, Any], source: str, head_name: str = "") -> None:
-        """Copy a file's tensors into our weights; nothing changes unless all of them fit."""
-        params = self.named_params()
-        table = [*self.names(), *self.task_names(head_name)]
-        known = {name for entry in table for name in entry.theirs}
-        if known != set(params) != set(tensors):  # published names
-            found = {self.canonical(name): array for name, array in tensors.items()}
-            unused = self.reconcile(found, table, source)
-            absent = sorted(known - set(found))
-            if absent:
-                raise ValueError(f"{source} lacks {', '.join(absent[:5])}{' and more' if len(absent) > 5 else ''}")
-            if unused:
-                warnings.warn(f"{source}: no part of this model uses {', '.join(unused)}", stacklevel=3)
-            tensors = {entry.ours: entry.load(found) for entry in table}
-        assign(params, tensors, source)
-
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write `config.json` and `model.safetensors`; published architectures use the names `transformers` expects."""
-        write_folder(folder, self.file_config(), self.file_tensors())
-
-    @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:
-        """Read a model folder, the folder of a run, or a bundled model by name.
-
-        The model has the heads that the file has. From a fine-tuned folder only the encoder is loaded.
-        """
-        values, tensors = read_folder(folder)
-        config = cls.config_class.from_dict(values)
-        if "fine_tuning" in values and any(name.startswith("task.") for name in tensors):
-            warnings.warn(
-                f"{folder} was fine-tuned; only its encoder is loaded here (`mini-bert predict` uses all of it)",
-                stacklevel=2,
-            )
-            tensors = {name: array for name, array in tensors.items() if not name.startswith("task.")}
-        found = {cls.canonical(name): array for name, array in tensors.items()}
-        model = cls.build(config, cls.heads_in(values, found), seed=None, dtype=dtype)
-        model.assign_tensors(tensors, str(folder))
-        return model
-
-    def load_checkpoint(self, path: str | os.PathLike[str]) -> Self:
-        """Replace the weights by those of a file (`model.safetensors`) or a folder: of a model, a checkpoint or a run.
-
-        A run stands for its best model, or its newest checkpoint where there is none yet.
-        """
-        is_file = Path(path).suffix in WEIGHT_FILES and not Path(path).is_dir()
-        tensors = read_tensors(path) if is_file else read_folder(path)[1]
-        self.assign_tensors(tensors, str(path))
-        return self
-
-
-def linear_names(ours: str, *theirs: str) -> list[Name]:
-    """Files store weights (out,in), we (in,out); several tensors side by side make one of ours."""
-    return [
-        Name(f"{ours}.w", tuple(f"{name}.weight" for name in theirs), transposed=True),
-        Name(f"{ours}.b", tuple(f"{name}.bias" for name in theirs)),
-    ]
-
-
-def norm_names(ours: str, theirs: str) -> list[Name]:
-    return [Name(f"{ours}.gamma", (f"{theirs}.weight",)), Name(f"{ours}.beta", (f"{theirs}.bias",))]

@@ -24,15 +24,16 @@ from mini_bert.common.inputs import check_ids
 from mini_bert.common.values import check_heads, check_positive, check_probability
 from mini_bert.files.model_folder import Name
 from mini_bert.layers.activations import activation, tanh, tanh_backward
-from mini_bert.layers.base import Layer, Param
+from mini_bert.layers.base import Layer
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal
-from mini_bert.layers.layer_norm import LayerNorm
+from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.linear import Linear, TiedLinear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, EncodeCache, Model, linear_names, norm_names
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
+from mini_bert.models.saving import linear_names, norm_names
 from mini_bert.models.sizes import Sizes, block_parameters
 
 
@@ -52,7 +53,6 @@ class BertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
-    pad_token_id: int = 0
     tie_word_embeddings: bool = True
 
     def __post_init__(self) -> None:
@@ -190,23 +190,33 @@ class BertOutput(NamedTuple):
     next_sentence: Any = None  # (B,2) logits; index 0: it follows
 
 
-class ForwardCache(NamedTuple):
-    encoded: EncodeCache
-    pooler: Any
-    masked_words: Any
-    next_sentence: Any
+class EmbeddingCache(NamedTuple):
+    types: np.ndarray  # (B,T)
+    length: int
+    norm: LayerNormCache
+    dropped: Any
 
 
 class Bert(Model):
     """Published BERT with the heads that you ask for."""
 
     model_type, config_class, family = "bert", BertConfig, "Bert"
-    prefix, head_prefixes = "bert.", ("cls.",)
+    prefix, head_prefixes = "bert.", ("cls.", "classifier.", "qa_outputs.")
+    task_heads: ClassVar = {
+        "ForSequenceClassification": {"dense": "pooler.dense", "linear": "classifier"},
+        "ForTokenClassification": {"linear": "classifier"},
+        "ForQuestionAnswering": {"linear": "qa_outputs"},
+    }
+    task_start: ClassVar = {"task.dense": "pooler.dense"}
+    embedding_parts = ("tokens", "positions", "types", "norm")
+    head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", NEXT_SENTENCE: "(B,2)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "it was published without one, for sentence vectors or other tasks; try `mini-bert embed`, load "
+        MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
+        "try `mini-bert embed`, load "
         "a model of the masked-language kind, or build one by Bert(config, masked_words=True)",
-        NEXT_SENTENCE: "build it with Bert(config, next_sentence=True), or load a BertForPreTraining",
-        POOLER: "build it with Bert(config, pooler=True)",
+        NEXT_SENTENCE: "no next-sentence head: build it with Bert(config, next_sentence=True), or load a "
+        "BertForPreTraining",
+        POOLER: "no pooler: build it with Bert(config, pooler=True)",
     }
 
     def __init__(
@@ -252,8 +262,8 @@ class Bert(Model):
         return cls(config, follows or POOLER in heads, MASKED_WORDS in heads, follows, seed, dtype)
 
     @property
-    def word_bias(self) -> Param:
-        return self.output_head(MASKED_WORDS).decoder.b  # type: ignore[attr-defined]
+    def word_bias(self):
+        return self.masked_words and self.masked_words.decoder.b
 
     # ------------------------------------------------------------------ embeddings
 
@@ -272,44 +282,50 @@ class Bert(Model):
         s, _ = self.types.forward(types, run)
         x, norm = self.norm.forward(x + s, run)
         x, dropped = dropout(x, self.config.hidden_dropout_prob, run)
-        return x, (types, length, norm, dropped)
+        return x, EmbeddingCache(types, length, norm, dropped)
 
     def embed_backward(self, dx, inputs, cache, run):
-        types, length, norm, dropped = cache
-        dx = dropout_backward(dx, dropped)
-        dx = self.norm.backward(dx, norm, run)
-        self.types.backward(dx, types, run)
-        self.positions.backward(dx, length, run)
+        dx = dropout_backward(dx, cache.dropped)
+        dx = self.norm.backward(dx, cache.norm, run)
+        self.types.backward(dx, cache.types, run)
+        self.positions.backward(dx, cache.length, run)
         self.tokens.backward(dx, inputs.ids, run)
         return dx
+
+    def more_arrays(self, embedding, final):
+        return {"embedding_norm": embedding.norm.x_hat}
 
     # ------------------------------------------------------------------ every output
 
     def forward(self, input_ids, attention_mask=None, token_types=None, run=None):
         """(B,T) -> BertOutput, cache"""
         run = run or self._new_run()
-        hidden, encoded = self.encode(input_ids, attention_mask, token_types, run)
-        pooled, pooler = self.pooler.forward(hidden, run) if self.pooler else (None, None)
-        words, masked = self.masked_words.forward(hidden, run) if self.masked_words else (None, None)
-        follows, following = self.next_sentence.forward(pooled, run) if self.next_sentence else (None, None)
-        return BertOutput(hidden, pooled, words, follows), ForwardCache(encoded, pooler, masked, following)
+        hidden, cache = self.encode(input_ids, attention_mask, token_types, run)
+        pooled = words = follows = None
+        if self.pooler:
+            pooled, cache.outputs[POOLER] = self.pooler.forward(hidden, run)
+        if self.masked_words:
+            words, cache.outputs[MASKED_WORDS] = self.masked_words.forward(hidden, run)
+        if self.next_sentence:
+            follows, cache.outputs[NEXT_SENTENCE] = self.next_sentence.forward(pooled, run)
+        return BertOutput(hidden, pooled, words, follows), cache
 
     def backward(self, dout: BertOutput, cache, run=None):
         """Gradients of the outputs (None: it does not enter the loss) -> dx (B,T,H) at the embeddings"""
         run = run or self.run
-        self.encoder.check(cache.encoded.blocks)
+        self.encoder.check(cache.blocks)
         dhidden, dpooled = dout.hidden, dout.pooled
         if dout.next_sentence is not None:
-            head = self.output_head("next_sentence")
-            dpooled = _add(dpooled, head.backward(dout.next_sentence, cache.next_sentence, run))
+            head = self.output_head(NEXT_SENTENCE)
+            dpooled = _add(dpooled, head.backward(dout.next_sentence, cache.outputs[NEXT_SENTENCE], run))
         if dpooled is not None:
-            dhidden = _add(dhidden, self.output_head("pooler").backward(dpooled, cache.pooler, run))
+            dhidden = _add(dhidden, self.output_head(POOLER).backward(dpooled, cache.outputs[POOLER], run))
         if dout.masked_words is not None:
-            head = self.output_head("masked_words")
-            dhidden = _add(dhidden, head.backward(dout.masked_words, cache.masked_words, run))
+            head = self.output_head(MASKED_WORDS)
+            dhidden = _add(dhidden, head.backward(dout.masked_words, cache.outputs[MASKED_WORDS], run))
         if dhidden is None:
             raise ValueError("all gradients are None: there is nothing to go backward from")
-        return self.encode_backward(dhidden, cache.encoded, run)
+        return self.encode_backward(dhidden, cache, run)
 
     # ------------------------------------------------------------------ files
 
@@ -329,11 +345,6 @@ class Bert(Model):
         name = name.removeprefix("bert.")
         return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
-    def task_names(self, head_name):
-        theirs = {"task.dense": "pooler.dense", "task.linear": head_name}
-        parts = {name.rpartition(".")[0] for name in self.named_params() if name.startswith("task.")}
-        return [name for part in sorted(parts) for name in linear_names(part, theirs[part])]
-
     def reconcile(self, tensors, table, source):
         tied = self.config.tie_word_embeddings
         if not tied and "cls.predictions.bias" in tensors:  # older files have only this name
@@ -349,8 +360,8 @@ class Bert(Model):
         used = {name for entry in table for name in entry.theirs}
         return sorted(set(tensors) - used - _DERIVED)
 
-    def file_tensors(self, head_name=""):
-        tensors = super().file_tensors(head_name)
+    def file_tensors(self, task=""):
+        tensors = super().file_tensors(task)
         if "cls.predictions.decoder.bias" in tensors:
             tensors["cls.predictions.bias"] = tensors["cls.predictions.decoder.bias"].copy()  # files carry both names
         return tensors

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mini_bert.layers.base import Param
+from mini_bert.layers.attention import named_arrays
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
@@ -27,7 +27,8 @@ from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import neighbours, normal, sinusoids
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, EncodeCache, Model, attention_arrays
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
+from mini_bert.models.cache import EncodeCache
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 
 AMPLITUDE = 0.14  # of the waves that positions start as
@@ -64,10 +65,14 @@ class MiniBERT(Model):
 
     model_type, config_class, family = "mini_bert", MiniBertConfig, "MiniBert"
     pools_cls = False
+    embedding_parts = ("tokens", "positions")
+    head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "it was fine-tuned and answers with `mini-bert predict`; the model before that guesses words",
-        NEXT_SENTENCE: "only masked words can be predicted, so leave next_sentence out: model.loss(*batch[:4])",
-        POOLER: "take a mean over the tokens' vectors instead",
+        MASKED_WORDS: "no head for masked words: it was fine-tuned and answers with `mini-bert predict`; the model "
+        "before that guesses words",
+        NEXT_SENTENCE: "no next-sentence head: only masked words can be predicted, so leave next_sentence out: "
+        "model.loss(*batch[:4])",
+        POOLER: "no pooler: take a mean over the tokens' vectors instead",
     }
     head: Any  # None in a fine-tuned model
 
@@ -106,8 +111,8 @@ class MiniBERT(Model):
         return self.head
 
     @property
-    def word_bias(self) -> Param:
-        return self.output_head(MASKED_WORDS).b  # type: ignore[attr-defined]
+    def word_bias(self):
+        return self.head and self.head.b
 
     # ------------------------------------------------------------------ embeddings, and what follows the last block
 
@@ -130,13 +135,16 @@ class MiniBERT(Model):
     def finish_backward(self, dy, cache, run):
         return self.final_norm.backward(dy, cache, run)
 
+    def more_arrays(self, embedding, final):
+        return {"final_norm": final.x_hat}
+
     # ------------------------------------------------------------------ logits for every token
 
     def forward(self, input_ids, attention_mask=None, run=None):
         """(B,T) -> logits (B,T,V), cache: `cache["attention_weights_0"]`, and `list(cache)` has all names"""
         run = run or self._new_run()
         y, cache = self.encode(input_ids, attention_mask, run=run)
-        logits, _ = self.output_head(MASKED_WORDS).forward(y, run)
+        logits, cache.outputs[MASKED_WORDS] = self.output_head(MASKED_WORDS).forward(y, run)
         return logits, cache
 
     def backward(self, dlogits, cache, run=None):
@@ -150,7 +158,7 @@ class MiniBERT(Model):
         expected = (*cache.inputs.ids.shape, self.config.vocab_size)
         if np.shape(dlogits) != expected:
             raise ValueError(f"dlogits has shape {np.shape(dlogits)}, expected {expected}, the shape of the logits")
-        dy = self.head.backward(dlogits, cache.hidden, run)
+        dy = self.head.backward(dlogits, cache.outputs[MASKED_WORDS], run)
         return self.encode_backward(dy, cache, run)
 
     # ------------------------------------------------------------------ to look at
@@ -172,7 +180,7 @@ class MiniBERT(Model):
             raise ValueError(f"X has shape {X.shape}, expected (batch, tokens, {self.config.hidden_size})")
         block: Any = self.encoder.blocks[layer]
         output, cache = block.attention.forward(X, self.run)
-        return output, attention_arrays(cache)
+        return output, named_arrays(cache)
 
     @classmethod
     def heads_in(cls, values, tensors):

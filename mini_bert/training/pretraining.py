@@ -226,8 +226,9 @@ def start_at_frequencies(model: Model, batches: MLMDataGenerator) -> None:
     Learning these would take hundreds of steps, which drag all weights along and spoil how they start
     (docs/decisions/0003).
     """
-    shares = word_shares(batches)
-    bias = model.word_bias.data
+    if model.word_bias is None:
+        return
+    shares, bias = word_shares(batches), model.word_bias.data
     bias[...] = np.log(shares.min())  # ids that the tokenizer never gives
     bias[: shares.size] = np.log(shares)
 

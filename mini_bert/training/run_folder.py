@@ -24,7 +24,7 @@ import mini_bert
 from mini_bert.common.atomic import replaced_folder, write_atomic
 from mini_bert.common.json_values import finite_values
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.files.model_folder import MODEL, WEIGHTS, read_tensors, write_tensors
+from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_tensors
 from mini_bert.models.base import Model
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
@@ -140,9 +140,7 @@ class RunFolder(Recorder):
         self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
 
     def write_model(self, model: Model, folder: Path) -> None:
-        write_tensors(folder / WEIGHTS, model.file_tensors())
-        (folder / "config.json").write_text(json.dumps(model.file_config(), indent=2) + "\n", encoding="utf-8")
-        self.tokenizer.save(folder)
+        fill_folder(folder, model.file_config(), model.file_tensors(), self.tokenizer)
 
     # ------------------------------------------------------------------ at the end
 

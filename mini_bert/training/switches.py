@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mini_bert.layers.base import Layer
 from mini_bert.layers.encoder import Recompute
@@ -33,8 +33,8 @@ def apply(model: Model, settings: TrainingConfig) -> None:
     """Set the model's switches; call before replicas are made of it, which then have them, too."""
     check(model, settings)
     blocks = [bare(block) for block in model.encoder.blocks]
-    for block in blocks:
-        block.attention.method = settings.attention  # type: ignore[attr-defined]
+    for attention in _switchable_attention(model):
+        attention.method = settings.attention
     again = checkpointed_layers(settings.checkpointing, len(blocks))
     if settings.activations != "float32":
         blocks = [
@@ -47,7 +47,17 @@ def apply(model: Model, settings: TrainingConfig) -> None:
 
 def check(model: Model, settings: TrainingConfig) -> None:
     """Refuse what `apply` could not do to this model, before anything is changed"""
-    checkpointed_layers(settings.checkpointing, len(model.encoder.blocks))
+    blocks = [bare(block) for block in model.encoder.blocks]
+    again = checkpointed_layers(settings.checkpointing, len(blocks))
+    wanted = {"checkpointing": bool(again), "attention": settings.attention == "lean",
+              "activations": settings.activations != "float32"}  # fmt: skip
+    for index, block in enumerate(blocks):
+        for switch in sorted(name for name, is_wanted in wanted.items() if is_wanted and name not in block.switches):
+            if switch != "checkpointing" or index in again:
+                raise ValueError(
+                    f"{switch} is {getattr(settings, switch)!r}, but layer {index} of this {type(model).__name__}, a "
+                    f"{type(block).__name__}, does not support that; leave {switch} at its default"
+                )
     if settings.weights != "float32":
         model.check_weights(settings.weights)
 
@@ -56,16 +66,22 @@ def check(model: Model, settings: TrainingConfig) -> None:
 def applied(model: Model, settings: TrainingConfig) -> Iterator[None]:
     """The switches are on inside the `with` block, and as before behind it; weights are then float32 again."""
     before = model.encoder.blocks
-    methods = [bare(block).attention.method for block in before]  # type: ignore[attr-defined]
+    methods = [attention.method for attention in _switchable_attention(model)]
     try:
         apply(model, settings)
         yield
     finally:
         model.encoder.blocks = before
-        for block, method in zip(before, methods, strict=True):
-            bare(block).attention.method = method  # type: ignore[attr-defined]
+        for attention, method in zip(_switchable_attention(model), methods, strict=True):
+            attention.method = method
         if model.flat.data.itemsize == 2:
             model.keep_weights("float32")
+
+
+def _switchable_attention(model: Model) -> list[Any]:
+    """The attention layers that can work in tiles"""
+    blocks: list[Any] = [bare(block) for block in model.encoder.blocks]
+    return [block.attention for block in blocks if "attention" in block.switches]
 
 
 def bare(block: Layer) -> Layer:

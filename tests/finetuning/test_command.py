@@ -199,7 +199,7 @@ def test_names_in_the_file_of_a_published_bert(tmp_path):
         assert ("bert.pooler.dense.weight" in names) == (task.name in ("classify", "similarity") and head is not None)
         assert ("bert." if head else "") + "embeddings.word_embeddings.weight" in names
         architecture = json.loads((tmp_path / "m/config.json").read_text())["architectures"]
-        assert architecture == [task.architecture]
+        assert architecture == [f"Bert{task.architecture}"]
 
 
 # ---------------------------------------------------------------------- predict

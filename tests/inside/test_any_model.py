@@ -1,6 +1,6 @@
 """Attention, saliency, activations and probes use nothing of a model but its interface."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -33,7 +33,8 @@ class Sizes(NamedTuple):
 class BagOfWords(Model):
     """An architecture that the library does not know: no positions, no final norm"""
 
-    model_type, config_class, family, head_help = "bag", Sizes, "Bag", {MASKED_WORDS: "it has none"}
+    model_type, config_class, family, head_help = "bag", Sizes, "Bag", {MASKED_WORDS: "no head for masked words"}
+    head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
 
     def __init__(self, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float64):
         self.config = config

@@ -300,8 +300,10 @@ def test_folders_say_what_they_are(heads, architecture, prefix, tmp_path):
 
 def test_sparse_configs_are_read():
     """The first published configs name no model_type, and some fields are null: defaults take their place."""
-    config = BertConfig.from_dict({"vocab_size": 31, "hidden_size": 12, "num_attention_heads": 3, "pad_token_id": None})
-    assert (config.vocab_size, config.pad_token_id, config.num_hidden_layers) == (31, 0, 12)
+    config = BertConfig.from_dict(
+        {"vocab_size": 31, "hidden_size": 12, "num_attention_heads": 3, "type_vocab_size": None}
+    )
+    assert (config.vocab_size, config.type_vocab_size, config.num_hidden_layers) == (31, 2, 12)
     with pytest.raises(ValueError, match="describes a decoder"):
         BertConfig.from_dict({"add_cross_attention": True})
     with pytest.raises(ValueError, match=r"load_model reads folders of every kind"):

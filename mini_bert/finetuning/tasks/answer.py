@@ -43,8 +43,7 @@ class Answer(Task):
     name = "qa"
     metric = "f1"
     labelled = False
-    architecture = "BertForQuestionAnswering"
-    head_name = "qa_outputs"
+    architecture = "ForQuestionAnswering"
     counts = "correct windows"
 
     def __init__(self, stride: int | None = None, longest: int = LONGEST):

@@ -65,8 +65,7 @@ class Task:
     metric = ""
     labelled = True  # whether it has labels, as the first argument of the constructor
     labels: Sequence[str] = ()
-    architecture = "BertModel"  # the class in transformers
-    head_name = ""  # its name of the last linear layer
+    architecture = "Model"  # the class in transformers, without "Bert" or the name of another family
     published: Mapping[str, Any] = {}  # the settings of its models
     unit = "%"  # of the scores in a table
     counts = "accuracy"  # the name of the second result of `loss`, as a share; "": not shown

@@ -24,8 +24,7 @@ from mini_bert.layers.softmax import softmax
 class Classify(Task):
     name = "classify"
     metric = "accuracy"
-    architecture = "BertForSequenceClassification"
-    head_name = "classifier"
+    architecture = "ForSequenceClassification"
     published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
 
     @staticmethod

@@ -38,8 +38,7 @@ class Similarity(Task):
     name = "similarity"
     metric = "spearman"
     labelled = False
-    architecture = "BertForSequenceClassification"
-    head_name = "classifier"
+    architecture = "ForSequenceClassification"
     published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
     unit = "× 100"  # of a correlation
     counts = ""  # there is no accuracy
@@ -62,7 +61,7 @@ class Similarity(Task):
         self.pooling, self.dense = tuple(pooling), dense
         self.labels = ["score"]
         if vectors:
-            self.architecture, self.head_name, self.labels = "BertModel", "", []
+            self.architecture, self.labels = "Model", []
 
     @staticmethod
     def fits(labels: int) -> bool:

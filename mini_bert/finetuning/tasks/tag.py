@@ -26,8 +26,7 @@ from mini_bert.layers.softmax import softmax
 
 class Tag(Task):
     name = "tag"
-    architecture = "BertForTokenClassification"
-    head_name = "classifier"
+    architecture = "ForTokenClassification"
 
     def __init__(self, labels: Sequence[str], stride: int | None = None):
         """stride: pieces from one window to the next; None: half a window"""

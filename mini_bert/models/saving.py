@@ -1,0 +1,138 @@
+"""A model's files: one implementation reads and writes the folders of every architecture.
+
+An architecture says how files call its tensors, as a table of `Name`s (`names`), how it spells out variants of such
+names (`canonical`), and which heads a file holds (`heads_in`). For fine-tuned models it names the published heads.
+
+Here and in `models/` in general, "ours" is a parameter's path in the model, "theirs" the name of a tensor in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mini_bert.files.model_folder import WEIGHT_FILES, Name, assign, read_folder, read_tensors, write_folder
+from mini_bert.layers.base import Layer
+
+
+class Saved(Layer):
+    """The part of a `Model` that concerns files."""
+
+    config: Any
+    config_class: ClassVar[Any]
+    build: Callable[..., Any]
+
+    family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
+    prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
+    head_prefixes: ClassVar[tuple[str, ...]] = ()  # of the names of its heads, those of published tasks included
+    heads_in: Callable[..., list[str]]  # (config.json, tensors) -> the output heads that a file holds
+
+    # The published heads of tasks: by class (without the family), the name of each linear layer of our `task`.
+    task_heads: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    # Where layers of a new task head start from: our name -> our name.
+    task_start: ClassVar[Mapping[str, str]] = {}
+
+    def names(self) -> list[Name]:
+        """Which tensor of a file is which of ours: one table for loading and saving. Here: the same names."""
+        return [Name(name, (name,)) for name in self.named_params()]
+
+    @classmethod
+    def canonical(cls, name: str) -> str:
+        """One spelling for the names that different versions of a library wrote."""
+        return name
+
+    def task_names(self, task: str) -> list[Name]:
+        """The same for the head of a fine-tuned model. task: a key of `task_heads`"""
+        theirs = self.task_heads.get(task)
+        if theirs is None:
+            return []
+        parts = {name.rpartition(".")[0] for name in self.named_params() if name.startswith("task.")}
+        return [name for part in sorted(parts) for name in linear_names(part, theirs[part.removeprefix("task.")])]
+
+    def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:
+        """Complete a file's tensors where older files lack some; returns the names that no part of the model uses."""
+        return []
+
+    def file_tensors(self, task: str = "") -> dict[str, Any]:
+        """All weights under the names that files use."""
+        params = self.named_params()
+        tensors: dict[str, Any] = {}
+        for entry in [*self.names(), *self.task_names(task)]:
+            tensors |= entry.save(params[entry.ours].data)
+        heads = self.head_prefixes
+        if not any(name.startswith(heads) for name in tensors):
+            return tensors
+        return {name if name.startswith(heads) else self.prefix + name: array for name, array in tensors.items()}
+
+    def file_config(self) -> dict[str, Any]:
+        """The content of config.json."""
+        return self.config.to_dict()
+
+    def assign_tensors(self, tensors: Mapping[str, Any], source: str, task: str = "") -> None:
+        """Copy a file's tensors into our weights; nothing changes unless all of them fit."""
+        params = self.named_params()
+        table = [*self.names(), *self.task_names(task)]
+        known = {name for entry in table for name in entry.theirs}
+        if known != set(params) != set(tensors):  # published names
+            found = {self.canonical(name): array for name, array in tensors.items()}
+            unused = self.reconcile(found, table, source)
+            absent = sorted(known - set(found))
+            if absent:
+                raise ValueError(f"{source} lacks {', '.join(absent[:5])}{' and more' if len(absent) > 5 else ''}")
+            if unused:
+                warnings.warn(f"{source}: no part of this model uses {', '.join(unused)}", stacklevel=3)
+            tensors = {entry.ours: entry.load(found) for entry in table}
+        assign(params, tensors, source)
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write `config.json` and `model.safetensors`; published architectures use the names `transformers` expects.
+
+        Other files in the folder, such as a tokenizer, stay.
+        """
+        write_folder(folder, self.file_config(), self.file_tensors(), keep_others=True)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:
+        """Read a model folder, the folder of a run, or a bundled model by name.
+
+        The model has the heads that the file has. From a fine-tuned folder only the encoder is loaded.
+        """
+        values, tensors = read_folder(folder)
+        config = cls.config_class.from_dict(values)
+        if "fine_tuning" in values and any(name.startswith("task.") for name in tensors):
+            warnings.warn(
+                f"{folder} was fine-tuned; only its encoder is loaded here (`mini-bert predict` uses all of it)",
+                stacklevel=2,
+            )
+            tensors = {name: array for name, array in tensors.items() if not name.startswith("task.")}
+        found = {cls.canonical(name): array for name, array in tensors.items()}
+        model = cls.build(config, cls.heads_in(values, found), seed=None, dtype=dtype)
+        model.assign_tensors(tensors, str(folder))
+        return model
+
+    def load_checkpoint(self, path: str | os.PathLike[str]) -> Self:
+        """Replace the weights by those of a file (`model.safetensors`) or a folder: of a model, a checkpoint or a run.
+
+        A run stands for its best model, or its newest checkpoint where there is none yet.
+        """
+        is_file = Path(path).suffix in WEIGHT_FILES and not Path(path).is_dir()
+        tensors = read_tensors(path) if is_file else read_folder(path)[1]
+        self.assign_tensors(tensors, str(path))
+        return self
+
+
+def linear_names(ours: str, *theirs: str) -> list[Name]:
+    """Files store weights (out,in), we (in,out); several tensors side by side make one of ours."""
+    return [
+        Name(f"{ours}.w", tuple(f"{name}.weight" for name in theirs), transposed=True),
+        Name(f"{ours}.b", tuple(f"{name}.bias" for name in theirs)),
+    ]
+
+
+def norm_names(ours: str, theirs: str) -> list[Name]:
+    return [Name(f"{ours}.gamma", (f"{theirs}.weight",)), Name(f"{ours}.beta", (f"{theirs}.bias",))]
