@@ -173,6 +173,8 @@ def write_folder(
         fill_folder(folder, config, tensors, tokenizer, card)
         return
     with replaced_folder(folder) as new:
+        if folder.exists():
+            shutil.copymode(folder, new)
         for path in others:
             shutil.copy2(path, new / path.name)
         fill_folder(new, config, tensors, tokenizer, card)

@@ -52,7 +52,7 @@ class EncodeCache(Mapping[str, np.ndarray]):
     blocks               the cache of each block, with `input`, `attention_weights` and `named()`; backward empties it
     more                 arrays outside the blocks, by name
     outputs              caches of output heads, by name, if `forward` ran them
-    memory               for the next segment, if the architecture has one
+    memory               for the next segment, where the architecture has one
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class EncodeCache(Mapping[str, np.ndarray]):
         final: Any,
         hidden: np.ndarray,
         more: Mapping[str, np.ndarray] | None = None,
-        memory: Any = None,
     ):
         self.inputs, self.embedded, self.embedding = inputs, embedded, embedding
         self.blocks, self.final, self.hidden = blocks, final, hidden
-        self.more, self.memory = more or {}, memory
+        self.more = more or {}
         self.outputs: dict[str, Any] = {}
+        self.memory: Any = None
 
     def hidden_states(self) -> list[np.ndarray]:
         """[embeddings, after block 1, …, after block L−1, hidden]: L+1 arrays (B,T,H). Read them before backward."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,3 +187,37 @@ def test_reading_draws_no_random_weights(folder, monkeypatch):
     assert not MiniBERT(TINY, seed=None).flat.data.any()
     monkeypatch.setattr(np.random, "default_rng", None)
     assert MiniBERT.from_pretrained(folder).flat.data.any()
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    """If writing fails, the folder is the one it was, and nothing else is left."""
+    folder = tmp_path / "model"
+    MiniBERT(TINY, seed=1).save_pretrained(folder)
+    (folder / "notes.txt").write_text("mine")
+    before = contents(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "dumps", lambda *_, **__: 1 / 0)  # after the weights
+        with pytest.raises(ZeroDivisionError):
+            MiniBERT(TINY, seed=2).save_pretrained(folder)
+    assert contents(folder) == before and list(tmp_path.iterdir()) == [folder]
+    MiniBERT(TINY, seed=2).save_pretrained(folder)
+    after = contents(folder)
+    assert after["notes.txt"] == b"mine" and after["model.safetensors"] != before["model.safetensors"]
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_folder_with_others_in_it_stays_where_it_is(tmp_path, monkeypatch):
+    """So does the current folder, which somebody is in."""
+    (tmp_path / "sub").mkdir()
+    inode = tmp_path.stat().st_ino
+    MiniBERT(TINY).save_pretrained(tmp_path)
+    assert tmp_path.stat().st_ino == inode and (tmp_path / "sub").is_dir() and (tmp_path / "config.json").is_file()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    inode = Path.cwd().stat().st_ino
+    MiniBERT(TINY).save_pretrained(".")
+    assert (tmp_path / "here").stat().st_ino == inode and Path("model.safetensors").is_file()

@@ -6,6 +6,7 @@ import pytest
 from mini_bert.common.batching import padded
 from mini_bert.layers.base import Run
 from mini_bert.layers.encoder import Recompute
+from mini_bert.models import cache as cache_module
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
@@ -51,6 +52,28 @@ def test_weights_are_shares_and_nobody_looks_at_padding(model):
     for w in weights:
         np.testing.assert_allclose(w.sum(-1), 1)
         assert (w[1, :, :, 3:] == 0).all()
+
+
+def test_arrays_have_the_same_names_everywhere(model):
+    """In the caches of encode and forward, and in those of both models; what only one has is documented in cache.py."""
+    _, encoded = model.encode(IDS, MASK)
+    _, cache = model.forward(IDS, MASK)
+    assert list(cache) == list(encoded)
+    assert cache["attention_weights_0"].shape == (2, 2, 5, 5)
+    of_all = {"embeddings", "hidden"} | {
+        f"{name}_{block}"
+        for block in range(3)
+        for name in (
+            *("block_input", "attention_input", "query", "key", "value", "attention_weights", "context"),
+            *("attention_norm", "feed_forward_inner", "output_norm"),
+        )
+    }
+    assert set(cache) - of_all == ({"final_norm"} if isinstance(model, MiniBERT) else {"embedding_norm"})
+    assert of_all <= set(cache)
+    for name in cache:
+        assert name.rstrip("_0123456789") in str(cache_module.__doc__), name
+    for array in (cache[name] for name in ("final_norm", "embedding_norm") if name in cache):
+        np.testing.assert_allclose(array.mean(-1), 0, atol=1e-12)
 
 
 def test_recomputed_blocks_show_their_states_and_say_that_they_have_no_weights(model):
