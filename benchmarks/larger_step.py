@@ -56,7 +56,8 @@ def ours(threads: int, config: MiniBertConfig, checkpointing: bool = False) -> t
 
 
 def same_function(threads: int, data: list[Batch], grouped: list[Batch]) -> None:
-    """Take a step without dropout from the same weights; the second loss shows whether the weights changed alike."""
+    """Take a step without dropout from the same weights; the second loss shows whether the weights changed in
+    the same way."""
     config = replace(LARGER_BERT_CONFIG, dropout=0.0)
     step, model, _ = ours(threads, config)
     rival = peer(model, False, False)

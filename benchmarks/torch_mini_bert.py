@@ -26,7 +26,7 @@ class Block(nn.Module):
         H, I = c.hidden_size, c.intermediate_size
         self.shape = (3, c.num_heads, c.head_size)
         self.qkv, self.output = nn.Linear(H, 3 * H, bias=False), nn.Linear(H, H, bias=False)
-        # The order matters: clipping sums norms in this order, and another one changes the last bits after twenty steps.
+        # The order matters: clipping sums norms in this order; another one changes the last bits after twenty steps.
         self.attention_norm, self.output_norm = (nn.LayerNorm(H, c.layer_norm_eps) for _ in NORMS)
         self.expand, self.contract = nn.Linear(H, I), nn.Linear(I, H)
         self.p, self.drop = c.dropout, dropout(c)
