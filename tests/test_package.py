@@ -76,7 +76,7 @@ def test_no_module_hides_another(path):
         ("import mini_bert", {"typer", "rich", "safetensors", "mini_bert.models.bert", "importlib.metadata"}),
         (
             "from mini_bert import MiniBERT, WordPieceTokenizer, Adam",
-            {"typer", "rich", "safetensors", "subprocess", "tempfile", "importlib.abc", "mini_bert.models.bert"},
+            {"typer", "rich", "safetensors", "subprocess", "tempfile", "importlib.abc", "logging", "mini_bert.files"},
         ),
     ],
 )

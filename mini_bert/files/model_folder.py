@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -227,49 +227,3 @@ def _write_with_bfloat16(path: Path, arrays: Mapping[str, np.ndarray], bfloat16:
         for name in order:
             array = arrays[name]
             file.write(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data)
-
-
-class Name(NamedTuple):
-    """A row in the table of names of an architecture: our array, and the published tensors that it concatenates."""
-
-    ours: str
-    theirs: tuple[str, ...]
-    transposed: bool = False
-
-    def load(self, published: Mapping[str, Any]) -> Any:
-        parts = [published[name] for name in self.theirs]
-        if isinstance(parts[0], Stored):  # in 16 bits: the bits move, the numbers stay
-            return Stored(self._joined([part.bits for part in parts]))
-        return self._joined(parts)
-
-    def _joined(self, parts: list[np.ndarray]) -> np.ndarray:
-        parts = [part.T if self.transposed else part for part in parts]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
-
-    def save(self, array: Any) -> dict[str, Any]:
-        if isinstance(array, Stored):
-            return {name: Stored(part) for name, part in self.save(array.bits).items()}
-        parts = np.split(array, len(self.theirs), axis=-1)
-        return {name: part.T if self.transposed else part for name, part in zip(self.theirs, parts, strict=True)}
-
-
-def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source: str) -> None:
-    """Copy arrays to the Params with the same names. Nothing is changed unless all of them fit."""
-    missing, unexpected = sorted(set(params) - set(tensors)), sorted(set(tensors) - set(params))
-    if missing or unexpected:
-        raise ValueError(
-            f"{source} does not fit this model: "
-            + "; ".join(
-                f"{what} {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
-                for what, names in (("missing", missing), ("unexpected", unexpected))
-                if names
-            )
-        )
-    for name, param in params.items():
-        if tensors[name].shape != param.shape:
-            raise ValueError(
-                f"{source}: tensor {name} has shape {tensors[name].shape}, this model needs {param.shape}; "
-                "the file belongs to a model of a different size"
-            )
-    for name, param in params.items():
-        param.data[...] = tensors[name]

@@ -22,7 +22,6 @@ import numpy as np
 
 from mini_bert.common.inputs import check_ids
 from mini_bert.common.values import check_heads, check_positive, check_probability
-from mini_bert.files.model_folder import Name
 from mini_bert.layers.activations import activation, tanh, tanh_backward
 from mini_bert.layers.base import Layer
 from mini_bert.layers.block import TransformerBlock
@@ -33,7 +32,7 @@ from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
-from mini_bert.models.saving import linear_names, norm_names
+from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import Sizes, block_parameters
 
 

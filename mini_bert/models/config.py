@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mini_bert.common.values import check_heads, check_positive, check_probability
-from mini_bert.models.sizes import Sizes, block_parameters
+
+if TYPE_CHECKING:
+    from mini_bert.models.sizes import Sizes
 
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
 INITS = ("plain", "depth_scaled")  # how W_o and W2 start: as all projections, or 1/√(2L) of that
@@ -80,6 +82,8 @@ class MiniBertConfig:
         return "Larger-BERT" if (self.depth, self.width, self.heads) == (6, 384, 8) else "Mini-BERT"
 
     def sizes(self) -> Sizes:
+        from mini_bert.models.sizes import Sizes, block_parameters
+
         V, H, L, T, inner = self.vocab_size, self.width, self.depth, self.max_length, self.intermediate_size
         parameters = (V + T) * H + L * block_parameters(H, inner) + 2 * H + V + (0 if self.tie_head else H * V)
         drops = self.dropout > 0

@@ -4,6 +4,7 @@ An architecture says how files call its tensors, as a table of `Name`s (`names`)
 names (`canonical`), and which heads a file holds (`heads_in`). For fine-tuned models it names the published heads.
 
 Here and in `models/` in general, "ours" is a parameter's path in the model, "theirs" the name of a tensor in a file.
+`files` is imported when it is needed, because a model that is built in memory needs no files.
 """
 
 from __future__ import annotations
@@ -12,12 +13,36 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from mini_bert.files.model_folder import WEIGHT_FILES, Name, assign, read_folder, read_tensors, write_folder
+from mini_bert.common.sixteen_bit import Stored
 from mini_bert.layers.base import Layer
+
+
+class Name(NamedTuple):
+    """A row in the table of names of an architecture: our array, and the published tensors that it concatenates."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    transposed: bool = False
+
+    def load(self, published: Mapping[str, Any]) -> Any:
+        parts = [published[name] for name in self.theirs]
+        if isinstance(parts[0], Stored):  # in 16 bits: the bits move, the numbers stay
+            return Stored(self._joined([part.bits for part in parts]))
+        return self._joined(parts)
+
+    def _joined(self, parts: list[np.ndarray]) -> np.ndarray:
+        parts = [part.T if self.transposed else part for part in parts]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    def save(self, array: Any) -> dict[str, Any]:
+        if isinstance(array, Stored):
+            return {name: Stored(part) for name, part in self.save(array.bits).items()}
+        parts = np.split(array, len(self.theirs), axis=-1)
+        return {name: part.T if self.transposed else part for name, part in zip(self.theirs, parts, strict=True)}
 
 
 class Saved(Layer):
@@ -94,6 +119,8 @@ class Saved(Layer):
 
         Other files in the folder, such as a tokenizer, stay.
         """
+        from mini_bert.files.model_folder import write_folder
+
         write_folder(folder, self.file_config(), self.file_tensors(), keep_others=True)
 
     @classmethod
@@ -102,6 +129,8 @@ class Saved(Layer):
 
         The model has the heads that the file has. From a fine-tuned folder only the encoder is loaded.
         """
+        from mini_bert.files.model_folder import read_folder
+
         values, tensors = read_folder(folder)
         config = cls.config_class.from_dict(values)
         if "fine_tuning" in values and any(name.startswith("task.") for name in tensors):
@@ -120,6 +149,8 @@ class Saved(Layer):
 
         A run stands for its best model, or its newest checkpoint where there is none yet.
         """
+        from mini_bert.files.model_folder import WEIGHT_FILES, read_folder, read_tensors
+
         is_file = Path(path).suffix in WEIGHT_FILES and not Path(path).is_dir()
         tensors = read_tensors(path) if is_file else read_folder(path)[1]
         self.assign_tensors(tensors, str(path))
@@ -136,3 +167,25 @@ def linear_names(ours: str, *theirs: str) -> list[Name]:
 
 def norm_names(ours: str, theirs: str) -> list[Name]:
     return [Name(f"{ours}.gamma", (f"{theirs}.weight",)), Name(f"{ours}.beta", (f"{theirs}.bias",))]
+
+
+def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source: str) -> None:
+    """Copy arrays to the Params with the same names. Nothing is changed unless all of them fit."""
+    missing, unexpected = sorted(set(params) - set(tensors)), sorted(set(tensors) - set(params))
+    if missing or unexpected:
+        raise ValueError(
+            f"{source} does not fit this model: "
+            + "; ".join(
+                f"{what} {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+                for what, names in (("missing", missing), ("unexpected", unexpected))
+                if names
+            )
+        )
+    for name, param in params.items():
+        if tensors[name].shape != param.shape:
+            raise ValueError(
+                f"{source}: tensor {name} has shape {tensors[name].shape}, this model needs {param.shape}; "
+                "the file belongs to a model of a different size"
+            )
+    for name, param in params.items():
+        param.data[...] = tensors[name]
