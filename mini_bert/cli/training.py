@@ -75,7 +75,7 @@ def train(
     from mini_bert.training.pretraining import resume as continue_run
     from mini_bert.training.switches import parse_checkpointing
 
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}  # 0 was given
     if resume:
         if given.pop("model", "mini") != "mini":
             given["model"] = ""
