@@ -183,7 +183,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
     earlier = LargerBERT(SMALL, seed=9).load_checkpoint("whole/checkpoints/step-00000003").flat.data
     assert (earlier != whole.model.flat.data).any()  # that of its step, and not the newest
     with pytest.raises(
-        ValueError, match=r"whole holds a run already; resume it with trainer\.resume\(.*LargerBERTTrainer\(.*out="
+        ValueError, match=r"whole already contains a run; resume it with trainer\.resume\(.*LargerBERTTrainer\(.*out="
     ):
         whole.train(generator(0), num_steps=6)
     for way in ("python",) if kept != "float32" else ("python", "command"):
@@ -276,7 +276,7 @@ def test_a_run_without_a_checkpoint_cannot_be_resumed(place):
     shutil.rmtree("out/checkpoints")
     with pytest.raises(FileNotFoundError, match=r"out has no checkpoint yet.*start again with trainer.train"):
         LargerBERTTrainer(LargerBERT(SMALL), "out", True).resume(generator(0))
-    with pytest.raises(SystemExit, match="out was started by a program and has no checkpoint yet"):
+    with pytest.raises(SystemExit, match="out was started from Python and has no checkpoint yet"):
         main(["train", "--resume", "--out", "out", "--quiet"])
 
 

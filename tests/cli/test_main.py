@@ -247,4 +247,4 @@ def test_demo_lists_and_shows():
     """`demo` lists the layers; `demo softmax` shows one; another name is an error that lists them."""
     assert "attention" in CliRunner().invoke(app, ["demo"]).stdout
     assert "probabilities" in mini("demo", "softmax").stdout
-    assert "there is no demo of 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)
+    assert "there is no demo for 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)

@@ -148,7 +148,7 @@ def test_text_without_any_word_is_an_error(caplog):
     """All is [UNK]: the wrong tokenizer, most likely. If it is much of it, a warning."""
     documents = Documents(shards_of([[[UNK] * 5, [UNK] * 4]] * 3))
     for make in (Packed, Sentences, lambda *a: Pairs(*a, "next"), lambda *a: Pairs(*a, "order")):
-        with pytest.raises(ValueError, match=r"hardly a word .*is \[UNK\].*another language"):
+        with pytest.raises(ValueError, match=r"hardly any word .*is \[UNK\].*another language"):
             make(documents, 7, SPECIAL, WORD)
     assert not caplog.records
     Sentences(Documents(shards_of([[[UNK] * 5, [5] * 4]] * 3)), 7, SPECIAL, WORD)
