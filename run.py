@@ -62,7 +62,7 @@ Text
   python run.py data list                   data sets; `data get NAME` downloads
 
 Every command except `test` and `lint` is a command of `mini-bert`; add --help
-to see its options. To list them all, once .venv exists: {mini_bert} --help
+to see its options. All commands, once .venv exists: {mini_bert} --help
 
 Develop (`test` passes other arguments to pytest; paths are relative to here)
   python run.py test --peers                compare with PyTorch and others

@@ -154,7 +154,7 @@ def test_the_documented_training(place, capsys):
     assert tokenizer.vocab_size == 16
     assert trainer.evaluate(batches).loss == pytest.approx(state.best, abs=0.2)
     said = capsys.readouterr().err
-    assert "parameters;" in said and "the model:" in said
+    assert "parameters;" in said and "model:" in said
     card = Path("runs/run-1/model/README.md").read_text(encoding="utf-8")
     assert "held-out loss" in card and "from a pipe or a program" in card
     training = RunFolder.config(Path("runs/run-1"))["training"]
@@ -237,8 +237,16 @@ def test_what_cannot_work_is_said(place, call, error, message):
         ({"checkpointing": (9,)}, np.float32, "names layer 9"),
         ({"weights": "bfloat16"}, np.float64, "computes in float64"),
         ({"learning_rate": None}, np.float32, "learning_rate is None, expected a positive number"),
-        ({"batch_size": 10}, np.float32, "batch_size is 10, but the generator gives 4.*such as batch_size=8"),
-        ({"batch_size": 3}, np.float32, "batch_size is 3, but the generator gives 4.*such as batch_size=4"),
+        (
+            {"batch_size": 10},
+            np.float32,
+            "batch_size is 10, which is not a multiple of the generator's 4.*such as batch_size=8",
+        ),
+        (
+            {"batch_size": 3},
+            np.float32,
+            "batch_size is 3, which is not a multiple of the generator's 4.*such as batch_size=4",
+        ),
     ],
 )
 def test_a_run_that_cannot_start_leaves_no_folder(place, changes, dtype, message):

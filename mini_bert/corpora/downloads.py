@@ -161,8 +161,8 @@ def data_folder() -> Path:
 def dataset(name: str) -> Dataset:
     if name not in DATASETS:
         close = difflib.get_close_matches(name, DATASETS, 1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise ValueError(f"there is no data set named {name!r}; {hint}The names are {', '.join(DATASETS)}")
+        hint = f"Did you mean {close[0]}? " if close else ""
+        raise ValueError(f"there is no data set named {name!r}. {hint}The names are {', '.join(DATASETS)}")
     return DATASETS[name]
 
 
@@ -186,7 +186,7 @@ def installed(name: str, thorough: bool = False) -> list[Path]:
 
 
 def get(name: str, force: bool = False) -> Path:
-    """The folder of a data set. It is downloaded if it is missing or damaged, or in any case with `force`."""
+    """The folder of a data set, which is downloaded if it is missing or damaged, or always with `force`."""
     from filelock import FileLock, Timeout
 
     files, folder = dataset(name).files, data_folder() / name

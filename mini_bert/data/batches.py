@@ -73,7 +73,7 @@ class Batches:
         except TypeError:
             raise TypeError(f"the batch number is {index!r}, expected a whole number of at least 0") from None
         if index < 0:
-            raise IndexError(f"there is no batch {index}; they are counted from 0")
+            raise IndexError(f"there is no batch {index}; batches are numbered from 0")
         return self._batch(*self.order.batch(index))
 
     def __iter__(self) -> Self:

@@ -152,10 +152,11 @@ def open_source(
             f"expected at least {MODES[mode]}, such as 64"
         )
     documents = Documents(shards, held_out, validation)
-    of = f"held_out is {held_out}, which of {len(shards.hashes):,} documents leaves"
-    side = "validation" if validation else "training"
+    side = f"{len(shards.hashes):,} documents are left for {'validation' if validation else 'training'}"
     if not documents.sentences.size:
-        raise ValueError(f"{of} none for {side}; choose another fraction, or use a separate text for validation")
+        raise ValueError(
+            f"with held_out={held_out}, none of the {side}; choose another fraction, or use a separate text for validation"
+        )
     is_word = np.ones(tokenizer.vocab_size, bool)
     is_word[[*tokenizer.special_ids, tokenizer.mask_id]] = False
     kind: Any = {"packed": Packed, "sentences": Sentences}.get(mode, Pairs)
@@ -166,7 +167,9 @@ def open_source(
     except ValueError as error:
         if not held_out:
             raise
-        raise ValueError(f"{of} {documents.count:,} for {side}: {error}; or choose another fraction") from error
+        raise ValueError(
+            f"with held_out={held_out}, {documents.count:,} of the {side}: {error}; or choose another fraction"
+        ) from error
 
 
 class Packed(Source):

@@ -269,7 +269,7 @@ def entity_scores(truth: Iterable[Sequence[str]], guesses: Iterable[Sequence[str
     truth, guesses = list(truth), list(guesses)
     if len(truth) != len(guesses):
         raise ValueError(
-            f"there are tags for {len(truth):,} sentences, but guesses for {len(guesses):,}; expected the same number"
+            f"the number of sentences is {len(truth):,} in truth, but {len(guesses):,} in guesses; expected the same"
         )
     right, guessed, there = Counter[str](), Counter[str](), Counter[str]()
     for number, (true_tags, guessed_tags) in enumerate(zip(truth, guesses, strict=True), 1):

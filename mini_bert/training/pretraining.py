@@ -234,7 +234,7 @@ def start_at_frequencies(model: Model, batches: MLMDataGenerator) -> None:
 
 
 def word_shares(batches: MLMDataGenerator) -> np.ndarray:
-    """The relative frequency of every word in the text, (V,); a word that does not occur counts as half."""
+    """The relative frequency of every word in the text, (V,), with a count of 0.5 for words that do not occur."""
     counts = np.maximum(word_counts(batches), 0.5)
     return counts / counts.sum()
 

@@ -101,9 +101,7 @@ class RunFolder(Recorder):
         """Start a new run, or restore everything from the checkpoint."""
         found = self.resume
         if found is None:
-            write_atomic(
-                self.path / METRICS, b""
-            )  # clears the records of a run that was killed before its first checkpoint
+            write_atomic(self.path / METRICS, b"")  # drops records of a run killed before its first checkpoint
             if self.start:
                 self.record(self.start)
             return State()

@@ -216,11 +216,11 @@ def test_what_was_saved_must_fit(make, cache, corpus):
     other.write_text(corpus.read_text()[:-400])
     for change, message in [
         ({"data": make(source=other).state()["data"]}, "belongs to another text"),
-        ({"seed": 5}, "saved with seed=5, and this generator has 0; build it with seed=5"),
+        ({"seed": 5}, "saved with seed=5, but this generator has 0; build it with seed=5"),
         ({"batch_size": 3}, "saved with batch_size=3"),
         ({"next": -1}, "the saved position is -1, expected a batch number"),
         ({"next": "7"}, "the saved position is '7'"),
-        ({"extra": 1}, "not the state of a data generator of this version: it differs in extra"),
+        ({"extra": 1}, "not from this version of the data generator: it differs in extra"),
     ]:
         with pytest.raises(ValueError, match=message):
             generator.restore(state | change)
@@ -510,14 +510,17 @@ def test_parts_add_up_to_the_whole(make, options):
         ({"split": "test"}, "split is 'test', expected one of 'train', 'validation'"),
         ({"split": "validation"}, "pass held_out"),
         ({"held_out": 1}, "held_out is 1, expected a fraction of the documents from 0 to below 1"),
-        ({"held_out": 1e-9, "split": "validation"}, "of 53 documents leaves none for validation"),
-        ({"held_out": 1 - 1e-9}, "of 53 documents leaves none for training"),
+        ({"held_out": 1e-9, "split": "validation"}, "held_out=1e-09, none of the 53 documents are left for validation"),
+        ({"held_out": 1 - 1e-9}, "none of the 53 documents are left for training"),
         (
             {"held_out": 0.1, "split": "validation", "length": 1000},
-            r"held_out is 0.1, which of 53 documents leaves \d for validation: the text has .*too few "
+            r"with held_out=0.1, \d of the 53 documents are left for validation: the text has .*too few "
             "for one sequence of 998 .*; or choose another fraction",
         ),
-        ({"held_out": 0.9, "length": 1000}, r"documents leaves \d for training: the text has .* another fraction"),
+        (
+            {"held_out": 0.9, "length": 1000},
+            r"\d of the 53 documents are left for training: the text has .* another fraction",
+        ),
         ({"seed": 1.5}, "seed is 1.5, expected a whole number"),
         ({"processes": 0}, "processes is 0, expected a whole number"),
         ({"mask_prob": 0}, "mask_prob is 0"),
@@ -560,7 +563,9 @@ def test_texts_of_hardly_anything(make, cache, caplog):
             and "smaller batch_size" in caplog.text
         )
         assert generator.sequences == 2 and len(generator) == 1
-        assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 an epoch. " in str(generator)
+        assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 per epoch. " in str(
+            generator
+        )
         assert next(generator).input_ids.shape[0] == 7 and len(epoch_of(generator)) == 2
 
 
@@ -590,7 +595,7 @@ def test_places_that_are_none(make):
     """A batch has a whole number, a state is what state() returned."""
     generator = make()
     equal(generator.batch(np.int64(2)), generator.batch(2))
-    with pytest.raises(TypeError, match=r"the number of a batch is 1\.5, expected a whole number"):
+    with pytest.raises(TypeError, match=r"the batch number is 1\.5, expected a whole number"):
         generator.batch(1.5)
     with pytest.raises(TypeError, match="the state is None, a NoneType; expected what state"):
         generator.restore(None)

@@ -240,7 +240,7 @@ def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(signals, whole, tmp_pa
     assert state.stopped == "interrupted" and state.step == 5
     assert checkpoint.latest(folder).state["step"] == 5
     assert records(folder)[-1]["reason"] == "interrupted"
-    assert capsys.readouterr().err == "finishing this step, then saving; press Ctrl-C again to stop at once\n"
+    assert capsys.readouterr().err == "finishing this step, then saving; a second Ctrl-C stops at once\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     model, state = go(folder, corpus, tokenizer, resume=True)
     assert state.stopped == "done" and [r["reason"] for r in records(folder, "stop")] == ["done"]
