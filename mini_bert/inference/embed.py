@@ -99,7 +99,7 @@ def _vectors(model: Model, tokenizer: Tokenizer, rows: list[list[int]], pooling:
         return model.encode(ids, mask, run=Run(), chosen=np.arange(len(rows)) * ids.shape[1])[0]
     hidden, _ = model.encode(ids, mask, run=Run())  # (B,T,H)
     lengths = np.array([len(row) for row in rows])
-    ends = 1 if pooling == "mean" else 0  # [CLS] before and [SEP] behind the words
+    ends = 1 if pooling == "mean" else 0  # [CLS] before and [SEP] after the words
     places = np.arange(ids.shape[1])
     weights = ((places >= ends) & (places < lengths[:, None] - ends)).astype(hidden.dtype)  # (B,T)
     weights /= weights.sum(1, keepdims=True)
