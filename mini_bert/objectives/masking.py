@@ -86,6 +86,7 @@ class Masking:
                 f"continues has shape {np.shape(continues)}, expected ({vocab_size},): one True or False for each id"
             )
         self.mask_id, self.mask_prob, self.span = mask_id, mask_prob, span
+        self.arguments = {"mask_prob": mask_prob, "whole_word": whole_word, "span": span}
         self.continues = np.asarray(continues, bool) if continues is not None and (whole_word or span) else None
         self.is_word = np.ones(vocab_size, bool)
         self.is_word[special] = False

@@ -160,13 +160,16 @@ def test_objectives_add_up():
     for objective in (MaskedWords(), MaskedWordsAndSentences()):
         assert set(objective.heads) <= {MASKED_WORDS, NEXT_SENTENCE}
         model.zero_grad()
-        loss, correct = objective.loss(model, whole, Run(), objective.count([whole]))
+        count = objective.size(whole).targets
+        expected = objective.loss(model, whole, Run(), count)
         gradient = model.flat.grad.copy()
         model.zero_grad()
-        parts = whole.split(2)
-        found = [objective.loss(model, part, Run(), objective.count(parts)) for part in parts]
-        assert sum(part for part, _ in found) == pytest.approx(loss, rel=1e-12)
-        assert sum(right for _, right in found) == correct
+        found = [objective.loss(model, part, Run(), count) for part in whole.split(2)]
+        assert set(expected) == set(objective.heads) == set(count)
+        for name, (loss, correct, targets) in expected.items():
+            assert sum(part[name].loss for part in found) == pytest.approx(loss, rel=1e-12)
+            assert sum(part[name].correct for part in found) == correct
+            assert sum(part[name].targets for part in found) == targets == count[name]
         np.testing.assert_allclose(model.flat.grad, gradient, atol=1e-14)
 
 

@@ -16,17 +16,18 @@ import pytest
 
 from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.evaluation.evaluate import Evaluation
+from mini_bert.evaluation.evaluate import Evaluation, word_counts
 from mini_bert.evaluation.unigram_baseline import verdict
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.loading import load
 from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.objectives.masked_words import word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures as plots
 from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup
 from mini_bert.training.figures import loss_picture
 from mini_bert.training.history import read_run
-from mini_bert.training.pretraining import pretrain, resume, word_shares
+from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.recorder import State
 from mini_bert.training.report import _is_shown, measured
 from mini_bert.training.run_folder import RunFolder
@@ -159,7 +160,7 @@ def test_ctrl_c_before_the_first_step(place, monkeypatch, capsys):
     def stops(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mini_bert.training.pretraining.start_record", stops)
+    monkeypatch.setattr("mini_bert.training.folder_run.start_record", stops)
     assert run("--steps", "3", "--out", "out") == 130
     said = capsys.readouterr().err
     assert said.endswith("nothing was saved yet. Continue with\n\n    mini-bert train --out out --resume\n\n")
@@ -208,7 +209,8 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
 def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
     """Measured in the middle of the run, its checkpoint outlives newer ones, and the card has its numbers."""
     losses = iter([3.0, 1.5, 2.0, 2.5, 2.25])
-    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
+    measured = (Evaluation(loss, 9.0, 0.1, 0.2, 50) for loss in losses)
+    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: {"masked_words": next(measured)})
     assert run("--steps", "20", "--out", "out", "--eval-every", "4", "--save-every", "2") == 0
     names = sorted(path.name for path in Path("out/checkpoints").iterdir())
     assert names == ["step-00000008", "step-00000018", "step-00000020"]
@@ -419,7 +421,7 @@ def test_every_thread_gets_something_to_do(batch_size, threads, expected):
 
 def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):
     """A thread that has nothing to do would still hold gradients; who asks for it is told."""
-    monkeypatch.setattr("mini_bert.training.pretraining.default_threads", lambda: 8)
+    monkeypatch.setattr("mini_bert.training.defaults.default_threads", lambda: 8)
     options = {"tokenizer": "vocabulary", "steps": 1, "batch_size": 8}
     for micro, threads, expected in ((None, None, (1, 8)), (4, None, (4, 2)), (4, 3, (4, 3))):
         out = Path(f"{micro}-{threads}")
@@ -456,6 +458,6 @@ def test_text_in_data_comes_before_the_built_in_corpus(place):
 def test_the_first_bias_is_what_is_frequent(place):
     """Shares of the words in the text that is trained on; what does not occur counts half."""
     tokenizer = WordPieceTokenizer.load("vocabulary")
-    share = word_shares(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
+    share = word_shares(word_counts(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False)))
     assert share.sum() == pytest.approx(1) and share.argmax() == tokenizer.tokens.index(".")
     assert share[tokenizer.tokens.index(".")] == pytest.approx(1 / 3, abs=0.01) and 0 < share[0] < 1e-3
