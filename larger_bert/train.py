@@ -113,9 +113,10 @@ class LargerBERTTrainer:
 
     def load_checkpoint(self, path: str | os.PathLike[str] | None = None) -> Model:
         """Load weights from a run (its best model; default: the trainer's run), a checkpoint, a folder or a file."""
-        if path is None and self.out is None:
+        path = self.out if path is None else path
+        if path is None:
             raise ValueError("which checkpoint? name a run, a folder or a file: trainer.load_checkpoint('runs/run-1')")
-        return self.model.load_checkpoint(self.out if path is None else path)
+        return self.model.load_checkpoint(path)
 
     def _run(
         self, path: Path, batches: MLMDataGenerator, settings: TrainingConfig, start_from: Checkpoint | None = None

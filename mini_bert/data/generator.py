@@ -143,11 +143,10 @@ class MLMDataGenerator(TextBatches):
             check_vocabulary(tokenizer, vocab_size)
         kind = MaskedWordsAndSentences if mode == "pairs" else MaskedWords
         objective = kind.for_tokenizer(tokenizer, mask_prob=mask_prob, whole_word=whole_word, span=span)
-        shards = data_path
-        if not isinstance(shards, Shards):
-            shards = prepare(data_path, tokenizer, cache_dir=cache_dir, processes=processes, progress=progress)
+        if not isinstance(data_path, Shards):
+            data_path = prepare(data_path, tokenizer, cache_dir=cache_dir, processes=processes, progress=progress)
         super().__init__(
-            shards, tokenizer, objective, max_seq_length, batch_size, seed=seed, mode=mode, task=task,
+            data_path, tokenizer, objective, max_seq_length, batch_size, seed=seed, mode=mode, task=task,
             held_out=held_out, split=split, fixed=fixed,
         )  # fmt: skip
 

@@ -73,8 +73,7 @@ class Objective:
     name: ClassVar[str]  # in RUN/config.json
     heads: ClassVar[tuple[str, ...]] = ()  # the output heads that a model needs
     option: ClassVar[str] = ""  # of `mini-bert train`, which selects it
-    sequences: ClassVar[dict[str, str]] = {"mode": "packed"}  # how text is cut into sequences: data/generator.py
-    summary: str = ""  # for the model card: what a model was trained to do
+    sequences: ClassVar[dict[str, Any]] = {"mode": "packed"}  # how text is cut into sequences: data/generator.py
     memory: Mapping[str, np.ndarray] = {}  # arrays carried from batch to batch; saved and restored with checkpoints
 
     @classmethod
@@ -85,6 +84,11 @@ class Objective:
     def arguments(self) -> dict[str, Any]:
         """The options that change its batches: a run can only be resumed with the same ones."""
         return {}
+
+    @property
+    def summary(self) -> str:
+        """For the model card: what a model was trained to do."""
+        return ""
 
     def check(self, model: Model) -> None:
         """Raise an error if the model lacks a head."""

@@ -120,7 +120,7 @@ class MaskedWords(Objective):
         return {"unigram_entropy": entropy_of(counts), "mask_prob": self.masking.mask_prob if self.masking else None}
 
     @property
-    def summary(self) -> str:  # type: ignore[override]
+    def summary(self) -> str:
         share = self.masking.mask_prob if self.masking else MASK_PROB
         shares = [f"{100 * part:.0f} %" for part in (share, TO_MASK, TO_RANDOM - TO_MASK, 1 - TO_RANDOM)]
         chosen, masked, replaced, kept = shares
@@ -136,7 +136,7 @@ class MaskedWordsAndSentences(MaskedWords):
     name = "masked_words_and_next_sentence"
     heads = (MASKED_WORDS, NEXT_SENTENCE)
     option = "--next-sentence"
-    sequences: ClassVar[dict[str, str]] = {"mode": "pairs", "task": "next"}
+    sequences: ClassVar[dict[str, Any]] = {"mode": "pairs", "task": "next"}
 
     def size(self, batch: Batch) -> Size:
         size = super().size(batch)
@@ -148,7 +148,7 @@ class MaskedWordsAndSentences(MaskedWords):
         return model.loss(*batch, run=run, count=count[MASKED_WORDS], sentences=count[NEXT_SENTENCE])[1]
 
     @property
-    def summary(self) -> str:  # type: ignore[override]
+    def summary(self) -> str:
         return f"{super().summary}\nAlso trained to predict whether the second of two texts follows the first."
 
 

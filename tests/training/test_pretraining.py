@@ -94,6 +94,15 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
 
 
+def test_zero_is_a_value(place):
+    """--held-out 0 and --warmup 0 reach the run, and --resume refuses them as it refuses other settings."""
+    assert run("--steps", "2", "--out", "out", "--held-out", "0", "--warmup", "0") == 0
+    config = RunFolder.config(Path("out"))
+    assert config["data"]["held_out"] == 0 and config["training"]["warmup"] == 0
+    with pytest.raises(SystemExit, match="leave out --warmup, --held-out"):
+        main(["train", "--resume", "--out", "out", "--held-out", "0", "--warmup", "0"])
+
+
 def test_a_run_is_resumed_with_its_own_settings(place, caplog):
     """--resume needs the folder and nothing else; without a folder it is the newest in runs/."""
     assert run("--steps", "12", "--save-every", "4") == 0
