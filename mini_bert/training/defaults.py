@@ -21,9 +21,9 @@ def default_micro_batch(batch_size: int, threads: int) -> int:
     return max(size for size in range(1, most + 1) if batch_size % size == 0)
 
 
-def default_share(shards: Shards, length: int) -> float:
-    """The share of the documents to hold out; 0 where one side would be too short for a sequence."""
-    return fair_share(shards, min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1))), length - 2)
+def default_share(shards: Shards, content: int) -> float:
+    """The share of the documents to hold out; 0 where one side has fewer than `content` tokens, those of a sequence."""
+    return fair_share(shards, min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1))), content)
 
 
 def default_corpus() -> list[str]:

@@ -27,8 +27,7 @@ from mini_bert.files.model_folder import MODEL, WEIGHTS
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, Model
 from mini_bert.models.registry import config_from, load_config, model_class
 from mini_bert.text.base import Tokenizer
-from mini_bert.text.loading import load_tokenizer
-from mini_bert.text.tokenizer_files import JSON, VOCAB
+from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
 from mini_bert.training.defaults import (
@@ -107,7 +106,8 @@ def pretrain(
             file=sys.stderr,
         )
         raise KeyboardInterrupt("told") from None
-    share = default_share(shards, length or config.max_length) if held_out is None else held_out
+    content = (length or config.max_length) - loaded.added_count()
+    share = default_share(shards, content) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": vocabulary, "held_out": share, "shards": str(shards.folder)}
     data |= {"length": length} if length else {}
     data |= {"next_sentence": True} if next_sentence else {}
@@ -332,7 +332,7 @@ def _complete(given: dict[str, Any], config: Any, steps: int | None, minutes: fl
 def _vocabulary(model: str, config: Any) -> str:
     """The tokenizer beside the model's config.json, or the bundled one of the model's size"""
     folder = Path(model) if Path(model).is_dir() else Path(model).parent
-    if Path(model).exists() and any((folder / name).is_file() for name in (JSON, VOCAB)):
+    if Path(model).exists() and has_tokenizer(folder):
         return str(folder.absolute())
     return TOKENIZERS.get(config.vocab_size, "8k")
 

@@ -7,11 +7,12 @@ import pytest
 
 from mini_bert.common.draws import address
 from mini_bert.data import sequences
-from mini_bert.data.sequences import Documents, Packed, Pairs, Sentences, Special, fair_share
+from mini_bert.data.sequences import Documents, Packed, Pairs, Sentences, fair_share
 from mini_bert.data.shards import Shards
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)
-SPECIAL = Special(PAD, CLS, SEP)
+SPECIAL = WordPieceTokenizer([*SPECIAL_TOKENS, "a"])
 WORD = np.arange(100_000) > 4
 
 
