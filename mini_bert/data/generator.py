@@ -93,7 +93,7 @@ class MLMDataGenerator(Batches):
             tokenizer.mask_id,
             tokenizer.special_ids,
             mask_prob,
-            continues=tokenizer.continues,
+            continues=tokenizer.continuing,
             whole_word=whole_word,
             span=span,
         )
