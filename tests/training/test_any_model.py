@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,10 +18,11 @@ from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.models.registry import MODELS, load_config, model_class
 from mini_bert.objectives.masked_words import Batch, MaskedWords, MaskedWordsAndSentences
+from mini_bert.text import loading
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.doctor import diagnose
 from mini_bert.training.loop import train
-from mini_bert.training.pretraining import pretrain, resume
+from mini_bert.training.pretraining import _vocabulary, pretrain, resume
 from mini_bert.training.recorder import Recorder
 from mini_bert.training.settings import TrainingConfig
 
@@ -182,3 +184,16 @@ def test_every_registered_model_has_the_interface():
 def test_the_vocabulary_beside_the_config_is_used(place):
     pretrain(["text.txt"], "config.json", steps=1, out=Path("run"), **QUICK)
     assert WordPieceTokenizer.load("run/model").vocab_size == len(WORDS)
+
+
+def test_a_tokenizer_of_another_kind_beside_the_config_is_used(place, monkeypatch):
+    """Its files may have any name that text/loading.py knows."""
+    (place / "other").mkdir()
+    config = SimpleNamespace(vocab_size=8192)
+    (place / "other" / "config.json").write_text("{}")
+    assert _vocabulary(str(place / "other"), config) == "8k"
+    (place / "other" / "spiece.model").write_text("")
+    kind = loading.KINDS[0]._replace(file="spiece.model")
+    monkeypatch.setattr(loading, "KINDS", (*loading.KINDS, kind))
+    for model in (place / "other", place / "other" / "config.json"):
+        assert _vocabulary(str(model), config) == str(place / "other")
