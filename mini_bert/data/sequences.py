@@ -111,14 +111,14 @@ def fair_share(shards: Shards, wanted: float, content: int) -> float:
     held = np.cumsum(np.diff(shards.sentences[shards.documents])[order])  # tokens, each document with a [SEP]
     if not held.size:
         return 0.0
-    nearest = int(np.searchsorted(hashes, np.uint64(int(wanted * 2**64))))
+    wanted_count = int(np.searchsorted(hashes, np.uint64(int(wanted * 2**64))))
     least = int(np.searchsorted(held, content + 1)) + 1
-    for documents in (max(nearest, least), least):
+    for documents in (max(wanted_count, least), least):
         if documents <= len(hashes):
             last = hashes[documents - 1]
             size = held[np.searchsorted(hashes, last, side="right") - 1]  # identical documents stay together
             if size <= held[-1] / 2 and held[-1] - size > content:
-                return wanted if documents == nearest else float(np.nextafter(float(last) / 2**64, 1.0))
+                return wanted if documents == wanted_count else float(np.nextafter(float(last) / 2**64, 1.0))
     return 0.0
 
 
@@ -155,7 +155,7 @@ def open_source(
     side = f"{len(shards.hashes):,} documents are left for {'validation' if validation else 'training'}"
     if not documents.sentences.size:
         raise ValueError(
-            f"with held_out={held_out}, none of the {side}; choose another fraction, or use a separate text for validation"
+            f"with held_out={held_out}, none of the {side}; choose another fraction, or a separate text for validation"
         )
     is_word = np.ones(tokenizer.vocab_size, bool)
     is_word[[*tokenizer.special_ids, tokenizer.mask_id]] = False
@@ -297,7 +297,7 @@ class Pairs(Source):
             chain = np.flatnonzero(visited[:size])
             at = low + int(chain[-1] + steps[chain[-1]])
             begin, end, own = first[chain], last[chain], sentences[chain]
-            alone = end - own == 1  # the last sentence of a document is left over: pair it with the one before, if any
+            alone = end - own == 1  # the last sentence of a document is left over: join it with the one before, if any
             single += int((alone & (begin == own)).sum())
             found.append((own - alone)[~alone | (begin < own)])
         return np.concatenate(found), single
