@@ -149,7 +149,7 @@ def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
 
     monkeypatch.setattr("mini_bert.training.pretraining.prepare", stops)
     assert run("--steps", "10", "--out", "out") == 130
-    assert capsys.readouterr().err.endswith("No run has begun; the same command starts again.\n")
+    assert capsys.readouterr().err.endswith("before the run began. Run the same command to start again.\n")
     assert not Path("out").exists()
 
 
