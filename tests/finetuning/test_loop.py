@@ -1,4 +1,4 @@
-"""Fine-tuning: each task is learnt, the same seed gives the same bits, and the best model stays."""
+"""Fine-tuning: each task is learnt, the same seed gives the same bits, and the best model is kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LENGTH = 24
 
 
 def learn(task, train, dev, settings=SETTINGS, kind="mini", **hooks):
-    """-> the model, and the outcome"""
+    """Returns the model and the outcome"""
     model = with_task(tiny.encoder(kind), task, settings.dropout, settings.seed)
     items, dev_items = (task.items(part, tiny.TOKENIZER, LENGTH, part is train) for part in (train, dev))
 
@@ -51,7 +51,7 @@ TASKS = {
 
 @pytest.mark.parametrize("name", TASKS)
 def test_each_task_is_learnt(name):
-    """Far above chance on examples it has not seen (chance: 50 %, no entity, one word in ten, no correlation)."""
+    """Scores on unseen examples are far above chance (chance: 50 %, no entity, one word in ten, no correlation)."""
     make, examples, metric, wanted = TASKS[name]
     settings = replace(SETTINGS, epochs=6) if name == "qa" else SETTINGS
     if name == "similarity":  # to compare two texts is the hardest: so it learnt with each of three seeds
@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_bits(threads):
 
 @pytest.mark.parametrize("name", ["classify", "tag", "similarity"])  # Adam makes steps of what rounding leaves in qa
 def test_threads_change_nothing_but_rounding(name):
-    """Dropout and hidden words are those of the sequence, whoever computes it."""
+    """Dropout and masked words belong to the sequence, whichever thread computes it."""
     make, examples, *_ = TASKS[name]
     settings = replace(SETTINGS, epochs=1, dropout=0.3, word_dropout=0.2)
     one, three = (
@@ -152,7 +152,8 @@ def test_dropout_is_on_in_fine_tuning_where_the_model_has_none():
 
 @pytest.mark.parametrize("kind", ["mini", "bert"])
 def test_layer_decay_is_exact(kind):
-    """1 on top, 0.5 for the last block, 0.25 for the first, 0.125 for the embeddings; every weight has its share."""
+    """1 for the head, 0.5 for the last block, 0.25 for the first, 0.125 for the embeddings; every weight has a
+    multiplier."""
     model = with_task(tiny.encoder(kind), Classify(["a", "b"]))
     wanted = {"task": 1.0, "encoder.blocks.1": 0.5, "final_norm": 0.5, "encoder.blocks.0": 0.25,
               "tokens": 0.125, "positions": 0.125, "types": 0.125, "norm": 0.125}  # fmt: skip
@@ -167,7 +168,7 @@ def test_layer_decay_is_exact(kind):
 
 
 def test_the_first_step_of_each_layer_is_its_share_of_the_learning_rate():
-    """Adam's first step moves a weight by the learning rate; here by its share of it."""
+    """Adam's first step moves a weight by the learning rate; here, by its multiple of it."""
     task = Classify(["neg", "pos"])
     settings = replace(SETTINGS, epochs=1, batch_size=40, layer_decay=0.5, weight_decay=0.0, dropout=0.0)
     train = tiny.labelled(40)
@@ -184,7 +185,7 @@ def test_the_first_step_of_each_layer_is_its_share_of_the_learning_rate():
 
 
 def scripted(scores, settings, losses=None, **hooks):
-    """A run whose measurements are given -> model, the weights at each measurement, outcome"""
+    """A run with given measurements; returns the model, the weights at each measurement, and the outcome"""
     task, seen = Classify(["neg", "pos"]), []
     model = with_task(tiny.encoder(), task)
     items = task.items(tiny.labelled(32), tiny.TOKENIZER, LENGTH, True)
@@ -206,14 +207,16 @@ def test_it_stops_when_nothing_gets_better_and_the_best_weights_stay():
 
 
 def test_patience_begins_when_warm_up_ends():
-    """Forty steps, measured at every second; with half of them for warm-up the first that counts is the eleventh."""
+    """Forty steps, measured every second step; if half of them are warm-up, the eleventh measurement is the first that
+    counts."""
     settings = replace(SETTINGS, epochs=10, measurements=2, patience=3, warmup=0.5)
     _, seen, outcome = scripted([0.5] * 20, settings)
     assert outcome.stopped == "early" and len(seen) == 13 and outcome.steps == 26
 
 
 def test_equal_scores_are_decided_by_the_lower_loss():
-    """Only among equals: a lower loss with a lower score does not count, and patience does not wait for it."""
+    """The loss decides only between equal scores: a lower loss with a lower score does not count, and does not reset
+    patience."""
     kept = []
     settings = replace(SETTINGS, epochs=10, measurements=2, patience=3)
     scores, losses = [0.5, 0.8, 0.8, 0.8, 0.7] + [0.9] * 15, [0.6, 0.5, 0.4, 0.45, 0.1] + [0.0] * 15
@@ -224,7 +227,7 @@ def test_equal_scores_are_decided_by_the_lower_loss():
 
 
 def test_the_loss_of_the_dev_examples():
-    """Worked out by hand: −log of what the truth was given, over examples or words; squared differences of scores."""
+    """Computed by hand: −log p of the truth, averaged over examples or words; squared differences of scores."""
     said = [np.array([0.5, 0.5]), np.array([0.2, 0.8])]
     found = Classify(["neg", "pos"]).dev_loss(
         [tiny.Labelled("a", None, "pos", 1), tiny.Labelled("b", None, "neg", 2)], said
@@ -245,7 +248,7 @@ def test_measurements_are_spread_over_the_epochs():
 
 
 def test_ctrl_c_leaves_the_best_model(signals):
-    """Asked to stop in step 5 of 20: the step is finished, the best measured weights are back."""
+    """Interrupted in step 5 of 20: the step is finished, and the best measured weights are restored."""
 
     def interrupt(record):
         if record["kind"] == "dev" and record["step"] == 4:
@@ -323,7 +326,8 @@ def test_windows_cover_every_place_and_each_has_one_owner(size):
 
 @pytest.mark.parametrize(("count", "size", "stride"), [(40, 8, 4), (41, 8, 5), (23, 9, 3), (17, 8, 7), (30, 10, 10)])
 def test_the_owner_of_a_place_sees_most_around_it(count, size, stride):
-    """Where two windows overlap, a place is the first one's if more follows it there than precedes it in the second."""
+    """Where two windows overlap, a token belongs to the first one if it has more tokens after it there than before it
+    in the second."""
     spans = windows(count, size, stride)
     own = owners(spans)
     for number, ((_, stop), (start, _)) in enumerate(itertools.pairwise(spans)):
@@ -340,7 +344,7 @@ def test_pairs_are_cut_to_fit_and_their_words_are_known():
 
 
 def test_first_pieces_are_asked_and_long_sentences_go_in_windows():
-    """unknown is un ##known: one word, one question. Sixty words through windows of ten are asked once each."""
+    """ "unknown" is un ##known: one prediction per word. Sixty words in windows of ten get one prediction each."""
     task = Tag(["O", "X"])
     words = ["unknown", "cats", "the"] * 20
     example = tiny.Tagged(words, ["O", "X", "X"] * 20, 1)
@@ -376,7 +380,8 @@ def test_entities_are_told_from_other_tags():
 
 
 def test_windows_of_a_text_hold_question_and_answer():
-    """A text of 60 tokens in sequences of 16: every token is in a window; where the answer is, it is the target."""
+    """A text of 60 tokens in sequences of 16: every token is in a window; in windows that contain the answer, it is the
+    target."""
     task = Answer()
     context = "the old cat was in the old house . " * 6 + "ada is in rome ."
     example = tiny.Question("1", "what is ?", context, ["rome"], [context.index("rome")], 1)
@@ -419,7 +424,7 @@ def test_the_best_spans_are_those_of_trying_all():
 
 
 def test_the_answers_of_windows_are_joined():
-    """The same span from two windows counts once, with its better score; the text is cut from the context."""
+    """The same span from two windows counts once, with its better score; the answer is cut from the context."""
     example = tiny.Question("1", "?", "Ada lives in Rome.", ["Rome"], [13], 1)
     offsets = [(0, 3), (4, 9), (10, 12), (13, 17), (17, 18)]
     items = [

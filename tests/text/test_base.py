@@ -1,4 +1,5 @@
-"""The tokenizer protocol: a kind that differs from BERT in everything needs only a subclass and an entry in KINDS."""
+"""The tokenizer protocol: a tokenizer that differs from BERT's in everything needs only a subclass and an entry in
+KINDS."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def test_the_template_decides_where_special_tokens_go():
 
 
 def test_special_tokens_in_a_text_have_the_class_s_spelling():
-    """ "<c>" is one token and its own word; "[CLS]" is letters."""
+    """ "<c>" is one token and a separate word; "[CLS]" is letters."""
     letters = Letters(TOKENS)
     assert letters.ids(["a<c>b", "[CLS]"]) == [[4, 3, 5], [1] * 5]
     assert letters.spans("a<c>b") == ([(0, 1), (1, 4), (4, 5)], [0, 1, 2])
@@ -79,7 +80,7 @@ def test_special_tokens_in_a_text_have_the_class_s_spelling():
 
 
 def test_a_role_that_is_missing_is_named():
-    """A tokenizer without a mask says so."""
+    """The error for a tokenizer without a mask says so."""
     letters = Letters(TOKENS)
     assert letters.mask_token is None
     with pytest.raises(ValueError, match=r"Letters\(6 tokens\) has no mask token, only pad, unk, cls, sep"):
@@ -87,7 +88,8 @@ def test_a_role_that_is_missing_is_named():
 
 
 def test_the_files_decide_the_class(tmp_path, monkeypatch):
-    """By the model type in tokenizer.json or the name of the file; an unknown type is named, with those known."""
+    """The class is chosen by the model type in tokenizer.json or the file name; the error for an unknown type lists the
+    known ones."""
     bert = WordPieceTokenizer([*SPECIAL_TOKENS, "the"])
     bert.save(tmp_path / "bert")
     for source in (tmp_path / "bert", tmp_path / "bert" / "tokenizer.json", tmp_path / "bert" / "vocab.txt"):
@@ -107,7 +109,7 @@ def test_the_files_decide_the_class(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_another_kind(tmp_path):
-    """Without a file that can be read, the error names the class in tokenizer_config.json."""
+    """If no file can be read, the error names the class in tokenizer_config.json."""
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
     with pytest.raises(FileNotFoundError, match=r"neither tokenizer.json nor vocab.txt; its .* names a GPT2Tokenizer"):
         load_tokenizer(tmp_path)
@@ -117,7 +119,8 @@ def test_a_folder_of_another_kind(tmp_path):
 
 
 def test_no_other_room_knows_the_marks():
-    """Outside text/ no string, docstrings and longer help texts aside, is BERT's mask or WordPiece's prefix."""
+    """Outside text/, no string constant is BERT's mask or WordPiece's prefix (docstrings and longer help texts
+    aside)."""
     package = Path(mini_bert.__file__).parent
     paths = [path for path in package.rglob("*.py") if path.parent.name != "text"]
     for path in paths:

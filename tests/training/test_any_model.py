@@ -1,4 +1,4 @@
-"""Pretraining knows models and objectives, not architectures: a published BERT trains and resumes like Mini-BERT."""
+"""Pretraining uses the model and objective interfaces only: a published BERT trains and resumes like Mini-BERT."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def place(tmp_path, monkeypatch):
 @pytest.mark.parametrize("next_sentence", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_published_bert_resumes_to_the_same_bits(place, next_sentence, threads):
-    """Stopped half-way and resumed, it ends with the weights of a run that was never stopped."""
+    """Stopped half-way and resumed, it ends with the weights of an uninterrupted run."""
     given = {
         "corpus": ["text.txt"],
         "model": "config.json",
@@ -116,7 +116,7 @@ def test_weights_in_16_bits_resume_exactly(place):
 
 
 def test_pairs_need_a_model_that_has_the_head(place):
-    """Mini-BERT has no next-sentence head, and says so before a run begins."""
+    """Mini-BERT has no next-sentence head; the error comes before a run begins."""
     sizes = {"vocab_size": len(WORDS), "hidden_size": 12, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
     Path("mini.json").write_text(json.dumps(MiniBertConfig(**sizes, max_seq_length=24).to_dict()))
     with pytest.raises(ValueError, match="has no next-sentence head"):
@@ -142,7 +142,7 @@ def batch(seed=0):
 
 @pytest.mark.parametrize("model", [MiniBERT(MiniBertConfig(14, 8, 1, 2, 8, 9)), Bert(BertConfig(14, 8, 1, 2, 8))])
 def test_the_loop_needs_no_folder(model, tmp_path, monkeypatch):
-    """train(model, batches, settings): batches from a list, nothing written; it ends when they run out."""
+    """train(model, batches, settings) with batches from a list writes nothing, and ends when they run out."""
     monkeypatch.chdir(tmp_path)
     batches = [batch()] * 20
     settings = TrainingConfig(steps=30, batch_size=8, micro_batch=4, threads=1, log_every=2, learning_rate=0.01)
@@ -154,7 +154,7 @@ def test_the_loop_needs_no_folder(model, tmp_path, monkeypatch):
 
 
 def test_objectives_add_up():
-    """The losses and gradients of the parts of a batch are those of the whole, for both objectives."""
+    """The losses and gradients of the parts of a batch add up to those of the whole, for both objectives."""
     model = Bert(BertConfig(14, 8, 1, 2, 8, max_position_embeddings=9), seed=1, dtype=np.float64)
     whole = batch()._replace(next_sentence=np.array([0, 1, 1, 0]), token_type_ids=np.ones((4, 7), int))
     for objective in (MaskedWords(), MaskedWordsAndSentences()):
