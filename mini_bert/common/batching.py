@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 def batches(rows: Iterable[T], length: Callable[[T], int], tokens: int) -> Iterator[list[T]]:
-    """Rows that come from short to long, so many at a time that with padding they are at most `tokens`, or one
+    """Group rows into batches of at most `tokens` tokens, padding included. A longer row gets a batch of its own.
+
+    The rows must be sorted from short to long.
 
     >>> list(batches(["a", "bb", "bb", "cccc", "ddddd"], len, 4))
     [['a', 'bb'], ['bb'], ['cccc'], ['ddddd']]
@@ -49,7 +51,7 @@ RIGHT = Padding()
 
 
 def padded(rows: Sequence[Sequence[int]], padding: Padding = RIGHT) -> tuple[np.ndarray, np.ndarray | None]:
-    """Returns ids (B,T), filled up with `padding.id`, and the attention mask (B,T), None if nothing is padded
+    """Returns ids (B,T), padded with `padding.id`, and the attention mask (B,T), or None if nothing is padded.
 
     >>> ids, mask = padded([[5, 6, 7], [8]])
     >>> ids.tolist(), mask.tolist()

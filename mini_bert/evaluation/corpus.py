@@ -50,8 +50,8 @@ def measure_corpus(
 ) -> CorpusResult:
     """Mask words of a corpus and measure the model's guesses; shows progress on standard error.
 
-    held_out: measure only the documents that `train` with the same share leaves out; 0: all.
-    length: tokens per sequence; default: what the model takes, at most 128.
+    held_out: measure only the documents that `train` holds out with the same fraction; 0: all documents.
+    length: tokens per sequence; default: the model's maximum, at most 128.
     """
     model.output_head(MASKED_WORDS)
     wanted = min(model.max_length, LENGTH) if length is None else length
@@ -73,7 +73,7 @@ def measure_corpus(
 
 
 def _length(source: str, shards: Shards, held_out: float, wanted: int, added: int) -> int:
-    """Tokens per sequence, `added` special ones included: as wanted, or fewer if the text does not fill one."""
+    """Tokens per sequence, `added` special ones included: `wanted`, or fewer if the text is too short."""
     documents = Documents(shards, held_out, validation=bool(held_out))
     if not documents.count:
         raise ValueError(

@@ -137,5 +137,5 @@ def shown(prediction: dict[str, Any]) -> str:
     ]
     if "entities" in prediction:
         named = "; ".join(f"{entity['text']} ({entity['type']})" for entity in prediction["entities"])
-        lines.append(f"-> {named or 'no names'}")
+        lines.append(f"-> {named or 'no entities'}")
     return "\n".join([*lines, ""])

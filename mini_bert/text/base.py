@@ -1,12 +1,12 @@
-"""The tokenizer protocol: what the rest of the library may use of a tokenizer, whatever its kind.
+"""The tokenizer interface that the rest of the library uses, the same for every kind of tokenizer.
 
     tokenizer = load_tokenizer("8k")                        text/loading.py chooses the class
     tokenizer.encode("the cat")                             [2, 490, 2860, 3]
     tokenizer(["the cat", "a dog"], padding=True)           input_ids, token_type_ids, attention_mask
 
 Special tokens go by role, because their text differs between models: the mask is "[MASK]" in BERT, "<mask>" in
-RoBERTa, and GPT-2 has none. `mask_token` is its text (None if there is none), `mask_id` its id; so for pad, unk, cls
-and sep. sep also stands between the documents of a corpus. Several roles may share a token.
+RoBERTa, and GPT-2 has none. `mask_token` is its text (None if there is none) and `mask_id` its id; `pad_id`, `unk_id`,
+`cls_id` and `sep_id` are the others. sep also separates the documents of a corpus. Several roles may share a token.
 
 A new kind is a new file with a subclass, and one line in text/loading.py. The subclass defines
 
@@ -120,7 +120,7 @@ class Tokenizer(ABC):
 
     @property
     def mask_token(self) -> str | None:
-        """The text of the mask, to be found in a text; None for a tokenizer without one."""
+        """The text of the mask token, such as "[MASK]"; None for a tokenizer without one."""
         return self.roles.get("mask")
 
     @property

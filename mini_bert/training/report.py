@@ -1,4 +1,4 @@
-"""What is shown and kept when a run ends: guesses on held-out text, and the model card."""
+"""The output at the end of a run: guesses on held-out text, and the model card."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 
-EXAMPLES = 6  # filled gaps to show
-AROUND = 10  # tokens to show on either side of a gap, if the sequences are long enough
+EXAMPLES = 6  # masked words to show
+AROUND = 10  # tokens to show on either side of a masked word, if the sequences are long enough
 
 
 def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) -> list[str]:
-    """Some gaps in held-out text with the three best guesses; ★ marks the true word."""
+    """Some masked words of held-out text with the three best guesses; ★ marks the true word."""
     tokenizer = validation.tokenizer
     lines: list[str] = []
     for number in range(0, len(validation), max(1, len(validation) // (3 * count))):
@@ -49,7 +49,7 @@ def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) 
 
 
 def _is_shown(tokenizer: Tokenizer, ids: np.ndarray, row: int, truth: int) -> bool:
-    """Whether this is a masked whole word of letters, with text on both sides and no other gap nearby"""
+    """Whether this is a masked whole word of letters, with text on both sides and no other mask nearby."""
     T = ids.shape[1]
     sequence, place, around = ids[row // T], row % T, _around(T)
     if not around < place < T - around - 1 or sequence[place] != tokenizer.mask_id:
@@ -105,8 +105,8 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0 |
 {measured(run.path, validation.sequences if validation else 0, settings.eval_sequences)}
-Trained to fill gaps: of the 15 % of words that are chosen, 80 % are masked, 10 % replaced, 10 % kept. It learnt from
-the text above and nothing else; its answers are guesses about words, not facts.
+Trained to predict masked words: of the 15 % of words that are chosen, 80 % are masked, 10 % replaced, 10 % kept. It
+learnt only from the text above; its answers are guesses about words, not facts.
 
 ```python
 from mini_bert import load_model, load_tokenizer

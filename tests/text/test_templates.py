@@ -432,7 +432,7 @@ def test_the_shortest_sequences():
     """A sequence has room for a word, or two, beside the special tokens."""
     for tokenizer, mode, special in ((ROBERTA, "next", 4), (XLNET, "packed", 2), (GPT, "order", 0)):
         least = special + (1 if mode == "packed" else 2)
-        with pytest.raises(ValueError, match=f"alone take {special} of a sequence: expected at least {least}"):
+        with pytest.raises(ValueError, match=f"take up {special} of these: expected at least {least}"):
             open_source(shards_of(TEXT), tokenizer, least - 1, mode)
         open_source(shards_of(TEXT), tokenizer, least, mode)
 

@@ -129,7 +129,7 @@ def test_pairs_need_a_model_that_has_the_head(place):
 def test_sequences_may_be_shorter_than_the_model_allows(place):
     pretrain(["text.txt"], "config.json", length=10, steps=2, out=Path("run"), **QUICK)
     assert load_model("run").max_length == 24
-    with pytest.raises(ValueError, match="length is 25, but the model has 24 positions"):
+    with pytest.raises(ValueError, match="length is 25, expected 3 to 24"):
         pretrain(["text.txt"], "config.json", length=25, steps=2, out=Path("other"), **QUICK)
 
 

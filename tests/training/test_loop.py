@@ -242,7 +242,7 @@ def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(signals, whole, tmp_pa
     assert state.stopped == "interrupted" and state.step == 5
     assert checkpoint.latest(folder).state["step"] == 5
     assert records(folder)[-1]["reason"] == "interrupted"
-    assert capsys.readouterr().err == "finishing this step, then saving; once more ends at once\n"
+    assert capsys.readouterr().err == "finishing this step, then saving; a second Ctrl-C stops at once\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     model, state = go(folder, corpus, tokenizer, resume=True)
     assert state.stopped == "done" and [r["reason"] for r in records(folder, "stop")] == ["done"]
@@ -584,11 +584,11 @@ def test_each_held_out_sequence_is_measured_once(corpus, tokenizer, size, most, 
 
 def test_two_runs_do_not_share_a_folder(whole, tmp_path):
     """A run also refuses a folder with other files."""
-    with pytest.raises(ValueError, match="holds a run already; go on with it by --resume, or choose another folder"):
+    with pytest.raises(ValueError, match="already contains a run; continue it with --resume, or choose another folder"):
         RunFolder.create(whole[0], {})
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match="is not empty, and a run wants a folder of its own"):
+    with pytest.raises(ValueError, match="is not empty, but a run needs a new or empty folder"):
         RunFolder.create(tmp_path, {})
     with pytest.raises(ValueError, match="is a file, expected a folder"):
         RunFolder.create(tmp_path / "model" / "thesis.txt", {})
@@ -635,13 +635,13 @@ def test_the_best_is_saved_when_it_is_measured_and_kept(tmp_path, corpus, tokeni
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "steps is None and minutes is None, expected just one"),
-        ({"steps": 1, "minutes": 1}, "expected just one"),
+        ({}, "steps is None and minutes is None, expected exactly one"),
+        ({"steps": 1, "minutes": 1}, "expected exactly one"),
         ({"steps": 0}, "steps is 0"),
         ({"minutes": -1}, "minutes is -1, expected a positive number"),
         ({"steps": 1, "learning_rate": math.nan}, "learning_rate is nan"),
         ({"steps": 1, "batch_size": 12}, "batch_size 12 is not a multiple of micro_batch 16"),
-        ({"steps": 1, "warmup": 1.0}, r"warmup is 1.0, expected a share of the run from 0 \(none\) to below 1"),
+        ({"steps": 1, "warmup": 1.0}, r"warmup is 1.0, expected a fraction of the run from 0 \(none\) to below 1"),
         ({"steps": 1, "beta2": 1.5}, "beta2 is 1.5, expected a number from 0"),
         ({"steps": 1, "threads": 0}, "threads is 0"),
     ],
