@@ -377,14 +377,16 @@ def _laid_out(tokens, template: Template, padding: Padding, parts, labels=None) 
     for begin, group in zip(groups, template.ids, strict=True):
         for number, token in enumerate(group):
             flat[row + (begin + number)] = token
-    types = None
-    for begin, change in template.type_changes(starts, groups):
-        part = change * (place >= np.reshape(begin, (-1, 1)))
-        types = part if types is None else types + part
-    rows = Rows(ids, lengths, types, labels, padding)
-    if types is None or (mask := rows.mask) is None:
-        return rows
-    return rows._replace(types=np.where(mask, types, padding.type))
+    changes = list(template.type_changes(starts, groups))
+    if not changes:
+        return Rows(ids, lengths, None, labels, padding)
+    used = place >= 0 if padding.side == "left" else place < lengths[:, None]
+    types, *more = (change * ((place >= np.reshape(begin, (-1, 1))) & used) for begin, change in changes)
+    for part in more:
+        types += part
+    if padding.type:
+        types += padding.type * ~used
+    return Rows(ids, lengths, types, labels, padding)
 
 
 def _blocks(size: int) -> Iterator[np.ndarray]:
