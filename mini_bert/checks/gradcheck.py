@@ -261,7 +261,7 @@ def _fine_tuned(build: Callable[[], Model], task: Task, targets: Any) -> Callabl
             param.data += rng.normal(size=param.shape)  # larger weights, for larger gradients in the encoder
         types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
         asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # in both texts
-        batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
+        batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets), types == 1)
 
         def loss() -> float:
             return task.loss(model, batch, Run(0, train=True), 3)[0]

@@ -4,6 +4,8 @@
     Sentences    [CLS] one sentence [SEP] [PAD] [PAD]                               cut at T−2 tokens
     Pairs        [CLS] some sentences [SEP] the next ones, or others [SEP] [PAD]    as in BERT and ALBERT
 
+The tokenizer's templates (text/templates.py) say where special tokens and padding go; here they are written as in BERT.
+
 **Packed.** The text runs on from row to row. A [SEP] separates two documents, so the model can see that they are
 unrelated; a document that is shorter than a row shares it with its neighbours. Padding instead would leave part of a
 row empty at the end of every document. (RoBERTa's FULL-SENTENCES is the same idea.) Tokens at the end of the text that
@@ -30,30 +32,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from mini_bert.common.batching import Padding
 from mini_bert.common.draws import address, below, draws, mix
 from mini_bert.common.progress import counted
 from mini_bert.data.shards import Shards
 from mini_bert.objectives.base import Rows
 from mini_bert.text.base import Tokenizer
+from mini_bert.text.templates import Template
 
 CUT, LABEL, OTHER = 10, 11, 12  # streams of random numbers; objectives/masking.py uses 0 to 4
 CANDIDATES = 4  # sentences to try as the start of a false part; the first suitable one is taken
 MUCH = 0.1  # fraction of the text; a warning is logged if more is left out
-MODES = {"packed": 3, "sentences": 3, "next": 5, "order": 5}  # mode -> the smallest possible length
+MODES = {"packed": 1, "sentences": 1, "next": 2, "order": 2}  # mode -> the number of texts in a sequence
 TRIES = 1000  # chunks to try instead of one without a word; if none has a word, hardly any chunk does
 logger = logging.getLogger(__name__)
-
-
-class Special(NamedTuple):
-    """The ids of special tokens."""
-
-    pad: int
-    cls: int
-    sep: int
 
 
 class Stretches:
@@ -111,14 +107,14 @@ def fair_share(shards: Shards, wanted: float, content: int) -> float:
     held = np.cumsum(np.diff(shards.sentences[shards.documents])[order])  # tokens, each document with a [SEP]
     if not held.size:
         return 0.0
-    nearest = int(np.searchsorted(hashes, np.uint64(int(wanted * 2**64))))
+    wanted_count = int(np.searchsorted(hashes, np.uint64(int(wanted * 2**64))))
     least = int(np.searchsorted(held, content + 1)) + 1
-    for documents in (max(nearest, least), least):
+    for documents in (max(wanted_count, least), least):
         if documents <= len(hashes):
             last = hashes[documents - 1]
             size = held[np.searchsorted(hashes, last, side="right") - 1]  # identical documents stay together
             if size <= held[-1] / 2 and held[-1] - size > content:
-                return wanted if documents == nearest else float(np.nextafter(float(last) / 2**64, 1.0))
+                return wanted if documents == wanted_count else float(np.nextafter(float(last) / 2**64, 1.0))
     return 0.0
 
 
@@ -146,24 +142,24 @@ def open_source(
     """
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}, expected one of {', '.join(map(repr, MODES))}")
-    if length < MODES[mode]:
+    added, texts = tokenizer.added_count(MODES[mode]), MODES[mode]
+    if length < added + texts:
         raise ValueError(
-            f"max_seq_length is {length}, but in mode {mode!r} special tokens take up {MODES[mode] // 2 + 1} of these: "
-            f"expected at least {MODES[mode]}, such as 64"
+            f"max_seq_length is {length}, but in mode {mode!r} special tokens take up {added} of these: "
+            f"expected at least {added + texts}, such as 64"
         )
     documents = Documents(shards, held_out, validation)
     side = f"{len(shards.hashes):,} documents are left for {'validation' if validation else 'training'}"
     if not documents.sentences.size:
         raise ValueError(
-            f"with held_out={held_out}, none of the {side}; choose another fraction, or use a separate text for validation"
+            f"with held_out={held_out}, none of the {side}; choose another fraction, or a separate text for validation"
         )
     is_word = np.ones(tokenizer.vocab_size, bool)
-    is_word[[*tokenizer.special_ids, tokenizer.mask_id]] = False
+    is_word[list(tokenizer.special_ids)] = False
     kind: Any = {"packed": Packed, "sentences": Sentences}.get(mode, Pairs)
     options = {"task": mode} if kind is Pairs else {}
-    special = Special(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
     try:
-        return kind(documents, length, special, is_word, **options)
+        return kind(documents, length, tokenizer, is_word, **options)
     except ValueError as error:
         if not held_out:
             raise
@@ -175,15 +171,17 @@ def open_source(
 class Packed(Source):
     """[CLS] T−2 tokens of the running text [SEP]"""
 
-    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray):
-        self.documents, self.special, self.length = documents, special, length
-        content, size = length - 2, max(documents.tokens.size - 1, 0)  # -1: the first [SEP] separates nothing
+    def __init__(self, documents: Documents, length: int, tokenizer: Tokenizer, word: np.ndarray):
+        self.documents, self.template = documents, tokenizer.template()
+        self.content = content = length - self.template.added
+        size = max(documents.tokens.size - 1, 0)  # -1: the first [SEP] separates nothing
+        self.types = np.array(self.template.token_types([content]))
         windows = size // content
         self.left_out = f"{counted(size % content, 'token')} at the end, too few for a sequence"
         if windows < 1:
             raise ValueError(
                 f"the text has {size:,} tokens, too few for one sequence of {content} (max_seq_length {length} minus "
-                '[CLS] and [SEP]); use more text, a smaller max_seq_length, or mode="sentences", which pads'
+                'special tokens); use more text, a smaller max_seq_length, or mode="sentences", which pads'
             )
         wordless = []
         for own in _blocks(windows):
@@ -195,39 +193,43 @@ class Packed(Source):
 
     def _tokens(self, windows, k):
         """Token k of each of these windows of T−2 tokens."""
-        return self.documents.shards.tokens[self.documents.tokens.locate(1 + windows * (self.length - 2) + k)]
+        return self.documents.shards.tokens[self.documents.tokens.locate(1 + windows * self.content + k)]
 
     def rows(self, numbers, keys) -> Rows:
-        ids = np.empty((len(numbers), self.length), np.int64)
-        ids[:, 1:-1] = self._tokens(_skip(self.wordless, numbers)[:, None], np.arange(self.length - 2))
-        ids[:, 0], ids[:, -1] = self.special.cls, self.special.sep
-        return Rows(ids)
+        ((start,), _), (before, after) = self.template.places([self.content]), self.template.ids
+        ids = np.empty((len(numbers), len(self.types)), np.int64)
+        ids[:, :start], ids[:, start + self.content :] = before, after
+        ids[:, start : start + self.content] = self._tokens(
+            _skip(self.wordless, numbers)[:, None], np.arange(self.content)
+        )
+        return Rows(ids, types=np.tile(self.types, (len(ids), 1)) if self.types.any() else None)
 
 
 class Sentences(Source):
     """[CLS] one sentence [SEP] [PAD] …"""
 
-    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray):
-        self.documents, self.special, self.length = documents, special, length
+    def __init__(self, documents: Documents, length: int, tokenizer: Tokenizer, word: np.ndarray):
+        self.documents, self.template, self.padding = documents, tokenizer.template(), tokenizer.padding
+        self.room = room = length - self.template.added
         everything, text = documents.sentences.size, documents.shards.tokens
         tokens, long, wordless = 0, 0, [np.arange(0)]
         for numbers in _blocks(everything):
             starts, sizes = self._span(documents.sentences.locate(numbers))
-            over = np.maximum(sizes - (length - 2), 0)
+            over = np.maximum(sizes - room, 0)
             tokens, long = tokens + int(over.sum()), long + int((over > 0).sum())
             wordless.append(
                 numbers[_wordless(sizes - over, lambda some, k, starts=starts: word[text[starts[some] + k]])]
             )
         self.wordless = np.concatenate(wordless)
         self.count = everything - len(self.wordless)
-        self.left_out = f"{counted(tokens, 'token')} of {counted(long, 'sentence')} longer than {length - 2}"
+        self.left_out = f"{counted(tokens, 'token')} of {counted(long, 'sentence')} longer than {room}"
         self.left_out += _wordless_note(len(self.wordless), everything, "sentence")
         if tokens > MUCH * documents.tokens.size:
             logger.warning(
                 "%.0f %% of the text is left out, because sentences are truncated to %d tokens: %s; increase "
                 'max_seq_length, or use mode="packed", which truncates nothing. (A line is one sentence or several)',
                 100 * tokens / documents.tokens.size,
-                length - 2,
+                room,
                 self.left_out,
             )
 
@@ -237,27 +239,23 @@ class Sentences(Source):
         return starts, ends - starts
 
     def lengths(self, numbers):
-        """The number of tokens in these sequences, including [CLS] and [SEP]."""
+        """Tokens in these sequences, special tokens included"""
         sizes = self._span(self.documents.sentences.locate(_skip(self.wordless, numbers)))[1]
-        return np.minimum(sizes + 2, self.length)
+        return np.minimum(sizes, self.room) + self.template.added
 
     def rows(self, numbers, keys) -> Rows:
         starts, sizes = self._span(self.documents.sentences.locate(_skip(self.wordless, numbers)))
-        lengths = np.minimum(sizes + 2, self.length)
-        place = np.arange(lengths.max())
-        inside = place < lengths[:, None] - 1
-        source = np.where(inside, starts[:, None] + place - 1, 0)  # place 0 is [CLS]
-        ids = np.where(inside, self.documents.shards.tokens[source], self.special.pad).astype(np.int64)
-        ids[:, 0], ids[np.arange(len(ids)), lengths - 1] = self.special.cls, self.special.sep
-        return Rows(ids, lengths)
+        parts = [(starts, np.minimum(sizes, self.room))]
+        return _laid_out(self.documents.shards.tokens, self.template, self.padding, parts)
 
 
 class Pairs(Source):
     """[CLS] first part [SEP] second part [SEP] [PAD] …        label 0: as in the text, 1: false"""
 
-    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray, task: str):
-        self.documents, self.special, self.word, self.task = documents, special, word, task
-        self.room = length - 3
+    def __init__(self, documents: Documents, length: int, tokenizer: Tokenizer, word: np.ndarray, task: str):
+        self.documents, self.word, self.task = documents, word, task
+        self.template, self.padding = tokenizer.template(2), tokenizer.padding
+        self.room = length - self.template.added
         self.chunks, single = self._chunks()
         self.count = len(self.chunks)
         self.left_out = f"{counted(single, 'document')} of one sentence, too short for a pair"
@@ -297,7 +295,7 @@ class Pairs(Source):
             chain = np.flatnonzero(visited[:size])
             at = low + int(chain[-1] + steps[chain[-1]])
             begin, end, own = first[chain], last[chain], sentences[chain]
-            alone = end - own == 1  # the last sentence of a document is left over: pair it with the one before, if any
+            alone = end - own == 1  # the last sentence of a document is left over: join it with the one before, if any
             single += int((alone & (begin == own)).sum())
             found.append((own - alone)[~alone | (begin < own)])
         return np.concatenate(found), single
@@ -311,7 +309,8 @@ class Pairs(Source):
     def rows(self, numbers, keys) -> Rows:
         numbers, keys = numbers.copy(), keys.copy()
         for _ in range(TRIES):
-            rows = self._join(*self._parts(numbers, keys))
+            *parts, labels = self._parts(numbers, keys)
+            rows = _laid_out(self.documents.shards.tokens, self.template, self.padding, parts, labels)
             wordless = np.flatnonzero(~self.word[rows.ids].any(1))
             if not wordless.size:
                 return rows
@@ -339,7 +338,7 @@ class Pairs(Source):
         one, two = parts[:, 1] - parts[:, 0]
         one = np.minimum(one, np.maximum(self.room - two, (self.room + 1) // 2))  # the longer part is truncated
         two = np.minimum(two, self.room - one)
-        return parts[0, 1] - one, one, parts[1, 0], two, labels
+        return (parts[0, 1] - one, one), (parts[1, 0], two), labels
 
     def _elsewhere(self, sentence, room, fits, most, keys):
         """A random sentence from another document.
@@ -358,19 +357,36 @@ class Pairs(Source):
         enough = (end - other >= most[:, None]) | (self.documents.shards.sentences[end] - starts > room[:, None])
         return other[np.arange(len(other)), np.argmax(2 * good + enough, axis=1)]
 
-    def _join(self, first, one, second, two, labels) -> Rows:
-        """Build [CLS] one [SEP] two [SEP] [PAD] …, with types 0 and 1, from the starts and lengths of the parts."""
-        pad, cls, sep = self.special
-        lengths = one + two + 3
-        place = np.arange(lengths.max())
-        begin = (one + 2)[:, None]  # of the second part
-        source = np.where(place < begin, first[:, None] + place - 1, second[:, None] + place - begin)
-        inside = place < lengths[:, None] - 1
-        ids = np.where(inside, self.documents.shards.tokens[np.where(inside, source, 0)], pad).astype(np.int64)
-        row = np.arange(len(ids))
-        ids[:, 0], ids[row, one + 1], ids[row, lengths - 1] = cls, sep, sep
-        types = (place >= begin) & (place < lengths[:, None])
-        return Rows(ids, lengths, types.astype(np.int64), labels)
+
+def _laid_out(tokens, template: Template, padding: Padding, parts, labels=None) -> Rows:
+    """Texts with special tokens around them, padded. parts: for each text its start in `tokens`, and its length"""
+    starts, groups = template.places([size for _, size in parts])
+    lengths = groups[-1] + len(template.ids[-1])
+    T = lengths.max()
+    place, row = np.arange(T), np.arange(0, len(lengths) * T, T)  # in the sequence; of its start in all sequences
+    if padding.side == "left":
+        place, row = place - (T - lengths)[:, None], row + T - lengths
+    source = (parts[0][0] - starts[0])[:, None] + place
+    if len(parts) > 1:
+        source = np.where(place < groups[1][:, None], source, (parts[1][0] - starts[1])[:, None] + place)
+    inside = place < groups[-1][:, None]  # in a text, or a special token, which is put in below
+    if padding.side == "left":
+        inside &= place >= 0
+    ids = np.where(inside, tokens[np.where(inside, source, 0)], padding.id).astype(np.int64)
+    flat = ids.ravel()
+    for begin, group in zip(groups, template.ids, strict=True):
+        for number, token in enumerate(group):
+            flat[row + (begin + number)] = token
+    changes = list(template.type_changes(starts, groups))
+    if not changes:
+        return Rows(ids, lengths, None, labels, padding)
+    used = place >= 0 if padding.side == "left" else place < lengths[:, None]
+    types, *more = (change * ((place >= np.reshape(begin, (-1, 1))) & used) for begin, change in changes)
+    for part in more:
+        types += part
+    if padding.type:
+        types += padding.type * ~used
+    return Rows(ids, lengths, types, labels, padding)
 
 
 def _blocks(size: int) -> Iterator[np.ndarray]:

@@ -59,7 +59,7 @@ def measure_corpus(
         raise ValueError(f"length is {length}, but the model has {model.max_length} positions; choose a smaller length")
     shards = prepare(source, tokenizer)
     generator = MLMDataGenerator(
-        shards, tokenizer, _length(source, shards, held_out, wanted), batch_size,
+        shards, tokenizer, _length(source, shards, held_out, wanted, tokenizer.added_count()), batch_size,
         seed=seed, held_out=held_out, split="validation" if held_out else "train", fixed=True,
     )  # fmt: skip
     total = len(generator) if max_batches is None else min(len(generator), max_batches)
@@ -73,8 +73,8 @@ def measure_corpus(
     return CorpusResult(source, found.result, unigram_entropy(generator), error, found.brier, bins)
 
 
-def _length(source: str, shards: Shards, held_out: float, wanted: int) -> int:
-    """Tokens per sequence: `wanted`, or fewer if the text is too short for one sequence."""
+def _length(source: str, shards: Shards, held_out: float, wanted: int, added: int) -> int:
+    """Tokens per sequence, `added` special ones included: `wanted`, or fewer if the text is too short."""
     documents = Documents(shards, held_out, validation=bool(held_out))
     if not documents.count:
         raise ValueError(
@@ -82,9 +82,9 @@ def _length(source: str, shards: Shards, held_out: float, wanted: int) -> int:
             "all of them, so nothing is left to measure; omit --held-out, or give more text"
         )
     tokens = documents.tokens.size - 1  # without the first [SEP]
-    if tokens < wanted - 2:
+    if tokens < wanted - added:
         logger.warning("%s has only %s; measuring it as one short sequence", source, counted(tokens, "token"))
-    return max(3, min(wanted, tokens + 2))
+    return max(added + 1, min(wanted, tokens + added))
 
 
 def mean_result(rows: Sequence[CorpusResult]) -> CorpusResult:

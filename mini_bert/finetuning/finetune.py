@@ -80,7 +80,7 @@ def finetune(
     task = make_task(kind, encoder, data, **task_options)
     guess = baseline(task, data.dev)
     runs = Runs(encoder, task, data, tokenizer, length, show)
-    settings = with_defaults(settings, kind, encoder, len(runs.items))
+    settings = with_defaults(settings, kind, encoder, len(runs.items), tokenizer.mask_token is not None)
 
     def record(entry: dict[str, Any]) -> None:
         if out is not None:
@@ -138,11 +138,11 @@ def make_task(
     return Similarity(min(scores), max(scores), vectors, loss, **({} if vectors else head))
 
 
-def with_defaults(settings: FineTuning, kind: str, model: Model, items: int) -> FineTuning:
+def with_defaults(settings: FineTuning, kind: str, model: Model, items: int, has_mask: bool = True) -> FineTuning:
     """Fill in settings that were not given, with the values that did best for Mini-BERT on dev data.
 
-    Classification uses half the learning rate, and word dropout. The rate falls with the square of the width: 1e-3 for
-    Mini-BERT's 192 (measured) is 6e-5 for the 768 of BERT-base (customary).
+    Classification uses half the learning rate, and word dropout if the tokenizer has a mask. The rate falls with the
+    square of the width: 1e-3 for Mini-BERT's 192 (measured) is 6e-5 for the 768 of BERT-base (customary).
     """
     epochs, rate, words = settings.epochs, settings.learning_rate, settings.word_dropout
     if epochs is None:
@@ -150,7 +150,7 @@ def with_defaults(settings: FineTuning, kind: str, model: Model, items: int) -> 
     if rate is None:
         rate = float(f"{LEARNING_RATE * (0.5 if kind == 'classify' else 1) * _narrowness(model):.1g}")
     if words is None:
-        words = 0.1 if kind == "classify" else 0.0
+        words = 0.1 if kind == "classify" and has_mask else 0.0
     return replace(settings, epochs=epochs, learning_rate=rate, word_dropout=words)
 
 
@@ -199,7 +199,7 @@ class Runs:
         training = measured = ""
 
         def measure(each: Each) -> Measurement:
-            answers = predict(tuned, task, self.dev_items, self.tokenizer.pad_id, each)
+            answers = predict(tuned, task, self.dev_items, self.tokenizer.padding, each)
             predictions = task.join(self.data.dev, self.dev_items, answers)
             return Measurement(task.scores(self.data.dev, predictions), task.dev_loss(self.data.dev, predictions))
 
@@ -218,9 +218,8 @@ class Runs:
                 self.best = Result(start, seed, outcome)
                 self.keep(tuned, self.best)
 
-        outcome = fine_tune(
-            tuned, task, self.items, measure, settings, self.tokenizer.pad_id, self.tokenizer.mask_id, record, keep
-        )
+        mask_id = self.tokenizer.mask_id if settings.word_dropout else None
+        outcome = fine_tune(tuned, task, self.items, measure, settings, self.tokenizer.padding, mask_id, record, keep)
         self.record({"kind": "result", "start": start, "seed": seed, **outcome._asdict()})
         return Result(start, seed, outcome)
 

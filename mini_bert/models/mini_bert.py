@@ -133,7 +133,7 @@ class MiniBERT(Model):
     # ------------------------------------------------------------------ logits for every token
 
     def forward(self, input_ids, attention_mask=None, run=None):
-        """Returns logits (B,T,V) and the cache. Read arrays such as `cache["attention_weights_0"]`; `list(cache)`: all."""
+        """Returns logits (B,T,V) and a cache of named arrays: `cache["attention_weights_0"]`; `list(cache)` for all."""
         run = run or self._new_run()
         y, cache = self.encode(input_ids, attention_mask, run=run)
         logits, _ = self.output_head(MASKED_WORDS).forward(y, run)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from mini_bert.common.batching import RIGHT, Padding
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import CrossEntropyCache
 from mini_bert.models.base import Model
@@ -30,16 +31,14 @@ class Rows(NamedTuple):
 
     ids: np.ndarray  # (B,T)
     lengths: np.ndarray | None = None  # (B,); None: all rows are full
-    types: np.ndarray | None = None  # (B,T) token types, of pairs only
+    types: np.ndarray | None = None  # (B,T) token types; None: all are 0
     labels: np.ndarray | None = None  # (B,) 0: the parts of a pair follow each other, 1: they do not
+    padding: Padding = RIGHT
 
     @property
     def mask(self) -> np.ndarray | None:
         """(B,T) False for padding; None: no padding."""
-        if self.lengths is None:
-            return None
-        mask = np.arange(self.ids.shape[1]) < self.lengths[:, None]
-        return None if mask.all() else mask
+        return None if self.lengths is None else self.padding.mask(self.lengths, self.ids.shape[1])
 
 
 class Size(NamedTuple):

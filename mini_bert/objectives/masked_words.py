@@ -59,7 +59,11 @@ class MaskedWords(Objective):
     def for_tokenizer(cls, tokenizer: Tokenizer, **options: Any) -> Self:
         return cls(
             Masking(
-                tokenizer.vocab_size, tokenizer.mask_id, tokenizer.special_ids, continues=tokenizer.continues, **options
+                tokenizer.vocab_size,
+                tokenizer.mask_id,
+                tokenizer.special_ids,
+                continues=tokenizer.continuing,
+                **options,
             )
         )
 

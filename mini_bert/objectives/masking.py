@@ -28,7 +28,7 @@ A word of `size` pieces is chosen if before + size·v < budget: the same rule, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,10 +65,11 @@ class Masking:
         special_ids: Sequence[int] | np.ndarray,
         mask_prob: float = MASK_PROB,
         *,
-        continues: np.ndarray | None = None,
+        continues: np.ndarray | Callable[[np.ndarray], np.ndarray] | None = None,
         whole_word: bool = False,
         span: bool = False,
     ):
+        """continues: which ids continue a word (V,), or a function that says it of each token of sequences (B,T)"""
         special = np.unique(np.append(np.asarray(special_ids, dtype=np.int64), mask_id))
         if special[0] < 0 or special[-1] >= vocab_size:
             wrong = special[0] if special[0] < 0 else special[-1]
@@ -81,13 +82,15 @@ class Masking:
             raise ValueError(f"mask_prob is {mask_prob!r}, expected more than 0 and at most 1, such as {MASK_PROB}")
         if whole_word and continues is None:
             raise ValueError("whole_word also needs the ids that continue a word: pass continues=tokenizer.continues")
-        if continues is not None and np.shape(continues) != (vocab_size,):
+        if continues is not None and not callable(continues) and np.shape(continues) != (vocab_size,):
             raise ValueError(
                 f"continues has shape {np.shape(continues)}, expected ({vocab_size},): one True or False for each id"
             )
         self.mask_id, self.mask_prob, self.span = mask_id, mask_prob, span
         self.arguments = {"mask_prob": mask_prob, "whole_word": whole_word, "span": span}
-        self.continues = np.asarray(continues, bool) if continues is not None and (whole_word or span) else None
+        self.continues: Callable[[np.ndarray], np.ndarray] | None = None
+        if continues is not None and (whole_word or span):
+            self.continues = continues if callable(continues) else np.asarray(continues, bool).__getitem__
         self.is_word = np.ones(vocab_size, bool)
         self.is_word[special] = False
         self.words = np.flatnonzero(self.is_word)
@@ -131,7 +134,7 @@ class Masking:
         boundary = ~word  # a unit begins at a special token, after one, and at the start of the sequence
         boundary[:, 1:] |= ~word[:, :-1]
         boundary[:, 0] = True
-        begins = boundary | (True if self.continues is None else ~self.continues[ids])
+        begins = boundary | (True if self.continues is None else ~self.continues(ids))
         leader = _last(begins, places)
         if not self.span:
             return leader, leader

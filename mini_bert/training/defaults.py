@@ -61,9 +61,9 @@ def bundled_tokenizer(vocab_size: int) -> str:
     return TOKENIZERS[vocab_size]
 
 
-def default_share(shards: Shards, length: int) -> float:
-    """The fraction of the documents to hold out; 0 if one side would be too short for a sequence."""
-    return fair_share(shards, min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1))), length - 2)
+def default_share(shards: Shards, content: int) -> float:
+    """The fraction of the documents to hold out; 0 if one side would have less than the `content` of a sequence."""
+    return fair_share(shards, min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1))), content)
 
 
 def default_corpus() -> list[str]:

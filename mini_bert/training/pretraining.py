@@ -78,7 +78,8 @@ def pretrain(
             file=sys.stderr,
         )
         raise KeyboardInterrupt("told") from None
-    share = default_share(shards, setup.length) if held_out is None else held_out
+    content = setup.length - setup.tokenizer.added_count()
+    share = default_share(shards, content) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": setup.vocabulary, "held_out": share, "shards": str(shards.folder)}
     description = {
         "model": setup.config.to_dict(), "training": training.to_dict(), "objective": objective.name,

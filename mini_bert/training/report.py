@@ -47,7 +47,8 @@ def examples(model: Model, validation: TextBatches, count: int = EXAMPLES) -> li
         best = np.argsort(-scores)[:3].tolist()
         guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best)
         missed = "" if truth in best else f"    (it was: {tokenizer.tokens[truth]})"
-        start = next(t for t in range(place - around, place + 1) if not tokenizer.continues[sequence[t]])
+        continuing = tokenizer.continuing(sequence)
+        start = next(t for t in range(place - around, place + 1) if not continuing[t])
         left = tokenizer.decode(sequence[start:place].tolist())
         right = tokenizer.decode(sequence[place + 1 : place + 1 + around].tolist())
         lines.append(f"  … {left} [____] {right} …\n      {guesses}{missed}")
@@ -61,8 +62,10 @@ def _is_shown(tokenizer: Tokenizer, ids: np.ndarray, row: int, truth: int) -> bo
     if not around < place < T - around - 1 or sequence[place] != tokenizer.mask_id:
         return False
     near = sequence[place - around : place + around + 1]
-    whole = not tokenizer.continues[truth] and not tokenizer.continues[sequence[place + 1]]
-    return bool(whole and tokenizer.tokens[truth].isalpha() and np.isin(near, tokenizer.special_ids).sum() == 1)
+    text = sequence.copy()
+    text[place] = truth
+    whole = not tokenizer.continuing(text)[place : place + 2].any()
+    return bool(whole and tokenizer.piece_text(truth).isalpha() and np.isin(near, tokenizer.special_ids).sum() == 1)
 
 
 def _around(T: int) -> int:

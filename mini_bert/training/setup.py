@@ -10,8 +10,7 @@ from mini_bert.models.base import NEXT_SENTENCE, Model
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.objectives.base import Objective
 from mini_bert.text.base import Tokenizer
-from mini_bert.text.loading import load_tokenizer
-from mini_bert.text.tokenizer_files import JSON, VOCAB
+from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.defaults import TOKENIZERS
 
 
@@ -74,6 +73,6 @@ def absolute(name: str) -> str:
 def _vocabulary(model: str, config: Any) -> str:
     """The tokenizer beside the model's config.json, or the bundled one with the model's vocabulary size."""
     folder = Path(model) if Path(model).is_dir() else Path(model).parent
-    if Path(model).exists() and any((folder / name).is_file() for name in (JSON, VOCAB)):
+    if Path(model).exists() and has_tokenizer(folder):
         return str(folder.absolute())
     return TOKENIZERS.get(config.vocab_size, "8k")

@@ -1,4 +1,4 @@
-"""A model for others: half the bytes, the same answers but for rounding."""
+"""Exported models: half the bytes, and the same results except for rounding."""
 
 import json
 
@@ -75,7 +75,7 @@ def test_a_run_without_a_model_gives_its_newest_checkpoint_and_says_so_once(tmp_
 
 
 def test_a_run_that_broke_is_not_exported_unless_its_checkpoint_is_named(tmp_path):
-    """Nothing is written; the error names `doctor` and the checkpoint, which can be exported by its path."""
+    """Nothing is written; the error mentions `doctor` and the checkpoint, which can be exported by its path."""
     broken = {"kind": "nonfinite", "step": 55, "what": "loss", "tensors": ["head.w"], "lr": 0.1}
     run = a_run_without_model(tmp_path / "run", end=broken)
     with pytest.raises(SystemExit, match=r"went wrong \(the numbers are no longer finite\).*mini-bert doctor"):

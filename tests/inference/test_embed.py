@@ -1,4 +1,4 @@
-"""Vectors of sentences: means of the right tokens, whatever the batch, from arguments, files and pipes."""
+"""Sentence vectors: means of the right tokens, for any batch, from arguments, files and pipes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_long_texts_are_cut(tokenizer, caplog):
 
 
 def test_what_cannot_be_embedded(tokenizer):
-    """A bare str, an empty text, an unknown pooling."""
+    """A bare str, an empty text, and an unknown pooling are errors."""
     with pytest.raises(TypeError, match="takes a list of texts"):
         embed(MODELS[0], tokenizer, "text")
     with pytest.raises(ValueError, match="text 2 of 2, '', has no words"):
@@ -65,7 +65,7 @@ def test_what_cannot_be_embedded(tokenizer):
 
 
 def test_cosines():
-    """1 for one direction, 0 for a right angle, −1 for the opposite; 0 with a vector of zeros."""
+    """1 for the same direction, 0 for orthogonal vectors, −1 for opposite ones; 0 with a zero vector."""
     found = cosines(np.array([[1.0, 0], [3, 0], [0, 2], [-5, 0], [0, 0]]))
     np.testing.assert_allclose(found[0], [1, 1, 0, -1, 0])
 

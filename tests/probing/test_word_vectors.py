@@ -1,4 +1,4 @@
-"""Vectors of words: every word has its own pieces, is taken once, and gets what the model says of it."""
+"""Word vectors: every word has its own pieces, is used once, and gets the vectors that the model computes for it."""
 
 from itertools import accumulate, chain
 
@@ -43,13 +43,13 @@ def tokenizer():
     ],
 )
 def test_every_word_has_pieces(word, pieces, tokenizer):
-    """Words are cut by themselves, so pieces and words cannot get out of step; none has no piece."""
+    """Words are tokenized separately, so pieces and words always match; every word has at least one piece."""
     found = word_pieces(tokenizer, ["the", word, "cat"])
     assert [[tokenizer.tokens[i] for i in row] for row in found] == [["the"], pieces, ["cat"]]
 
 
 def test_the_pieces_are_those_of_the_sentence(tokenizer):
-    """Of ordinary words, one by one or as a text, the pieces are the same."""
+    """For ordinary words, tokenizing one by one or as a text gives the same pieces."""
     words = ["The", "cats", ".", "unaffables", "café", "zebra"]
     assert list(chain.from_iterable(word_pieces(tokenizer, words))) == tokenizer.ids([" ".join(words)])[0]
 
@@ -57,7 +57,7 @@ def test_the_pieces_are_those_of_the_sentence(tokenizer):
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 9), max_size=60), st.integers(9, 20))
 def test_windows_take_every_word_once(sizes, room):
-    """In order, none left out; no window is longer than there is room; what fits is one window; words have context."""
+    """Every word is taken once, in order; no window is too long; what fits is one window; words have context."""
     found = word_windows(sizes, room)
     assert [word for window in found for word in range(window.begin, window.end)] == list(range(len(sizes)))
     ends = [0, *accumulate(sizes)]
@@ -69,7 +69,7 @@ def test_windows_take_every_word_once(sizes, room):
 
 
 def test_windows_of_a_long_sentence():
-    """Half of each window is read again in the next, and the last begins as early as it can."""
+    """Half of each window is read again in the next, and the last one begins as early as possible."""
     assert word_windows([1] * 13, 6) == [
         Window(0, 6, 0, 4),
         Window(3, 9, 4, 7),
@@ -83,7 +83,7 @@ def test_windows_of_a_long_sentence():
 
 
 def one_by_one(model, tokenizer, sentences, pooling):
-    """The same, written to be believed: one sentence at a time, one word at a time."""
+    """The same, in its simplest form: one sentence at a time, one word at a time."""
     found = [[] for _ in range(3)]
     for words in sentences:
         pieces = word_pieces(tokenizer, words)
@@ -100,7 +100,7 @@ def one_by_one(model, tokenizer, sentences, pooling):
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_each_word_gets_its_own_vector(model, pooling, tokenizer, monkeypatch):
-    """In every layer, of both kinds of model; how sentences are batched and shared among threads changes nothing."""
+    """In every layer, for both kinds of model; batching and threads change nothing."""
     wanted = one_by_one(model, tokenizer, SENTENCES, pooling)
     for tokens, threads in ((2048, 1), (18, 1), (9, 3)):
         monkeypatch.setattr(module, "TOKENS", tokens)
@@ -115,7 +115,7 @@ def test_each_word_gets_its_own_vector(model, pooling, tokenizer, monkeypatch):
 
 
 def test_long_sentences_are_read_in_windows(tokenizer):
-    """A word of a long sentence has the vector that it has in its window, read alone."""
+    """A word of a long sentence has the same vector as in its window read alone."""
     model = MODELS["mini"]
     words = ["the", "cats", "unaffables", ".", "cat", "the", "new", "1", "cats", ".", "the"]
     sizes = [len(row) for row in word_pieces(tokenizer, words)]
@@ -131,7 +131,7 @@ def test_long_sentences_are_read_in_windows(tokenizer):
 
 
 def test_a_word_longer_than_the_model(tokenizer):
-    """It is read as far as the positions go, alone; its neighbours have their vectors, too."""
+    """It is truncated to the number of positions and read alone; its neighbours have their vectors, too."""
     model = MODELS["mini"]
     found = word_vectors(model, tokenizer, [["the", "1 " * 30, "cat"]])[1]
     np.testing.assert_allclose(found[1], word_vectors(model, tokenizer, [["1 " * 9]])[1][0], atol=1e-12)
@@ -150,7 +150,7 @@ def test_what_is_refused(tokenizer):
 
 
 def test_pooled():
-    """Tokens of several words, also where all have one."""
+    """Tokens of several words, also if each has one."""
     tokens = np.arange(10.0).reshape(5, 2)
     np.testing.assert_array_equal(pooled(tokens, np.array([1, 3]), np.array([2, 1])), [[3, 4], [6, 7]])
     np.testing.assert_array_equal(pooled(tokens, np.array([4, 0]), np.array([1, 1])), [[8, 9], [0, 1]])
