@@ -224,7 +224,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         (
             lambda: LargerBERTTrainer(LargerBERT(replace(SMALL, vocab_size=9))).train(generator(), num_steps=1),
             ValueError,
-            "16 tokens, but the model has 9",
+            "16 tokens, but the model has only 9",
         ),
     ],
 )  # fmt: skip

@@ -123,7 +123,7 @@ def test_weights_in_16_bits_resume_exactly(place):
 
 
 def test_the_parts_of_a_loss_are_recorded_apart(place, capsys):
-    """The loss is that of masked words, as on held-out text and in the unigram entropy; pairs have their own numbers."""
+    """The loss is that of masked words, as on held-out text and in the unigram entropy; pairs are recorded as well."""
     quick = QUICK | {"quiet": False, "held_out": 0.3}
     pretrain(["text.txt"], "config.json", next_sentence=True, steps=40, eval_every=20, out=Path("run"), **quick)
     history = read_run("run")
@@ -194,7 +194,7 @@ def test_pairs_need_a_model_that_has_the_head(place, monkeypatch):
     Path("mini.json").write_text(json.dumps(MiniBertConfig(**sizes, max_seq_length=24).to_dict()))
     monkeypatch.setattr("mini_bert.training.pretraining.prepare", lambda *_, **__: pytest.fail("tokenized"))
     for command in ("train", "plan"):
-        with pytest.raises(SystemExit, match="no next-sentence head.*leave out --next-sentence, or .*--model path"):
+        with pytest.raises(SystemExit, match=r"no next-sentence head.*leave out --next-sentence, or .*--model path"):
             main([command, "--model", "mini.json", "--next-sentence"])
     with pytest.raises(ValueError, match="has no next-sentence head"):
         pretrain(["text.txt"], "mini.json", next_sentence=True, steps=2, out=Path("run"), **QUICK)
