@@ -114,7 +114,7 @@ def _on_all(runs: Runs, whole: list[Any], length: int, threads: int) -> dict[str
         for low in range(0, len(whole), 500):
             some = whole[low : low + 500]
             items = task.items(some, tokenizer, length, training=False)
-            said += task.join(some, items, predict(model, task, items, tokenizer.pad_id, team.map))
+            said += task.join(some, items, predict(model, task, items, tokenizer.padding, team.map))
     return task.scores(whole, said)
 
 

@@ -14,14 +14,16 @@ from larger_bert.train import LargerBERTTrainer
 from mini_bert.checks.gradcheck import check_model
 from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.evaluation.evaluate import word_counts
 from mini_bert.inference.loading import load
 from mini_bert.layers.base import Run
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.objectives.masked_words import word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.defaults import default_learning_rate
 from mini_bert.training.plan import describe
-from mini_bert.training.pretraining import pretrain, word_shares
+from mini_bert.training.pretraining import pretrain
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply, bare
@@ -154,7 +156,7 @@ def test_the_documented_training(place, capsys):
     assert tokenizer.vocab_size == 16
     assert trainer.evaluate(batches).loss == pytest.approx(state.best, abs=0.2)
     said = capsys.readouterr().err
-    assert "parameters;" in said and "the model:" in said
+    assert "parameters;" in said and "model:" in said
     card = Path("runs/run-1/model/README.md").read_text(encoding="utf-8")
     assert "held-out loss" in card and "from a pipe or a program" in card
     training = RunFolder.config(Path("runs/run-1"))["training"]
@@ -184,7 +186,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
     earlier = LargerBERT(SMALL, seed=9).load_checkpoint("whole/checkpoints/step-00000003").flat.data
     assert (earlier != whole.model.flat.data).any()  # that of its step, and not the newest
     with pytest.raises(
-        ValueError, match=r"whole holds a run already; resume it with trainer\.resume\(.*LargerBERTTrainer\(.*out="
+        ValueError, match=r"whole already contains a run; resume it with trainer\.resume\(.*LargerBERTTrainer\(.*out="
     ):
         whole.train(generator(0), num_steps=6)
     for way in ("python",) if kept != "float32" else ("python", "command"):
@@ -208,7 +210,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         (lambda: LargerBERTTrainer(LargerBERT(SMALL), speed=3), TypeError, "unknown setting.s. speed"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL), steps=3), TypeError, "unknown setting.s. steps.*num_steps=1000"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer(), ValueError, "no bundled vocabulary has 16"),
-        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer("8k"), ValueError, "8,192 tokens.*has 16 ids"),
+        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer("8k"), ValueError, "8,192 tokens.*only 16 ids"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).train(generator()), ValueError, "for how long"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).resume(generator()), ValueError, "which run"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_checkpoint(), ValueError, "which checkpoint"),
@@ -222,7 +224,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         (
             lambda: LargerBERTTrainer(LargerBERT(replace(SMALL, vocab_size=9))).train(generator(), num_steps=1),
             ValueError,
-            "16 tokens, but the model has 9",
+            "16 tokens, but the model has only 9",
         ),
     ],
 )  # fmt: skip
@@ -238,8 +240,16 @@ def test_what_cannot_work_is_said(place, call, error, message):
         ({"checkpointing": (9,)}, np.float32, "names layer 9"),
         ({"weights": "bfloat16"}, np.float64, "computes in float64"),
         ({"learning_rate": None}, np.float32, "learning_rate is None, expected a positive number"),
-        ({"batch_size": 10}, np.float32, "batch_size is 10, but the generator gives 4.*such as batch_size=8"),
-        ({"batch_size": 3}, np.float32, "batch_size is 3, but the generator gives 4.*such as batch_size=4"),
+        (
+            {"batch_size": 10},
+            np.float32,
+            "batch_size is 10, which is not a multiple of the generator's 4.*such as batch_size=8",
+        ),
+        (
+            {"batch_size": 3},
+            np.float32,
+            "batch_size is 3, which is not a multiple of the generator's 4.*such as batch_size=4",
+        ),
     ],
 )
 def test_a_run_that_cannot_start_leaves_no_folder(place, changes, dtype, message):
@@ -266,7 +276,7 @@ def test_the_first_bias_of_a_new_model_is_what_is_frequent(place):
     known.named_params()["head.b"].data[...] = given
     for model, out in ((new, "new"), (known, "known")):
         LargerBERTTrainer(model, out, True, threads=1, learning_rate=1e-9).train(generator(0), num_steps=1)
-    expected = np.log(word_shares(generator(0)))
+    expected = np.log(word_shares(word_counts(generator(0))))
     np.testing.assert_allclose(new.named_params()["head.b"].data, expected, atol=1e-5)
     np.testing.assert_allclose(known.named_params()["head.b"].data, given, atol=1e-5)
 
@@ -277,7 +287,7 @@ def test_a_run_without_a_checkpoint_cannot_be_resumed(place):
     shutil.rmtree("out/checkpoints")
     with pytest.raises(FileNotFoundError, match=r"out has no checkpoint yet.*start again with trainer.train"):
         LargerBERTTrainer(LargerBERT(SMALL), "out", True).resume(generator(0))
-    with pytest.raises(SystemExit, match="out was started by a program and has no checkpoint yet"):
+    with pytest.raises(SystemExit, match="out was started from Python and has no checkpoint yet"):
         main(["train", "--resume", "--out", "out", "--quiet"])
 
 

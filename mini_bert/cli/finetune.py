@@ -16,20 +16,22 @@ import typer
 from mini_bert.cli.words import sharing
 
 TRAIN = Annotated[str | None, typer.Option(help="the file to train on", show_default="synthetic examples")]
-DEV = Annotated[str | None, typer.Option(help="the file to measure on; default: a tenth of --train is held out")]
-OUT = Annotated[Path | None, typer.Option(help="the folder for the best model; default: only measure")]
+DEV = Annotated[str | None, typer.Option(help="the file to evaluate on; default: a tenth of --train is held out")]
+OUT = Annotated[Path | None, typer.Option(help="the folder for the best model; default: none is saved")]
 ENCODER = Annotated[str, typer.Option(help="mini-bert (bundled), or the folder of a run or a published BERT")]
-EPOCHS = Annotated[int | None, typer.Option(min=1, help="passes over the data", show_default="3, small data up to 10")]
+EPOCHS = Annotated[
+    int | None, typer.Option(min=1, help="passes over the data", show_default="3; up to 10 on small data")
+]
 BATCH_SIZE = Annotated[int, typer.Option(min=1, help="examples per step")]
 LEARNING_RATE = Annotated[float | None, typer.Option("--learning-rate", "--lr", help="peak learning rate of the head")]
-LAYER_DECAY = Annotated[float, typer.Option(help="each layer's learning rate as a share of the layer above")]
+LAYER_DECAY = Annotated[float, typer.Option(help="each layer's learning rate, as a fraction of the layer above's")]
 DROPOUT = Annotated[float, typer.Option(help="dropout in the encoder and before the head")]
 WORD_DROPOUT = Annotated[
     float | None,
-    typer.Option(help="share of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),
+    typer.Option(help="fraction of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),
 ]
-PATIENCE = Annotated[int, typer.Option(min=1, help="stop after this many measurements without a better score")]
-SEED = Annotated[int, typer.Option(min=0, help="the first seed; also chooses the examples of --max-samples")]
+PATIENCE = Annotated[int, typer.Option(min=1, help="stop after this many evaluations without a better score")]
+SEED = Annotated[int, typer.Option(min=0, help="the first seed; also selects the examples for --max-samples")]
 SEEDS = Annotated[int, typer.Option(min=1, help="number of runs with different seeds; shows mean and spread")]
 THREADS = Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")]
 LENGTH = Annotated[int | None, typer.Option(help="tokens per sequence; default: 128 (qa: 384), or the model's limit")]
@@ -61,10 +63,10 @@ def _shared(
     as_json: AS_JSON = False,
     quiet: QUIET = False,
 ) -> None:
-    """The options that all tasks have"""
+    """The options that all tasks have."""
 
 
-FIRST = 4  # of them come before the task's own in --help
+FIRST = 4  # --help lists this many shared options before the task's own
 
 
 def _task(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
@@ -72,7 +74,10 @@ def _task(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., 
 
 
 def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None = None, **options: Any) -> None:
-    """Read the data, fine-tune, print the results. given: options by name; columns of the files; options of the task"""
+    """Read the data, fine-tune, print the results.
+
+    given: shared options by name; columns: column names of the data files; options: options of the task
+    """
     from mini_bert.common.progress import showing
     from mini_bert.finetuning.data import read_data
     from mini_bert.finetuning.finetune import check_out, finetune
@@ -100,11 +105,11 @@ def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None =
 
 @_task("classify")
 def finetune_classify(
-    text: Annotated[str | None, typer.Option(help="the column of the text; default: the usual names")] = None,
+    text: Annotated[str | None, typer.Option(help="the text column; default: found by its usual names")] = None,
     second: Annotated[str | None, typer.Option(help="the column of the second text, for pairs")] = None,
-    label: Annotated[str | None, typer.Option(help="the column of the label")] = None,
+    label: Annotated[str | None, typer.Option(help="the label column")] = None,
 ) -> dict[str, Any]:
-    """Classify texts or pairs of texts. From .tsv, .csv or .jsonl files with text and label.
+    """Classify texts or pairs of texts. From .tsv, .csv or .jsonl files with a text and a label column.
 
     For example:  mini-bert finetune classify --train train.tsv --dev dev.tsv --out sentiment --seeds 3
     """
@@ -116,7 +121,7 @@ def finetune_tag(
     column: Annotated[int, typer.Option(help="the column of the tags, from 0; -1 is the last")] = -1,
     stride: STRIDE = None,
 ) -> dict[str, Any]:
-    """Tag words, with names or parts of speech. From CoNLL, CoNLL-U or .jsonl; names are measured by entity F1.
+    """Tag words: entities or parts of speech. From CoNLL, CoNLL-U or .jsonl; entities are scored by F1.
 
     For example:  mini-bert finetune tag --train train.conll --dev dev.conll --out names
     """
@@ -137,10 +142,12 @@ def finetune_similarity(
     vectors: Annotated[
         bool, typer.Option("--vectors", help="encode each text by itself and compare the vectors by cosine")
     ] = False,
-    loss: Annotated[str, typer.Option(help="for vectors: regression or contrastive")] = "regression",
-    first: Annotated[str | None, typer.Option(help="the column of the first text; default: the usual names")] = None,
+    loss: Annotated[str, typer.Option(help="with --vectors: regression or contrastive")] = "regression",
+    first: Annotated[
+        str | None, typer.Option(help="the column of the first text; default: found by its usual names")
+    ] = None,
     second: Annotated[str | None, typer.Option(help="the column of the second text")] = None,
-    score: Annotated[str | None, typer.Option(help="the column of the score")] = None,
+    score: Annotated[str | None, typer.Option(help="the score column")] = None,
 ) -> dict[str, Any]:
     """Score how similar two texts are. From .tsv, .csv or .jsonl files with two texts and a score.
 
@@ -175,14 +182,14 @@ def finetune_sst2(
 
 def predict(
     model: Annotated[str, typer.Argument(help="a folder that `mini-bert finetune` wrote, or a published BertFor…")],
-    texts: Annotated[list[str] | None, typer.Argument(help="texts; two for a model of pairs")] = None,
-    file: Annotated[str | None, typer.Option(help="one text per line (pairs: a tab between); SQuAD's JSON")] = None,
+    texts: Annotated[list[str] | None, typer.Argument(help="texts; two if the model takes pairs")] = None,
+    file: Annotated[str | None, typer.Option(help="one text per line (pairs: tab-separated), or SQuAD's JSON")] = None,
     question: Annotated[str | None, typer.Option(help="a question to answer from --context")] = None,
     context: Annotated[str | None, typer.Option(help="the text that contains the answer")] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (for published models)")] = False,
     as_json: AS_JSON = False,
 ) -> None:
-    """Predict with a fine-tuned model. Labels with probabilities, tags by word, answers, similarity.
+    """Predict with a fine-tuned model. Prints labels with probabilities, a tag per word, answers or similarities.
 
     For example:  mini-bert predict sentiment "An instant classic."
     """

@@ -107,16 +107,16 @@ class _Machine:
 
 
 class _Zstandard(_Machine):
-    """The package `zstandard` cannot limit its output, so it gets little input: 4 bytes give at most 128 kB."""
+    """The package `zstandard` cannot limit its output, so it gets small pieces of input: 4 bytes can become 128 kB."""
 
-    SIP = 1024
+    FEED = 1024
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        for start in range(0, len(data), self.SIP):
-            out = self.machine.decompress(data[start : start + self.SIP])
+        for start in range(0, len(data), self.FEED):
+            out = self.machine.decompress(data[start : start + self.FEED])
             yield from (out[i : i + BLOCK] for i in range(0, len(out), BLOCK))
             if self.machine.eof:
-                self.rest = self.machine.unused_data + data[start + self.SIP :]
+                self.rest = self.machine.unused_data + data[start + self.FEED :]
                 return
 
 

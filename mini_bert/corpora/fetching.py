@@ -2,9 +2,9 @@
 
     fetch(url, path, sha256)   url ──▶ path.part ──size, sha256──▶ path
 
-If the connection breaks, the next attempt asks the server for the missing bytes only (a "Range" request), and so does
-the next call after a crash or Ctrl-C. This needs a known sha256, which tells whether both pieces belong to the same
-file; a file without one is fetched from the beginning. Only a complete and correct file is renamed to `path`.
+If the connection breaks, the next attempt requests only the missing bytes (a "Range" request), and so does the next
+call after a crash or Ctrl-C. This needs a known sha256, to check that both pieces belong to the same file; a file
+without one is fetched from the beginning. Only a complete and correct file is renamed to `path`.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ def _attempt(url: str, part: Path, resume: bool, size: int | None) -> None:
         with error:
             if error.code == 416:  # the server has no such range: our part is too long
                 part.unlink()
-                raise _Interrupted("the server has less than we have") from error
+                raise _Interrupted("the server's file is shorter than our partial download") from error
             if error.code in TEMPORARY:
                 raise _Interrupted(f"HTTP {error.code} {error.reason}") from error
             raise DownloadError(
-                f"{url}: the server answers {error.code} {error.reason}. The file may have moved; "
+                f"{url}: the server returned {error.code} {error.reason}. The file may have moved; "
                 "docs/corpora.md explains how to use a copy of your own"
             ) from error
     except urllib.error.URLError as error:
@@ -139,7 +139,7 @@ def _attempt(url: str, part: Path, resume: bool, size: int | None) -> None:
                 raise _Interrupted(error) from error  # a reset, a time-out, a broken TLS record
             kept = f"{_size(part):,} bytes are kept in {part}" if resume else "nothing is kept"
             raise DiskFull(
-                f"the disk is full ({error.strerror}) while {url} is downloaded; {kept}. "
+                f"the disk became full ({error.strerror}) while downloading {url}; {kept}. "
                 "Free some space and run the same command again"
             ) from error
     received = _size(part)

@@ -16,13 +16,14 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.batching import RIGHT, Padding
 from mini_bert.common.draws import draws, uniform
 from mini_bert.common.interrupts import stop_on_signal
 from mini_bert.common.values import check_positive, check_probability
@@ -30,6 +31,7 @@ from mini_bert.finetuning.model import lr_multipliers
 from mini_bert.finetuning.tasks.base import Batch, Item, Task, epoch
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
+from mini_bert.objectives.base import Objective, Part, Size
 from mini_bert.training.optim import Adam, lr_schedule, one_by_one
 from mini_bert.training.parallel import Team
 
@@ -49,12 +51,12 @@ class FineTuning:
     epochs: int | None = None
     batch_size: int = 32
     learning_rate: float | None = None  # at its peak, for the head
-    layer_decay: float = 0.9  # each layer's learning rate, as a share of that of the layer above
-    warmup: float = 0.1  # share of the run in which the learning rate rises; then it falls to 0
+    layer_decay: float = 0.9  # each layer's learning rate, as a fraction of the layer above's
+    warmup: float = 0.1  # fraction of the run in which the learning rate rises; then it falls to 0
     weight_decay: float = 0.01
     clip: float = 1.0  # the largest norm of the gradient
     dropout: float = 0.1  # in the encoder and before the head
-    word_dropout: float | None = None  # share of words replaced by [MASK] in training
+    word_dropout: float | None = None  # fraction of words replaced by [MASK] in training
     patience: int = 6  # stop after this many measurements without a better score, counted after warm-up
     measurements: int = 2  # per epoch
     threads: int = 1
@@ -99,22 +101,21 @@ class TuningRun(NamedTuple):
         return self.scores[metric], -math.inf if self.loss is None else -self.loss
 
 
-class TaskObjective:
+class TaskObjective(Objective):
     """The loss of a task with word dropout, as an objective (objectives/base.py)"""
 
-    heads: tuple[str, ...] = ()
-
-    def __init__(self, task: Task, word_dropout: float, pad_id: int, mask_id: int):
-        self.task, self.word_dropout, self.pad_id, self.mask_id = task, word_dropout, pad_id, mask_id
+    def __init__(self, task: Task, word_dropout: float, padding: Padding, mask_id: int | None):
+        self.task, self.word_dropout, self.padding, self.mask_id = task, word_dropout, padding, mask_id
 
     def batch(self, rows: Any, keys: Any = None) -> Batch:
-        return self.task.batch(rows, self.pad_id)
+        return self.task.batch(rows, self.padding)
 
-    def count(self, parts: Sequence[Batch]) -> int:
-        return sum(len(part.targets) for part in parts)
+    def size(self, batch: Batch) -> Size:
+        return Size(len(batch.ids), batch.ids.size, {"task": len(batch.targets)})
 
-    def loss(self, model: Model, batch: Batch, run: Run, count: int) -> tuple[float, int]:
-        return self.task.loss(model, hide(batch, self.word_dropout, self.mask_id, run), run, count)
+    def loss(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> dict[str, Part]:
+        loss, correct = self.task.loss(model, hide(batch, self.word_dropout, self.mask_id, run), run, count["task"])
+        return {"task": Part(loss, correct, len(batch.targets))}
 
 
 def fine_tune(
@@ -123,8 +124,8 @@ def fine_tune(
     items: Sequence[Item],
     measure: Callable[[Each], Measurement],
     settings: FineTuning,
-    pad_id: int = 0,
-    mask_id: int = 4,
+    padding: Padding = RIGHT,
+    mask_id: int | None = 4,
     record: Callable[[Record], None] = lambda record: None,
     keep: Callable[[TuningRun], None] = lambda outcome: None,
 ) -> TuningRun:
@@ -144,7 +145,7 @@ def fine_tune(
     best, weights = TuningRun({}, 0, 0, 0.0, ""), model.flat.data.copy()
     waited, stopped, since = 0, "", []
 
-    objective = TaskObjective(task, settings.word_dropout or 0.0, pad_id, mask_id)
+    objective = TaskObjective(task, settings.word_dropout or 0.0, padding, mask_id)
     with Team(model, settings.threads) as team, stop_on_signal(_say) as stop:
         for step, batch in enumerate(batches(items, epochs, settings), 1):
             lr = peak * lr_schedule(step / (steps + 1), settings.warmup)
@@ -197,10 +198,11 @@ def measuring_steps(in_epoch: int, epochs: int, measurements: int) -> set[int]:
     return {max(1, in_epoch * part // measurements) for part in range(1, epochs * measurements + 1)}
 
 
-def hide(batch: Batch, share: float, mask_id: int, run: Run) -> Batch:
-    """Word dropout: replace a share of the words by [MASK]. Which ones depends on the run's key, not on the thread."""
+def hide(batch: Batch, share: float, mask_id: int | None, run: Run) -> Batch:
+    """Word dropout: replace a fraction of the words by [MASK], chosen by the run's key, whatever the thread."""
     if not share:
         return batch
+    assert mask_id is not None
     sequences, T = batch.ids.shape
     keys = run.fork(HIDDEN).keys(np.arange(sequences))
     chosen = batch.asked & (uniform(draws(keys[:, None], 0, np.arange(T))) < share)
@@ -214,13 +216,15 @@ def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:
     return [batch[low:high] for low, high in pairwise(ends)]
 
 
-def predict(model: Model, task: Task, items: Sequence[Item], pad_id: int = 0, each: Each = one_by_one) -> list[Any]:
+def predict(
+    model: Model, task: Task, items: Sequence[Item], padding: Padding = RIGHT, each: Each = one_by_one
+) -> list[Any]:
     """The model's answer to each item, in the same order; items of similar length are computed together"""
     order = sorted(range(len(items)), key=lambda place: items[place].length)
     batches = [order[low : low + PART] for low in range(0, len(order), PART)]
 
     def work(batch: list[int]) -> list[Any]:
-        return task.answers(model, task.batch([items[place] for place in batch], pad_id, known=False), Run())
+        return task.answers(model, task.batch([items[place] for place in batch], padding, known=False), Run())
 
     answers: list[Any] = [None] * len(items)
     for batch, part in zip(batches, each(work, batches), strict=True):

@@ -29,7 +29,7 @@ class RecomputeCache(NamedTuple):
     @property
     def attention_weights(self) -> np.ndarray:
         raise ValueError(
-            "gradient checkpointing keeps no attention weights; look at the model without gradient checkpointing"
+            "gradient checkpointing keeps no attention weights; inspect the model without gradient checkpointing"
         )
 
     def named(self) -> dict[str, np.ndarray]:

@@ -1,12 +1,12 @@
-"""The model interface: what training, fine-tuning, probes, attention analysis, export and planning use of a model.
+"""The model interface, used by training, fine-tuning, probes, attention analysis, export and planning.
 
     hidden, cache = model.encode(ids, attention_mask, token_types)      hidden (B,T,H)
     dx = model.encode_backward(dhidden, cache)                          adds to every gradient
     cache["attention_weights_0"], cache["query_0"], cache["block_input_0"]      the same names for every model
 
-A model is embeddings, an encoder of L blocks, and output heads. An architecture's file says how it embeds ids, what
-follows the last block, which heads it has, and how its tensors are called in files. The rest is here, once; what
-concerns files is in saving.py, what a cache shows in cache.py.
+A model consists of embeddings, an encoder of L blocks, and output heads. An architecture's file defines how ids are
+embedded, what follows the last block, which heads there are, and the names of its tensors in files. The rest is here;
+reading and writing files is in saving.py, and cache.py lists the arrays in a cache.
 
 Letters: B batch, T tokens, H hidden width, A heads, d = H/A, V vocabulary, L layers, N chosen rows.
 """
@@ -15,16 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy, deepcopy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from mini_bert.common.inputs import check_ids, check_mask, check_rows
 from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
 from mini_bert.layers.base import Flat, Layer, Param, Pool, Run, bind
-from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
+from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.encoder import Encoder
-from mini_bert.models.cache import EncodeCache, LossCache
+from mini_bert.models.cache import EncodeCache
 from mini_bert.models.cache import Inputs as Inputs  # part of the interface: objectives make them
 from mini_bert.models.saving import Saved
 
@@ -32,10 +32,27 @@ PART = 1 << 20  # weights that are rounded at a time
 MASKED_WORDS, NEXT_SENTENCE, POOLER = "masked_words", "next_sentence", "pooler"  # output heads of several models
 
 
+class LossCache(NamedTuple):
+    encoded: EncodeCache
+    head: Any
+    entropy: list[CrossEntropyCache]  # one, removed by backward: it is the largest of all caches
+    sentences: Any = None  # caches of pooler, next-sentence head and its cross-entropy
+    losses: tuple[float, ...] = ()  # the terms of the loss: of masked words, and of next-sentence labels
+
+    @property
+    def cross_entropy(self) -> CrossEntropyCache:
+        return self.entropy[0]
+
+    def parts(self) -> dict[str, tuple[float, CrossEntropyCache]]:
+        """The terms of the loss with their cross-entropies, by the name of the head. Read them before backward."""
+        entropies = [*self.entropy, *([] if self.sentences is None else [self.sentences[-1]])]
+        return dict(zip((MASKED_WORDS, NEXT_SENTENCE), zip(self.losses, entropies, strict=True), strict=False))
+
+
 class Model(Saved):
     """A layer that owns its memory: `flat.data` holds all weights, `flat.grad` all gradients, one vector each.
 
-    `run` is used by calls that bring none of their own: `set_training` turns its dropout on and off.
+    `run` is the default for calls without a `run` argument: `set_training` turns its dropout on and off.
 
     An architecture provides `build`, `embed` and `embed_backward`, the names of its tensors (saving.py), and output
     heads as attributes with the names in `head_shapes` (None or absent: this model has no such head).
@@ -58,7 +75,7 @@ class Model(Saved):
     run: Run
     _passes = 0
 
-    # ------------------------------------------------------------------ what an architecture says
+    # ------------------------------------------------------------------ what an architecture defines
 
     build: Callable[..., Any]  # (config, heads, seed, dtype) -> a new model with these output heads; seed None: all 0
     embed: Callable[..., tuple[np.ndarray, Any]]  # (inputs, run) -> the input of the first block (B,T,H), cache
@@ -112,11 +129,11 @@ class Model(Saved):
 
     @property
     def output_heads(self) -> tuple[str, ...]:
-        """The names of the output heads that this model has"""
+        """The names of the output heads that this model has."""
         return tuple(name for name in self.head_shapes if getattr(self, name, None) is not None)
 
     def output_head(self, name: str) -> Layer:
-        """That head, or an error that says what to do without it"""
+        """The head with this name. If the model has none, the error says what to do."""
         head = getattr(self, name, None)
         if head is None:
             raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, f'no head {name!r}')}")
@@ -143,7 +160,7 @@ class Model(Saved):
         return found
 
     def untrained(self, seed: int) -> Self:
-        """A model with the same configuration and heads, and random weights: the control of probes and fine-tuning"""
+        """A model with the same configuration and heads, but random weights: the control for probes and fine-tuning."""
         return type(self).build(self.config, self.output_heads, seed, self.dtype)
 
     # ------------------------------------------------------------------ ids -> one vector per token
@@ -165,7 +182,7 @@ class Model(Saved):
         return self.encode_inputs(self.check_inputs(input_ids, attention_mask, token_types), run, chosen)
 
     def encode_inputs(self, inputs: Inputs, run: Run, chosen=None):
-        """`encode` for inputs that were checked before."""
+        """`encode` for inputs that are already checked."""
         embedded, embedding = self.embed(inputs, run)  # (B,T,H)
         x, blocks = self.encoder.forward(embedded, run, chosen, **self.encoder_inputs(inputs))
         hidden, final = self.finish(x, run)
@@ -173,7 +190,7 @@ class Model(Saved):
         return hidden, EncodeCache(inputs, embedded, embedding, blocks, final, hidden, more)
 
     def encode_backward(self, dhidden, cache: EncodeCache, run: Run | None = None):
-        """Returns dx (B,T,H), the gradient at the sum of the embeddings; uses up the cache."""
+        """Returns dx (B,T,H), the gradient at the sum of the embeddings. The cache cannot be used again."""
         run = run or self.run
         dx = self.finish_backward(dhidden, cache.final, run)
         dx = self.encoder.backward(dx, cache.blocks, run)
@@ -193,13 +210,15 @@ class Model(Saved):
         count: int | None = None,
         sentences: int | None = None,
     ):
-        """Mean cross-entropy at the chosen rows, plus that of next-sentence labels if given. Returns loss, cache.
+        """Mean cross-entropy at the chosen rows, plus that of next-sentence labels if given.
 
-        Token t of sequence b is row b·T + t; targets are the ids that belong there. next_sentence (B,) is 0 where the
-        second text follows the first, 1 where not. `count` and `sentences` divide the sums (default: the numbers in
-        this batch), so that the losses of parts of a large batch add up to its loss.
+        Returns the loss and the cache for `loss_backward`.
 
-        Only the chosen rows enter the loss, so the head and most of the last block run on these alone.
+        Token t of sequence b is row b·T + t; targets are the correct ids. next_sentence (B,) is 0 where the second text
+        follows the first, 1 where it does not. `count` and `sentences` divide the sums (default: the numbers in this
+        batch), so that the losses of parts of a large batch add up to its loss.
+
+        Only the chosen rows enter the loss, so the head and most of the last block run on these rows only.
         """
         inputs = self.check_inputs(input_ids, attention_mask, token_types)
         rows, targets = check_rows(rows, targets, inputs.ids.shape)
@@ -217,7 +236,7 @@ class Model(Saved):
         count: int | None = None,
         sentences: int | None = None,
     ):
-        """`loss` for inputs that were checked before."""
+        """`loss` for inputs that are already checked."""
         run = self._new_run() if run is None else run
         words = self.output_head(MASKED_WORDS)
         if next_sentence is not None:
@@ -228,11 +247,12 @@ class Model(Saved):
         logits, head = words.forward(hidden[: rows.size], run)  # (N,V)
         loss, entropy = cross_entropy(logits, targets, count, out=logits)
         if next_sentence is None:
-            return loss, LossCache(encoded, head, [entropy])
+            return loss, LossCache(encoded, head, [entropy], losses=(loss,))
         pooled, pooler = self.output_head(POOLER).forward(hidden[rows.size :, None], run)
         logits, following = self.output_head(NEXT_SENTENCE).forward(pooled, run)
         next_loss, next_entropy = cross_entropy(logits, next_sentence, sentences)
-        return loss + next_loss, LossCache(encoded, head, [entropy], (pooler, following, next_entropy))
+        sentences_cache = (pooler, following, next_entropy)
+        return loss + next_loss, LossCache(encoded, head, [entropy], sentences_cache, (loss, next_loss))
 
     def loss_backward(self, cache: LossCache, dloss: float = 1.0, run: Run | None = None):
         """Returns dx (B,T,H) at the sum of the embeddings; adds to every gradient."""
@@ -306,7 +326,7 @@ class Model(Saved):
         return self
 
     def _new_run(self) -> Run:
-        """For one forward pass of a caller without a `run`: in training, every pass draws different numbers."""
+        """A Run for one forward pass without a `run` argument: in training, every pass draws different numbers."""
         self._passes += 1
         return self.run.fork(self._passes)
 

@@ -32,8 +32,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.cross_entropy import CrossEntropyCache
-
 
 class Inputs(NamedTuple):
     """Checked inputs of one batch. Architectures without positions or a memory ignore these."""
@@ -46,7 +44,7 @@ class Inputs(NamedTuple):
 
 
 class EncodeCache(Mapping[str, np.ndarray]):
-    """What `encode` computed: for `encode_backward`, and to look at by name.
+    """The intermediate results of `encode`, for `encode_backward` and for inspection by name.
 
     embedding, final     caches of `embed` and `finish`
     blocks               the cache of each block, with `input`, `attention_weights` and `named()`; backward empties it
@@ -104,14 +102,3 @@ class EncodeCache(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self.arrays())
-
-
-class LossCache(NamedTuple):
-    encoded: EncodeCache
-    head: Any
-    entropy: list[CrossEntropyCache]  # one, removed by backward: it is the largest of all caches
-    sentences: Any = None  # caches of pooler, next-sentence head and its cross-entropy
-
-    @property
-    def cross_entropy(self) -> CrossEntropyCache:
-        return self.entropy[0]

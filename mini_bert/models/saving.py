@@ -30,7 +30,7 @@ class Name(NamedTuple):
 
     def load(self, published: Mapping[str, Any]) -> Any:
         parts = [published[name] for name in self.theirs]
-        if isinstance(parts[0], Stored):  # in 16 bits: the bits move, the numbers stay
+        if isinstance(parts[0], Stored):  # 16 bits: rearranged without conversion
             return Stored(self._joined([part.bits for part in parts]))
         return self._joined(parts)
 
@@ -63,7 +63,7 @@ class Saved(Layer):
     task_start: ClassVar[Mapping[str, str]] = {}
 
     def names(self) -> list[Name]:
-        """Which tensor of a file is which of ours: one table for loading and saving. Here: the same names."""
+        """The table of tensor names in files and here, for loading and saving. By default the names are the same."""
         return [Name(name, (name,)) for name in self.named_params()]
 
     @classmethod
@@ -145,9 +145,9 @@ class Saved(Layer):
         return model
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> Self:
-        """Replace the weights by those of a file (`model.safetensors`) or a folder: of a model, a checkpoint or a run.
+        """Load weights from a file (`model.safetensors`) or the folder of a model, a checkpoint or a run.
 
-        A run stands for its best model, or its newest checkpoint where there is none yet.
+        For a run, this is its best model, or its newest checkpoint if there is no best model yet.
         """
         from mini_bert.files.model_folder import WEIGHT_FILES, read_folder, read_tensors
 
@@ -158,7 +158,7 @@ class Saved(Layer):
 
 
 def linear_names(ours: str, *theirs: str) -> list[Name]:
-    """Files store weights (out,in), we (in,out); several tensors side by side make one of ours."""
+    """Files store weights as (out,in), we as (in,out); several of their tensors may form one of ours, side by side."""
     return [
         Name(f"{ours}.w", tuple(f"{name}.weight" for name in theirs), transposed=True),
         Name(f"{ours}.b", tuple(f"{name}.bias" for name in theirs)),

@@ -30,7 +30,7 @@ class Shape(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Everything the plan needs to know about a model."""
+    """The sizes of a model that its memory depends on."""
 
     name: str
     vocab_size: int  # V
@@ -102,5 +102,5 @@ def tiles(T: int) -> int:
 
 
 def block_parameters(width: int, inner: int) -> int:
-    """Of attention without biases, a feed-forward network and two norms"""
+    """The parameters of attention without biases, a feed-forward network and two norms."""
     return 4 * width * width + 2 * width * inner + inner + width + 4 * width

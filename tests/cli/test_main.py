@@ -201,7 +201,7 @@ def test_train_is_a_script_inside_the_package_folder(tmp_path):
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
     command = [sys.executable, "train.py", *words, "--out", str(tmp_path / "out"), "--threads", "1"]
     result = subprocess.run(command, cwd=PACKAGE, env=environment, capture_output=True, text=True, encoding="utf-8")
-    assert result.returncode == 0 and "the model: " in result.stderr, result.stderr
+    assert result.returncode == 0 and "model: " in result.stderr, result.stderr
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
 
 
@@ -248,4 +248,4 @@ def test_demo_lists_and_shows():
     """`demo` lists the layers, `demo softmax` shows one, and an unknown name gives an error that lists them."""
     assert "attention" in CliRunner().invoke(app, ["demo"]).stdout
     assert "probabilities" in mini("demo", "softmax").stdout
-    assert "there is no demo of 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)
+    assert "there is no demo for 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)

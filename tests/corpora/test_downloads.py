@@ -210,7 +210,7 @@ def test_a_wrong_size_is_refused_before_it_is_fetched(site, tmp_path):
 def test_answers_that_are_final(site, tmp_path, code):
     """Responses that cannot change are not retried."""
     site.plan = [("status", code)] * 9
-    with pytest.raises(DownloadError, match=f"the server answers {code}"):
+    with pytest.raises(DownloadError, match=f"the server returned {code}"):
         fetch(site.url, tmp_path / "x")
     assert len(site.seen) == 1
 
@@ -302,7 +302,7 @@ def test_a_real_limit_of_the_system(site, tmp_path):
     )
     words = [site.url, str(tmp_path / "x"), sha256(CONTENT)]
     ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert "DiskFull: the disk is full" in ended.stderr and "500,000 bytes are kept in" in ended.stderr
+    assert "DiskFull: the disk became full" in ended.stderr and "500,000 bytes are kept in" in ended.stderr
     assert (tmp_path / "x.part").read_bytes() == CONTENT[:500_000]
     fetch(site.url, tmp_path / "x", sha256(CONTENT))
     assert (tmp_path / "x").read_bytes() == CONTENT and site.seen[-1]["Range"] == "bytes=500000-"
@@ -485,7 +485,7 @@ def test_a_file_where_the_cache_should_be(site, library, tmp_path, monkeypatch):
 def test_names_that_are_not_there(library):
     """An unknown name gets a suggestion before anything is downloaded; for a data set that is not installed, the error
     says how to get it."""
-    with pytest.raises(ValueError, match=r"no data set named 'wikitext2'; did you mean wikitext-2\?"):
+    with pytest.raises(ValueError, match=r"no data set named 'wikitext2'\. Did you mean wikitext-2\?"):
         data_get(["texts", "wikitext2"])
     assert not library.exists()
     with pytest.raises(FileNotFoundError, match="texts is not installed; download it: `mini-bert data get texts`"):

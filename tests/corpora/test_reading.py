@@ -478,7 +478,7 @@ def test_permission_denied(tmp_path, monkeypatch):
         return true_open(path, *rest, **options)
 
     monkeypatch.setattr("builtins.open", refusing)
-    with pytest.raises(PermissionError, match=r"you may not read this file.*secret\.txt"):
+    with pytest.raises(PermissionError, match=r"no permission to read this file.*secret\.txt"):
         documents(tmp_path / "secret.txt")
     report = Report()
     assert documents(tmp_path, report) == ["open"]

@@ -218,11 +218,11 @@ def test_what_was_saved_must_fit(make, cache, corpus):
     other.write_text(corpus.read_text()[:-400])
     for change, message in [
         ({"data": make(source=other).state()["data"]}, "belongs to another text"),
-        ({"seed": 5}, "saved with seed=5, and this generator has 0; build it with seed=5"),
+        ({"seed": 5}, "saved with seed=5, but this generator has 0; build it with seed=5"),
         ({"batch_size": 3}, "saved with batch_size=3"),
-        ({"next": -1}, "the saved place is -1, expected the number of a batch"),
-        ({"next": "7"}, "the saved place is '7'"),
-        ({"extra": 1}, "not the state of a data generator of this version: it differs in extra"),
+        ({"next": -1}, "the saved position is -1, expected a batch number"),
+        ({"next": "7"}, "the saved position is '7'"),
+        ({"extra": 1}, "not from this version of the data generator: it differs in extra"),
     ]:
         with pytest.raises(ValueError, match=message):
             generator.restore(state | change)
@@ -509,25 +509,28 @@ def test_parts_add_up_to_the_whole(make, options):
     [
         ({"batch_size": 0}, "batch_size is 0, expected .* at least 1"),
         ({"length": 2}, "max_seq_length is 2.*expected at least 3"),
-        ({"length": 4, "mode": "pairs"}, "max_seq_length is 4.*special tokens alone take 3.*expected at least 5"),
+        ({"length": 4, "mode": "pairs"}, "max_seq_length is 4.*special tokens take up 3.*expected at least 5"),
         ({"length": 0}, "max_seq_length is 0"),
         ({"mode": "sentence"}, "mode is 'sentence', expected one of 'packed', 'sentences', 'pairs'"),
         ({"task": "nsp"}, "task is 'nsp', expected one of 'next', 'order'"),
         ({"split": "test"}, "split is 'test', expected one of 'train', 'validation'"),
         ({"split": "validation"}, "pass held_out"),
-        ({"held_out": 1}, "held_out is 1, expected a share of the documents from 0 to below 1"),
-        ({"held_out": 1e-9, "split": "validation"}, "of 53 documents that leaves none for validation"),
-        ({"held_out": 1 - 1e-9}, "of 53 documents that leaves none for training"),
+        ({"held_out": 1}, "held_out is 1, expected a fraction of the documents from 0 to below 1"),
+        ({"held_out": 1e-9, "split": "validation"}, "held_out=1e-09, none of the 53 documents are left for validation"),
+        ({"held_out": 1 - 1e-9}, "none of the 53 documents are left for training"),
         (
             {"held_out": 0.1, "split": "validation", "length": 1000},
-            r"held_out is 0.1, and of 53 documents that leaves \d for validation: the text has .*too few "
-            "for one sequence of 998 .*; or choose another share",
+            r"with held_out=0.1, \d of the 53 documents are left for validation: the text has .*too few "
+            "for one sequence of 998 .*; or choose another fraction",
         ),
-        ({"held_out": 0.9, "length": 1000}, r"that leaves \d for training: the text has .* another share"),
+        (
+            {"held_out": 0.9, "length": 1000},
+            r"\d of the 53 documents are left for training: the text has .* another fraction",
+        ),
         ({"seed": 1.5}, "seed is 1.5, expected a whole number"),
         ({"processes": 0}, "processes is 0, expected a whole number"),
         ({"mask_prob": 0}, "mask_prob is 0"),
-        ({"vocab_size": 100}, r"the tokenizer has [\d,]+ tokens, but the model has 100 ids.*vocab_size="),
+        ({"vocab_size": 100}, r"the tokenizer has [\d,]+ tokens, but the model has only 100 ids.*vocab_size="),
         ({"length": 10_000}, r"the text has [\d,]+ tokens, too few for one sequence of 9998.*smaller max_seq_length"),
     ],
 )
@@ -542,7 +545,7 @@ def test_texts_that_make_no_pairs(make, cache):
     path = cache / "few.txt"
     path.write_text("W0x0x0. W0x0x1. W0x1x0.")
     assert make(source=path, mode="pairs", task="order").sequences > 0
-    with pytest.raises(ValueError, match=r'the text is one document.*use the task "order"'):
+    with pytest.raises(ValueError, match=r'the text is a single document.*use task="order"'):
         make(source=path, mode="pairs")
     path.write_text("W0x0x0.\n\nW0x0x1.\n\nW0x1x0.")
     with pytest.raises(ValueError, match="none of the 3 documents has two sentences"):
@@ -563,11 +566,13 @@ def test_texts_of_hardly_anything(make, cache, caplog):
         caplog.clear()
         generator = make(source=path, **options)
         assert (
-            "the text makes 2 sequences, fewer than the 7 of a batch" in caplog.text
+            "the text makes 2 sequences, fewer than the batch size of 7" in caplog.text
             and "smaller batch_size" in caplog.text
         )
         assert generator.sequences == 2 and len(generator) == 1
-        assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 an epoch. " in str(generator)
+        assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 per epoch. " in str(
+            generator
+        )
         assert next(generator).input_ids.shape[0] == 7 and len(epoch_of(generator)) == 2
 
 
@@ -597,7 +602,7 @@ def test_places_that_are_none(make):
     """A batch number must be an integer, and a state must come from state()."""
     generator = make()
     equal(generator.batch(np.int64(2)), generator.batch(2))
-    with pytest.raises(TypeError, match=r"the number of a batch is 1\.5, expected a whole number"):
+    with pytest.raises(TypeError, match=r"the batch number is 1\.5, expected a whole number"):
         generator.batch(1.5)
     with pytest.raises(TypeError, match="the state is None, a NoneType; expected what state"):
         generator.restore(None)

@@ -7,11 +7,12 @@ import pytest
 
 from mini_bert.common.draws import address
 from mini_bert.data import sequences
-from mini_bert.data.sequences import Documents, Packed, Pairs, Sentences, Special, fair_share
+from mini_bert.data.sequences import Documents, Packed, Pairs, Sentences, fair_share
 from mini_bert.data.shards import Shards
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)
-SPECIAL = Special(PAD, CLS, SEP)
+SPECIAL = WordPieceTokenizer([*SPECIAL_TOKENS, "a"])
 WORD = np.arange(100_000) > 4
 
 
@@ -87,7 +88,7 @@ def test_much_that_is_left_out_is_told(caplog):
     assert Sentences(documents, 21, SPECIAL, WORD).left_out == "1 token of 1 sentence longer than 19"
     assert not caplog.records
     Sentences(documents, 12, SPECIAL, WORD)
-    assert "37 % of the text is left out, because sentences are cut at 10 tokens" in caplog.text
+    assert "37 % of the text is left out, because sentences are truncated to 10 tokens" in caplog.text
     assert "10 tokens of 1 sentence" in caplog.text and 'mode="packed"' in caplog.text
 
 
@@ -150,11 +151,11 @@ def test_text_without_any_word_is_an_error(caplog):
     """If all tokens are [UNK], the tokenizer is probably wrong: an error. If many are, a warning."""
     documents = Documents(shards_of([[[UNK] * 5, [UNK] * 4]] * 3))
     for make in (Packed, Sentences, lambda *a: Pairs(*a, "next"), lambda *a: Pairs(*a, "order")):
-        with pytest.raises(ValueError, match=r"hardly a word .*is \[UNK\].*another language"):
+        with pytest.raises(ValueError, match=r"hardly any word .*is \[UNK\].*another language"):
             make(documents, 7, SPECIAL, WORD)
     assert not caplog.records
     Sentences(Documents(shards_of([[[UNK] * 5, [5] * 4]] * 3)), 7, SPECIAL, WORD)
-    assert [r.levelno for r in caplog.records] == [logging.WARNING] and "3 of 6 sentences have no word" in caplog.text
+    assert [r.levelno for r in caplog.records] == [logging.WARNING] and "3 of 6 sentences are left out" in caplog.text
 
 
 # ------------------------------------------------------------------ pairs

@@ -271,7 +271,7 @@ def test_entity_errors():
             metrics.entities(["O", tag])
     with pytest.raises(ValueError, match="sentence 2 has 1 tags, but 2 were guessed"):
         metrics.entity_scores([["O"], ["O"]], [["O"], ["O", "O"]])
-    with pytest.raises(ValueError, match="1 sentences have tags, but 2 have guesses"):
+    with pytest.raises(ValueError, match="number of sentences is 1 in truth, but 2 in guesses"):
         metrics.entity_scores([["O"]], [["O"], ["O"]])
 
 

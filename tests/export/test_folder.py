@@ -36,7 +36,7 @@ def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
 def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_written(tmp_path):
     model = MiniBERT(MINI)
     model.head.b.data[3] = 1e5
-    with pytest.raises(ValueError, match=r"weight is 100000, but float16 ends at 65,504; export with --full"):
+    with pytest.raises(ValueError, match=r"weight is 100000, but float16 only goes to 65,504; export with --full"):
         export(model, TOKENIZER, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -495,9 +495,9 @@ def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
     task = finetuned.Classify(["neg", "pos"])
     guess = baseline(task, tiny.labelled(50))
     at = guess.scores["accuracy"]
-    assert verdict(task, at, guess, 50).startswith("Not above guessing: “always")
+    assert verdict(task, at, guess, 50).startswith("No better than guessing: “always")
     assert verdict(task, at + 0.02, guess, 50).startswith(
-        "Hardly above guessing: 2.0 points more accuracy than “always"
+        "Hardly better than guessing: 2.0 points more accuracy than “always"
     )
     assert "With 50 dev examples, up to 14" in verdict(task, at + 0.02, guess, 50)
     assert verdict(task, at + 0.2, guess, 50) is None
@@ -505,7 +505,7 @@ def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + "a film\tpos\na film\tneg\n" * 5)
     finetuned_on("classify", str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv"), model=str(mini), **QUICK)
     out = capsys.readouterr().out
-    assert "guessing: always pos              50.0            33.3\n" in out and "Not above guessing" in out
+    assert "guessing: always pos              50.0            33.3\n" in out and "No better than guessing" in out
     finetuned_on("tag", **files(tmp_path, "tag"), model=str(mini), **QUICK | {"epochs": 6})
     out = capsys.readouterr().out
     assert "guessing: always O                 0.0" in out and "above guessing" not in out

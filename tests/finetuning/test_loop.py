@@ -117,7 +117,8 @@ def test_the_encoder_is_copied_and_the_head_is_new(kind):
 
 
 def test_word_dropout_hides_a_share_of_the_words_and_nothing_else():
-    batch = Classify(["a", "b"]).batch([Item(0, [2, *range(10, 60), 3], list(range(1, 51)), 0)] * 40, 0)
+    sequence, words = packed(tiny.TOKENIZER, list(range(10, 60)), None, 52)
+    batch = Classify(["a", "b"]).batch([Item(0, sequence, words, 0)] * 40)
     run = Run((1, 2))
     hidden = hide(batch, 0.2, 4, run)
     changed = hidden.ids != batch.ids
@@ -127,7 +128,7 @@ def test_word_dropout_hides_a_share_of_the_words_and_nothing_else():
     assert np.array_equal(hide(batch, 0.2, 4, Run((1, 2), train=True)).ids, hidden.ids)
     for other in (Run((1, 3)), Run((2, 2)), Run((1, 2), first=1)):
         assert not np.array_equal(hide(batch, 0.2, 4, other).ids, hidden.ids)
-    one = Classify(["a", "b"]).batch([Item(0, [2, *range(10, 60), 3], list(range(1, 51)), 0)], 0)
+    one = Classify(["a", "b"]).batch([Item(0, sequence, words, 0)])
     assert np.array_equal(hide(one, 0.2, 4, Run((1, 2), first=7)).ids[0], hidden.ids[7])  # by number, not by company
     assert hide(batch, 0.0, 4, run) is batch
 
@@ -338,9 +339,11 @@ def test_the_owner_of_a_place_sees_most_around_it(count, size, stride):
 
 
 def test_pairs_are_cut_to_fit_and_their_words_are_known():
-    ids, second, words = packed(tiny.TOKENIZER, [10] * 9, [11] * 3, 10)
-    assert ids == [2, 10, 10, 10, 10, 3, 11, 11, 11, 3] and second == 6 and words == [1, 2, 3, 4, 6, 7, 8]
-    assert packed(tiny.TOKENIZER, [], None, 10) == ([2, 1, 3], None, [1])  # nothing but control characters
+    (ids, types, starts, summary), words = packed(tiny.TOKENIZER, [10] * 9, [11] * 3, 10)
+    assert ids == [2, 10, 10, 10, 10, 3, 11, 11, 11, 3] and types == [0] * 6 + [1] * 4 and starts == [1, 6]
+    assert words == [1, 2, 3, 4, 6, 7, 8] and summary == 0
+    (ids, *_), words = packed(tiny.TOKENIZER, [], None, 10)
+    assert ids == [2, 1, 3] and words == [1]  # nothing but control characters
 
 
 def test_first_pieces_are_asked_and_long_sentences_go_in_windows():
@@ -353,7 +356,7 @@ def test_first_pieces_are_asked_and_long_sentences_go_in_windows():
     firsts = [tiny.TOKENIZER.tokens[item.ids[place]] for item in items for place in item.asked]
     assert firsts == ["un", "cat", "the"] * 20
     assert [tag for item in items for tag in item.target] == [0, 1, 1] * 20
-    batch = task.batch(items, 0)
+    batch = task.batch(items)
     assert batch.chosen.size == 60 == batch.targets.size
     model = with_task(tiny.encoder(), task)
     (joined,) = task.join([example], items, predict(model, task, items))
@@ -392,7 +395,7 @@ def test_windows_of_a_text_hold_question_and_answer():
     with_answer = [item for item in items if item.target != (0, 0)]
     assert with_answer and all(tiny.TOKENIZER.tokens[item.ids[item.target[0]]] == "rome" for item in with_answer)
     for item in items:
-        assert tiny.TOKENIZER.decode(item.ids[1 : item.second - 1]) == "what is?" and item.length <= 16
+        assert tiny.TOKENIZER.decode(item.ids[1 : item.sequence.starts[1] - 1]) == "what is?" and item.length <= 16
         assert len(item.offsets) == len(item.asked) - 1  # and [CLS], for "not here"
     assert len(task.items([example], tiny.TOKENIZER, 16, True)) == len(with_answer) + 2  # of the others, two
 

@@ -86,7 +86,7 @@ def test_files(folder, tmp_path, capsys, tokenizer, caplog):
     wanted = embed(MODELS[0], tokenizer, ["The cat sat.", "The dog sat.", "Dogs."])
     use.embed(None, folder, file=str(source), out=str(tmp_path / "v.npy"))
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
-    assert "skipped 1 blank line" in caplog.text and "3 vectors of 10 numbers" in capsys.readouterr().err
+    assert "skipped 1 blank line" in caplog.text and "3 vectors of width 10" in capsys.readouterr().err
     use.embed(None, folder, file=str(source), out=str(tmp_path / "v.jsonl"))
     records = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     assert [record["text"] for record in records] == ["The cat sat.", "The dog sat.", "Dogs."]

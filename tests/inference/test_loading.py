@@ -86,12 +86,12 @@ def test_no_tokenizer_in_the_folder(tmp_path, caplog):
     sizes = {"hidden_size": 2, "num_layers": 1, "num_heads": 1, "intermediate_size": 2}
     save(tmp_path / "a", MiniBERT(MiniBertConfig(vocab_size=8192, **sizes)), tokenizer=False)
     assert load(tmp_path / "a")[1].vocab_size == 8192
-    assert "taking the bundled tokenizer '8k'" in caplog.text
+    assert "using the bundled tokenizer '8k'" in caplog.text
     save(tmp_path / "b", MiniBERT(TINY), tokenizer=False)
     with pytest.raises(FileNotFoundError, match=r"neither tokenizer\.json nor vocab\.txt, and no bundled .* 13 tokens"):
         load(tmp_path / "b")
     WordPieceTokenizer([*WORDS, "more"]).save(tmp_path / "b")
-    with pytest.raises(ValueError, match="tokenizer has 14 tokens, but its model knows 13 ids"):
+    with pytest.raises(ValueError, match="tokenizer has 14 tokens, but its model has only 13 ids"):
         load(tmp_path / "b")
 
 

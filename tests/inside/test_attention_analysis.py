@@ -322,9 +322,9 @@ def test_pieces_become_words():
             [9, 9, 9, 9, 9],  # [SEP]
         ]
     )
-    np.testing.assert_allclose(word_attention(weights, [1, 2]), [[0.1, 0.5], [0.5, 0.3]])
+    np.testing.assert_allclose(word_attention(weights, [1, 2], 1), [[0.1, 0.5], [0.5, 0.3]])
     stacked = np.stack([weights, weights / 2])[None]
-    np.testing.assert_allclose(word_attention(stacked, [1, 2])[0, 1], [[0.05, 0.25], [0.25, 0.15]])
+    np.testing.assert_allclose(word_attention(stacked, [1, 2], 1)[0, 1], [[0.05, 0.25], [0.25, 0.15]])
 
 
 def test_a_head_that_follows_the_tree():
@@ -546,10 +546,11 @@ def test_wrong_wishes_are_told_before_the_work(folder, tmp_path):
 
 def test_a_word_by_name_or_number(mini):
     """Case does not matter; a number is first looked for as a word in the text, then used as a position."""
-    assert find_word(["[CLS]", "cat", "1", "[SEP]"], ["cls", "", "", "sep"], "Cat") == 1
-    assert find_word(["[CLS]", "cat", "1", "[SEP]"], ["cls", "", "", "sep"], "1") == 2
+    numbers = WordPieceTokenizer([*SPECIAL_TOKENS, "cat", "1"])
+    assert find_word(numbers, numbers.encode("cat 1"), "Cat") == 1
+    assert find_word(numbers, numbers.encode("cat 1"), "1") == 2
     with pytest.raises(ValueError, match="'0' is not a token"):
-        find_word(["[CLS]", "cat", "[SEP]"], ["cls", "", "sep"], "0")
+        find_word(numbers, numbers.encode("cat dog"), "0")
     found = analyse(mini, TOKENIZER, "the old cat sat", word="old", relations=False)
     assert found.saliency[0].position == 2 and found.saliency[0].tokens[2] == "[MASK]"
 
@@ -621,6 +622,9 @@ def test_the_page_is_well_formed_and_holds_its_data(page):
     assert referred and referred <= set(structure.ids)
     data = json.loads(structure.scripts[0])
     assert data["tokens"] == found.maps.tokens and data["chosen"] == [2, 0]
+    assert data["roles"] == found.maps.roles and not re.search(
+        r'"\[(CLS|SEP|PAD)\]"[^)]*includes', structure.scripts[1]
+    )
     weights = np.frombuffer(b64decode(data["weights"]), "<u2").reshape(3, 2, len(data["tokens"]), -1) / 65535
     np.testing.assert_allclose(weights, found.maps.weights, atol=1e-5)
     assert len(data["saliency"]) == len(data["tokens"]) - 2 and len(data["statistics"]) == 6

@@ -314,7 +314,7 @@ def test_masks_depend_on_the_key_alone(options, data):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"mask_prob": 0}, ValueError, "mask_prob is 0, expected a share above 0"),
+        ({"mask_prob": 0}, ValueError, "mask_prob is 0, expected more than 0"),
         ({"mask_prob": 1.5}, ValueError, "mask_prob is 1.5"),
         ({"mask_token_id": 103}, ValueError, "mask_token_id is 103.*pass special_ids=tokenizer.special_ids"),
         ({"vocab_size": 50}, ValueError, r"ids\[0, 1\] is 60, expected 0 to 49"),

@@ -8,51 +8,13 @@ import copy
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import mini_bert
 from mini_bert.text import loading
-from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import Kind, load_tokenizer
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
-
-
-class Letters(Tokenizer):
-    """Letters as tokens; two separators between the texts of a pair, cls at the end, no mask, one token type."""
-
-    single = "A:0 sep:0 cls:2"
-    pair = "A:0 sep:0 sep:0 B:0 sep:0 cls:2"
-
-    def __init__(self, tokens):
-        super().__init__(tokens, {"pad": "<pad>", "unk": "<unk>", "cls": "<c>", "sep": "</s>"})
-        self.continues = np.array([token not in self.roles.values() for token in self.tokens])
-
-    def plain_ids(self, text):
-        return [self.vocab.get(letter, self.unk_id) for letter in text]
-
-    def plain_spans(self, text):
-        return [(i, i + 1) for i in range(len(text))], [0] * len(text), 1
-
-    def piece_text(self, i):
-        return self.tokens[i]
-
-    def join(self, tokens):
-        return "".join(tokens)
-
-    @property
-    def settings(self):
-        return {}
-
-    @classmethod
-    def from_file(cls, path: Path, content=None):
-        return cls(list(content["model"]["vocab"]) if content else path.read_text().split())
-
-    def save(self, folder):
-        raise NotImplementedError
-
-
-TOKENS = ["<pad>", "<unk>", "</s>", "<c>", "a", "b"]
+from tests.text.letters import TOKENS, Letters
 
 
 def test_the_template_decides_where_special_tokens_go():
@@ -65,8 +27,8 @@ def test_the_template_decides_where_special_tokens_go():
     assert batch.word_ids() == [0, 0, None, None, 0, 0, None, None, None, None]
     assert letters.encode("abab", truncation=True, max_length=4) == [4, 5, 2, 3]
     assert letters.added_count() == 2 and letters.added_count(2) == 4
-    assert letters.assemble([[4], [5]]) == [4, 2, 2, 5, 2, 3] and letters.assemble([[4], [5]], False) == [4, 5]
-    assert letters.token_types([1, 1], add_special_tokens=False) == [0, 1]
+    assert letters.assemble([4], [5, 5]) == ([4, 2, 2, 5, 5, 2, 3], [0, 0, 0, 0, 0, 0, 2], [0, 3], 6)
+    assert letters("a", "b", add_special_tokens=False)["token_type_ids"] == [0, 1]
     assert letters.added_roles([4, 2, 3, 0]) == ["", "sep", "cls", "pad"] and letters.special_ids == (0, 1, 2, 3)
 
 
@@ -127,3 +89,17 @@ def test_no_other_room_knows_the_marks():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert node.value.strip() not in ("[MASK]", "##"), f"{path}, line {node.lineno}"
+
+
+def test_no_other_room_knows_the_template():
+    """Outside text/ nobody places cls or sep; documents are separated by sep, and answers need cls for "not here"."""
+    package = Path(mini_bert.__file__).parent
+    found = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in ("cls_id", "sep_id"):
+                found.add((path.relative_to(package).as_posix(), node.attr))
+    assert {pair for pair in found if not pair[0].startswith("text/")} == {
+        ("data/shards.py", "sep_id"),
+        ("finetuning/tasks/answer.py", "cls_id"),
+    }

@@ -443,7 +443,7 @@ def test_wrong_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"tokenizer\.json is not valid JSON"):
         WordPieceTokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"tokenizer\.json holds a list, expected an object"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json contains a list, expected an object"):
         WordPieceTokenizer.load(tmp_path)
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"vocab\.txt is not UTF-8 text.*one token per line"):

@@ -13,7 +13,7 @@ from rich.console import Console
 from mini_bert.training import board as board_module
 from mini_bert.training import display as module
 from mini_bert.training.board import BLOCKS, ROWS, Board, curve
-from mini_bert.training.display import Display, heard, train_line
+from mini_bert.training.display import Display, collected_warnings, train_line
 from tests.training.made_up import made_up_run
 
 RUN = made_up_run()
@@ -283,7 +283,7 @@ def test_warnings_are_on_the_screen_once_and_in_the_log(tmp_path, capsys, monkey
     log = logging.getLogger("mini_bert.training.checkpoint")
     root = [logging.StreamHandler(sys.stderr)] if configured else []
     monkeypatch.setattr(logging.getLogger(), "handlers", root)
-    with heard() as said:
+    with collected_warnings() as said:
         log.warning("the text has %d odd bytes", 3)
     with Display(tmp_path, 4000, None) as display:
         for line in said:

@@ -16,17 +16,18 @@ import pytest
 
 from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.evaluation.evaluate import Evaluation
+from mini_bert.evaluation.evaluate import Evaluation, word_counts
 from mini_bert.evaluation.unigram_baseline import verdict
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.loading import load
 from mini_bert.models.mini import MiniBERT
+from mini_bert.objectives.masked_words import word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures as plots
 from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup
 from mini_bert.training.figures import loss_picture
 from mini_bert.training.history import read_run
-from mini_bert.training.pretraining import pretrain, resume, word_shares
+from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.recorder import State
 from mini_bert.training.report import _is_shown, measured
 from mini_bert.training.run_folder import RunFolder
@@ -76,10 +77,10 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
         whole = re.sub(r" (?=\.)", "", shown.replace("[____]", truth))
         assert whole in re.sub(r"\s+", " ", Path("text.txt").read_text().replace(" .", ".")), shown
     assert gaps
-    assert "vocabulary has 16 pieces, so the model gets as many, instead of the 999 in its config" in said
+    assert "vocabulary has 16 pieces, so the model's vocab_size is 16, instead of the 999 in its config" in said
     assert "fill-mask" in said and "doctor" in said
     if importlib.util.find_spec("matplotlib"):
-        assert "the curve: out" in said and Path("out/loss.png").read_bytes().startswith(b"\x89PNG")
+        assert "loss curve: out" in said and Path("out/loss.png").read_bytes().startswith(b"\x89PNG")
     model, tokenizer = load("out")
     assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
     card = Path("out/model/README.md").read_text(encoding="utf-8")
@@ -92,6 +93,15 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
     best = min(record["loss"] for record in read_run("out").of("eval"))
     assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
+
+
+def test_zero_is_a_value(place):
+    """--held-out 0 and --warmup 0 reach the run, and --resume refuses them as it refuses other settings."""
+    assert run("--steps", "2", "--out", "out", "--held-out", "0", "--warmup", "0") == 0
+    config = RunFolder.config(Path("out"))
+    assert config["data"]["held_out"] == 0 and config["training"]["warmup"] == 0
+    with pytest.raises(SystemExit, match="leave out --warmup, --held-out"):
+        main(["train", "--resume", "--out", "out", "--held-out", "0", "--warmup", "0"])
 
 
 def test_a_run_is_resumed_with_its_own_settings(place, caplog):
@@ -150,7 +160,7 @@ def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
 
     monkeypatch.setattr("mini_bert.training.pretraining.prepare", stops)
     assert run("--steps", "10", "--out", "out") == 130
-    assert capsys.readouterr().err.endswith("No run has begun; the same command starts again.\n")
+    assert capsys.readouterr().err.endswith("before the run began. Run the same command to start again.\n")
     assert not Path("out").exists()
 
 
@@ -160,7 +170,7 @@ def test_ctrl_c_before_the_first_step(place, monkeypatch, capsys):
     def stops(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mini_bert.training.pretraining.start_record", stops)
+    monkeypatch.setattr("mini_bert.training.folder_run.start_record", stops)
     assert run("--steps", "3", "--out", "out") == 130
     said = capsys.readouterr().err
     assert said.endswith("nothing was saved yet. Continue with\n\n    mini-bert train --out out --resume\n\n")
@@ -178,7 +188,7 @@ def test_the_log_has_what_was_said_before_there_was_one(place, monkeypatch, caps
         file.write(b"\n\nan odd byte: \xff \xfe cats purr .\n")
     assert run("--steps", "2", "--out", "out") == 0
     log = Path("out/training.log").read_text(encoding="utf-8")
-    assert "the tokenized text is kept in " in log
+    assert "the tokenized text is stored in " in log
     shown = [line for line in capsys.readouterr().err.splitlines() if "tokenized text saved" not in line]
     missing = [line for line in shown if line not in log and not line.startswith("tokenizing: ")]
     assert missing == []
@@ -189,7 +199,7 @@ def test_a_second_ctrl_c_says_what_is_lost(signals, place, monkeypatch, capsys, 
     interrupt(monkeypatch, at=20, times=2)
     assert run("--steps", "1000", "--out", "out", "--save-every", every) != 0
     said = capsys.readouterr().err
-    assert f"Ended at once; {left}" in said and "\n    mini-bert train --out out --resume\n" in said
+    assert f"Stopped at once; {left}" in said and "\n    mini-bert train --out out --resume\n" in said
     assert not Path("out/model").exists()
 
 
@@ -199,7 +209,7 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
     """No silent NaNs and no model: the doctor explains, whether the run failed or only learnt nothing."""
     assert run("--steps", "120", "--out", "out", "--learning-rate", "0.1", *quiet) == 1
     said = capsys.readouterr().err
-    assert "ERROR: The learning rate is too high" in said and "so no model was written" in said
+    assert "ERROR: The learning rate is too high" in said and "No model was written" in said
     assert not Path("out/model").exists()
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
@@ -209,7 +219,8 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
 def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
     """The best checkpoint, from the middle of the run, outlives newer ones, and the model card has its numbers."""
     losses = iter([3.0, 1.5, 2.0, 2.5, 2.25])
-    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
+    measured = (Evaluation(loss, 9.0, 0.1, 0.2, 50) for loss in losses)
+    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: {"masked_words": next(measured)})
     assert run("--steps", "20", "--out", "out", "--eval-every", "4", "--save-every", "2") == 0
     names = sorted(path.name for path in Path("out/checkpoints").iterdir())
     assert names == ["step-00000008", "step-00000018", "step-00000020"]
@@ -233,7 +244,7 @@ def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, 
     monkeypatch.setattr(RunFolder, "begin", begin)
     assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
     said = capsys.readouterr().err
-    assert "ERROR: The numbers are no longer finite" in said and "so no model was written to out" in said
+    assert "ERROR: The numbers are no longer finite" in said and "No model was written to out" in said
     assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
 
 
@@ -313,7 +324,7 @@ def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place,
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copy2", full)
-    message = r"could not be written to .*model \(No space left on device\); it is whole in .*step-00000002.*--resume"
+    message = r"could not be written to .*model \(No space left on device\); it is intact in .*step-00000002.*--resume"
     with pytest.raises(OSError, match=message):
         RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary")).publish(State(), "card")
     assert isinstance(load("out")[0], MiniBERT)
@@ -322,7 +333,7 @@ def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--steps", "5", "--minutes", "1"], "expected just one of them"),
+        (["--steps", "5", "--minutes", "1"], "expected exactly one of them"),
         (["--steps", "5", "--held-out", "1.5"], "held_out is 1.5"),
         (["--steps", "5", "--model", "huge"], "'huge' is neither a preset"),
         (["--steps", "5", "--learning-rate", "-1"], "learning_rate is -1.0"),
@@ -393,7 +404,7 @@ def test_two_processes_do_not_train_in_one_folder(place):
     with RunLock(Path("out")):
         with pytest.raises(RunInUse, match="out is in use: process"):
             resume(out=Path("out"), quiet=True)
-        assert "holds a run already" in run("--steps", "2", "--out", "out")
+        assert "already contains a run" in run("--steps", "2", "--out", "out")
     Path("new").mkdir()
     with RunLock(Path("new")):
         assert "new is in use: process" in run("--steps", "2", "--out", "new")
@@ -421,7 +432,7 @@ def test_every_thread_gets_something_to_do(batch_size, threads, expected):
 
 def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):
     """A thread with nothing to do would still hold gradients; if it was requested, a message says so."""
-    monkeypatch.setattr("mini_bert.training.pretraining.default_threads", lambda: 8)
+    monkeypatch.setattr("mini_bert.training.defaults.default_threads", lambda: 8)
     options = {"tokenizer": "vocabulary", "steps": 1, "batch_size": 8}
     for micro, threads, expected in ((None, None, (1, 8)), (4, None, (4, 2)), (4, 3, (4, 3))):
         out = Path(f"{micro}-{threads}")
@@ -429,14 +440,14 @@ def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):
         pretrain(["text.txt"], "config.json", out=out, threads=threads, **given, **options)
         training = RunFolder.config(out)["training"]
         assert (training["micro_batch"], training["threads"]) == expected
-        told = f"2 micro-batches of 4 sequences, so only as many of {threads or 8}" in capsys.readouterr().err
+        told = f"2 micro-batches of 4 sequences, so only 2 of {threads or 8}" in capsys.readouterr().err
         assert told == (micro is not None)
 
 
 def test_nothing_to_resume(place):
     with pytest.raises(FileNotFoundError, match=r"there is no run in .* to resume"):
         resume()
-    with pytest.raises(FileNotFoundError, match="nowhere is no run folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere is not a run folder"):
         resume(out=Path("nowhere"))
 
 
@@ -458,6 +469,6 @@ def test_text_in_data_comes_before_the_built_in_corpus(place):
 def test_the_first_bias_is_what_is_frequent(place):
     """Word frequencies in the training text; words that do not occur count half."""
     tokenizer = WordPieceTokenizer.load("vocabulary")
-    share = word_shares(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
+    share = word_shares(word_counts(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False)))
     assert share.sum() == pytest.approx(1) and share.argmax() == tokenizer.tokens.index(".")
     assert share[tokenizer.tokens.index(".")] == pytest.approx(1 / 3, abs=0.01) and 0 < share[0] < 1e-3
