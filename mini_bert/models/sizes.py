@@ -55,11 +55,13 @@ class Sizes(NamedTuple):
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
         """The cache of one block; in the last block, only the masked tokens are queries."""
         last, H, BT = index == self.depth - 1, self.width, shape.B * shape.T
-        rows, seats = self._rows(shape, last)
-        weights = seats * self.heads * shape.T
-        kept_weights = seats * self.heads + (seats * H if last else 0) if lean else weights  # lean: log Σ exp per row
+        rows, queries = self._rows(shape, last)
+        weights = queries * self.heads * shape.T
+        kept_weights = (
+            queries * self.heads + (queries * H if last else 0) if lean else weights
+        )  # lean: log Σ exp per row
         floats = (
-            3 * BT * H + 2 * rows * H + (seats * H if last else 0)  # x, k, v; q and context (last: x of the rows, too)
+            3 * BT * H + 2 * rows * H + (queries * H if last else 0)  # x, k, v; q and context (last: x of the rows, too)
             + kept_weights
             + 2 * rows * (H + 1)  # two norms: x̂ and σ
             + rows * (H + self.inner_kept * self.intermediate)
@@ -70,9 +72,9 @@ class Sizes(NamedTuple):
     def block_temporaries(self, shape: Shape, index: int, lean: bool = False) -> int:
         """The number of floats that a block's backward pass allocates at its worst moment"""
         T, H, BT = shape.T, self.width, shape.B * shape.T
-        rows, seats = self._rows(shape, index == self.depth - 1)
+        rows, queries = self._rows(shape, index == self.depth - 1)
         tiled = tiles(T) if lean else 0  # stay allocated
-        scores = tiled or 2 * seats * self.heads * T
+        scores = tiled or 2 * queries * self.heads * T
         if lean and self.attention_dropout:
             side = math.ceil(T / math.ceil(T / TILE))
             scores += 5 * side**2 // 4  # a tile after dropout, and its mask, one byte per number
@@ -91,7 +93,7 @@ class Sizes(NamedTuple):
         return 2 * T * (4 * H * H + 2 * H * self.intermediate + 2 * T * H)
 
     def _rows(self, shape: Shape, last: bool) -> tuple[int, int]:
-        """What comes after attention runs on rows; queries are padded to seats."""
+        """Everything after attention runs on rows; queries are padded."""
         everything = shape.B * shape.T
         return (shape.N, shape.B * shape.M) if last else (everything, everything)
 

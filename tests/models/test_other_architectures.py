@@ -35,7 +35,6 @@ from mini_bert.objectives.masked_words import Batch, MaskedWords
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 from mini_bert.training.parallel import Team
 from mini_bert.training.plan import Choice, caches, predicted_peak
-from mini_bert.training.pretraining import start_at_frequencies
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import applied, apply
 
@@ -333,7 +332,7 @@ def test_two_threads_give_its_gradient():
 def test_a_head_without_a_bias_starts_as_it_is():
     model = Odd(CONFIG)
     before = model.flat.data.copy()
-    start_at_frequencies(model, None)  # type: ignore[arg-type]
+    MaskedWords().start(model, np.ones(29))
     np.testing.assert_array_equal(model.flat.data, before)
 
 
