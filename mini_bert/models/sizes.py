@@ -57,11 +57,9 @@ class Sizes(NamedTuple):
         last, H, BT = index == self.depth - 1, self.width, shape.B * shape.T
         rows, queries = self._rows(shape, last)
         weights = queries * self.heads * shape.T
-        kept_weights = (
-            queries * self.heads + (queries * H if last else 0) if lean else weights
-        )  # lean: log Σ exp per row
+        kept_weights = queries * self.heads + (queries * H if last else 0) if lean else weights  # lean: log Σ exp
         floats = (
-            3 * BT * H + 2 * rows * H + (queries * H if last else 0)  # x, k, v; q and context (last: x of the rows, too)
+            3 * BT * H + 2 * rows * H + (queries * H if last else 0)  # x, k, v; q and context (last: x of rows, too)
             + kept_weights
             + 2 * rows * (H + 1)  # two norms: x̂ and σ
             + rows * (H + self.inner_kept * self.intermediate)
