@@ -15,7 +15,6 @@ downloads must match it. `data list` shows which is which.
 from __future__ import annotations
 
 import difflib
-import errno
 import json
 import os
 from contextlib import suppress
@@ -27,7 +26,7 @@ from typing import Any
 from mini_bert.common.atomic import put_in_place, recover_folder, unfinished_folder, write_atomic
 from mini_bert.common.cache_folder import cache_folder, make_folder
 from mini_bert.common.invocation import command
-from mini_bert.corpora.fetching import DiskFull, DownloadError, fetch, hash_file, is_archive, unpack
+from mini_bert.corpora.fetching import FULL, DownloadError, fetch, hash_file, is_archive, unpack
 
 
 @dataclass(frozen=True)
@@ -160,10 +159,13 @@ def data_folder() -> Path:
 
 def dataset(name: str) -> Dataset:
     if name not in DATASETS:
-        close = difflib.get_close_matches(name, DATASETS, 1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise ValueError(f"there is no data set named {name!r}; {hint}The names are {', '.join(DATASETS)}")
+        raise ValueError(f"there is no data set named {name!r}; {_hint(name)}")
     return DATASETS[name]
+
+
+def _hint(name: str) -> str:
+    close = difflib.get_close_matches(name, DATASETS, 1)
+    return f"did you mean {close[0]}?" if close else f"`{command('data', 'list')}` lists the data sets"
 
 
 def _record(name: str) -> dict[str, Any]:
@@ -202,9 +204,12 @@ def get(name: str, force: bool = False) -> Path:
         if force or not installed(name, thorough=True):
             _download(name, files, folder)
     except OSError as error:
-        if isinstance(error, DownloadError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL:
             raise
-        raise DiskFull(f"the disk is full, cannot install {name} in {data_folder()}; free some space") from error
+        raise DownloadError(
+            f"the disk is full, cannot install {name} in {data_folder()}; free some space and try again, or set "
+            "MINI_BERT_HOME to a folder on another disk"
+        ) from error
     finally:
         lock.release()
     return folder
@@ -217,7 +222,7 @@ def _download(name: str, files: tuple[Remote, ...], folder: Path) -> None:
             path = data_folder() / f".{name}-{remote.name}"
             known = remote.sha256 or sources.get(remote.url)
             advice = "" if remote.sha256 else f"If you trust the new file, delete {name}.json in {data_folder()}"
-            sources[remote.url] = fetch(remote.url, path, known, remote.size, advice)
+            sources[remote.url] = fetch(remote.url, path, known, advice)
             if is_archive(remote.name):
                 unpack(path, new)
                 path.unlink()
@@ -236,11 +241,7 @@ def corpus_files(source: str) -> list[Path]:
     """The text files of a data set: "wikitext-2" or "wikitext-2:train", "wikitext-2:validation", …"""
     name, _, part = source.partition(":")
     if name not in DATASETS:
-        close = difflib.get_close_matches(name, DATASETS, 1)
-        hint = f"(`{command('data', 'list')}` lists the data sets)"
-        if close:
-            hint = f"Did you mean the data set {close[0]}?"
-        raise FileNotFoundError(f"there is no file, folder or data set {source!r}. {hint}")
+        raise FileNotFoundError(f"there is no file, folder or data set {source!r}; {_hint(name)}")
     parts, folder, files = DATASETS[name].text, data_folder() / name, installed(name)
     if not files:
         state = "has changed since it was downloaded" if folder.exists() else "is not installed"
