@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from mini_bert.cli.words import sharing
+from mini_bert.finetuning.settings import FineTuning
 
 TRAIN = Annotated[str | None, typer.Option(help="the file to train on", show_default="synthetic examples")]
 DEV = Annotated[str | None, typer.Option(help="the file to measure on; default: a tenth of --train is held out")]
@@ -46,13 +47,13 @@ def _shared(
     out: OUT = None,
     model: ENCODER = "mini-bert",
     epochs: EPOCHS = None,
-    batch_size: BATCH_SIZE = 32,
+    batch_size: BATCH_SIZE = FineTuning.batch_size,
     learning_rate: LEARNING_RATE = None,
-    layer_decay: LAYER_DECAY = 0.9,
-    dropout: DROPOUT = 0.1,
+    layer_decay: LAYER_DECAY = FineTuning.layer_decay,
+    dropout: DROPOUT = FineTuning.dropout,
     word_dropout: WORD_DROPOUT = None,
-    patience: PATIENCE = 6,
-    seed: SEED = 0,
+    patience: PATIENCE = FineTuning.patience,
+    seed: SEED = FineTuning.seed,
     seeds: SEEDS = 1,
     from_scratch: SCRATCH = False,
     threads: THREADS = None,
@@ -76,7 +77,6 @@ def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None =
     from mini_bert.common.progress import showing
     from mini_bert.finetuning.data import read_data
     from mini_bert.finetuning.finetune import check_out, finetune
-    from mini_bert.finetuning.loop import FineTuning
     from mini_bert.finetuning.report import describe
     from mini_bert.training.parallel import default_threads
 
@@ -155,13 +155,10 @@ def finetune_sst2(
     out: OUT = None,
     model: ENCODER = "mini-bert",
     epochs: EPOCHS = None,
-    max_samples: Annotated[
-        int | None,
-        typer.Option("--max-samples", "--max_samples", min=1, help="train on this many examples, drawn at random"),
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--lr", "--learning_rate")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", "--batch_size", min=1)] = 32,
-    seed: SEED = 0,
+    max_samples: SAMPLES = None,
+    learning_rate: LEARNING_RATE = None,
+    batch_size: BATCH_SIZE = FineTuning.batch_size,
+    seed: SEED = FineTuning.seed,
     seeds: SEEDS = 1,
     from_scratch: SCRATCH = False,
     threads: THREADS = None,

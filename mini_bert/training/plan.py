@@ -246,9 +246,7 @@ def default_choice(batch: int, threads: int) -> Choice:
 # ---------------------------------------------------------------------- the report
 
 
-def plan_report(
-    model: str = "mini", batch: int = 32, memory: str = "1GB", threads: int | None = None, tie_head: bool = False
-) -> tuple[str, bool]:
+def plan_report(model: str, batch: int, memory: str, threads: int | None, tie_head: bool = False) -> tuple[str, bool]:
     """Returns the text that `mini-bert plan` prints, and whether anything fits."""
     config, available, threads = load_config(model), parse_memory(memory), threads or default_threads()
     sizes = describe(config, tie_head)
