@@ -11,6 +11,7 @@ import typer
 
 from mini_bert.cli.words import MODELS, sharing
 
+MANY = 500  # training sentences of a probe from which on progress is shown
 PICTURE = "the picture: .png, .svg or .pdf"
 COLUMN = Annotated[int, typer.Option(help="column of the tags, from 0; default: the last one; in CoNLL-U, the UPOS")]
 
@@ -66,12 +67,13 @@ def probe(
     from mini_bert.common.atomic import write_atomic
     from mini_bert.common.extras import MissingExtra
     from mini_bert.common.memory import keep_freed_memory
+    from mini_bert.common.progress import showing
     from mini_bert.data.synthetic.dataset import SYNTHETIC
     from mini_bert.inference.loading import load
     from mini_bert.plots.style import save
     from mini_bert.probing.data import read
     from mini_bert.probing.figures import probe_results
-    from mini_bert.probing.probe import probe_samples
+    from mini_bert.probing.probe import probe as fit_probes
     from mini_bert.probing.report import Setting, report, report_json
 
     chosen = layer_numbers(layers)
@@ -79,13 +81,15 @@ def probe(
         if out.exists() and not out.is_dir():
             raise ValueError(f"--out {out} is a file, expected a folder")
         out.mkdir(parents=True, exist_ok=True)
-    data = read(task, train, dev, column)
+    data = read(task, train, dev, column, max_sentences)
     keep_freed_memory()
     loaded, tokenizer = load(model)
-    options = {"layers": chosen, "pooling": pooling, "l2": l2, "threads": threads}
-    results = probe_samples(loaded, tokenizer, task, data, seeds, max_sentences, **options)
-    notes = [] if data is None else data.notes
-    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, data is None, seeds, pooling, notes)
+    options: dict[str, Any] = {"layers": chosen, "pooling": pooling, "l2": l2, "threads": threads}
+    with showing(len(data.train) > MANY) as show:
+        results = fit_probes(
+            loaded, tokenizer, task, data.train, data.dev, data.classes, range(seeds), show=show, **options
+        )
+    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, train is None, seeds, pooling, data.notes)
     print(report_json(setting, results) if as_json else report(setting, results))
     if out is not None:
         table, picture = out / f"probe_{task}.json", out / f"probe_{task}.png"

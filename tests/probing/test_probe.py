@@ -19,11 +19,11 @@ from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.plots import style as plots
 from mini_bert.probing import probe as probing
-from mini_bert.probing.data import ProbeData, labels, read, sample
+from mini_bert.probing.data import labels, read
 from mini_bert.probing.dependency_probe import ROOT, DependencyProbe
 from mini_bert.probing.label_probe import Examples, LabelProbe, WordTypes, control_labels, most_frequent
 from mini_bert.probing.probe import probe, probes_for
-from mini_bert.probing.report import DataSize, Results, Scores, Setting, merged, report, report_json
+from mini_bert.probing.report import DataSize, Results, Scores, Setting, report, report_json
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 PACKAGE = Path(probing.__file__).parents[1]
@@ -171,7 +171,7 @@ def test_the_same_numbers_every_time(task, model, tokenizer, monkeypatch):
     """Whatever the number of threads, and however many layers are in memory at a time; seeds differ."""
     make = tagged if task == "ner" else parsed
     train, dev = make(15, 0, "train"), make(15, 0, "dev")
-    known = sample(None, task, 0, 100).classes
+    known = read(task, limit=100).classes
     found = probe(model, tokenizer, task, train, dev, known, (0, 1), [0, 2])
     assert [one.title for one in found] == {
         "pos": ["part of speech"],
@@ -185,9 +185,9 @@ def test_the_same_numbers_every_time(task, model, tokenizer, monkeypatch):
         assert len(one.trained[0].control) == 2 and len(set(one.trained[0].accuracy)) == 1
         assert task == "ner" or any(len(set(scores.accuracy)) == 2 for scores in one.random.values())
         assert bool(one.trained[0].f1) == (task == "ner")
-    alone = probe(model, tokenizer, task, train, dev, known, seeds=(1,), layers=[2])
-    assert alone[0].trained[2].control == found[0].trained[2].control[1:]
-    assert alone[0].random[2].accuracy == found[0].random[2].accuracy[1:]
+    single = probe(model, tokenizer, task, train, dev, known, seeds=(1,), layers=[2])
+    assert single[0].trained[2].control == found[0].trained[2].control[1:]
+    assert single[0].random[2].accuracy == found[0].random[2].accuracy[1:]
 
 
 def test_what_cannot_be_probed(model, tokenizer):
@@ -213,18 +213,15 @@ def test_what_cannot_be_probed(model, tokenizer):
 # --- data
 
 
-def test_samples():
-    """Which sentences are taken decides the seed; their order stays; all labels of the file stay known."""
-    sentences = [Tagged([str(number)], ["A" if number else "B"], number) for number in range(50)]
-    data = ProbeData(sentences, sentences[:3], ["A", "B"])
-    some = sample(data, "pos", 1, 10)
-    lines = [one.line for one in some.train]
-    assert len(lines) == 10 and lines == sorted(lines) and some.classes == ["A", "B"] and len(some.dev) == 3
-    assert lines == [one.line for one in sample(data, "pos", 1, 10).train] != list(range(10))
-    assert lines != [one.line for one in sample(data, "pos", 2, 10).train]
-    assert sample(data, "pos", 1).train is sentences and sample(data, "pos", 1, 50).train is sentences
-    made = sample(None, "ner", 3, 5)
-    assert made.train == tagged(5, 3, "train") and made.dev == tagged(5, 3, "dev")
+def test_samples(tmp_path):
+    """A random part of each file, the same every time; the order stays, and all labels of the file stay known."""
+    path = write(tmp_path / "a.conll", "".join(f"{number}\t{'A' if number else 'B'}\n\n" for number in range(50)))
+    some = read("pos", path, path, limit=10)
+    words = [int(one.words[0]) for one in some.train]
+    assert len(words) == len(some.dev) == 10 and words == sorted(words) != list(range(10))
+    assert some.classes == ["A", "B"] and some == read("pos", path, path, limit=10)
+    assert len(read("pos", path, path).train) == len(read("pos", path, path, limit=50).train) == 50
+    assert read("ner", limit=5)[:2] == (tagged(5), tagged(5, split="dev"))
     assert labels("dep", [CAT])[0].tags == ["det", "nsubj", "root"]
 
 
@@ -281,7 +278,6 @@ def test_files_are_read(tmp_path):
         "1 of the 2 dev examples is also in the training data: scores are too high"
     ]
     assert read("dep", treebank, write(tmp_path / "d.conllu", CONLLU.replace("The\tthe", "A\ta"))).notes == []
-    assert read("pos", None, None) is None
     with pytest.raises(ValueError, match="--train is given, but not --dev"):
         read("pos", treebank, None)
     with pytest.raises(ValueError, match="--dev is given, but not --train"):
@@ -339,15 +335,6 @@ def test_the_same_for_programs():
     assert "f1" not in one["layers"][0]["trained"]
 
 
-def test_several_samples_make_one_result():
-    """Seeds in a row, baselines as means."""
-    one = made_up(seeds=1)
-    other = one._replace(baselines={"always Y": 0.4, "own": 0.25})
-    (found,) = merged([[one], [other]])
-    assert found.baselines == {"always X": pytest.approx(0.3), "own": 0.5}
-    assert found.trained[1].accuracy == [0.81, 0.81] and found.random[0].control == [0.65, 0.65]
-
-
 def test_layers_as_people_write_them():
     assert layer_numbers("3, 1,1") == [1, 3]
     for text, told in (("one", "expected numbers"), ("1-", "expected numbers"), ("3-1", "selects no layer")):
@@ -388,7 +375,7 @@ def test_the_picture(monkeypatch):
 
 @pytest.mark.parametrize("task", ["pos", "dep", "ner"])
 def test_the_command_on_synthetic_sentences(task, folder, capsys):
-    """A table that names them, for every seed other sentences, of the layers that are asked for."""
+    """A table that names them, of the layers that are asked for."""
     probe_command(task, model=folder, max_sentences=12, seeds=2, layers="0,2")
     captured = capsys.readouterr()
     assert SYNTHETIC in captured.out and "±" in captured.out
