@@ -6,16 +6,15 @@ A rule is a name and its alternatives, each with a weight:
         1   subject:nsubj does.giving somebody:iobj np.things:obj
         1   subject:nsubj does.giving np.things:obj ( to/ADP:case somebody ):obl
 
-A rule with one alternative is written `name = parts`. An alternative lists its parts in order. Parts with a relation
-hang under the one part without a relation, the head, as in Universal Dependencies (de Marneffe et al. 2021): words with
-content are heads; articles, prepositions and auxiliaries hang under them. If no part is the head, all of them hang
-under the head of the phrase that uses the rule.
+A rule with one alternative is written `name = parts`. Parts with a relation hang under the one part of their phrase
+that has none, the head, as in Universal Dependencies (de Marneffe et al. 2021): words with content are heads; articles,
+prepositions and auxiliaries hang under them.
 
     the/DET  is|was/AUX      a word and its part of speech; one of several words
     noun.things  verb.food/past  noun.people/many      a word from a list of lexicon.py, in one of its forms
-    ( ... ):obl              a phrase in place, hanging under the head by that relation
+    ( ... ):obl              a phrase
     np.food                  another rule, with `food` for every $ in it; ~ is the opposite of $ (good, bad);
-                             np.* takes one of KINDS
+                             np.* takes one of KINDS. Without a relation, its parts are parts of this phrase
     :amod?40                 present with a probability of 40 %
     PER LOC ORG              rules whose words are a named entity
 
@@ -30,6 +29,7 @@ import re
 import zlib
 from bisect import bisect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -44,39 +44,34 @@ ENTITIES = ("PER", "LOC", "ORG")
 RULES = """
 sentence
     60  clause .
-    5   ( conjunction:mark act.* ):advcl , clause .
-    6   clause ( conjunction:mark act.* ):advcl .
+    5   ( because|when|while|if|before|after/SCONJ:mark act.* ):advcl , clause .
+    6   clause ( because|when|while|if|until|since/SCONJ:mark clause ):advcl .
     10  clause ( and|but|so|or/CCONJ:cc clause ):conj .
     5   when|where:obl , act.* .
     9   question.* ?
     5   please/INTJ:discourse order.* .
-conjunction = because|when|while|if|before|after|until|since/SCONJ
 clause
-    30  act.*
+    35  act.*
     6   subject:nsubj does.people somebody:obj adjunct?50
     9   subject:nsubj does.intransitive adjunct?75
-    7   subject:nsubj does.motion ( to|to|from|through/ADP:case LOC|one.buildings ):obl when:obl?40
-    6   giving
+    7   subject:nsubj does.motion ( to|from|through/ADP:case LOC|one.buildings ):obl when:obl?40
+    3   subject:nsubj does.giving somebody:iobj np.reading|np.things|np.food:obj
+    3   subject:nsubj does.giving np.reading|np.things|np.food:obj ( to/ADP:case somebody ):obl
     7   subject:nsubj verb.wanting/past|verb.wanting/third ( to/PART:mark order.* ):xcomp
     9   subject:nsubj be very|quite|so/ADV:advmod?30 adj.state
     4   PER:nsubj be a/DET:det adj.people:amod?40 noun.people
     4   subject:nsubj be where
-    5   one.things|one.buildings:nsubj be adj.things
     4   subject:nsubj has|had/VERB np.things|np.animals:obj
-    4   subject|ORG.company:nsubj verb.saying/past|verb.saying/third ( that/SCONJ:mark?75 act.* ):ccomp
-    2   there/PRON:expl is|was/VERB a/DET:det adj.people:amod?40 noun.people:nsubj where:obl
-    8   passive.*
-    3   PER|one.people:nsubj works|worked/VERB ( for/ADP:case org ):obl ( in/ADP:case LOC ):obl?50
-    3   org:nsubj bought|praised|joined/VERB org|one.buildings:obj when|where:obl?60
+    5   subject|org:nsubj verb.saying/past|verb.saying/third ( that/SCONJ:mark?75 act.* ):ccomp
+    2   there/PRON:expl is|was/VERB ( a/DET:det noun.people ):nsubj where:obl
+    8   one.food|one.buildings:nsubj:pass is|was/AUX:aux:pass sold|described|forgotten/VERB agent?60
+    5   PER|org:nsubj bought|praised|joined/VERB org:obj when|where:obl?60
 act = subject:nsubj does.$ np.$:obj adjunct?40
-giving
-    1   subject:nsubj does.giving somebody:iobj np.reading|np.things|np.food:obj
-    1   subject:nsubj does.giving np.reading|np.things|np.food:obj ( to/ADP:case somebody ):obl
-passive = one.$:nsubj:pass is|was/AUX:aux:pass verb.$/participle ( by/ADP:case PER|org|one.people ):obl:agent?60
+agent = ( by/ADP:case PER|org|one.people ):obl:agent
 question
-    2   did|can|could|will|would/AUX:aux subject:nsubj verb.$/base np.$:obj
+    2   did|can|could|will|would/AUX:aux subject:nsubj order.$
     1   who/PRON:nsubj verb.$/past np.$:obj
-    2   where|when|why|how/ADV:advmod did|will/AUX:aux subject:nsubj verb.$/base np.$:obj
+    2   where|when|why|how/ADV:advmod did|will/AUX:aux subject:nsubj order.$
 order = verb.$/base np.$:obj
 does
     30  verb.$/past
@@ -93,8 +88,7 @@ be
 
 PER
     5   name.first name.last:flat
-    4   name.first
-    1   name.last
+    5   name.first
 LOC = name.place
 org
     3   the/DET:det ORG.of
@@ -103,7 +97,7 @@ ORG = $
 of = University|Bank|Museum/PROPN ( of/ADP:case name.place ):nmod
 company
     1   name.last ( &/CCONJ:cc name.last ):conj
-    3   name.company|name.company|name.last:compound company.kind
+    3   name.company|name.last:compound company.kind
 subject
     2   he|she/PRON
     4   PER
@@ -116,29 +110,26 @@ np
     5   one.$
     1   one.$ behind.$
     2   the|these|those|some|all/DET:det adj.$:amod?50 noun.$/many
-    1   num.count:nummod adj.$:amod?50 noun.$/many
+    1   two|three|four|ten|twelve/NUM:nummod adj.$:amod?50 noun.$/many
 one
-    7   the|the|this|that|every|another/DET:det adj.$:amod?50 noun.$
+    7   the|this|that|every|another/DET:det adj.$:amod?50 noun.$
     3   my|your|his|her|our|their/PRON:nmod:poss adj.$:amod?50 noun.$
     2   ( PER 's/PART:case ):nmod:poss adj.$:amod?50 noun.$
     3   a/DET:det adj.$:amod?50 noun.$
 behind
     2   ( that|which/PRON:obj subject:nsubj does.$ ):acl:relcl
-    3   ( from/ADP:case LOC|org ):nmod
-    2   where:nmod
+    4   ( from/ADP:case LOC|org ):nmod
 where
     4   in|near/ADP:case LOC
-    1   at/ADP:case org
-    4   in|near|behind|outside|inside|beside/ADP:case one.buildings
+    5   in|near|behind|outside|inside|beside/ADP:case one.buildings
 when
     3   on/ADP:case day
     2   in/ADP:case month
-    2   in|before|after/ADP:case YEAR
     3   before|after|during/ADP:case one.events
 adjunct
     5   adv.manner:advmod
-    2   ( with|like/ADP:case somebody ):obl
-    2   ( in|despite/ADP:case the/DET:det noun.weather ):obl
+    3   ( with|like/ADP:case somebody ):obl
+    2   ( in|despite/ADP:case the/DET:det rain|snow|cold|dark|heat/NOUN ):obl
     3   yesterday|today|tonight/NOUN:obl:unmarked
     8   when|where:obl
 
@@ -148,15 +139,15 @@ opinion
     6   work:nsubj is|was/AUX:cop strong.~ ( ,?30 but/CCONJ:cc strong.$ ):conj end
     4   ( although|though/SCONJ:mark verdict.~ ):advcl , again.$ end
     4   verdict.$ ( ,?50 although|though/SCONJ:mark again.~ ):advcl end
-    3   ( despite/ADP:case its/PRON:nmod:poss strong.~:amod noun.parts ):obl , verdict.$ end
-    4   ( after/ADP:case a/DET:det strong.good|strong.bad:amod noun.days ):obl , verdict.$ end
+    3   ( despite/ADP:case its/PRON:nmod:poss adj.~:amod noun.parts ):obl , verdict.$ end
+    4   ( after/ADP:case a/DET:det adj.good|adj.bad:amod noun.days ):obl , verdict.$ end
     6   verdict.$ ( ,?50 and/CCONJ:cc again.$ ):conj end
 end
     9   .
     1   !
 verdict
     20  work:nsubj is|was/AUX:cop strong.$
-    5   work:nsubj is|was/AUX:cop not strong.~
+    5   work:nsubj is|was/AUX:cop no strong.~
     5   work:nsubj is|was/AUX:cop adj.$ ( and/CCONJ:cc strong.$ ):conj
     3   work:nsubj is|was/AUX:cop not/PART:advmod only/ADV:advmod adj.$ ( but/CCONJ:cc also/ADV:advmod adj.$ ):conj
     3   work:nsubj is|was/AUX:cop neither/CCONJ:cc:preconj adj.~ ( nor/CCONJ:cc adj.~ ):conj
@@ -171,10 +162,8 @@ verdict
     7   work:nsubj is|was/AUX:cop a/DET:det noun.thing_$
     3   work:nsubj is|was/AUX:cop no/DET:det noun.thing_~
 again = it/PRON:nsubj is|was/AUX:cop strong.$
-strong
-    7   adj.$
-    3   adv.intensifier:advmod adj.$
-not
+strong = very|really|truly|quite|extremely/ADV:advmod?30 adj.$
+no
     3   n't|not/PART:advmod
     2   never|hardly/ADV:advmod
 work
@@ -183,28 +172,25 @@ work
     3   the/DET:det noun.parts ( of/ADP:case the|this|that/DET:det noun.works ):nmod
     6   the|this|that/DET:det new|latest|first|long/ADJ:amod?25 noun.works
     3   ( PER 's/PART:case ):nmod:poss noun.works
-    2   the/DET:det noun.works ( by/ADP:case PER ):nmod
-    2   the/DET:det noun.works ( from/ADP:case LOC|org ):nmod
+    4   the/DET:det noun.works ( from/ADP:case LOC|org ):nmod
 voice = he|she|everyone/PRON|PER|one.people
-audience
-    4   us|me|them|everyone/PRON
-    4   PER|one.people
+audience = us|me|them|everyone/PRON|PER|one.people
 """
 
 
+@dataclass(eq=False, slots=True)
 class Word:
     """A word of a sentence; `head` is None for the root"""
 
-    __slots__ = ("entity", "form", "head", "relation", "tag")
-
-    def __init__(self, form: str, tag: str):
-        self.form, self.tag = form, tag
-        self.relation, self.entity = "root", "O"
-        self.head: Word | None = None
+    form: str
+    tag: str
+    relation: str
+    entity: str = "O"
+    head: Word | None = None
 
 
 class Part(NamedTuple):
-    options: Sequence[Any]  # (what, form) with the text before and after the slash, or one list of parts
+    options: list[tuple[str, str]]  # the text before and after the slash; a bracket has no options
     relation: str
     chance: float
 
@@ -224,74 +210,70 @@ class Grammar:
     def pick(self, things: Sequence[T]) -> T:
         return things[int(self.random() * len(things))]
 
-    def sentence(self, rule: str) -> list[Word]:
-        """The words of a sentence, spelled as they should be; no word twice in a row"""
-        while True:
-            words, _ = self.expand(rule)
-            forms = spelled([word.form for word in words])
-            if all(a.lower() != b.lower() for a, b in pairwise(forms)):
-                break
-        for word, form in zip(words, forms, strict=True):
-            word.form = form
-        return words
-
-    def text(self, rule: str) -> str:
-        """A name as text, such as `PER` or `ORG.company`"""
-        return " ".join(word.form for word in self.expand(rule)[0])
-
     def word(self, name: str) -> Any:
         """An entry of a list. In the split dev, half of the names are ones that never occur in train"""
         if name.startswith("name."):
             return self.pick(_names(name, self.chance(self.unseen)))
         return self.pick(WORDS[name])
 
-    def expand(self, rule: str) -> tuple[list[Word], list[Word]]:
-        """Returns the words of a phrase, and those among them that hang under a word outside it"""
+    def text(self, rule: str) -> str:
+        """A name as text, such as `PER`"""
+        return " ".join(part.form for part in self.expand(rule) if isinstance(part, Word))
+
+    def sentence(self, rule: str) -> list[Word]:
+        """The words of a sentence with their tree, spelled as they should be; no word twice in a row"""
+        while True:
+            parts = self.expand(rule)
+            words = [part for part in parts if isinstance(part, Word)]
+            forms = spelled([word.form for word in words])
+            if all(a.lower() != b.lower() for a, b in pairwise(forms)):
+                break
+        for word, form in zip(words, forms, strict=True):
+            word.form = form
+        _connect(parts)
+        return words
+
+    def expand(self, rule: str, relation: str = "") -> list[Word | str]:
+        """Words, and brackets around the phrases: "(" before one, its relation after it"""
         ends, alternatives = _alternatives(rule)
-        words, tops = self.phrase(alternatives[bisect(ends, self.random() * ends[-1])])
+        parts: list[Word | str] = ["("] if relation else []
+        for part in alternatives[bisect(ends, self.random() * ends[-1])]:
+            if part.chance == 1 or self.chance(part.chance):
+                parts += self._part(part)
         if rule[:3] in ENTITIES:
-            for number, word in enumerate(words):
+            for number, word in enumerate(part for part in parts if isinstance(part, Word)):
                 word.entity = f"{'I' if number else 'B'}-{rule[:3]}"
-        return words, tops
+        return [*parts, relation] if relation else parts
 
-    def phrase(self, parts: Sequence[Part]) -> tuple[list[Word], list[Word]]:
-        words: list[Word] = []
-        tops: list[Word] = []
-        head = None
-        for part in parts:
-            if part.chance < 1 and self.random() >= part.chance:
-                continue
-            inner, heads = self.part(part)
-            words += inner
-            if part.relation:
-                for word in heads:
-                    word.relation = part.relation
-            elif len(heads) == 1 and heads[0].relation == "root":
-                head = heads[0]
-            tops += heads
-        if head is None:
-            return words, tops
-        for word in tops:
-            if word is not head:
-                word.head = head
-        return words, [head]
-
-    def part(self, part: Part) -> tuple[list[Word], list[Word]]:
-        option = self.pick(part.options)
-        if isinstance(option, list):
-            return self.phrase(option)
-        what, form = option
-        if what == "YEAR":
-            word = Word(str(1900 + int(self.random() * 125)), "NUM")
-        elif form.isupper():
-            word = Word(what, form)
-        elif what in WORDS:
-            entry, kind = self.word(what), what.partition(".")[0]
+    def _part(self, part: Part) -> list[Word | str]:
+        if not part.options:
+            return [part.relation]  # of a bracket
+        name, form = self.pick(part.options)
+        if form.isupper():
+            return [Word(name, form, part.relation)]
+        if name in WORDS:
+            entry, kind = self.word(name), name.partition(".")[0]
             form = form or ("one" if kind == "noun" else "")
-            word = Word(getattr(entry, form) if form else entry, TAGS.get(kind, "PROPN"))
+            return [Word(getattr(entry, form) if form else entry, TAGS.get(kind, "PROPN"), part.relation)]
+        return self.expand(name[:-1] + self.pick(KINDS) if name.endswith("*") else name, part.relation)
+
+
+def _connect(parts: list[Word | str]) -> None:
+    """Gives every word its head: the word of its phrase that has no relation"""
+    phrases: list[list[Word]] = [[]]
+    for part in (*parts, "root"):
+        if isinstance(part, Word):
+            phrases[-1].append(part)
+        elif part == "(":
+            phrases.append([])
         else:
-            return self.expand(what[:-1] + self.pick(KINDS) if what.endswith("*") else what)
-        return [word], [word]
+            phrase = phrases.pop()
+            (head,) = (word for word in phrase if not word.relation)
+            for word in phrase:
+                word.head = None if word is head else head
+            head.relation = part
+            if phrases:
+                phrases[-1].append(head)
 
 
 def spelled(words: Sequence[str]) -> list[str]:
@@ -339,34 +321,24 @@ def _alternatives(name: str) -> tuple[list[int], list[list[Part]]]:
     """The summed weights and the parts of a rule's alternatives, its argument put in"""
     rule, _, argument = name.partition(".")
     opposite = {"good": "bad", "bad": "good"}.get(argument, "")
-    lines = ALTERNATIVES[rule]
-    parts = [_parts(text.replace("$", argument).replace("~", opposite).split()) for _, text in lines]
-    return list(accumulate(weight for weight, _ in lines)), parts
+    lines = [(weight, text.replace("$", argument).replace("~", opposite)) for weight, text in ALTERNATIVES[rule]]
+    return list(accumulate(weight for weight, _ in lines)), [[*map(_parsed, text.split())] for _, text in lines]
 
 
-def _parts(tokens: list[str]) -> list[Part]:
-    """Reads the tokens up to a closing bracket, and removes them"""
-    parts = []
-    while tokens and not tokens[0].startswith(")"):
-        token = tokens.pop(0)
-        inner = None
-        if token == "(":
-            inner = _parts(tokens)
-            token = tokens.pop(0)
-        token, _, chance = token.partition("?") if token != "?" else ("?", "", "")
-        body, _, relation = token.partition(":")
-        if body in tuple(",.!?"):
-            body, relation = f"{body}/PUNCT", "punct"
-        parts.append(Part(_options(body) if inner is None else [inner], relation, float(chance or 100) / 100))
-    return parts
-
-
-def _options(body: str) -> list[tuple[str, str]]:
-    """`he|she/PRON|PER` is three options: a part of speech is that of the words before it, too"""
+def _parsed(token: str) -> Part:
+    """`he|she/PRON|PER:nsubj?40` has three options: a part of speech is that of the words before it, too"""
+    if token == "(":
+        return Part([], "(", 1)
+    token, _, chance = token.partition("?") if token != "?" else (token, "", "")
+    body, _, relation = token.partition(":")
+    if body == ")":
+        return Part([], relation, 1)
+    if body in tuple(",.!?"):
+        body, relation = f"{body}/PUNCT", "punct"
     options: list[tuple[str, str]] = []
     form = ""
     for option in reversed(body.split("|")):
-        what, _, own = option.partition("/")
+        name, _, own = option.partition("/")
         form = own or form
-        options.append((what, form))
-    return options[::-1]
+        options.insert(0, (name, form))
+    return Part(options, relation, float(chance or 100) / 100)
