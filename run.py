@@ -238,10 +238,10 @@ def usable() -> bool:
     """Whether .venv is complete and its Python starts, has pip and is of the same version as this one."""
     probe = [program("python"), "-I", "-c", "import sys, pip; print(sys.version_info[:2])"]
     try:
-        found = subprocess.run(probe, capture_output=True, text=True).stdout.strip()
+        version = subprocess.run(probe, capture_output=True, text=True).stdout.strip()
     except OSError:  # no .venv, or its interpreter is gone
         return False
-    return found == str(sys.version_info[:2]) and not UNFINISHED.exists()
+    return version == str(sys.version_info[:2]) and not UNFINISHED.exists()
 
 
 def build() -> None:

@@ -149,11 +149,11 @@ def collected(notes: list[str]) -> Iterator[tuple[str, Iterable[str]]]:
         notes.append("this Python has no language reference (pydoc_data.topics)")
     library, numpy = Path(sysconfig.get_paths()["stdlib"]), Path(np.__file__).parent
     for what, root, package in (("Python's standard library", library, ""), ("NumPy", numpy, "numpy")):
-        found = False
+        has_sources = False
         for name, source in sources(root, package):
-            found = True
+            has_sources = True
             yield f"source/{name}", source_texts(source)
-        if not found:
+        if not has_sources:
             notes.append(f"the sources of {what} are not installed")
     for wheel in sorted(library.glob("ensurepip/_bundled/*.whl")):
         yield from ((f"bundled/{name}", source_texts(source)) for name, source in wheel_sources(wheel))

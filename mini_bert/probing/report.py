@@ -108,8 +108,8 @@ def _table(setting: Setting, one: Results) -> list[str]:
     for layer in one.trained:
         cells = []
         for scores in (one.trained[layer], one.random[layer]):
-            shares = ([scores.f1] if scores.f1 else []) + [scores.accuracy, scores.control]
-            columns = [*(_shown(values, "%") for values in shares), _shown(scores.selectivity)]
+            percentages = ([scores.f1] if scores.f1 else []) + [scores.accuracy, scores.control]
+            columns = [*(_shown(values, "%") for values in percentages), _shown(scores.selectivity)]
             cells.append("".join(f"{column:>{width}}" for column in columns))
         lines.append(f"{'embeddings' if layer == 0 else layer!s:11}" + "  ".join(cells))
     lines.append("")
