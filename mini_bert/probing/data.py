@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mini_bert.common.draws import address, shuffled
-from mini_bert.data.labelled.labels import line_of
 from mini_bert.data.labelled.readers import (
     LabelError,
     Parsed,
@@ -75,11 +74,11 @@ def read(
 def check_bio(sentences: Sequence[Tagged], path: str) -> None:
     """Raises LabelError at the first tag that is not a BIO tag."""
     for sentence in sentences:
-        for number, (word, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True)):
+        for word, tag in zip(sentence.words, sentence.tags, strict=True):
             if not is_entity_tag(tag):
                 raise LabelError(
                     path,
-                    line_of(path, sentence, number),
+                    sentence.line,
                     f"the tag of {word!r} is {tag!r}, expected {ENTITY_TAGS}; "
                     "if the tags are in another column, give its number with --column",
                 )
