@@ -15,28 +15,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons read this far: write nothing below they can't parse)
+if sys.version_info < (3, 11):  # noqa: UP036 (older Pythons get here, so nothing below may use newer syntax)
     sys.exit(
         "Mini-BERT needs Python 3.11 or newer. This is Python {}.{}.{}: {}\n"
-        "Call run.py with a newer one, for example: python3.12 run.py test".format(
-            *sys.version_info[:3], sys.executable
-        )
+        "Use a newer one, for example: python3.12 run.py test".format(*sys.version_info[:3], sys.executable)
     )
 
 HELP = """\
 Mini-BERT: a complete BERT in pure Python and NumPy, gradients derived by hand.
 
-Begin here
+Start here
   python run.py test                        check everything: 1-2 minutes
   python run.py train                       train a Mini-BERT in four minutes
   python run.py simple-test                 try every part of the engine once
 
 Train
   python run.py train --help                all settings
-  python run.py plan --model larger         what fits into memory
+  python run.py plan --model larger         what fits in memory
   python run.py plot runs/run-1             curves of one run or several
   python run.py doctor runs/run-1           find out what is wrong with a run
-  python run.py export runs/run-1 --out X   a model folder for others
+  python run.py export runs/run-1 --out X   a model folder to share
 
 Use and measure a model
   python run.py fill-mask "A cat [MASK]."   predict the masked word
@@ -64,15 +62,15 @@ Text
   python run.py data list                   data sets; `data get NAME` downloads
 
 Every command except `test` and `lint` is a command of `mini-bert`; add --help
-to see its options. To list all, once .venv exists: {mini_bert} --help
+to see its options. All commands, once .venv exists: {mini_bert} --help
 
-Develop (`test` passes other arguments to pytest; paths start at this folder)
+Develop (`test` passes other arguments to pytest; paths are relative to here)
   python run.py test --peers                compare with PyTorch and others
                                             (installs them: a large download)
   python run.py test --slow                 real data, long runs, faults
   python run.py test --all                  everything
   python run.py test -x -k norm             tests with "norm" in their names
-  python run.py lint                        ruff and mypy; `lint --fix` repairs
+  python run.py lint                        ruff and mypy; --fix fixes problems
 
 The first call creates .venv beside run.py and installs what the command needs
 there, which takes a minute or two. Later calls start at once. You can delete
@@ -81,10 +79,10 @@ there, which takes a minute or two. Later calls start at once. You can delete
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
-UNFINISHED = VENV / "unfinished"  # exists while .venv is being changed; found later, the change was cut short
+UNFINISHED = VENV / "unfinished"  # exists while .venv is being changed; if left behind, the change was interrupted
 WINDOWS = os.name == "nt"
 
-# What can be installed: a name, and the pip calls that install it, each with the words that announce it.
+# What can be installed: a name, and the pip calls that install it, each with a description to print.
 SETS = {
     "base": [("Mini-BERT", ["-e", "."])],
     "plots": [("matplotlib", ["-e", ".[plots]"])],
@@ -146,7 +144,7 @@ def main(args: list[str]) -> int:
 
 
 def _draws(args: list[str]) -> bool:
-    """Whether --out asks for a picture, not for an HTML page."""
+    """Whether --out names a picture, not an HTML page."""
     words = [word.lower() for word in args]
     return any(word.startswith("--out") for word in words) and not any(w.endswith((".html", ".htm")) for w in words)
 
@@ -187,8 +185,8 @@ def lint(args: list[str]) -> int:
 
 
 def call(command: list[str], cwd: Path | None = None) -> int:
-    """Become this program, so that signals, the terminal and the exit code are its own. On Windows, which cannot do
-    this, wait for it and return its exit code."""
+    """Replace this process with the program, so that signals, the terminal and the exit code are its own. Windows
+    cannot do this; there, wait for the program and return its exit code."""
     sys.stdout.flush()
     if cwd:
         os.chdir(cwd)
@@ -235,7 +233,7 @@ def fingerprint(name: str) -> str:
 
 
 def usable() -> bool:
-    """Whether .venv is complete and its Python starts, has pip and is of the same version as this one."""
+    """Whether .venv is complete and its Python starts, has pip and is the same version as this one."""
     probe = [program("python"), "-I", "-c", "import sys, pip; print(sys.version_info[:2])"]
     try:
         version = subprocess.run(probe, capture_output=True, text=True).stdout.strip()
@@ -255,7 +253,7 @@ def build() -> None:
 
     version = "{}.{}".format(*sys.version_info)
     if VENV.exists():
-        say(f"Rebuilding .venv for Python {version}: it was incomplete, broken or of another version ...")
+        say(f"Rebuilding .venv for Python {version}: it was incomplete, broken or made for another version ...")
     else:
         say(f"First call: creating .venv for Python {version}. This takes a minute or two, once ...")
     try:

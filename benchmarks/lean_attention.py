@@ -72,7 +72,7 @@ def held() -> int | None:
 
 
 def peak(work: Callable[[], None]) -> int:
-    """The peak memory of `work` above the present use."""
+    """The peak memory of `work`, minus the memory already in use."""
     before = held()
     if before is None:
         tracemalloc.start()
@@ -89,7 +89,7 @@ def peak_alone(what: str, *arguments: object) -> float:
 
 
 def best_times(works: dict[str, Callable[[], None]], rounds: int, seconds: float = 0.4) -> dict[str, float]:
-    """Milliseconds of each, measured alternately; short ones are repeated."""
+    """The milliseconds of each function, measured alternately; short ones are repeated."""
     best = dict.fromkeys(works, np.inf)
     for _ in range(rounds):
         for name, work in works.items():
@@ -102,8 +102,8 @@ def best_times(works: dict[str, Callable[[], None]], rounds: int, seconds: float
 
 
 def by_length(lengths: list[int], width: int, heads: int, p: float, batch: int, rounds: int) -> None:
-    print(f"\nH = {width}, A = {heads}, batch {batch}, dropout {p}; lean by itself above T = {LONG}")
-    print(f"{'T':>6} {'plain ms':>10} {'lean ms':>10} {'lean is':>8} {'plain MB':>10} {'lean MB':>9} {'lean is':>9}")
+    print(f'\nH = {width}, A = {heads}, batch {batch}, dropout {p}; "auto" uses lean above T = {LONG}')
+    print(f"{'T':>6} {'plain ms':>10} {'lean ms':>10} {'ratio':>8} {'plain MB':>10} {'lean MB':>9} {'ratio':>9}")
     for tokens in lengths:
         sizes = (tokens, width, heads, p, TILE, batch)
         memory = {method: peak_alone("attention", method, *sizes) for method in ("plain", "lean")}
@@ -116,7 +116,7 @@ def by_length(lengths: list[int], width: int, heads: int, p: float, batch: int, 
 
 
 def by_tile(tiles: list[int], lengths: list[int], width: int, heads: int, p: float, rounds: int) -> None:
-    print(f"\nH = {width}, A = {heads}, dropout {p}: milliseconds of lean attention by size of the tiles")
+    print(f"\nH = {width}, A = {heads}, dropout {p}: milliseconds of lean attention by tile size")
     print(f"{'T':>6}" + "".join(f"{tile:9}" for tile in tiles))
     for tokens in lengths:
         works = {str(tile): attention("lean", tokens, width, heads, p, tile) for tile in tiles}
@@ -144,7 +144,7 @@ def main() -> None:
             tokens, work = 8192, model(8192)
             ms = best_times({"model": work}, 1)["model"]
             memory = peak_alone("model", tokens)
-            print(f"Mini-BERT at T = {tokens:,}: {ms / 1e3:.1f} s; at most {memory:.0f} MB above what it is made of")
+            print(f"Mini-BERT at T = {tokens:,}: {ms / 1e3:.1f} s; peak memory {memory:.0f} MB, not counting the model")
             return
         for size in options.sizes:
             width, heads = map(int, size.split("x"))

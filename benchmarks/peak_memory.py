@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def peak_of_training(*options: str, steps: int = 4) -> float:
-    """The highest RssAnon, in bytes, while `mini-bert train` takes some steps, evaluates and saves its model."""
+    """The highest RssAnon, in bytes, while `mini-bert train` takes a few steps and saves its model."""
     with tempfile.TemporaryDirectory() as folder:
         words = [
             "--corpus",

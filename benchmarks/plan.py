@@ -1,13 +1,13 @@
-"""Peak memory that `mini-bert plan` predicts, against the peak RssAnon of real training runs (Linux).
+"""Compares the peak memory that `mini-bert plan` predicts with the peak RssAnon of real training runs (Linux).
 
-    python benchmarks/plan.py                    all settings; about half a minute each on two quiet cores
-    python benchmarks/plan.py --only mini        settings whose options contain this
+    python benchmarks/plan.py                    all settings; about half a minute each on two idle cores
+    python benchmarks/plan.py --only mini        only settings whose options contain this text
 
 Each run is a separate process: `mini-bert train` on the built-in corpus for a few steps, with a checkpoint and a model
 at the end. Nothing is held out: evaluation uses micro-batches like training, needs no gradients and takes long. Also, a
-run with held-out text reads its best model again at the end, 4 P bytes. These fit where the moments were, if the system
-has reclaimed that memory; for a small model it has not: Mini-BERT with micro-batches of 4 on one thread takes 123 MB
-while it trains, and 141 MB at that moment. The plan does not count it.
+run with held-out text reads its best model again at the end, 4 P bytes. They fit into the memory freed by the moments,
+if the system has reclaimed it. For a small model it has not: Mini-BERT with micro-batches of 4 on one thread takes
+123 MB while it trains, and 141 MB at that moment. The plan does not count this.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def compare(setting: tuple[str, bool, int, Choice]) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", default="", help="settings whose options contain this")
+    parser.add_argument("--only", default="", help="only settings whose options contain this text")
     only = parser.parse_args().only
     print(f"{'options of `mini-bert train`':125}{'predicted':>10}{'measured':>10}")
     for setting in SETTINGS:

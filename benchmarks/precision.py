@@ -1,4 +1,4 @@
-"""Cost and benefit of 16 bits: the same training with weights, activations and moments stored in different ways.
+"""Cost and benefit of 16 bits: the same training with weights, activations and moments in float32 or in 16 bits.
 
     python benchmarks/precision.py                            500 steps of Mini-BERT for each choice, built-in corpus
     python benchmarks/precision.py --seeds 3 --choices float32 moments+activations
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", default=["builtin"])
     parser.add_argument("--model", default="mini")
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--lr", type=float, help="default: as `mini-bert train`")
+    parser.add_argument("--lr", type=float, help="default: that of `mini-bert train`")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--choices", nargs="+", default=list(CHOICES), choices=list(CHOICES))

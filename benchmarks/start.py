@@ -4,11 +4,11 @@
     python benchmarks/start.py --corpus FILE --steps 2000
 
 noise        every weight N(0, 0.02²), as in published BERT
-waves        positions as sinusoids, tokens N(0, 0.1²), projections N(0, 1/fan_in)
+waves        sinusoidal positions, tokens N(0, 0.1²), projections N(0, 1/fan_in)
 neighbours   waves, and the heads of the first block attend to neighbouring tokens
 frequencies  neighbours, and the output bias starts at the log frequencies: the default of `mini-bert train`
 
-Prints the held-out loss along the way, and the unigram entropy of the held-out text for comparison.
+Prints the held-out loss at intervals, and the unigram entropy of the held-out text for comparison.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STARTS = ("noise", "waves", "neighbours", "frequencies")
 
 
 def start(model: MiniBERT, how: str, batches: MLMDataGenerator) -> None:
-    """Initialise the weights in this way; a new MiniBERT has "neighbours"."""
+    """Initialise the weights this way; a new MiniBERT starts with "neighbours"."""
     rng = np.random.default_rng(1)
     if how == "noise":
         for param in model.named_params().values():

@@ -69,7 +69,7 @@ def seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     kept = work()
     elapsed = time.perf_counter() - start
-    del kept  # freeing the memory is not timed
+    del kept  # do not time freeing the memory
     return elapsed
 
 
@@ -104,7 +104,7 @@ def main() -> None:
     differ = sum(row != other.ids for row, other in zip(fresh().ids(texts), reference, strict=True))
     print(f"lines whose ids differ: {differ}")
     if differ:
-        raise SystemExit("the two do not agree, so their speed is not compared")
+        raise SystemExit("the two tokenizers do not agree, so their speeds are not compared")
     del reference
 
     def one_by_one(encode: Callable[[str], Any]) -> None:
@@ -135,7 +135,7 @@ def main() -> None:
             found = [seconds(lambda work=work, t=t: work(t)) for work, t in (pair if number % 2 else reversed(pair))]
             times[name].append((found[0], found[1]) if number % 2 else (found[1], found[0]))
 
-    print(f"\n{'':36}{'Mini-BERT':>14}{'tokenizers':>14}{'ratio':>8}   {'over the rounds':>16}")
+    print(f"\n{'':36}{'Mini-BERT':>14}{'tokenizers':>14}{'ratio':>8}   {'range over rounds':>17}")
     for name, found in times.items():
         we, they = (statistics.median(column) for column in zip(*found, strict=True))
         ratios = sorted(other / mine for mine, other in found)
@@ -144,7 +144,7 @@ def main() -> None:
         else:
             speeds = [f"{size / value:.1f} MB/s" for value in (we, they)]
         ratio = statistics.median(ratios)
-        print(f"{name:36}{speeds[0]:>14}{speeds[1]:>14}{ratio:>7.2f}×   {ratios[0]:>6.2f} to {ratios[-1]:.2f}")
+        print(f"{name:36}{speeds[0]:>14}{speeds[1]:>14}{ratio:>7.2f}×   {ratios[0]:>7.2f} to {ratios[-1]:.2f}")
     print(
         f"\n{os.cpu_count()} cores, {options.cores} used; tokenizers {tokenizers.__version__}; {options.rounds} rounds"
     )

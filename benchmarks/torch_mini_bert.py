@@ -1,4 +1,4 @@
-"""Mini-BERT in idiomatic PyTorch, for benchmarks and tests to compare with. Needs torch.
+"""Mini-BERT in idiomatic PyTorch, as a reference for benchmarks and tests. Needs torch.
 
 Uses PyTorch's scaled dot-product attention; after the blocks, only the chosen rows go through the final norm and head.
 """
@@ -26,7 +26,7 @@ class Block(nn.Module):
         H, I = c.hidden_size, c.intermediate_size
         self.shape = (3, c.num_heads, c.head_size)
         self.qkv, self.output = nn.Linear(H, 3 * H, bias=False), nn.Linear(H, H, bias=False)
-        # The order matters: clipping sums norms in it, and after twenty float32 steps the last bits differ.
+        # The order matters: clipping sums norms in this order; another one changes the last bits after twenty steps.
         self.attention_norm, self.output_norm = (nn.LayerNorm(H, c.layer_norm_eps) for _ in NORMS)
         self.expand, self.contract = nn.Linear(H, I), nn.Linear(I, H)
         self.p, self.drop = c.dropout, dropout(c)

@@ -8,11 +8,11 @@ A step is 4 × 8 × 64 tokens, 15 % of them masked: forward, backward, clipping,
 process two micro-batches at a time, as training does (--group). PyTorch computes the same function from the same
 weights on the same batches, with fused AdamW, scaled dot-product attention and the head on the masked rows only, with
 the same number of threads, as four micro-batches or one batch of 32, eager or compiled; the fastest variant counts.
-`transformers` is BertForMaskedLM of the same size, trained as usual: logits for every token, label −100 where no token
-is masked.
+`transformers` is a BertForMaskedLM of the same size, trained in the usual way: logits for every token, label −100 for
+tokens that are not masked.
 
-Before timing, the losses of the first steps are compared. The machine's peak is that of its matrix product: the best of
-ten products of 1024 × 1024 on every thread at once.
+Before timing, the losses of the first steps are compared. The machine's peak is its fastest matrix product: the best of
+ten rounds of 1024 × 1024 products, on all threads at once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def batches(
 
 
 def numbers_of_a_step(parts: list[Batch], c: MiniBertConfig = MINI_BERT_CONFIG) -> float:
-    """Multiplications and additions in the matrix products of a step, masked rows only where we compute only those."""
+    """Multiplications and additions in the matrix products of a step, counting only the rows that we compute."""
     H, inner, V, T = c.hidden_size, c.intermediate_size, c.vocab_size, c.max_seq_length
     total = 0.0
     for part in parts:
@@ -111,7 +111,7 @@ def peer(model: MiniBERT, compiled: bool, whole: bool) -> Step:
 
 
 def ordinary(whole: bool) -> Step:
-    """BertForMaskedLM of the same size, trained as usual."""
+    """A BertForMaskedLM of the same size, trained in the usual way."""
     import torch
     from transformers import BertConfig, BertForMaskedLM
 
@@ -209,7 +209,7 @@ def main() -> None:
     for name, values in losses.items():
         print(f"{name:30}" + "".join(f"{values[i - 1]:9.4f}" for i in (1, 2, 3, options.steps)))
         if name.startswith("PyTorch") and max(abs(np.subtract(values, losses["Mini-BERT"]))) > 1e-3:
-            raise SystemExit(f"{name} computes something else, so the speeds are not compared")
+            raise SystemExit(f"{name} does not compute the same losses, so the speeds are not compared")
 
     times: dict[str, list[float]] = {name: [] for name in ("Mini-BERT", *rivals)}
 
@@ -230,11 +230,11 @@ def main() -> None:
     work = statistics.mean(numbers_of_a_step(parts) for parts in data)
 
     medians = {name: statistics.median(found) for name, found in times.items()}
-    print(f"\n{'':30}{'ms a step':>10}{'tokens/s':>10}{'ours is':>9}   over the rounds")
+    print(f"\n{'':30}{'ms/step':>10}{'tokens/s':>10}{'ours takes':>12}   range over rounds")
     for name, found in times.items():
         ratios = sorted(own / other for own, other in zip(times["Mini-BERT"], found, strict=True))
         shown = (
-            "" if name == "Mini-BERT" else f"{statistics.median(ratios):8.2f}×   {ratios[0]:.2f} to {ratios[-1]:.2f}"
+            "" if name == "Mini-BERT" else f"{statistics.median(ratios):11.2f}×   {ratios[0]:.2f} to {ratios[-1]:.2f}"
         )
         tokens = sum(part.input_ids.size for part in data[0]) / medians[name]
         print(f"{name:30}{1e3 * medians[name]:10.1f}{tokens:10,.0f}{shown}")
@@ -243,10 +243,12 @@ def main() -> None:
         if names:
             fastest = min(names, key=medians.__getitem__)
             ratios = [own / other for own, other in zip(times["Mini-BERT"], times[fastest], strict=True)]
-            print(f"\nMini-BERT takes {statistics.median(ratios):.2f}× the time of {fastest}, the fastest of {group}")
+            print(
+                f"\nMini-BERT takes {statistics.median(ratios):.2f}× the time of {fastest}, the fastest {group} variant"
+            )
     print(
-        f"matrix products: {work / 1e9:.1f} billion operations a step, {work / medians['Mini-BERT'] / best:.0%} of the "
-        f"peak of {best / 1e9:.0f} billion a second that this machine reaches on {options.threads} threads\n"
+        f"matrix products: {work / 1e9:.1f} billion operations per step, {work / medians['Mini-BERT'] / best:.0%} of "
+        f"the peak of {best / 1e9:.0f} billion per second that this machine reaches on {options.threads} threads\n"
         f"{os.cpu_count()} cores; torch {torch.__version__}, numpy {np.__version__}; {options.rounds} rounds"
     )
 

@@ -2,16 +2,16 @@
 
     python benchmarks/vocabulary.py                         8,192 pieces from all the text, three rounds
     python benchmarks/vocabulary.py --vocab-size 50000
-    python benchmarks/vocabulary.py --rules                 also compare rules for choosing pieces and alphabet sizes;
-                                                            takes several minutes more
+    python benchmarks/vocabulary.py --rules                 also compare rules for choosing pieces, and alphabet
+                                                            sizes; takes several more minutes
 
 The text is that in ../shared/data/pretrain, or `--text FILE ...`. It is decompressed first: both sides read the same
-plain .txt files. The time is from the first byte read to the finished vocabulary, each time in a new process. Memory is
+plain .txt files. The time is from the first byte read to the finished vocabulary; each run is a new process. Memory is
 the sum over all processes of a side, sampled from /proc (Linux only).
 
 Tokens per word are measured on one document in twenty, held out from both sides: for this, both train again on the
-other nineteen. Words are weighted by frequency; the same tokenizer uses both vocabularies. Both sides: lower case,
-pairs that occur at least twice, at most 1,000 different characters.
+other nineteen. Words are weighted by frequency; our tokenizer applies both vocabularies. The settings are the same on
+both sides: lower case, pairs that occur at least twice, at most 1,000 different characters.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HELD_OUT = 20  # every 20th document is held out
 ALPHABET, MIN_FREQUENCY = 1000, 2
 
 
-# --- one side, in a process of its own ---------------------------------------------------------------------
+# --- one side, in its own process ---------------------------------------------------------------------
 
 
 def ours(files: list[str], vocab_size: int) -> list[str]:
@@ -90,7 +90,7 @@ def watched(side: str, vocab_size: int, out: Path, files: list[Path]) -> tuple[f
         assert process.stdout is not None
         answer = process.stdout.read()
     if process.returncode:
-        sys.exit(f"learning with {side} failed; is it installed? python run.py test --peers installs all peers")
+        sys.exit(f"training with {side} failed; is it installed? `python run.py test --peers` installs it")
     return float(answer), peak or math.nan
 
 
@@ -117,8 +117,8 @@ def resident(pid: int) -> float:
 def merged(words: dict[str, int], room: int, score: Callable[[int, int, int, int], float]) -> list[str]:
     """Merge pairs by any score of the counts of (the pair, its left part, its right part, all pieces).
 
-    A score can change although its pair's count does not, so at first all are recomputed after every merge. Later, when
-    a merge changes little, they are recomputed less often.
+    A score can change even if the count of its pair does not, so at first all scores are recomputed after every merge.
+    Later, when a merge changes little, they are recomputed less often.
     """
     merges = Merges(words)
     characters = len(merges.pieces)
@@ -146,7 +146,7 @@ def compare_rules(train: list[Path], held_out: Counter[str], vocab_size: int) ->
     plain = [*SPECIAL_TOKENS, *merges.pieces]
     rules: dict[str, Callable[[], list[str]]] = {
         "merge by count": lambda: plain,
-        "merge by count, keep what earns its entry (ours)": lambda: choose(
+        "merge by count, keep what earns its place (ours)": lambda: choose(
             words, vocab_size, MIN_FREQUENCY, ALPHABET, nothing
         ),
         "merge by likelihood gain, n log(n N / l r)": lambda: merged(
@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rules", action="store_true", help="also compare rules for choosing pieces and characters")
-    parser.add_argument("--text", nargs="+", help="files; default: ../shared/data/pretrain")
+    parser.add_argument("--text", nargs="+", help="text files; default: those in ../shared/data/pretrain")
     parser.add_argument("--learner", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--out", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -218,7 +218,7 @@ def main() -> None:
     sources = options.text or [str(PRETRAIN / "wiki.txt.xz"), str(PRETRAIN / "books.txt.xz")]
     for source in sources:
         if not Path(source).exists():
-            sys.exit(f"there is no {source}; give text with --text FILE ...")
+            sys.exit(f"{source} does not exist; pass text files with --text FILE ...")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         whole, train, held_out = unpack(sources, folder)
@@ -238,7 +238,7 @@ def main() -> None:
         ratios = [mine / theirs for mine, theirs in zip(*seconds.values(), strict=True)]
         print(f"time, ours / theirs: {statistics.median(ratios):.2f} (median of {options.rounds} rounds)")
 
-        print(f"\nOn {sum(held_out.values()):,} words that neither has seen:")
+        print(f"\nOn {sum(held_out.values()):,} held-out words:")
         results = {}
         for side in SIDES:
             out = folder / f"{side}.txt"

@@ -1,6 +1,6 @@
-"""Larger-BERT: what changes when the model grows. The mathematics stays (mini_bert/model.py); the numbers change.
+"""Larger-BERT: a larger Mini-BERT. The mathematics is the same (mini_bert/model.py); only the sizes differ.
 
-6 layers, 384 wide, 8 heads, 128 tokens, 50,000 words: 49,137,488 parameters (29,937,488 with a tied head)
+6 layers, width 384, 8 heads, 128 tokens, vocabulary of 50,000: 49,137,488 parameters (29,937,488 with a tied head)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training Larger-BERT from Python: a handle on mini_bert.training, with Larger-BERT's defaults.
+"""Train Larger-BERT from Python: a wrapper around mini_bert.training, with Larger-BERT's defaults.
 
     from larger_bert import LargerBERT
     from larger_bert.train import LargerBERTTrainer
@@ -9,8 +9,8 @@
     data_generator = MLMDataGenerator("my_texts/", tokenizer, max_seq_length=128, batch_size=4, held_out=0.01)
     trainer.train(data_generator, num_steps=1000)
 
-`mini-bert train --model larger` does the same from a command line; `python larger_bert/train.py` is that command. Both
-write the same run folder (docs/training.md): checkpoints to resume from, and the best model at the end.
+`mini-bert train --model larger` does the same from the command line, and so does `python larger_bert/train.py`. Either
+way you get the same run folder (docs/training.md): checkpoints to resume from, and the best model at the end.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 
-BATCH = 32  # sequences per update of the weights, in micro-batches of the generator's size
+BATCH = 32  # sequences per optimiser step, in micro-batches of the generator's size
 
 
 class LargerBERTTrainer:
-    """Trains a model on the batches of a data generator, whose batches are micro-batches.
+    """Trains a model on a data generator. Each batch of the generator is one micro-batch.
 
     model       default: a new LargerBERT
     out         the run folder; default: a new one in ./runs
@@ -67,31 +67,32 @@ class LargerBERTTrainer:
         self.state: State | None = None  # of the last run
 
     def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> Tokenizer:
-        """The bundled vocabulary of the model's size (50k), or one by its name or path"""
+        """Load the bundled vocabulary that has the model's size (50k), or any tokenizer by name or path."""
         V = self.model.vocab_size
         if name is None and V not in TOKENIZERS:
             raise ValueError(
                 f"no bundled vocabulary has {V:,} tokens ({', '.join(TOKENIZERS.values())} have "
-                f"{', '.join(f'{size:,}' for size in TOKENIZERS)}); name the tokenizer of this model"
+                f"{', '.join(f'{size:,}' for size in TOKENIZERS)}); pass the name or path of this model's tokenizer"
             )
         tokenizer = load_tokenizer(TOKENIZERS[V] if name is None else name)
         if tokenizer.vocab_size > V:
             raise ValueError(
-                f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has {V:,} ids; use the model's own"
+                f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has only {V:,} ids; use the "
+                "tokenizer that belongs to the model"
             )
         return tokenizer
 
     def train(
         self, data_generator: MLMDataGenerator, num_steps: int | None = None, *, minutes: float | None = None
     ) -> State:
-        """Train for so many steps or minutes. Text that the generator holds out is used for validation."""
+        """Train for a number of steps or minutes. Text that the generator holds out is used for validation."""
         settings = self._settings(data_generator, num_steps, minutes)
         path = self._place or new_folder()
         self._check(data_generator)
         switches.check(self.model, settings)
         held_out = data_generator.arguments["held_out"]
         data = {"corpus": ["-"], "shards": str(data_generator.shards.folder), "held_out": held_out}
-        RunFolder.create(  # only now: whatever could be wrong has been reported
+        RunFolder.create(  # last, so that an invalid argument leaves no folder behind
             path,
             {"model": self.model.config.to_dict(), "training": settings.to_dict(), "data": data},
             "resume it with trainer.resume(data_generator)",
@@ -109,13 +110,13 @@ class LargerBERTTrainer:
         settings = TrainingConfig.from_dict(RunFolder.config(path)["training"])
         if not checkpoint.folders(path):
             raise FileNotFoundError(
-                f"{path} has no checkpoint yet, so there is nothing to resume; start again with trainer.train(…), "
-                "in a folder of its own"
+                f"{path} has no checkpoint yet, so there is nothing to resume; start again with trainer.train(…) in a "
+                "new folder"
             )
         return self._run(path, data_generator, settings, checkpoint.latest(path))
 
     def evaluate(self, data_generator: MLMDataGenerator, sequences: int = TrainingConfig.eval_sequences) -> Evaluation:
-        """Loss, perplexity, top-1 and top-5 accuracy on the text that the generator holds out, or else on all of it"""
+        """Loss, perplexity, top-1 and top-5 accuracy on the held-out text, or on all text if none is held out."""
         if data_generator.arguments["held_out"] and data_generator.arguments["split"] == "train":
             data_generator = data_generator.validation()
         return evaluate(self.model, data_generator.once(most=sequences))
@@ -127,16 +128,16 @@ class LargerBERTTrainer:
             tokenizer.save(folder)
 
     def load_checkpoint(self, path: str | os.PathLike[str] | None = None) -> Model:
-        """Load weights of a run (its best model; default: the trainer's own run), a checkpoint, a folder or a file."""
+        """Load weights from a run (its best model; default: the trainer's run), a checkpoint, a folder or a file."""
         path = self.out if path is None else path
         if path is None:
             raise ValueError("which checkpoint? name a run, a folder or a file: trainer.load_checkpoint('runs/run-1')")
         return self.model.load_checkpoint(path)
 
-    def _run(self, path: Path, batches: MLMDataGenerator, settings: TrainingConfig, found: Any = None) -> State:
+    def _run(self, path: Path, batches: MLMDataGenerator, settings: TrainingConfig, start_from: Any = None) -> State:
         share_memory_among_threads()
         self.out = path
-        self.state = train_in_folder(path, self.model, batches, settings, found=found, quiet=self.quiet)
+        self.state = train_in_folder(path, self.model, batches, settings, start_from=start_from, quiet=self.quiet)
         return self.state
 
     def _settings(self, batches: MLMDataGenerator, steps: int | None, minutes: float | None) -> TrainingConfig:
@@ -147,9 +148,9 @@ class LargerBERTTrainer:
         size = given["batch_size"]
         if isinstance(size, int) and size % micro:
             raise ValueError(
-                f"batch_size is {size}, but the generator gives {micro} sequences at a time; choose a multiple of that "
-                f"such as batch_size={max(micro, size // micro * micro)}, or build the generator with a batch_size "
-                f"that divides {size}"
+                f"batch_size is {size}, which is not a multiple of the generator's {micro}; choose a multiple such as "
+                f"batch_size={max(micro, size // micro * micro)}, or build the generator with a batch_size that "
+                f"divides {size}"
             )
         given |= {"micro_batch": micro, "steps": steps, "minutes": minutes}
         given.setdefault("threads", min(default_threads(), max(1, given["batch_size"] // micro)))

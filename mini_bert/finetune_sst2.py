@@ -1,4 +1,8 @@
-"""Sentiment as in SST-2: `python finetune_sst2.py --epochs 1 --max_samples 500` in this folder needs no file.
+"""Sentiment classification as in SST-2. To try it without any data, in this folder:
+
+    python finetune_sst2.py --epochs 1 --max_samples 500
+
+With the real data:
 
     python finetune_sst2.py --train SST-2/train.tsv --dev SST-2/dev.tsv --seeds 3 --out sentiment
 

@@ -1,8 +1,8 @@
-"""Parts of speech, layer by layer, on synthetic sentences or a treebank of yours: the command `mini-bert probe pos`.
+"""Probe each layer for parts of speech, on synthetic sentences or your own treebank. In this folder:
 
     python probe_pos.py --max_sentences 100
 
-in this folder. `probing/probe.py` says what it does.
+It is the command `mini-bert probe pos`; `probing/probe.py` explains what it does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures shared by all tests."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ os.environ["MINI_BERT_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" /
 
 @pytest.fixture
 def signals():
-    """As in a terminal, however the tests were started; afterwards as before."""
+    """Signal handlers as in a terminal, however the tests were started; restored afterwards."""
     before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -29,5 +29,5 @@ def signals():
 
 @pytest.fixture(autouse=True)
 def called_as_the_command(monkeypatch):
-    """Advice names the command as the user called it; tests of run.py must not decide that for those that follow."""
+    """Advice names the command as the user called it; tests of run.py must not affect this for later tests."""
     monkeypatch.delenv("MINI_BERT_CALLED_AS", raising=False)

@@ -1,7 +1,7 @@
-"""Code in the documents runs, and prints what the documents say it prints.
+"""Code in the documents runs and prints what the documents show.
 
-A block of ```python is executed; blocks of one document share their names, as a reader's session would. Where the next
-block is ```text, it is the output, compared word for word.
+A block of ```python is executed; the blocks of one document share their names, as in a reader's session. If the next
+block is ```text, it is the output, compared exactly.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\(([^)#]+)\)")
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_code_in_documents(path, tmp_path, monkeypatch):
-    """Every python block runs; where an output is shown, that is the output."""
+    """Every python block runs; where an output is shown, it is the actual output."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for code, shown in BLOCK.findall(path.read_text(encoding="utf-8")):
@@ -32,7 +32,7 @@ def test_code_in_documents(path, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path):
-    """Every link to a file of this repository finds it."""
+    """Every link to a file of this repository resolves."""
     for target in LINK.findall(path.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (path.parent / target).exists(), target
@@ -43,12 +43,12 @@ PLACEHOLDER = re.compile(r"\b(MEASURED_\w*|TODO|FIXME|TBD|XXX+)\b|\?\?\?|^[A-Z_]
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_nothing_is_left_to_be_filled_in(path):
-    """No document holds a placeholder for a number or a sentence that was to come."""
+    """No document contains a placeholder for a number or a sentence."""
     assert not PLACEHOLDER.search(path.read_text(encoding="utf-8"))
 
 
 def test_the_readme_has_a_short_map_of_every_folder():
-    """The map names each subpackage, in at most 25 lines."""
+    """The map lists each subpackage, in at most 25 lines."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```text\n(run\.py .*?)^```", text, re.S | re.M)
     assert len(shown.splitlines()) <= 25

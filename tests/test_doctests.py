@@ -1,4 +1,4 @@
-"""The examples in docstrings are true."""
+"""The examples in docstrings are correct."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MODULES = sorted(
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
-    """Every one prints what stands below it; and a module that shows some has some that run."""
+    """Every example prints the output below it; a module that contains examples has some that run."""
     found = doctest.testmod(importlib.import_module(name))
     assert found.attempted and not found.failed
 
 
 def test_they_are_found():
-    """Without this an empty list would pass."""
+    """Without this check, an empty list would pass."""
     assert {
         "mini_bert.finetuning.tasks.base",
         "mini_bert.data.labelled.labels",

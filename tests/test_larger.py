@@ -1,4 +1,4 @@
-"""Larger-BERT: a preset and a trainer; what the reference shows, a reader can type."""
+"""Larger-BERT: a preset and a trainer; the calls in the reference document work."""
 
 import json
 import random
@@ -62,7 +62,7 @@ def generator(held_out=0.1, batch_size=4):
 
 
 def test_the_preset():
-    """The sizes of the specification; tied, 19.2 million fewer."""
+    """The sizes of the specification; with a tied head, 19.2 million parameters fewer."""
     c = LARGER_BERT_CONFIG
     sizes = (c.num_layers, c.hidden_size, c.num_heads, c.head_size, c.intermediate_size, c.max_seq_length, c.vocab_size)
     assert sizes == (6, 384, 8, 48, 1536, 128, 50_000) and c.dropout == 0.1 and not c.tie_head
@@ -71,7 +71,7 @@ def test_the_preset():
 
 
 def test_the_documented_forward():
-    """A mask of floats, as the document makes it; answers are steady until training is turned on."""
+    """A float mask, as in the document; outputs are deterministic until training is turned on."""
     model = LargerBERT(SMALL)
     ids = np.random.default_rng(0).integers(0, 16, (4, 8))
     logits, cache = model.forward(ids, np.ones((4, 8)))
@@ -85,7 +85,7 @@ def test_the_documented_forward():
 
 @pytest.mark.parametrize("L", [1, 6, 24])
 def test_depth_scaled_projections(L):
-    """W_o and W2 start with 1/√(2L) of the plain spread; every other weight starts as it would, to the last bit."""
+    """W_o and W2 start with 1/√(2L) of the plain standard deviation; all other weights are bit-identical."""
     sizes = MiniBertConfig(31, 48, L, 2, 96, 11)
     plain, scaled = (MiniBERT(replace(sizes, init=init), seed=1).named_params() for init in ("plain", "depth_scaled"))
     for name, param in plain.items():
@@ -97,7 +97,7 @@ def test_depth_scaled_projections(L):
 
 
 def test_what_depth_scaling_is_for():
-    """Of what a token was, little reaches the top of 24 plain blocks, and most the top of 24 that start scaled."""
+    """Little of a token's embedding reaches the top of 24 plain blocks, but most of it that of 24 depth-scaled ones."""
     left = {}
     for init in ("plain", "depth_scaled"):
         config = MiniBertConfig(31, 48, 24, 2, 96, 16, init=init)
@@ -114,7 +114,7 @@ def test_unknown_starts_are_refused():
 
 
 def test_gradients_with_dropout_and_checkpointing():
-    """Finite differences agree, every tensor, with all of it on."""
+    """Finite differences agree for every tensor, with dropout and checkpointing on."""
     model = LargerBERT(SMALL, dtype=np.float64)
     apply(model, TrainingConfig(steps=1, checkpointing=True))
     ids, rows = np.random.default_rng(0).integers(5, 16, (2, 7)), [1, 3, 4, 9]
@@ -123,7 +123,7 @@ def test_gradients_with_dropout_and_checkpointing():
 
 
 def test_folders_load_as_either(tmp_path):
-    """A Larger-BERT's folder is that of a Mini-BERT with larger numbers: both classes and load_model read it."""
+    """A Larger-BERT folder is a Mini-BERT folder with larger sizes: both classes and load_model read it."""
     model = LargerBERT(replace(SMALL, tie_head=True), seed=3)
     model.save_pretrained(tmp_path)
     WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]).save(tmp_path)
@@ -141,7 +141,7 @@ def test_folders_load_as_either(tmp_path):
 
 
 def test_the_documented_training(place, capsys):
-    """trainer.train(data_generator, num_steps=…) learns, leaves a run folder, and a model that loads."""
+    """trainer.train(data_generator, num_steps=…) learns, and writes a run folder and a model that loads."""
     trainer = LargerBERTTrainer(LargerBERT(SMALL), learning_rate=1e-2, threads=2, checkpointing=True, batch_size=16)
     assert trainer.load_tokenizer("vocabulary").vocab_size == 16
     batches = generator()
@@ -154,7 +154,7 @@ def test_the_documented_training(place, capsys):
     assert tokenizer.vocab_size == 16
     assert trainer.evaluate(batches).loss == pytest.approx(state.best, abs=0.2)
     said = capsys.readouterr().err
-    assert "parameters;" in said and "the model:" in said
+    assert "parameters;" in said and "model:" in said
     card = Path("runs/run-1/model/README.md").read_text(encoding="utf-8")
     assert "held-out loss" in card and "from a pipe or a program" in card
     training = RunFolder.config(Path("runs/run-1"))["training"]
@@ -165,7 +165,8 @@ def test_the_documented_training(place, capsys):
 
 @pytest.mark.parametrize("kept", ["float32", "bfloat16", "float16"])
 def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
-    """Stopped at a checkpoint, resumed by a new trainer or by the command line: the same bits, dropout included."""
+    """Stopped at a checkpoint and resumed by a new trainer or by the command line, it ends with the same bits, with
+    dropout."""
     sixteen = dict.fromkeys(("weights", "moments", "activations"), kept)
     whole = LargerBERTTrainer(
         LargerBERT(SMALL, seed=1), "whole", True, threads=2, save_every=3, checkpointing=(0, 2), batch_size=8, **sixteen
@@ -183,7 +184,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
     earlier = LargerBERT(SMALL, seed=9).load_checkpoint("whole/checkpoints/step-00000003").flat.data
     assert (earlier != whole.model.flat.data).any()  # that of its step, and not the newest
     with pytest.raises(
-        ValueError, match=r"whole holds a run already; resume it with trainer\.resume\(.*LargerBERTTrainer\(.*out="
+        ValueError, match=r"whole already contains a run; resume it with trainer\.resume\(.*LargerBERTTrainer\(.*out="
     ):
         whole.train(generator(0), num_steps=6)
     for way in ("python",) if kept != "float32" else ("python", "command"):
@@ -207,7 +208,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         (lambda: LargerBERTTrainer(LargerBERT(SMALL), speed=3), TypeError, "unknown setting.s. speed"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL), steps=3), TypeError, "unknown setting.s. steps.*num_steps=1000"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer(), ValueError, "no bundled vocabulary has 16"),
-        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer("8k"), ValueError, "8,192 tokens.*has 16 ids"),
+        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer("8k"), ValueError, "8,192 tokens.*only 16 ids"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).train(generator()), ValueError, "for how long"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).resume(generator()), ValueError, "which run"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_checkpoint(), ValueError, "which checkpoint"),
@@ -237,8 +238,16 @@ def test_what_cannot_work_is_said(place, call, error, message):
         ({"checkpointing": (9,)}, np.float32, "names layer 9"),
         ({"weights": "bfloat16"}, np.float64, "computes in float64"),
         ({"learning_rate": None}, np.float32, "learning_rate is None, expected a positive number"),
-        ({"batch_size": 10}, np.float32, "batch_size is 10, but the generator gives 4.*such as batch_size=8"),
-        ({"batch_size": 3}, np.float32, "batch_size is 3, but the generator gives 4.*such as batch_size=4"),
+        (
+            {"batch_size": 10},
+            np.float32,
+            "batch_size is 10, which is not a multiple of the generator's 4.*such as batch_size=8",
+        ),
+        (
+            {"batch_size": 3},
+            np.float32,
+            "batch_size is 3, which is not a multiple of the generator's 4.*such as batch_size=4",
+        ),
     ],
 )
 def test_a_run_that_cannot_start_leaves_no_folder(place, changes, dtype, message):
@@ -250,7 +259,7 @@ def test_a_run_that_cannot_start_leaves_no_folder(place, changes, dtype, message
 
 
 def test_every_run_has_a_folder_of_its_own(place):
-    """A trainer without `out` takes a new one each time; resume goes on with the last."""
+    """A trainer without `out` uses a new folder each time; resume continues the last one."""
     trainer = LargerBERTTrainer(LargerBERT(SMALL), quiet=True, threads=1)
     for number in (1, 2):
         trainer.train(generator(0), num_steps=1)
@@ -259,7 +268,7 @@ def test_every_run_has_a_folder_of_its_own(place):
 
 
 def test_the_first_bias_of_a_new_model_is_what_is_frequent(place):
-    """Frequent words have the larger bias from the first step on; a bias that a model brings stays."""
+    """The output bias of a new model is set to the log frequencies; an existing bias stays."""
     new, known = LargerBERT(SMALL), LargerBERT(SMALL)
     given = np.linspace(-1, 1, 16).astype(np.float32)
     known.named_params()["head.b"].data[...] = given
@@ -271,17 +280,17 @@ def test_the_first_bias_of_a_new_model_is_what_is_frequent(place):
 
 
 def test_a_run_without_a_checkpoint_cannot_be_resumed(place):
-    """Its vocabulary and weights were those of the program that began it."""
+    """Its vocabulary and weights existed only in the program that started it."""
     LargerBERTTrainer(LargerBERT(SMALL), "out", True, threads=1).train(generator(0), num_steps=1)
     shutil.rmtree("out/checkpoints")
     with pytest.raises(FileNotFoundError, match=r"out has no checkpoint yet.*start again with trainer.train"):
         LargerBERTTrainer(LargerBERT(SMALL), "out", True).resume(generator(0))
-    with pytest.raises(SystemExit, match="out was started by a program and has no checkpoint yet"):
+    with pytest.raises(SystemExit, match="out was started from Python and has no checkpoint yet"):
         main(["train", "--resume", "--out", "out", "--quiet"])
 
 
 def test_the_bundled_vocabulary_is_that_of_the_model():
-    """50k for a model of 50,000 words, without building one."""
+    """50k for a model with a vocabulary of 50,000, without building one."""
     trainer = LargerBERTTrainer(LargerBERT(replace(SMALL, vocab_size=50_000)))
     assert trainer.load_tokenizer().vocab_size == 50_000
 
@@ -290,7 +299,7 @@ def test_the_bundled_vocabulary_is_that_of_the_model():
 
 
 def test_switches_from_the_command_line(place):
-    """--tie-head, --checkpointing and --micro-batch reach the run, and resuming keeps them."""
+    """--tie-head, --checkpointing and --micro-batch take effect, and a resumed run keeps them."""
     words = ["train", "--corpus", "text.txt", "--model", "config.json", "--tokenizer", "vocabulary", "--quiet"]
     try:
         main([*words, "--steps", "2", "--batch-size", "8", "--micro-batch", "2", "--tie-head", "--out", "out",
@@ -309,7 +318,8 @@ def test_switches_from_the_command_line(place):
 
 
 def test_wider_models_learn_more_slowly(place):
-    """Mini-BERT's rate is 1e-3, that of a model twice as wide half of it; and what is said is done."""
+    """The default learning rate is 1e-3 for Mini-BERT and half of that for a model twice as wide; a given rate
+    is used."""
     assert default_learning_rate(MINI_BERT_CONFIG) == 1e-3
     assert default_learning_rate(LARGER_BERT_CONFIG) == pytest.approx(5e-4)
     assert default_learning_rate(replace(MINI_BERT_CONFIG, hidden_size=96)) == 1e-3

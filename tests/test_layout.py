@@ -87,7 +87,8 @@ def test_a_subpackage_imports_only_from_those_before_it(path):
 
 
 def test_there_are_no_cycles():
-    """Not even within a subpackage, nor by imports inside functions; imports for type checkers alone are no cycle."""
+    """There are none even within a subpackage or by imports inside functions; imports only for type checkers do not
+    count."""
     graph = {name: imports(path, types_too=False) for name, path in NAMES.items()}
     done: set[str] = set()
 
@@ -103,7 +104,7 @@ def test_there_are_no_cycles():
 
 
 def test_the_top_holds_only_re_exports():
-    """Each file there is a docstring, imports, `__all__`, and at most a call of its command."""
+    """Each top-level file has only a docstring, imports, `__all__`, and at most a call of its command."""
     files = {path.stem: path for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")}
     assert set(files) == DOORS
     for path in files.values():

@@ -1,4 +1,4 @@
-"""What the package promises as a whole: its names, its imports, its start."""
+"""The package as a whole: its public names, its imports, its start-up time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES = [path for name in ("mini_bert", "larger_bert") for path in sorted((ROO
 
 
 def test_public_names():
-    """Exactly these names are offered, and each can be had."""
+    """Exactly these names are public, and each can be imported."""
     assert mini_bert.__all__ == [
         "LARGER_BERT_CONFIG",
         "MINI_BERT_CONFIG",
@@ -48,7 +48,7 @@ def test_public_names():
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_pure_numpy(path):
-    """The library imports the standard library, its dependencies and itself; itself only by full name."""
+    """The library imports only the standard library, its dependencies and itself; itself only by full name."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: relative import"
@@ -63,7 +63,7 @@ def test_pure_numpy(path):
 
 
 def test_import_brings_little_along():
-    """`import mini_bert` loads no module that is slow to load: names come when they are used."""
+    """`import mini_bert` loads no slow module: names are loaded when they are used."""
     code = "import sys, mini_bert; print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -73,7 +73,7 @@ def test_import_brings_little_along():
 
 @pytest.mark.slow
 def test_import_takes_less_than_twice_numpy():
-    """Measured in fresh processes, interleaved, medians: importing the model is under 2× `import numpy` alone."""
+    """Medians in new, alternating processes: importing the model takes less than 2× `import numpy` alone."""
     times: dict[str, list[float]] = {"numpy": [], "mini_bert, mini_bert.models.mini_bert": []}
     for _ in range(15):
         for modules, found in times.items():

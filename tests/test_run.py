@@ -1,6 +1,6 @@
-"""run.py, the front door: what each word installs and runs, when it installs, and what it hands back.
+"""run.py: what each command installs and runs, when it installs, and what it returns.
 
-Nothing here touches the network: `pip` and `venv` are recorded, not run. The few real processes are Python's.
+Nothing here uses the network: `pip` and `venv` are recorded, not run. The few real processes run plain Python.
 """
 
 import ast
@@ -27,7 +27,7 @@ posix_only = pytest.mark.skipif(os.name == "nt", reason="signals between process
 
 @pytest.fixture
 def front(monkeypatch):
-    """The front door with nothing behind it: records what would be installed and called, and where."""
+    """run.py with nothing behind it: records what would be installed and called, and where."""
     record = SimpleNamespace(installed=[], called=[], folders=[], codes=[])
 
     def call(command, cwd=None):
@@ -73,14 +73,14 @@ def test_each_word_installs_what_it_needs_and_runs_one_program(front, words, ins
 
 @pytest.mark.parametrize(("cores", "shared"), [(1, ""), (3, " -n 3 --dist loadfile"), (64, " -n 4 --dist loadfile")])
 def test_the_default_tier_is_shared_among_cores(front, monkeypatch, cores, shared):
-    """Up to four; with one there is nothing to share."""
+    """Tests use up to four cores; with one core there is nothing to distribute."""
     monkeypatch.setattr(run, "cores", lambda: cores)
     run.main(["test"])
     assert front.called == ["python -m pytest" + shared]
 
 
 def test_tests_run_in_the_project_and_commands_where_the_user_is(front):
-    """pytest finds its settings in the project; a corpus on the command line is relative to the user."""
+    """pytest finds its settings in the project; a corpus on the command line is relative to the user's folder."""
     run.main(["test"])
     run.main(["train", "corpus.txt"])
     assert front.folders == [run.ROOT, None]
@@ -238,7 +238,7 @@ def test_an_environment_whose_python_does_not_serve_is_rebuilt(project, python, 
 
 
 def test_when_pip_fails_its_code_is_passed_on_and_the_next_call_tries_again(project, capsys):
-    """Such as without network. What was installed before keeps working."""
+    """For example, without a network. Packages that were already installed keep working."""
     run.install("dev")
     project.pip_ends = [0, 23]
     with pytest.raises(SystemExit) as stop:
@@ -297,7 +297,7 @@ def test_call_returns_the_exit_code_of_a_real_program():
 
 
 def test_windows_waits_for_the_program(monkeypatch, tmp_path):
-    """It cannot replace itself by another program. Ctrl-C is left to that program."""
+    """On Windows, run.py cannot replace itself with another program. Ctrl-C is left to that program."""
     monkeypatch.setattr(run, "WINDOWS", True)
     monkeypatch.chdir(tmp_path)
     before = signal.getsignal(signal.SIGINT)
@@ -309,7 +309,7 @@ def test_windows_waits_for_the_program(monkeypatch, tmp_path):
 
 
 def started(caller: str, **options):
-    """A process of our own kind that runs this, in a session of its own: no terminal, a group of its own."""
+    """A Python process that runs this code in its own session: no terminal, and its own process group."""
     return subprocess.Popen(
         [sys.executable, "-c", caller],
         cwd=Path(run.__file__).parent,
@@ -337,8 +337,8 @@ time.sleep(30)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("to_all", [True, False], ids=["group", "alone"])
 def test_a_program_told_to_stop_may_finish_its_work(name, to_all):
-    """Whether run.py alone is told or its whole group: the program hears of it once, and has time to save (here, longer
-    than subprocess would wait), its exit code comes back, nobody prints a traceback."""
+    """Whether run.py alone or its whole group gets the signal, the program gets it once and has time to save (here,
+    longer than subprocess would wait). Its exit code is passed on, without a traceback."""
     program = SAVES.format(name=name)
     process = started(f"import run, sys; sys.exit(run.call([sys.executable, '-c', {program!r}]))")
     assert process.stdout.readline() == "working\n"
@@ -350,7 +350,7 @@ def test_a_program_told_to_stop_may_finish_its_work(name, to_all):
 
 @posix_only
 def test_ctrl_c_on_a_terminal_reaches_the_program_once():
-    """There the program is in the terminal's group, and nothing is handed on."""
+    """On a terminal, the program is in the foreground process group, so run.py does not forward the signal."""
     caller = f"import run, sys; sys.exit(run.call([sys.executable, '-c', {SAVES.format(name='SIGINT')!r}]))"
     terminal = f"""
 import contextlib, os, pty, sys
@@ -374,7 +374,7 @@ print((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said))
 
 @posix_only
 def test_a_job_that_ignores_ctrl_c_goes_on_ignoring_it():
-    """As nohup and shells in the background have it."""
+    """As with nohup, or for background jobs of a shell."""
     program = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
     caller = f"""
 import run, signal, sys
@@ -385,7 +385,7 @@ run.call([sys.executable, '-c', {program!r}])
 
 
 def test_calls_that_install_take_turns():
-    """A second call waits, and says so, until the first has finished."""
+    """A second call waits until the first has finished, and says so."""
     caller = "import run\nwith run.one_at_a_time(): print('mine', flush=True)"
     with run.one_at_a_time():
         process = subprocess.Popen(

@@ -1,6 +1,6 @@
-"""Working inside the folder mini_bert/, as the user's guide does: any mixture of short and full imports has one class.
+"""Inside the folder mini_bert/, as in the user's guide, any mixture of short and full imports gives the same classes.
 
-Each session runs in a process of its own, in that folder.
+Each session runs in its own process, in that folder.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_a_session_inside_the_folder(code):
 
 
 def test_a_package_of_the_readers_own_is_left_alone(tmp_path):
-    """`layers` elsewhere on the path is what it always was."""
+    """Another package called `layers` on the path is not affected."""
     (tmp_path / "layers").mkdir()
     (tmp_path / "layers" / "__init__.py").write_text("")
     (tmp_path / "layers" / "base.py").write_text("mine = True\n")

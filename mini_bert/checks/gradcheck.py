@@ -100,7 +100,7 @@ H = A * D  # 21
 _MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
 _PADDED = {"mask": _MASK[:, None, None, :]}
 _CAUSAL = {"mask": np.tri(T, dtype=bool)}
-_NOTHING = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
+_FULLY_MASKED = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
 _ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
 _TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
 _CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # unordered, one twice
@@ -140,7 +140,7 @@ CASES = [
     Case("attention without bias", lambda: MultiHeadAttention(H, A, bias=False), _X),
     Case("attention, padding", lambda: MultiHeadAttention(H, A), _X, keywords=_PADDED),
     Case("attention, causal", lambda: MultiHeadAttention(H, A), _X, keywords=_CAUSAL),
-    Case("attention, nothing to see", lambda: MultiHeadAttention(H, A), _X, keywords=_NOTHING),
+    Case("attention, fully masked", lambda: MultiHeadAttention(H, A), _X, keywords=_FULLY_MASKED),
     Case("attention, dropout", lambda: MultiHeadAttention(H, A, p=0.2), _X),
     Case("feed-forward", lambda: FeedForward(H, I), _X),
     Case("feed-forward, gelu", lambda: FeedForward(H, I, "gelu"), _X),
@@ -154,7 +154,7 @@ CASES = [
     Case("block, recomputed", lambda: Recompute(_block(p=0.2)), _X, keywords=_PADDED),
     Case("encoder", lambda: Encoder([_block(p=0.1), _block(p=0.1)]), _X, keywords=_PADDED),
     Case("lean attention, padding", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_PADDED),
-    Case("lean attention, nothing to see", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_NOTHING),
+    Case("lean attention, fully masked", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_FULLY_MASKED),
     Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
@@ -261,7 +261,7 @@ def _fine_tuned(build: Callable[[], Model], task: Task, targets: Any) -> Callabl
             param.data += rng.normal(size=param.shape)  # larger weights, for larger gradients in the encoder
         types = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]])
         asked = np.array([[0, 1, 1, 1, 0], [0, 1, 1, 0, 0]], bool)  # in both texts
-        batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets))
+        batch = Batch(rng.permutation(V)[: B * T].reshape(B, T), _MASK, types, asked, np.array(targets), types == 1)
 
         def loss() -> float:
             return task.loss(model, batch, Run(0, train=True), 3)[0]
@@ -292,7 +292,7 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Larger-BERT, dropout, lean, checkpointing":
         _mini(replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True),
     "tiny BERT, masked words + next sentence": _bert(400),
-    "tiny BERT, head of its own": _bert(100, tied=False),
+    "tiny BERT, untied head": _bert(100, tied=False),
     "tiny Mini-BERT, fine-tuned: classify": _fine_tuned(_tiny_mini, Classify(_LABELS, ("mean", "max")), [2, 0]),
     "tiny Mini-BERT, fine-tuned: tag": _fine_tuned(_tiny_mini, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
     "tiny Mini-BERT, fine-tuned: pairs": _fine_tuned(_tiny_mini, Classify(_LABELS, pairs=True), [2, 0]),
@@ -301,7 +301,7 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny BERT, fine-tuned: qa": _fine_tuned(_tiny_bert, Answer(), [[1, 3], [1, 1]]),
     "tiny BERT, fine-tuned: similarity":
         _fine_tuned(_tiny_bert, Similarity(0, 5, pooling=("cls",), dense=True), [4.0, 1.0]),
-    "Mini-BERT, full size, 8 of each tensor": _mini(MINI_BERT_CONFIG, 8),
+    "Mini-BERT, full size, 8 per tensor": _mini(MINI_BERT_CONFIG, 8),
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ class Tested(NamedTuple):
 
 
 def tour() -> Iterator[Tested]:
-    """Test one part after the other."""
+    """Test each part in turn."""
     model = MiniBERT()
     config = model.config
     L, H, V = config.num_layers, config.hidden_size, config.vocab_size

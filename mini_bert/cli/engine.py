@@ -119,11 +119,11 @@ def demo(
     elif layer in demos:
         runpy.run_path(str(folder / f"{layer}.py"), run_name="__main__")
     else:
-        raise ValueError(f"there is no demo of {layer!r}; expected one of {', '.join(demos)}")
+        raise ValueError(f"there is no demo for {layer!r}; expected one of {', '.join(demos)}")
 
 
 def _one_blas_thread():
-    """Small products gain nothing from a second BLAS thread, and lose much on a busy machine."""
+    """Small matrix products gain nothing from a second BLAS thread, and run much slower on a busy machine."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1)

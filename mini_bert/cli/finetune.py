@@ -23,32 +23,32 @@ AS_JSON = Annotated[bool, typer.Option("--json", help="print JSON")]
 def _shared(
     train: Annotated[str | None, typer.Option(help="the file to train on", show_default="synthetic examples")] = None,
     dev: Annotated[
-        str | None, typer.Option(help="the file to measure on; default: a tenth of --train is held out")
+        str | None, typer.Option(help="the file to evaluate on; default: a tenth of --train is held out")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="the folder for the best model; default: only measure")] = None,
+    out: Annotated[Path | None, typer.Option(help="the folder for the best model; default: none is saved")] = None,
     model: Annotated[
         str, typer.Option(help="mini-bert (bundled), or the folder of a run or a published BERT")
     ] = "mini-bert",
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="passes over the data", show_default="3, small data up to 10")
+        int | None, typer.Option(min=1, help="passes over the data", show_default="3; up to 10 on small data")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="examples per step")] = FineTuning.batch_size,
     learning_rate: Annotated[
         float | None, typer.Option("--learning-rate", "--lr", help="peak learning rate of the head")
     ] = None,
     layer_decay: Annotated[
-        float, typer.Option(help="each layer's learning rate as a share of the layer above")
+        float, typer.Option(help="each layer's learning rate, as a fraction of the layer above's")
     ] = FineTuning.layer_decay,
     dropout: Annotated[float, typer.Option(help="dropout in the encoder and before the head")] = FineTuning.dropout,
     word_dropout: Annotated[
         float | None,
-        typer.Option(help="share of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),
+        typer.Option(help="fraction of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),
     ] = None,
     patience: Annotated[
-        int, typer.Option(min=1, help="stop after this many measurements without a better score")
+        int, typer.Option(min=1, help="stop after this many evaluations without a better score")
     ] = FineTuning.patience,
     seed: Annotated[
-        int, typer.Option(min=0, help="the first seed; also chooses the examples of --max-samples")
+        int, typer.Option(min=0, help="the first seed; also selects the examples for --max-samples")
     ] = FineTuning.seed,
     seeds: Annotated[int, typer.Option(min=1, help="number of runs with different seeds; shows mean and spread")] = 1,
     from_scratch: Annotated[
@@ -62,10 +62,10 @@ def _shared(
     as_json: AS_JSON = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
 ) -> None:
-    """The options that all tasks have"""
+    """The options that all tasks have."""
 
 
-FIRST = 4  # of them come before the task's own in --help
+FIRST = 4  # --help lists this many shared options before the task's own
 
 
 def _task(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
@@ -73,7 +73,10 @@ def _task(kind: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., 
 
 
 def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None = None, **options: Any) -> None:
-    """Read the data, fine-tune, print the results. given: options by name; columns of the files; options of the task"""
+    """Read the data, fine-tune, print the results.
+
+    given: shared options by name; columns: column names of the data files; options: options of the task
+    """
     from mini_bert.common.progress import showing
     from mini_bert.finetuning.data import read_data
     from mini_bert.finetuning.finetune import check_out, finetune
@@ -100,11 +103,11 @@ def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None =
 
 @_task("classify")
 def finetune_classify(
-    text: Annotated[str | None, typer.Option(help="the column of the text; default: the usual names")] = None,
+    text: Annotated[str | None, typer.Option(help="the text column; default: found by its usual names")] = None,
     second: Annotated[str | None, typer.Option(help="the column of the second text, for pairs")] = None,
-    label: Annotated[str | None, typer.Option(help="the column of the label")] = None,
+    label: Annotated[str | None, typer.Option(help="the label column")] = None,
 ) -> dict[str, Any]:
-    """Classify texts or pairs of texts. From .tsv, .csv or .jsonl files with text and label.
+    """Classify texts or pairs of texts. From .tsv, .csv or .jsonl files with a text and a label column.
 
     For example:  mini-bert finetune classify --train train.tsv --dev dev.tsv --out sentiment --seeds 3
     """
@@ -116,7 +119,7 @@ def finetune_tag(
     column: Annotated[int, typer.Option(help="the column of the tags, from 0; -1 is the last")] = -1,
     stride: STRIDE = None,
 ) -> dict[str, Any]:
-    """Tag words, with names or parts of speech. From CoNLL, CoNLL-U or .jsonl; names are measured by entity F1.
+    """Tag words: entities or parts of speech. From CoNLL, CoNLL-U or .jsonl; entities are scored by F1.
 
     For example:  mini-bert finetune tag --train train.conll --dev dev.conll --out names
     """
@@ -137,10 +140,12 @@ def finetune_similarity(
     vectors: Annotated[
         bool, typer.Option("--vectors", help="encode each text by itself and compare the vectors by cosine")
     ] = False,
-    loss: Annotated[str, typer.Option(help="for vectors: regression or contrastive")] = "regression",
-    first: Annotated[str | None, typer.Option(help="the column of the first text; default: the usual names")] = None,
+    loss: Annotated[str, typer.Option(help="with --vectors: regression or contrastive")] = "regression",
+    first: Annotated[
+        str | None, typer.Option(help="the column of the first text; default: found by its usual names")
+    ] = None,
     second: Annotated[str | None, typer.Option(help="the column of the second text")] = None,
-    score: Annotated[str | None, typer.Option(help="the column of the score")] = None,
+    score: Annotated[str | None, typer.Option(help="the score column")] = None,
 ) -> dict[str, Any]:
     """Score how similar two texts are. From .tsv, .csv or .jsonl files with two texts and a score.
 
@@ -160,14 +165,14 @@ def finetune_sst2() -> dict[str, Any]:
 
 def predict(
     model: Annotated[str, typer.Argument(help="a folder that `mini-bert finetune` wrote, or a published BertFor…")],
-    texts: Annotated[list[str] | None, typer.Argument(help="texts; two for a model of pairs")] = None,
-    file: Annotated[str | None, typer.Option(help="one text per line (pairs: a tab between); SQuAD's JSON")] = None,
+    texts: Annotated[list[str] | None, typer.Argument(help="texts; two if the model takes pairs")] = None,
+    file: Annotated[str | None, typer.Option(help="one text per line (pairs: tab-separated), or SQuAD's JSON")] = None,
     question: Annotated[str | None, typer.Option(help="a question to answer from --context")] = None,
     context: Annotated[str | None, typer.Option(help="the text that contains the answer")] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (for published models)")] = False,
     as_json: AS_JSON = False,
 ) -> None:
-    """Predict with a fine-tuned model. Labels with probabilities, tags by word, answers, similarity.
+    """Predict with a fine-tuned model. Prints labels with probabilities, a tag per word, answers or similarities.
 
     For example:  mini-bert predict sentiment "An instant classic."
     """

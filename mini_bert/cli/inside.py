@@ -50,7 +50,7 @@ def probe(
     seeds: Annotated[
         int, typer.Option(min=1, help="number of seeds; several give a mean and a standard deviation")
     ] = 1,
-    max_sentences: Annotated[int | None, typer.Option(min=1, help="use at most N of each file")] = None,
+    max_sentences: Annotated[int | None, typer.Option(min=1, help="use at most N sentences of each file")] = None,
     pooling: Annotated[
         str, typer.Option(help="how to combine the vectors of a word's pieces: mean, first or last")
     ] = "mean",
@@ -268,7 +268,7 @@ def plot_embeddings(
     if of not in ("tokens", "sentences"):
         raise ValueError(f"--of is {of!r}, expected tokens or sentences")
     if texts and file is not None:
-        raise ValueError("give texts or a file of them, not both")
+        raise ValueError("give either texts or --file, not both")
     path = style.picture_path(out)
     loaded, tokenizer = load(model)
     if of == "tokens":

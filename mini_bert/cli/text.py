@@ -1,4 +1,4 @@
-"""The options of `mini-bert tokenizer ...` and `mini-bert data ...`."""
+"""The commands `mini-bert tokenizer ...` and `mini-bert data ...`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tokenizer_train(
 
 
 def _check_out(folder: Path, force: bool) -> None:
-    """Checks before the work that the folder can be written, and that nothing is lost by writing it."""
+    """Check, before any work is done, that the folder can be written and that no tokenizer would be overwritten."""
     from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB
 
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())

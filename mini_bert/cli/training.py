@@ -10,7 +10,7 @@ import typer
 
 from mini_bert.cli.words import SOURCES
 
-CHECKPOINTING = "keep only the input of these layers, and run them again in backward: all, or numbers such as 0,2,4"
+CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4"
 
 
 def train(
@@ -19,54 +19,56 @@ def train(
     ] = None,
     model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
     out: Annotated[Path | None, typer.Option(help="the run folder; default: a new one in ./runs")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="stop after so many changes of the weights")] = None,
-    minutes: Annotated[float | None, typer.Option(help="or after so much time; default: 4")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="stop after this many optimiser steps")] = None,
+    minutes: Annotated[float | None, typer.Option(help="or after this many minutes; default: 4")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="go on with the run in --out (default: the newest in ./runs)")
+        bool, typer.Option("--resume", help="continue the run in --out (default: the newest in ./runs)")
     ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="decides first weights, order of the text, masks; default: 0")
+        int | None, typer.Option(min=0, help="seed for initial weights, order of the text and masks; default: 0")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="sequences for one change of the weights")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="sequences per optimiser step")] = None,
     micro_batch: Annotated[
-        int | None, typer.Option(min=1, help="sequences at once in a thread; default: up to 16, so that all have work")
+        int | None,
+        typer.Option(min=1, help="sequences per thread at a time; default: at most 16, with work for every thread"),
     ] = None,
     checkpointing: Annotated[str | None, typer.Option(help=CHECKPOINTING, show_default="none")] = None,
-    attention: Annotated[str | None, typer.Option(help="plain, lean (tile by tile), or auto: lean if long")] = None,
+    attention: Annotated[str | None, typer.Option(help="plain, lean (in tiles), or auto: lean for long texts")] = None,
     moments: Annotated[
-        str | None, typer.Option(help="in what Adam keeps its moments: float32, bfloat16 or float16")
+        str | None, typer.Option(help="data type of Adam's moments: float32, bfloat16 or float16")
     ] = None,
-    activations: Annotated[str | None, typer.Option(help="in what backward's numbers are kept: the same three")] = None,
-    weights: Annotated[str | None, typer.Option(help="in what the weights are kept: the same three")] = None,
+    activations: Annotated[
+        str | None, typer.Option(help="data type of activations kept for backward: the same three")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="data type of the stored weights: the same three")] = None,
     tie_head: Annotated[
-        bool, typer.Option("--tie-head", help="the head uses the token table: V × H fewer weights")
+        bool, typer.Option("--tie-head", help="the output head shares the token table: V × H fewer weights")
     ] = False,
     next_sentence: Annotated[
-        bool, typer.Option("--next-sentence", help="also predict whether a second text follows the first (BERT)")
+        bool, typer.Option("--next-sentence", help="also train next-sentence prediction, as BERT does")
     ] = False,
-    length: Annotated[
-        int | None, typer.Option(min=3, help="tokens per sequence; default: all the positions of the model")
-    ] = None,
+    length: Annotated[int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum")] = None,
     learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", "--lr", help="at its peak; default: 1e-3, for wider models less")
+        float | None,
+        typer.Option("--learning-rate", "--lr", help="peak learning rate; default: 1e-3, less for wider models"),
     ] = None,
     warmup: Annotated[
-        float | None, typer.Option(help="share of the run in which the learning rate rises; default: a minute's worth")
+        float | None, typer.Option(help="fraction of the run spent on warm-up; default: about a minute's worth")
     ] = None,
-    tokenizer: Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the one of the model")] = None,
-    held_out: Annotated[float | None, typer.Option(help="share of the documents kept for validation")] = None,
-    eval_every: Annotated[int | None, typer.Option(min=1, help="steps between measurements on held-out text")] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the model's own")] = None,
+    held_out: Annotated[float | None, typer.Option(help="fraction of the documents held out for validation")] = None,
+    eval_every: Annotated[int | None, typer.Option(min=1, help="steps between evaluations on held-out text")] = None,
     save_every: Annotated[int | None, typer.Option(min=1, help="steps between checkpoints")] = None,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="write TensorBoard's files, too (needs the extra `tensorboard`)")
+        bool, typer.Option("--tensorboard", help="also write TensorBoard files (needs the extra `tensorboard`)")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="show nothing while it runs, only what must be said")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress, only important messages")] = False,
 ) -> None:
-    """Train a model to fill gaps in text. Live display, checkpoints, a model folder at the end.
+    """Train a model to predict masked words. With a live display, checkpoints, and a model folder at the end.
 
-    Without options: four minutes on the built-in corpus. Ctrl-C saves and says how to go on. `mini-bert plan` says what
-    a larger model needs of memory, and which of these options make it fit.
+    Without options: four minutes on the built-in corpus. Ctrl-C saves a checkpoint and prints how to resume.
+    `mini-bert plan` shows how much memory a larger model needs, and which of these options make it fit.
 
     For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
     """

@@ -80,7 +80,7 @@ def embed(
         vectors = library.embed(loaded, tokenizer, texts, pooling, batch, threads, after_each)
     if out not in (None, "-"):
         library.save_vectors(str(out), texts, vectors)
-        print(f"{out}: {counted(total, 'vector')} of {vectors.shape[1]} numbers", file=sys.stderr)
+        print(f"{out}: {counted(total, 'vector')} of width {vectors.shape[1]}", file=sys.stderr)
     elif out is None and 2 <= total <= COMPARED:
         print(library.similarity_table(texts, vectors))
     elif out is None and total == 1 and sys.stdout.isatty():
@@ -180,7 +180,7 @@ def evaluate(
         results["results"] = corpora.content(rows)
         reports.append(corpora.report(model, rows))
         if held_out:
-            reports[-1] += f"\nMeasured only on documents that `train --held-out {held_out:g}` does not train on."
+            reports[-1] += f"\nEvaluated only on documents that `train --held-out {held_out:g}` does not train on."
     print(as_json(results) if json else "\n\n".join(reports))
 
 
@@ -208,7 +208,7 @@ def export(
     out: Annotated[Path, typer.Option(help="the folder to write")],
     full: Annotated[bool, typer.Option("--full", help="32 bits per weight instead of 16")] = False,
 ) -> None:
-    """Write a model folder to share. It has the config, 16-bit weights, tokenizer and model card.
+    """Write a model folder to share. It contains the config, 16-bit weights, tokenizer and model card.
 
     For example:  mini-bert export runs/first --out my-model
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 def batches(rows: Iterable[T], length: Callable[[T], int], tokens: int) -> Iterator[list[T]]:
-    """Rows that come from short to long, so many at a time that with padding they are at most `tokens`, or one
+    """Group rows into batches of at most `tokens` tokens, padding included. A longer row gets a batch of its own.
+
+    The rows must be sorted from short to long.
 
     >>> list(batches(["a", "bb", "bb", "cccc", "ddddd"], len, 4))
     [['a', 'bb'], ['bb'], ['cccc'], ['ddddd']]
@@ -26,16 +28,40 @@ def batches(rows: Iterable[T], length: Callable[[T], int], tokens: int) -> Itera
         yield batch
 
 
-def padded(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
-    """Returns ids (B,T), filled up with `pad_id`, and the attention mask (B,T), None if nothing is padded
+class Padding(NamedTuple):
+    """How rows are brought to one length."""
+
+    id: int = 0
+    side: str = "right"  # or "left"
+    type: int = 0  # the token type of padding
+
+    def shift(self, lengths: np.ndarray, T: int) -> np.ndarray:
+        """How far rows of these lengths move to the right when they are padded to T"""
+        return T - lengths if self.side == "left" else np.zeros_like(lengths)
+
+    def mask(self, lengths: np.ndarray, T: int) -> np.ndarray | None:
+        """(B,T) False where rows of these lengths are padded; None if none is"""
+        if (lengths == T).all():
+            return None
+        places = np.arange(T)
+        return places >= T - lengths[:, None] if self.side == "left" else places < lengths[:, None]
+
+
+RIGHT = Padding()
+
+
+def padded(rows: Sequence[Sequence[int]], padding: Padding = RIGHT) -> tuple[np.ndarray, np.ndarray | None]:
+    """Returns ids (B,T), padded with `padding.id`, and the attention mask (B,T), or None if nothing is padded.
 
     >>> ids, mask = padded([[5, 6, 7], [8]])
     >>> ids.tolist(), mask.tolist()
     ([[5, 6, 7], [8, 0, 0]], [[True, True, True], [True, False, False]])
+    >>> padded([[5, 6, 7], [8]], Padding(9, "left"))[0].tolist()
+    [[5, 6, 7], [9, 9, 8]]
     """
     lengths = np.array([len(row) for row in rows], int)
-    most = lengths.max(initial=0)
-    ids = np.full((len(rows), most), pad_id)
-    for line, row in zip(ids, rows, strict=True):
-        line[: len(row)] = row
-    return ids, None if (lengths == most).all() else np.arange(most) < lengths[:, None]
+    most = int(lengths.max(initial=0))
+    ids = np.full((len(rows), most), padding.id)
+    for line, row, shift in zip(ids, rows, padding.shift(lengths, most).tolist(), strict=True):
+        line[shift : shift + len(row)] = row
+    return ids, padding.mask(lengths, most)

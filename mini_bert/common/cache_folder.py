@@ -26,5 +26,5 @@ def make_folder(folder: Path, remedy: str = "set MINI_BERT_HOME to another") -> 
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-        why = f"you may not write in {there}" if there.is_dir() else f"{there} is a file"
+        why = f"no permission to write in {there}" if there.is_dir() else f"{there} is a file"
         raise type(error)(f"cannot create the folder {folder}: {why}; {remedy}") from error

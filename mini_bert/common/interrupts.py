@@ -1,4 +1,4 @@
-"""Ctrl-C that lets the step at hand finish."""
+"""Let the current step finish after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stop_on_signal(say: Callable[[str], None]) -> Iterator[threading.Event]:
     stop = threading.Event()
     # In its own thread: the signal may have interrupted this one in the middle of printing.
     speaker = threading.Thread(
-        target=say, args=("finishing this step, then saving; once more ends at once",), daemon=True
+        target=say, args=("finishing this step, then saving; a second Ctrl-C stops at once",), daemon=True
     )
     kept: dict[signal.Signals, Any] = {}
 

@@ -12,17 +12,17 @@ NO_BREAK = "\0"  # occurs in no path or sentence
 
 
 def called_as() -> str:
-    """How the user called the program: `mini-bert`, or `python run.py`"""
+    """How the user called the program: `mini-bert` or `python run.py`."""
     return os.environ.get(CALLED_AS, "mini-bert")
 
 
 def command(name: str, *words: str | os.PathLike[str]) -> str:
-    """A command as the user would type it: `mini-bert train --out 'my runs/first' --resume`"""
+    """A command as the user would type it: `mini-bert train --out 'my runs/first' --resume`."""
     return " ".join([called_as(), name, *map(quoted, words)])
 
 
 def as_called(text: str) -> str:
-    """Text in which `mini-bert …` between backquotes, or on a line after two spaces, is as the user would type it.
+    """Replaces `mini-bert …`, in backquotes or after two spaces at the start of a line, by what the user would type.
 
     >>> as_called("try `mini-bert info` of mini-bert") == f"try `{called_as()} info` of mini-bert"
     True

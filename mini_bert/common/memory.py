@@ -28,9 +28,9 @@ def share_memory_among_threads() -> bool:
 
     Returns whether the system supports it.
     """
-    # Weights, gradients and moments get memory of their own; everything smaller shares one heap, which is never cut.
-    # Left to itself, glibc raises the limit to the largest array freed so far, and the heap of a run that first built
-    # its corpus ends up 20 MB larger.
+    # Weights, gradients and moments are mapped separately; everything smaller shares one heap, which is never trimmed.
+    # By default, glibc raises the mapping threshold to the largest array freed so far, and the heap of a run that first
+    # built its corpus ends up 20 MB larger.
     return _set(ARENA_MAX, 1) and _set(TRIM_THRESHOLD, KEPT) and _set(MMAP_THRESHOLD, 8 << 20)
 
 

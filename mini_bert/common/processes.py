@@ -3,8 +3,8 @@
     for result in in_order(work, state, jobs, processes=2):   # the same as work(state, job) for each job, but faster
         ...
 
-Helpers are plain `python` processes connected by two pipes. They receive `work` and `state` first, then one job after
-the other, and send back a result for each. The reasons not to use `multiprocessing`:
+Helpers are plain `python` processes connected by two pipes. They receive `work` and `state` first, then one job at a
+time, and send back a result for each. The reasons not to use `multiprocessing`:
 
 - A helper never runs the caller's program again, as `multiprocessing` does on macOS and Windows, so this also works in
   a script without `if __name__ == "__main__"`, in a notebook and from standard input.

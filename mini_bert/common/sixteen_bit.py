@@ -10,8 +10,8 @@ bits as uint16. NumPy has float16, but converts it slowly, without the processor
 **Rounding.** For a number that is stored once, rounding to nearest is best. For a number that changes a little at every
 step it is fatal: in bfloat16, the neighbours of 1.0 are about 0.004 below and 0.008 above, so an update of 0.001 rounds
 back to 1.0, every time. *Stochastic* rounding rounds up with a probability equal to the part that is cut off: 1.001
-becomes 1.0078 one time in eight. Each step is wrong, but their sum is right. It costs 16 random bits: added to the bits
-below the cut, they carry over with just that probability.
+becomes 1.0078 one time in eight. Single steps are off, but on average their sum is right. It costs 16 random bits:
+added to the bits below the cut, they carry over with exactly that probability.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ DATASETS = {
                    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", 1_115_394),
         ), {"train": "input.txt"}),
     "imdb": Dataset(
-        "100,000 film reviews, 50,000 of them with a verdict (Maas et al. 2011)",
+        "100,000 film reviews, 50,000 of them labelled (Maas et al. 2011)",
         "for research; no explicit licence", (
             Remote("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
                    "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe", 84_125_825),
@@ -98,13 +98,13 @@ DATASETS = {
                    "d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa", 7_439_277),
         ), GLUE_PARTS),
     "stsb": Dataset(
-        "Pairs of sentences, how similar they are from 0 to 5 (Cer et al. 2017, as in GLUE)",
+        "Sentence pairs with similarity scores from 0 to 5 (Cer et al. 2017, as in GLUE)",
         "CC BY-SA 4.0; sentences from several sources", (
             Remote(GLUE + "STS-B.zip",
                    "e60a6393de5a8b5b9bac5020a1554b54e3691f9d600b775bd131e613ac179c85", 802_872),
         ), {}),
     "cola": Dataset(
-        "Is this sentence English? (Warstadt et al. 2018, as in GLUE)",
+        "Is this sentence grammatical? (Warstadt et al. 2018, as in GLUE)",
         "for research; no explicit licence", (
             Remote(GLUE + "CoLA.zip",
                    "f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff", 376_971),
@@ -143,7 +143,7 @@ DATASETS = {
         ), {}),
     "ud-ewt": Dataset(
         "English web text with parts of speech and dependencies (Universal Dependencies EWT)",
-        "CC BY-SA 4.0; texts partly of their authors", (
+        "CC BY-SA 4.0; some texts belong to their authors", (
             Remote(UD_EWT + "en_ewt-ud-train.conllu",
                    "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b", 14_203_025),
             Remote(UD_EWT + "en_ewt-ud-dev.conllu"),
@@ -158,13 +158,13 @@ def data_folder() -> Path:
 
 def dataset(name: str) -> Dataset:
     if name not in DATASETS:
-        raise ValueError(f"there is no data set named {name!r}; {_hint(name)}")
+        raise ValueError(f"there is no data set named {name!r}. {_hint(name)}")
     return DATASETS[name]
 
 
 def _hint(name: str) -> str:
     close = difflib.get_close_matches(name, DATASETS, 1)
-    return f"did you mean {close[0]}?" if close else f"`{command('data', 'list')}` lists the data sets"
+    return f"Did you mean {close[0]}?" if close else f"`{command('data', 'list')}` lists the data sets"
 
 
 def _record(name: str) -> dict[str, str]:
@@ -228,7 +228,7 @@ def corpus_files(source: str) -> list[Path]:
     """The text files of a data set: "wikitext-2" or "wikitext-2:train", "wikitext-2:validation", …"""
     name, _, part = source.partition(":")
     if name not in DATASETS:
-        raise FileNotFoundError(f"there is no file, folder or data set {source!r}; {_hint(name)}")
+        raise FileNotFoundError(f"there is no file, folder or data set {source!r}. {_hint(name)}")
     parts, folder, files = DATASETS[name].text, data_folder() / name, installed(name)
     if not files:
         raise FileNotFoundError(f"the data set {name} is not installed; download it: `{command('data', 'get', name)}`")
@@ -250,6 +250,6 @@ def overview() -> str:
         lines.append(f"{name:<17}{size:>9}  {check:<10}{state:<10}{data.about} [{data.licence}]")
     return "\n".join(lines) + (
         "\n\npinned: the sha256 of every file is known and checked.\n"
-        "first use: it is unknown for some files; the first download is trusted, later ones must match it.\n"
+        "first use: some sha256 are unknown; the first download is trusted, and later ones must match it.\n"
         f"Data sets are stored in {data_folder()}. Download one: {command('data', 'get', 'NAME')}"
     )

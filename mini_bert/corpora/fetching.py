@@ -2,9 +2,9 @@
 
     fetch(url, path, sha256)   url ──▶ path.part ──sha256──▶ path
 
-If the connection breaks, the next attempt asks the server for the missing bytes only (a "Range" request), and so does
-the next call after a crash or Ctrl-C. This needs a known sha256, which tells whether both pieces belong to the same
-file; a file without one is fetched from the beginning. Only a complete and correct file is renamed to `path`.
+If the connection breaks, the next attempt requests only the missing bytes (a "Range" request), and so does the next
+call after a crash or Ctrl-C. This needs a known sha256, to check that both pieces belong to the same file; a file
+without one is fetched from the beginning. Only a complete and correct file is renamed to `path`.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _attempt(url: str, part: Path, have: int) -> None:
         if error.code in TEMPORARY:
             raise
         raise DownloadError(
-            f"{url}: the server answers {error.code} {error.reason}. The file may have moved; docs/corpora.md explains "
-            "how to use a copy of your own"
+            f"{url}: the server returned {error.code} {error.reason}. The file may have moved; docs/corpora.md "
+            "explains how to use a copy of your own"
         ) from error
     with response:
         done = have if response.status == 206 else 0

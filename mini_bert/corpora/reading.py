@@ -173,7 +173,7 @@ class File(NamedTuple):
         try:
             file = open(self.path, "rb")  # noqa: SIM115
         except PermissionError as error:
-            raise PermissionError(error.errno, "you may not read this file", str(self.path)) from None
+            raise PermissionError(error.errno, "no permission to read this file", str(self.path)) from None
         with file:
             before = os.fstat(file.fileno())
             passages = read_file(file, self.shown, report.note, self.column)
@@ -338,7 +338,7 @@ def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
     seen = set()
 
     def denied(error: OSError) -> None:
-        report.note("skipped, a folder that you may not open", str(error.filename))
+        report.note("skipped, no permission to open the folder", str(error.filename))
 
     for folder, below, names in os.walk(root, followlinks=True, onerror=denied):
         if (real := os.path.realpath(folder)) in seen:  # a link that leads back up

@@ -1,4 +1,4 @@
-"""Text as batches: shards on disk, sequences, batches by number; labelled and synthetic examples.
+"""From text to batches: shards on disk, sequences, batches by number; labelled and synthetic examples.
 
 `from mini_bert.data import MLMDataGenerator`: the generator is in data/generator.py.
 """

@@ -1,15 +1,16 @@
-"""Batches: a source of sequences, the order they come in, and the objective that makes batches of them.
+"""Batches combine a source of sequences, the order they come in, and the objective that makes batches of them.
 
     batches = Batches(source, objective, batch_size=32, seed=0)
     for batch in batches: ...          endless
     batches.batch(7)                   any batch by its number
 
-All random choices come from common/draws.py: they depend on the seed, the epoch and the number of the sequence, and on
-nothing else. Hence
+All random choices come from common/draws.py: they depend only on the seed, the epoch and the number of the sequence.
+Hence
 
-- batch k is the same in any order of access and from any thread: micro-batch m of step s with 4 to a step is
-  batch(4·s + m), and one batch of 32 sequences equals four of 8 (but where lengths are grouped within a batch);
-- the exact place in the data is one number, `next`; a resumed run sees every token and mask that it would have seen.
+- batch k is the same in any order of access and from any thread: with 4 micro-batches per step, micro-batch m of step s
+  is batch(4·s + m), and one batch of 32 sequences equals four of 8 (unless sequences are grouped by length);
+- the exact position in the data is one number, `next`; a resumed run sees the same tokens and masks as one that was
+  never interrupted.
 """
 
 from __future__ import annotations
@@ -42,37 +43,37 @@ class Batches:
         self.documents, self.shards = source.documents, source.documents.shards
         self.sequences = source.count
         self.order = Order(self.sequences, batch_size, seed, fixed, source.lengths)
-        self.next = 0  # number of the batch that iteration comes to
+        self.next = 0  # number of the next batch
         if self.sequences < batch_size and not fixed:
             logger.warning(
-                "the text makes %s, fewer than the %d of a batch: some appear in it more than once, with different "
-                "masks; give more text, or a smaller batch_size or max_seq_length",
+                "the text makes %s, fewer than the batch size of %d: some appear more than once in a batch, with "
+                "different masks; use more text, or a smaller batch_size or max_seq_length",
                 counted(self.sequences, "sequence"),
                 batch_size,
             )
 
     @property
     def tokens(self) -> int:
-        """Tokens of the documents in use, one [SEP] per document included"""
+        """The number of tokens in the documents used, including one [SEP] per document."""
         return self.documents.tokens.size
 
     @property
     def epoch(self) -> float:
-        """Epochs that iteration has completed"""
+        """The number of epochs that iteration has completed."""
         return self.next * self.batch_size / self.sequences
 
     def __len__(self) -> int:
-        """Batches in an epoch; the last may be shared with the next epoch"""
+        """The number of batches per epoch; the last may be shared with the next epoch."""
         return -(-self.sequences // self.batch_size)
 
     def batch(self, index: int) -> Any:
-        """Batch number `index`, from 0, counted through all epochs."""
+        """Batch number `index`, counted from 0 across all epochs."""
         try:
             index = whole(index)
         except TypeError:
-            raise TypeError(f"the number of a batch is {index!r}, expected a whole number from 0") from None
+            raise TypeError(f"the batch number is {index!r}, expected a whole number of at least 0") from None
         if index < 0:
-            raise IndexError(f"there is no batch {index}; they are counted from 0")
+            raise IndexError(f"there is no batch {index}; batches are numbered from 0")
         return self._batch(*self.order.batch(index))
 
     def __iter__(self) -> Self:
@@ -84,7 +85,7 @@ class Batches:
         return batch
 
     def once(self, epoch: int = 0, most: int | None = None) -> Iterator[Any]:
-        """Every sequence of that epoch once, or the first `most`; the last batch may be smaller. For measuring."""
+        """Every sequence of an epoch once, or the first `most`; the last batch may be smaller. For evaluation."""
         for epochs, numbers in self.order.once(epoch, most):
             yield self._batch(epochs, numbers)
 

@@ -33,14 +33,15 @@ MODES, TASKS, SPLITS = ("packed", "sentences", "pairs"), ("next", "order"), ("tr
 class MLMDataGenerator(Batches):
     """Endless batches, and any batch by its number.
 
-    data_path       what corpora.reading.read takes: a file, folder, pattern, "-", "builtin", a download, a list of
-                    these, an iterator of texts; or opened Shards
-    mode            "packed": full sequences of running text. "sentences": one a sequence, padded, similar lengths
-                    together. "pairs": two parts, `task` "next" (does it follow?) or "order" (are they swapped?)
-    mask_prob, whole_word, span      how words are chosen: see objectives/masking.py
-    held_out        a share of the documents that is left out for validation; `split` says which side this is
-    fixed           the same masks and order in every epoch, as measuring needs them (default: for validation)
-    vocab_size      of the model, to check that the tokenizer fits
+    data_path       any source for corpora.reading.read: a file, folder, pattern, "-", "builtin", a download, a list of
+                    these, or an iterator of texts; or open Shards
+    mode            "packed": full sequences of running text. "sentences": one sentence per sequence, padded, grouped
+                    by length. "pairs": two parts, with `task` "next" (does the second follow?) or "order" (are they
+                    swapped?)
+    mask_prob, whole_word, span      how words are chosen for masking: see objectives/masking.py
+    held_out        the fraction of the documents to hold out for validation; `split` selects the side to use
+    fixed           use the same masks and order in every epoch, for evaluation (default: only for validation)
+    vocab_size      the model's, to check that the tokenizer fits
     cache_dir, processes, progress   for tokenizing: see shards.prepare
     """
 
@@ -74,13 +75,13 @@ class MLMDataGenerator(Batches):
             if value not in choices:
                 raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, choices))}")
         if isinstance(held_out, bool) or not isinstance(held_out, int | float) or not 0 <= held_out < 1:
-            raise ValueError(f"held_out is {held_out!r}, expected a share of the documents from 0 to below 1")
+            raise ValueError(f"held_out is {held_out!r}, expected a fraction of the documents from 0 to below 1")
         if split == "validation" and not held_out:
-            raise ValueError('split="validation" reads the documents that are held out: pass held_out, such as 0.01')
+            raise ValueError('split="validation" reads the held-out documents: also pass held_out, such as 0.01')
         if vocab_size is not None and tokenizer.vocab_size > vocab_size:
             raise ValueError(
-                f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has {vocab_size:,} ids: use the "
-                f"model's own tokenizer, or build the model with vocab_size={tokenizer.vocab_size}"
+                f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has only {vocab_size:,} ids; use "
+                f"the model's own tokenizer, or build the model with vocab_size={tokenizer.vocab_size}"
             )
         fixed = split == "validation" if fixed is None else fixed
         self.tokenizer = tokenizer
@@ -93,7 +94,7 @@ class MLMDataGenerator(Batches):
             tokenizer.mask_id,
             tokenizer.special_ids,
             mask_prob,
-            continues=tokenizer.continues,
+            continues=tokenizer.continuing,
             whole_word=whole_word,
             span=span,
         )
@@ -112,8 +113,8 @@ class MLMDataGenerator(Batches):
         return (
             f"{counted(self.sequences, 'sequence')} ({self.arguments['mode']}, at most "
             f"{self.arguments['max_seq_length']} tokens) from {counted(self.tokens, 'token')} of "
-            f"{counted(self.documents.count, 'document')}: {counted(len(self), 'batch')} of {self.batch_size} an epoch"
-            f". Left out: {self.source.left_out}"
+            f"{counted(self.documents.count, 'document')}: {counted(len(self), 'batch')} of {self.batch_size} per "
+            f"epoch. Left out: {self.source.left_out}"
         )
 
     def __repr__(self) -> str:
@@ -121,35 +122,34 @@ class MLMDataGenerator(Batches):
         return f"<MLMDataGenerator of {self.shards.folder}: {counted(self.sequences, 'sequence')}, {arguments}>"
 
     def validation(self, **changes: Any) -> Self:
-        """The generator of the documents that this one holds out, with fixed masks; changes: other arguments."""
+        """A generator of the documents that this one holds out, with fixed masks. `changes` override its arguments."""
         arguments = self.arguments | {"split": "validation", "fixed": True} | changes
         return type(self)(self.shards, self.tokenizer, **arguments)
 
-    # ------------------------------------------------------------------ the place in the data
+    # ------------------------------------------------------------------ the position in the data
 
     def state(self) -> dict[str, Any]:
-        """The exact place, as numbers and strings for a JSON file."""
+        """The exact position, as numbers and strings for a JSON file."""
         return {"next": self.next, "data": self.shards.digest, **self.arguments}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to the place in `state`: the next batch is the one that would have come next there."""
+        """Go to the position in `state`: the next batch is the one that would have come next there."""
         ours = self.state()
         if not isinstance(state, dict):
             raise TypeError(f"the state is {state!r:.60}, a {type(state).__name__}; expected what state() returned")
         if set(state) != set(ours):
             odd = ", ".join(sorted(set(state) ^ set(ours)))
-            raise ValueError(f"this is not the state of a data generator of this version: it differs in {odd}")
+            raise ValueError(f"this state is not from this version of the data generator: it differs in {odd}")
         if state["data"] != ours["data"]:
             raise ValueError(
-                "the saved place belongs to another text or another vocabulary; restore it with the data it was saved "
-                "with"
+                "the saved position belongs to another text or vocabulary; restore it with the data it was saved with"
             )
         for name in self.arguments:
             if state[name] != ours[name]:
                 raise ValueError(
-                    f"the place was saved with {name}={state[name]!r}, and this generator has {ours[name]!r}; "
+                    f"the position was saved with {name}={state[name]!r}, but this generator has {ours[name]!r}; "
                     f"build it with {name}={state[name]!r}"
                 )
         if isinstance(state["next"], bool) or not isinstance(state["next"], int) or state["next"] < 0:
-            raise ValueError(f"the saved place is {state['next']!r}, expected the number of a batch")
+            raise ValueError(f"the saved position is {state['next']!r}, expected a batch number")
         self.next = state["next"]

@@ -1,63 +1,59 @@
-"""From token files to sequences: three ways to cut a long row of documents into rows of at most T tokens.
+"""From token files to sequences: three ways to cut a long stream of documents into rows of at most T tokens.
 
     Packed       [CLS] … T−2 tokens of the running text … [SEP]                     every row full, none padded
     Sentences    [CLS] one sentence [SEP] [PAD] [PAD]                               cut at T−2 tokens
-    Pairs        [CLS] some sentences [SEP] the next ones, or not [SEP] [PAD]       for published BERT and ALBERT
+    Pairs        [CLS] some sentences [SEP] the next ones, or others [SEP] [PAD]    as in BERT and ALBERT
 
-**Packed.** The text runs on from row to row. Between two documents stands [SEP], so the model can see that what came
-before has nothing to do with what follows; a document that is shorter than a row shares it with its neighbours.
-Padding instead would leave a part of a row empty at the end of every document. (RoBERTa's FULL-SENTENCES is the same
-idea.) The tail of the text that fills no row is left out.
+The tokenizer's templates (text/templates.py) say where special tokens and padding go; here they are written as in BERT.
 
-**Pairs.** Each document is cut into chunks of whole sentences, at least two, that fit in T−3 tokens; a chunk is cut in
-two between sentences, at a place drawn anew each epoch. Half of the pairs are left so, label 0. The others, label 1,
-are spoilt: for "next" (BERT) the second part is replaced by sentences from another document; for "order" (ALBERT) the
-two parts change places. What is too long loses tokens of the longer part: the first part at its beginning, the second
-at its end, whatever the label, so that cuts do not give it away. Nor shall lengths. So the false part takes as many
-sentences as fit, and no more than the true part had if that was at the end of its document; and it has to be cut if
-the true part had to. On Wikipedia and books, with T from 64 to 512, who knows the lengths of both parts, and nothing
-else, guesses right in 50 to 55 % of the cases.
+**Packed.** The text runs on from row to row. A [SEP] separates two documents, so the model can see that they are
+unrelated; a document that is shorter than a row shares it with its neighbours. Padding instead would leave part of a
+row empty at the end of every document. (RoBERTa's FULL-SENTENCES is the same idea.) Tokens at the end of the text that
+do not fill a row are left out.
+
+**Pairs.** Each document is cut into chunks of at least two whole sentences that fit in T−3 tokens; a chunk is split in
+two between sentences, at a position drawn anew each epoch. Half of the pairs stay as they are, label 0. The others,
+label 1, are made false: for "next" (BERT), the second part is replaced by sentences from another document; for "order"
+(ALBERT), the two parts are swapped. A pair that is too long loses tokens from its longer part: the first part at its
+beginning, the second at its end. This does not depend on the label, so truncation does not give the label away. Lengths
+should not either. So a false part takes as many sentences as fit, but no more than the true part had if that was at the
+end of its document; and it is truncated if the true part would have been. On Wikipedia and books, with T from 64 to
+512, guessing the label from the lengths of the two parts alone is right in 50 to 55 % of cases.
 
 **A target in every sequence.** A row of [UNK] and other special tokens has nothing to predict. Packed and Sentences
-leave such sequences out, and count them; in Pairs, where it depends on the cut, the next chunk steps in.
+leave such sequences out and count them; in Pairs, where it depends on the split, the next chunk is used instead.
 
-Each class answers `rows(numbers, keys)`: the sequences with these numbers, any of them, in any order. `keys` are the
-random numbers of common/draws.py. Nothing is stored but a few numbers (Pairs: 8 bytes a chunk), so text of any size
-will do.
+Each class has a method `rows(numbers, keys)`, which returns the sequences with these numbers, in any order. `keys` are
+the random keys of common/draws.py. Only a few numbers are stored (Pairs: 8 bytes per chunk), so the text can be of any
+size.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from mini_bert.common.batching import Padding
 from mini_bert.common.draws import address, below, draws, mix
 from mini_bert.common.progress import counted
 from mini_bert.data.shards import Shards
 from mini_bert.objectives.base import Rows
 from mini_bert.text.base import Tokenizer
+from mini_bert.text.templates import Template
 
-CUT, LABEL, OTHER = 10, 11, 12  # what draws are used for; objectives/masking.py has 0 to 4
-CANDIDATES = 4  # sentences that a false part may begin with; the first that suits is taken
-MUCH = 0.1  # of the text: whoever leaves out more says so
-MODES = {"packed": 3, "sentences": 3, "next": 5, "order": 5}  # and the shortest sequence that holds a word, or two
-TRIES = 1000  # chunks that may step in for one without a word; if none has a word, hardly any has
+CUT, LABEL, OTHER = 10, 11, 12  # streams of random numbers; objectives/masking.py uses 0 to 4
+CANDIDATES = 4  # sentences to try as the start of a false part; the first suitable one is taken
+MUCH = 0.1  # fraction of the text; a warning is logged if more is left out
+MODES = {"packed": 1, "sentences": 1, "next": 2, "order": 2}  # mode -> the number of texts in a sequence
+TRIES = 1000  # chunks to try instead of one without a word; if none has a word, hardly any chunk does
 logger = logging.getLogger(__name__)
 
 
-class Special(NamedTuple):
-    """The ids of special tokens."""
-
-    pad: int
-    cls: int
-    sep: int
-
-
 class Stretches:
-    """Parts of a long row, counted through as if they lay end to end: for text of which some documents are left out."""
+    """Parts of a long array, numbered as if they were joined end to end, for text with some documents left out."""
 
     def __init__(self, starts, ends):
         some = ends > starts
@@ -67,58 +63,58 @@ class Stretches:
         self.size = int(lengths.sum())
 
     def locate(self, numbers):
-        """Numbers within the parts, from 0 to size − 1 -> places in the whole row"""
+        """Convert numbers within the parts, 0 to size − 1, to positions in the whole array."""
         if len(self.starts) == 1:
             return numbers + self.starts[0]
         return numbers + self.shift[np.searchsorted(self.before, numbers, side="right") - 1]
 
     def number(self, places):
-        """The other way: places in the whole row, all within the parts -> numbers"""
+        """The inverse of `locate`; all positions must lie within the parts."""
         return places - self.shift[np.searchsorted(self.starts, places, side="right") - 1]
 
 
 class Documents:
-    """The documents that are used: all, or those on one side when a share is held out for validation."""
+    """The documents to use: all of them or, if some are held out for validation, one of the two sides."""
 
     def __init__(self, shards: Shards, held_out: float = 0.0, validation: bool = False):
-        held = shards.hashes < np.uint64(int(held_out * 2**64))  # the text decides, whatever tokenizer and seed
+        held = shards.hashes < np.uint64(int(held_out * 2**64))  # depends on the text only, not on tokenizer or seed
         used = held if validation else ~held
         edges = np.flatnonzero(np.diff(used, prepend=False, append=False))
-        sentences = [shards.documents[edge] for edge in (edges[::2], edges[1::2])]  # runs of documents side by side
+        sentences = [shards.documents[edge] for edge in (edges[::2], edges[1::2])]  # runs of consecutive documents
         self.shards, self.count = shards, int(used.sum())
         self.sentences = Stretches(*sentences)
-        self.tokens = Stretches(*(shards.sentences[edge] - 1 for edge in sentences))  # -1: with the [SEP] before
+        self.tokens = Stretches(*(shards.sentences[edge] - 1 for edge in sentences))  # -1: include the [SEP] before
 
     def span(self, first, last):
-        """Where the sentences from `first` up to, not including, `last` lie in the tokens -> starts, ends"""
+        """Returns where the sentences from `first` up to, but not including, `last` start and end in the tokens."""
         documents, sentences = self.shards.documents, self.shards.sentences
         separators = np.searchsorted(documents, last, side="right") - np.searchsorted(documents, last, side="left")
-        return sentences[first], sentences[last] - separators  # a [SEP] stands before each document that begins there
+        return sentences[first], sentences[last] - separators  # a [SEP] precedes each document that begins there
 
     def around(self, sentence):
-        """-> the first sentence of the document of each, and the one after its last"""
+        """Returns, for the document of each sentence, its first sentence and the one after its last."""
         document = np.searchsorted(self.shards.documents, sentence, side="right")
         return self.shards.documents[document - 1], self.shards.documents[document]
 
 
 def fair_share(shards: Shards, wanted: float, content: int) -> float:
-    """A share to hold out, `wanted` or as near to it as leaves both sides `content` tokens, and training at least half.
+    """The fraction to hold out: `wanted`, or the nearest that leaves `content` tokens on each side.
 
-    0 if there is none: then nothing can be held out.
+    Training keeps at least half of the tokens. Returns 0 if that is impossible, so nothing can be held out.
     """
     order = np.argsort(shards.hashes)
     hashes = shards.hashes[order]  # those that are held out come first
     held = np.cumsum(np.diff(shards.sentences[shards.documents])[order])  # tokens, each document with a [SEP]
     if not held.size:
         return 0.0
-    asked = int(np.searchsorted(hashes, np.uint64(int(wanted * 2**64))))
+    wanted_count = int(np.searchsorted(hashes, np.uint64(int(wanted * 2**64))))
     least = int(np.searchsorted(held, content + 1)) + 1
-    for documents in (max(asked, least), least):
+    for documents in (max(wanted_count, least), least):
         if documents <= len(hashes):
             last = hashes[documents - 1]
-            size = held[np.searchsorted(hashes, last, side="right") - 1]  # equal documents go together
+            size = held[np.searchsorted(hashes, last, side="right") - 1]  # identical documents stay together
             if size <= held[-1] / 2 and held[-1] - size > content:
-                return wanted if documents == asked else float(np.nextafter(float(last) / 2**64, 1.0))
+                return wanted if documents == wanted_count else float(np.nextafter(float(last) / 2**64, 1.0))
     return 0.0
 
 
@@ -127,7 +123,7 @@ class Source:
 
     documents: Documents
     count: int  # sequences
-    left_out: str  # what of the text is in none of them
+    left_out: str  # which part of the text is in no sequence, for messages
     lengths: Callable[[np.ndarray], np.ndarray] | None = None  # of sequences that differ in length
     rows: Callable[..., Rows]  # (numbers, keys) -> Rows
 
@@ -140,140 +136,147 @@ def open_source(
     held_out: float = 0.0,
     validation: bool = False,
 ) -> Source:
-    """The sequences of a tokenized text: of the documents that are held out, or of the others.
+    """The sequences of a tokenized text, from the held-out documents (`validation`) or from the others.
 
     mode: "packed", "sentences", "next" (pairs: does the second part follow?) or "order" (pairs: are they swapped?).
     """
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}, expected one of {', '.join(map(repr, MODES))}")
-    if length < MODES[mode]:
+    added, texts = tokenizer.added_count(MODES[mode]), MODES[mode]
+    if length < added + texts:
         raise ValueError(
-            f"max_seq_length is {length}, but in mode {mode!r} special tokens alone take "
-            f"{MODES[mode] // 2 + 1} of a sequence: expected at least {MODES[mode]}, such as 64"
+            f"max_seq_length is {length}, but in mode {mode!r} special tokens take up {added} of these: "
+            f"expected at least {added + texts}, such as 64"
         )
     documents = Documents(shards, held_out, validation)
-    of = f"held_out is {held_out}, and of {len(shards.hashes):,} documents that leaves"
-    side = "validation" if validation else "training"
+    side = f"{len(shards.hashes):,} documents are left for {'validation' if validation else 'training'}"
     if not documents.sentences.size:
-        raise ValueError(f"{of} none for {side}; choose another share, or give validation a text of its own")
+        raise ValueError(
+            f"with held_out={held_out}, none of the {side}; choose another fraction, or a separate text for validation"
+        )
     is_word = np.ones(tokenizer.vocab_size, bool)
-    is_word[[*tokenizer.special_ids, tokenizer.mask_id]] = False
+    is_word[list(tokenizer.special_ids)] = False
     kind: Any = {"packed": Packed, "sentences": Sentences}.get(mode, Pairs)
     options = {"task": mode} if kind is Pairs else {}
-    special = Special(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
     try:
-        return kind(documents, length, special, is_word, **options)
+        return kind(documents, length, tokenizer, is_word, **options)
     except ValueError as error:
         if not held_out:
             raise
-        raise ValueError(f"{of} {documents.count:,} for {side}: {error}; or choose another share") from error
+        raise ValueError(
+            f"with held_out={held_out}, {documents.count:,} of the {side}: {error}; or choose another fraction"
+        ) from error
 
 
 class Packed(Source):
     """[CLS] T−2 tokens of the running text [SEP]"""
 
-    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray):
-        self.documents, self.special, self.length = documents, special, length
-        content, size = length - 2, max(documents.tokens.size - 1, 0)  # -1: the first [SEP] separates nothing
+    def __init__(self, documents: Documents, length: int, tokenizer: Tokenizer, word: np.ndarray):
+        self.documents, self.template = documents, tokenizer.template()
+        self.content = content = length - self.template.added
+        size = max(documents.tokens.size - 1, 0)  # -1: the first [SEP] separates nothing
+        self.types = np.array(self.template.token_types([content]))
         windows = size // content
         self.left_out = f"{counted(size % content, 'token')} at the end, too few for a sequence"
         if windows < 1:
             raise ValueError(
-                f"the text has {size:,} tokens, too few for one sequence of {content} (max_seq_length {length} less "
-                '[CLS] and [SEP]); give more text or a smaller max_seq_length, or use mode="sentences", which pads'
+                f"the text has {size:,} tokens, too few for one sequence of {content} (max_seq_length {length} minus "
+                'special tokens); use more text, a smaller max_seq_length, or mode="sentences", which pads'
             )
-        bare = []
+        wordless = []
         for own in _blocks(windows):
             full = np.full(len(own), content)
-            bare.append(own[_bare(full, lambda some, k, own=own: word[self._tokens(own[some], k)])])
-        self.bare = np.concatenate(bare)
-        self.count = windows - len(self.bare)
-        self.left_out += _told_bare(len(self.bare), windows, "sequence")
+            wordless.append(own[_wordless(full, lambda some, k, own=own: word[self._tokens(own[some], k)])])
+        self.wordless = np.concatenate(wordless)
+        self.count = windows - len(self.wordless)
+        self.left_out += _wordless_note(len(self.wordless), windows, "sequence")
 
     def _tokens(self, windows, k):
-        """Token k of these windows of T−2 tokens"""
-        return self.documents.shards.tokens[self.documents.tokens.locate(1 + windows * (self.length - 2) + k)]
+        """Token k of each of these windows of T−2 tokens."""
+        return self.documents.shards.tokens[self.documents.tokens.locate(1 + windows * self.content + k)]
 
     def rows(self, numbers, keys) -> Rows:
-        ids = np.empty((len(numbers), self.length), np.int64)
-        ids[:, 1:-1] = self._tokens(_without(self.bare, numbers)[:, None], np.arange(self.length - 2))
-        ids[:, 0], ids[:, -1] = self.special.cls, self.special.sep
-        return Rows(ids)
+        ((start,), _), (before, after) = self.template.places([self.content]), self.template.ids
+        ids = np.empty((len(numbers), len(self.types)), np.int64)
+        ids[:, :start], ids[:, start + self.content :] = before, after
+        ids[:, start : start + self.content] = self._tokens(
+            _skip(self.wordless, numbers)[:, None], np.arange(self.content)
+        )
+        return Rows(ids, types=np.tile(self.types, (len(ids), 1)) if self.types.any() else None)
 
 
 class Sentences(Source):
     """[CLS] one sentence [SEP] [PAD] …"""
 
-    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray):
-        self.documents, self.special, self.length = documents, special, length
+    def __init__(self, documents: Documents, length: int, tokenizer: Tokenizer, word: np.ndarray):
+        self.documents, self.template, self.padding = documents, tokenizer.template(), tokenizer.padding
+        self.room = room = length - self.template.added
         everything, text = documents.sentences.size, documents.shards.tokens
-        tokens, long, bare = 0, 0, [np.arange(0)]
+        tokens, long, wordless = 0, 0, [np.arange(0)]
         for numbers in _blocks(everything):
             starts, sizes = self._span(documents.sentences.locate(numbers))
-            over = np.maximum(sizes - (length - 2), 0)
+            over = np.maximum(sizes - room, 0)
             tokens, long = tokens + int(over.sum()), long + int((over > 0).sum())
-            bare.append(numbers[_bare(sizes - over, lambda some, k, starts=starts: word[text[starts[some] + k]])])
-        self.bare = np.concatenate(bare)
-        self.count = everything - len(self.bare)
-        self.left_out = f"{counted(tokens, 'token')} of {counted(long, 'sentence')} longer than {length - 2}"
-        self.left_out += _told_bare(len(self.bare), everything, "sentence")
+            wordless.append(
+                numbers[_wordless(sizes - over, lambda some, k, starts=starts: word[text[starts[some] + k]])]
+            )
+        self.wordless = np.concatenate(wordless)
+        self.count = everything - len(self.wordless)
+        self.left_out = f"{counted(tokens, 'token')} of {counted(long, 'sentence')} longer than {room}"
+        self.left_out += _wordless_note(len(self.wordless), everything, "sentence")
         if tokens > MUCH * documents.tokens.size:
             logger.warning(
-                "%.0f %% of the text is left out, because sentences are cut at %d tokens: %s; a larger max_seq_length "
-                'cuts less, mode="packed" nothing. (A line is a sentence, or several)',
+                "%.0f %% of the text is left out, because sentences are truncated to %d tokens: %s; increase "
+                'max_seq_length, or use mode="packed", which truncates nothing. (A line is one sentence or several)',
                 100 * tokens / documents.tokens.size,
-                length - 2,
+                room,
                 self.left_out,
             )
 
     def _span(self, sentence):
-        """-> where these sentences begin, and how many tokens they have"""
+        """Returns where these sentences begin, and how many tokens they have."""
         starts, ends = self.documents.span(sentence, sentence + 1)
         return starts, ends - starts
 
     def lengths(self, numbers):
-        """Tokens in these sequences, [CLS] and [SEP] included"""
-        sizes = self._span(self.documents.sentences.locate(_without(self.bare, numbers)))[1]
-        return np.minimum(sizes + 2, self.length)
+        """Tokens in these sequences, special tokens included"""
+        sizes = self._span(self.documents.sentences.locate(_skip(self.wordless, numbers)))[1]
+        return np.minimum(sizes, self.room) + self.template.added
 
     def rows(self, numbers, keys) -> Rows:
-        starts, sizes = self._span(self.documents.sentences.locate(_without(self.bare, numbers)))
-        lengths = np.minimum(sizes + 2, self.length)
-        place = np.arange(lengths.max())
-        inside = place < lengths[:, None] - 1
-        source = np.where(inside, starts[:, None] + place - 1, 0)  # place 0 is that of [CLS]
-        ids = np.where(inside, self.documents.shards.tokens[source], self.special.pad).astype(np.int64)
-        ids[:, 0], ids[np.arange(len(ids)), lengths - 1] = self.special.cls, self.special.sep
-        return Rows(ids, lengths)
+        starts, sizes = self._span(self.documents.sentences.locate(_skip(self.wordless, numbers)))
+        parts = [(starts, np.minimum(sizes, self.room))]
+        return _laid_out(self.documents.shards.tokens, self.template, self.padding, parts)
 
 
 class Pairs(Source):
-    """[CLS] first part [SEP] second part [SEP] [PAD] …        label 0: as in the text, 1: spoilt"""
+    """[CLS] first part [SEP] second part [SEP] [PAD] …        label 0: as in the text, 1: false"""
 
-    def __init__(self, documents: Documents, length: int, special: Special, word: np.ndarray, task: str):
-        self.documents, self.special, self.word, self.task = documents, special, word, task
-        self.room = length - 3
+    def __init__(self, documents: Documents, length: int, tokenizer: Tokenizer, word: np.ndarray, task: str):
+        self.documents, self.word, self.task = documents, word, task
+        self.template, self.padding = tokenizer.template(2), tokenizer.padding
+        self.room = length - self.template.added
         self.chunks, single = self._chunks()
         self.count = len(self.chunks)
-        self.left_out = f"{counted(single, 'document')} of one sentence: no pair"
+        self.left_out = f"{counted(single, 'document')} of one sentence, too short for a pair"
         if not self.count:
             raise ValueError(
-                f"none of the {documents.count:,} documents has two sentences, so there are no pairs; in plain text an "
-                "empty line ends a document: does one stand after every sentence?"
+                f"none of the {documents.count:,} documents has two sentences, so there are no pairs; in plain text, "
+                "an empty line ends a document: is there one after every sentence?"
             )
         first, last = documents.around(self.chunks[:1])
         if task == "next" and last - first == documents.sentences.size:
             raise ValueError(
-                'the text is one document, and pairs of the task "next" need another to take false sentences from; '
-                'separate documents by empty lines, or use the task "order"'
+                'the text is a single document, but task="next" takes false sentences from another one; separate '
+                'documents by empty lines, or use task="order"'
             )
-        self.rows(np.arange(1), address(0))  # is there a word at all?
+        self.rows(np.arange(1), address(0))  # raises an error if there are no words
 
     def _chunks(self):
-        """-> the first sentence of every chunk, and how many documents have only one sentence
+        """Returns the first sentence of every chunk, and how many documents have only one sentence.
 
-        A chunk begins where the one before ends: a chain of jumps, which is followed for many sentences at once. Who
-        knows the jumps of 1, 2, 4, 8 … chunks (each is the one before, twice) has met all of the chain in log₂ rounds.
+        A chunk begins where the previous one ends, so the chunks form a chain of jumps. It is followed by doubling:
+        jumps of 1, 2, 4, 8 … chunks, each composed of two of the previous kind, visit the whole chain in log₂ rounds.
         """
         found, single, at = [], 0, 0
         for numbers in _blocks(self.documents.sentences.size):
@@ -283,22 +286,22 @@ class Pairs(Source):
             sentences = self.documents.sentences.locate(numbers)
             first, last = self.documents.around(sentences)
             steps = self.ends(sentences, self.room) - sentences
-            jump = np.append(np.minimum(np.arange(size) + steps, size), size)  # size: out of this block
-            met = np.zeros(size + 1, bool)
-            met[at - low] = True
+            jump = np.append(np.minimum(np.arange(size) + steps, size), size)  # size: beyond this block
+            visited = np.zeros(size + 1, bool)
+            visited[at - low] = True
             while jump[at - low] < size:
-                met[jump[met]] = True
+                visited[jump[visited]] = True
                 jump = jump[jump]
-            chain = np.flatnonzero(met[:size])
+            chain = np.flatnonzero(visited[:size])
             at = low + int(chain[-1] + steps[chain[-1]])
             begin, end, own = first[chain], last[chain], sentences[chain]
-            alone = end - own == 1  # one is left of the document: with the one before it makes a pair, if there is one
+            alone = end - own == 1  # the last sentence of a document is left over: join it with the one before, if any
             single += int((alone & (begin == own)).sum())
             found.append((own - alone)[~alone | (begin < own)])
         return np.concatenate(found), single
 
     def ends(self, sentence, room, least: int = 2):
-        """Where the sentences end that fit in `room` tokens, at least so many, at most to the end of the document"""
+        """The end of the run of sentences that fits in `room` tokens: at least `least`, within the document."""
         starts = self.documents.shards.sentences
         fitting = np.searchsorted(starts, starts[sentence] + room, side="right") - 1
         return np.minimum(np.maximum(fitting, sentence + least), self.documents.around(sentence)[1])
@@ -306,41 +309,45 @@ class Pairs(Source):
     def rows(self, numbers, keys) -> Rows:
         numbers, keys = numbers.copy(), keys.copy()
         for _ in range(TRIES):
-            rows = self._join(*self._parts(numbers, keys))
-            bare = np.flatnonzero(~self.word[rows.ids].any(1))
-            if not bare.size:
+            *parts, labels = self._parts(numbers, keys)
+            rows = _laid_out(self.documents.shards.tokens, self.template, self.padding, parts, labels)
+            wordless = np.flatnonzero(~self.word[rows.ids].any(1))
+            if not wordless.size:
                 return rows
-            numbers[bare] = (numbers[bare] + 1) % self.count
-            keys[bare] = mix(keys[bare])
+            numbers[wordless] = (numbers[wordless] + 1) % self.count
+            keys[wordless] = mix(keys[wordless])
         raise ValueError(NO_WORD)
 
     def _parts(self, numbers, keys):
-        """-> where the first parts begin, their lengths, the same of the second parts, labels"""
+        """Returns the starts and lengths of the first parts, the same for the second parts, and the labels."""
         first = self.chunks[numbers]
         last = self.ends(first, self.room)
         cut = first + 1 + below(draws(keys, CUT, 0), last - first - 1)
         labels = (draws(keys, LABEL, 0) >> np.uint64(63)).astype(np.int64)
-        spoilt = np.flatnonzero(labels)
+        false = np.flatnonzero(labels)
         parts = np.array([self.documents.span(first, cut), self.documents.span(cut, last)])  # part, start or end, row
         if self.task == "order":
-            parts[:, :, spoilt] = parts[::-1, :, spoilt]
+            parts[:, :, false] = parts[::-1, :, false]
         else:
-            one, two = (parts[:, 1] - parts[:, 0])[:, spoilt]
+            one, two = (parts[:, 1] - parts[:, 0])[:, false]
             room = np.maximum(self.room - one, 0)
-            document_ended = (last == self.documents.around(first)[1])[spoilt]
-            most = np.where(document_ended, (last - cut)[spoilt], self.room)  # sentences; else it was the room
-            other = self._elsewhere(first[spoilt], room, two <= room, most, keys[spoilt])
-            parts[1][:, spoilt] = self.documents.span(other, np.minimum(self.ends(other, room, least=1), other + most))
+            document_ended = (last == self.documents.around(first)[1])[false]
+            most = np.where(document_ended, (last - cut)[false], self.room)  # sentences; else only the room limits it
+            other = self._elsewhere(first[false], room, two <= room, most, keys[false])
+            parts[1][:, false] = self.documents.span(other, np.minimum(self.ends(other, room, least=1), other + most))
         one, two = parts[:, 1] - parts[:, 0]
-        one = np.minimum(one, np.maximum(self.room - two, (self.room + 1) // 2))  # the longer part gives way
+        one = np.minimum(one, np.maximum(self.room - two, (self.room + 1) // 2))  # the longer part is truncated
         two = np.minimum(two, self.room - one)
-        return parts[0, 1] - one, one, parts[1, 0], two, labels
+        return (parts[0, 1] - one, one), (parts[1, 0], two), labels
 
     def _elsewhere(self, sentence, room, fits, most, keys):
-        """A random sentence that is not in the document of this one. If possible it fits in the room, or not, as is
-        wanted, and so much of its document follows that it does not end before the room or `most` sentences do."""
+        """A random sentence from another document.
+
+        If possible, it fits in the room exactly where `fits` is true, and enough of its document follows to fill the
+        room or to make `most` sentences.
+        """
         first, last = (edge[:, None] for edge in self.documents.around(sentence))
-        drawn = draws(keys[:, None], OTHER, np.arange(CANDIDATES))  # number the others through, and draw
+        drawn = draws(keys[:, None], OTHER, np.arange(CANDIDATES))  # numbers among the other documents' sentences
         drawn = below(drawn, self.documents.sentences.size - (last - first))
         drawn += np.where(drawn >= self.documents.sentences.number(first), last - first, 0)
         other = self.documents.sentences.locate(drawn)
@@ -350,63 +357,79 @@ class Pairs(Source):
         enough = (end - other >= most[:, None]) | (self.documents.shards.sentences[end] - starts > room[:, None])
         return other[np.arange(len(other)), np.argmax(2 * good + enough, axis=1)]
 
-    def _join(self, first, one, second, two, labels) -> Rows:
-        """Where the parts begin and how long they are -> [CLS] one [SEP] two [SEP] [PAD] …, types 0 and 1"""
-        pad, cls, sep = self.special
-        lengths = one + two + 3
-        place = np.arange(lengths.max())
-        begin = (one + 2)[:, None]  # of the second part
-        source = np.where(place < begin, first[:, None] + place - 1, second[:, None] + place - begin)
-        inside = place < lengths[:, None] - 1
-        ids = np.where(inside, self.documents.shards.tokens[np.where(inside, source, 0)], pad).astype(np.int64)
-        row = np.arange(len(ids))
-        ids[:, 0], ids[row, one + 1], ids[row, lengths - 1] = cls, sep, sep
-        types = (place >= begin) & (place < lengths[:, None])
-        return Rows(ids, lengths, types.astype(np.int64), labels)
+
+def _laid_out(tokens, template: Template, padding: Padding, parts, labels=None) -> Rows:
+    """Texts with special tokens around them, padded. parts: for each text its start in `tokens`, and its length"""
+    starts, groups = template.places([size for _, size in parts])
+    lengths = groups[-1] + len(template.ids[-1])
+    T = lengths.max()
+    place, row = np.arange(T), np.arange(0, len(lengths) * T, T)  # in the sequence; of its start in all sequences
+    if padding.side == "left":
+        place, row = place - (T - lengths)[:, None], row + T - lengths
+    source = (parts[0][0] - starts[0])[:, None] + place
+    if len(parts) > 1:
+        source = np.where(place < groups[1][:, None], source, (parts[1][0] - starts[1])[:, None] + place)
+    inside = place < groups[-1][:, None]  # in a text, or a special token, which is put in below
+    if padding.side == "left":
+        inside &= place >= 0
+    ids = np.where(inside, tokens[np.where(inside, source, 0)], padding.id).astype(np.int64)
+    flat = ids.ravel()
+    for begin, group in zip(groups, template.ids, strict=True):
+        for number, token in enumerate(group):
+            flat[row + (begin + number)] = token
+    changes = list(template.type_changes(starts, groups))
+    if not changes:
+        return Rows(ids, lengths, None, labels, padding)
+    used = place >= 0 if padding.side == "left" else place < lengths[:, None]
+    types, *more = (change * ((place >= np.reshape(begin, (-1, 1))) & used) for begin, change in changes)
+    for part in more:
+        types += part
+    if padding.type:
+        types += padding.type * ~used
+    return Rows(ids, lengths, types, labels, padding)
 
 
 def _blocks(size: int) -> Iterator[np.ndarray]:
-    """0 … size − 1, some at a time"""
+    """Yields 0 … size − 1 in blocks."""
     for low in range(0, size, 1 << 16):
         yield np.arange(low, min(low + (1 << 16), size))
 
 
-def _bare(sizes, is_word):
-    """Which rows hold no word, when they have these sizes? `is_word` says it of the k-th token of some of them.
+def _wordless(sizes, is_word):
+    """The rows without a word. `sizes` are their lengths; is_word(rows, k) tells whether token k of each is a word.
 
-    Nearly all rows are done with after a look at their first token: 30 million tokens take some hundredths of a second.
+    Nearly all rows begin with a word, so this takes a few hundredths of a second for 30 million tokens.
     """
-    rows, bare, k = np.arange(len(sizes)), [np.arange(0)], 0
+    rows, wordless, k = np.arange(len(sizes)), [np.arange(0)], 0
     while rows.size:
-        bare.append(rows[sizes[rows] == k])
+        wordless.append(rows[sizes[rows] == k])
         rows = rows[sizes[rows] > k]
         rows = rows[~is_word(rows, k)]
         k += 1
-    return np.sort(np.concatenate(bare))
+    return np.sort(np.concatenate(wordless))
 
 
-def _without(left_out, numbers):
-    """The numbers that are left, counted from 0, when these are left out (sorted)"""
+def _skip(left_out, numbers):
+    """Renumber: number i becomes the i-th number, from 0, that is not in `left_out` (sorted)."""
     if not left_out.size:
         return numbers
     return numbers + np.searchsorted(left_out - np.arange(len(left_out)), numbers, side="right")
 
 
 NO_WORD = (
-    "hardly a word of the text is in the tokenizer's vocabulary: all is [UNK], so there is nothing to predict; does "
-    "the tokenizer belong to another language?"
+    "hardly any word of the text is in the tokenizer's vocabulary: everything is [UNK], so there is nothing to "
+    "predict; is the tokenizer for another language?"
 )
 
 
-def _told_bare(bare: int, of: int, noun: str) -> str:
-    """What is said of those without a word"""
-    if bare == of:
+def _wordless_note(wordless: int, of: int, noun: str) -> str:
+    """A note on sequences without a word, for `left_out`. Warns if there are many; raises if there are no others."""
+    if wordless == of:
         raise ValueError(NO_WORD)
-    if bare > MUCH * of:
+    if wordless > MUCH * of:
         logger.warning(
-            "%s of %s have no word that the tokenizer knows, only [UNK], and are left out; does the tokenizer belong "
-            "to another language?",
-            f"{bare:,}",
+            "%s of %s are left out, because all of their words are [UNK]; is the tokenizer for another language?",
+            f"{wordless:,}",
             counted(of, noun),
         )
-    return f", {counted(bare, noun)} without a word" if bare else ""
+    return f", {counted(wordless, noun)} without a word" if wordless else ""

@@ -50,8 +50,8 @@ def measure_corpus(
 ) -> CorpusResult:
     """Mask words of a corpus and measure the model's guesses; shows progress on standard error.
 
-    held_out: measure only the documents that `train` with the same share leaves out; 0: all.
-    length: tokens per sequence; default: what the model takes, at most 128.
+    held_out: measure only the documents that `train` holds out with the same fraction; 0: all documents.
+    length: tokens per sequence; default: the model's maximum, at most 128.
     """
     model.output_head(MASKED_WORDS)
     wanted = min(model.max_length, LENGTH) if length is None else length
@@ -59,7 +59,7 @@ def measure_corpus(
         raise ValueError(f"length is {length}, but the model has {model.max_length} positions; choose a smaller length")
     shards = prepare(source, tokenizer)
     generator = MLMDataGenerator(
-        shards, tokenizer, _length(source, shards, held_out, wanted), batch_size,
+        shards, tokenizer, _length(source, shards, held_out, wanted, tokenizer.added_count()), batch_size,
         seed=seed, held_out=held_out, split="validation" if held_out else "train", fixed=True,
     )  # fmt: skip
     total = len(generator) if max_batches is None else min(len(generator), max_batches)
@@ -72,8 +72,8 @@ def measure_corpus(
     return CorpusResult(source, result, unigram_entropy(generator), calibration.error, brier, calibration.bins)
 
 
-def _length(source: str, shards: Shards, held_out: float, wanted: int) -> int:
-    """Tokens per sequence: as wanted, or fewer if the text does not fill one sequence."""
+def _length(source: str, shards: Shards, held_out: float, wanted: int, added: int) -> int:
+    """Tokens per sequence, `added` special ones included: `wanted`, or fewer if the text is too short."""
     documents = Documents(shards, held_out, validation=bool(held_out))
     if not documents.count:
         raise ValueError(
@@ -81,9 +81,9 @@ def _length(source: str, shards: Shards, held_out: float, wanted: int) -> int:
             "all of them, so nothing is left to measure; omit --held-out, or give more text"
         )
     tokens = documents.tokens.size - 1  # without the first [SEP]
-    if tokens < wanted - 2:
+    if tokens < wanted - added:
         logger.warning("%s has only %s; measuring it as one short sequence", source, counted(tokens, "token"))
-    return max(3, min(wanted, tokens + 2))
+    return max(added + 1, min(wanted, tokens + added))
 
 
 def mean_result(rows: Sequence[CorpusResult]) -> CorpusResult:

@@ -83,7 +83,7 @@ def coloured() -> tuple[MiniBERT, WordPieceTokenizer]:
 def _masked_words() -> Measured:
     """The biased model on two masks, where "red" and "green" were."""
     model, tokenizer = biased()
-    ids = np.array([[tokenizer.cls_id, tokenizer.mask_id, tokenizer.mask_id, tokenizer.sep_id]])
+    ids = np.array([tokenizer.assemble([tokenizer.mask_id] * 2).ids])
     targets = np.array([tokenizer.vocab["red"], tokenizer.vocab["green"]])
     return measure(model, [Batch(ids, np.array([1, 2]), targets)])
 

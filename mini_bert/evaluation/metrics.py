@@ -10,8 +10,8 @@
 Metrics of a model: evaluate.py (loss, perplexity, top-k on masked words), pseudo_perplexity.py (each token of a
 sentence), embedding_quality.py (similarity of sentence vectors).
 
-Scores are shares: 1 is best, 0 is worst (−1 for correlations). Where a score is undefined, its function says what it
-returns. The scores agree with scikit-learn, SciPy and seqeval (tests/evaluation/test_metrics_peers.py).
+Scores range from 0 (worst; −1 for correlations) to 1 (best). Where a score is undefined, its docstring says what is
+returned. The scores agree with scikit-learn, SciPy and seqeval (tests/evaluation/test_metrics_peers.py).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def accuracy(truth: Labels, guesses: Labels) -> float:
 
 
 def confusion_matrix(truth: Labels, guesses: Labels, labels: Sequence | None = None) -> np.ndarray:
-    """M[i,j] = how often label i was taken for label j        (K,K), rows: truth, columns: guesses
+    """M[i,j] = how often label i was guessed as label j        (K,K), rows: truth, columns: guesses
 
     labels: the labels to count, in order; default: all that occur, sorted. Cases with other labels are ignored.
 
@@ -268,7 +268,9 @@ def entity_scores(truth: Iterable[Sequence[str]], guesses: Iterable[Sequence[str
     """
     truth, guesses = list(truth), list(guesses)
     if len(truth) != len(guesses):
-        raise ValueError(f"{len(truth):,} sentences have tags, but {len(guesses):,} have guesses; expected as many")
+        raise ValueError(
+            f"the number of sentences is {len(truth):,} in truth, but {len(guesses):,} in guesses; expected the same"
+        )
     right, guessed, there = Counter[str](), Counter[str](), Counter[str]()
     for number, (true_tags, guessed_tags) in enumerate(zip(truth, guesses, strict=True), 1):
         if len(true_tags) != len(guessed_tags):

@@ -83,11 +83,11 @@ def pseudo_perplexity(
         hidden = np.tile(ids, (some.size, 1))  # (B,T), with one token masked per row
         for row, place in zip(hidden, some, strict=True):
             row[place] = tokenizer.mask_id
-            while whole_words and words[place + 1] == words[place]:  # [SEP] follows the last word
+            while whole_words and place + 1 < ids.size and words[place + 1] == words[place]:
                 place += 1
                 row[place] = tokenizer.mask_id
         chosen = np.arange(some.size) * ids.size + some
-        y, _ = model.encode(hidden, run=run, chosen=chosen)  # (B,H)
+        y, _ = model.encode(hidden, None, np.tile(encoding.type_ids, (some.size, 1)), run, chosen)  # (B,H)
         logits = head.forward(y, run)[0].astype(float)  # (B,V)
         logits -= logits.max(1, keepdims=True)
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
@@ -98,7 +98,7 @@ def pseudo_perplexity(
                 Surprise(tokenizer.tokens[own], -float(row[own]), tokenizer.tokens[guess], math.exp(row[guess]))
             )
     total = -math.fsum(one.surprise for one in tokens)
-    unknown = [tokenizer.tokens[i] for i in ids[special].tolist()[1:-1]]  # between [CLS] and [SEP]
+    unknown = [tokenizer.tokens[ids[place]] for place in np.flatnonzero(special) if words[place] is not None]
     return PseudoPerplexity(text, tokens, unknown, total, math.exp(min(-total / len(tokens), 700)))
 
 

@@ -2,7 +2,7 @@
 
     $ mini-bert export runs/first --out my-model
 
-float16 keeps 11 of float32's 24 significant bits and reaches from 6e-8 to 65,504: enough for inference, too little for
+float16 keeps 11 of float32's 24 significant bits and ranges from 6e-8 to 65,504: enough for inference, too little for
 training. Loading the folder gives float32 weights again.
 """
 
@@ -33,13 +33,13 @@ def export(
     half: bool = True,
     card: Path | None = None,
 ) -> int:
-    """Write config.json, model.safetensors, the tokenizer and the card, if that exists; returns the weights' bytes."""
+    """Write config.json, weights, tokenizer, and the card if it exists. Returns the size of the weights in bytes."""
     folder = Path(folder)
     tensors = model.file_tensors()
     if half:
         largest = float(np.abs(model.flat.data).max())
         if not largest <= float(np.finfo(np.float16).max):
-            raise ValueError(f"the largest weight is {largest:g}, but float16 ends at 65,504; export with --full")
+            raise ValueError(f"the largest weight is {largest:g}, but float16 only goes to 65,504; export with --full")
         tensors = {name: np.asarray(array, np.float16) for name, array in tensors.items()}
     write_folder(folder, model.file_config(), tensors)
     tokenizer.save(folder)
@@ -61,14 +61,15 @@ def source_of(model: str, out: Path) -> Path:
 
 
 def _refuse_failed_run(run: Path, newest: Path) -> None:
-    from mini_bert.training.doctor import diagnose, spoilt
+    from mini_bert.training.doctor import diagnose, weights_are_useless
 
     try:
         findings = diagnose(run)
     except ValueError:  # no history, only checkpoints
         return
-    if spoilt(findings):
+    if weights_are_useless(findings):
         raise ValueError(
             f"the run {run} went wrong ({findings[0].title[0].lower()}{findings[0].title[1:]}), so it has no model; "
-            f"`{command('doctor', run)}` says what to try. To export its newest checkpoint anyway, name it: {newest}"
+            f"`{command('doctor', run)}` shows what to try. To export its newest checkpoint anyway, give its path: "
+            f"{newest}"
         )

@@ -40,7 +40,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
         if not _is_model(folder):
             raise FileNotFoundError(
                 f"the bundled model {os.fspath(source)!r} is missing from this installation ({folder}); "
-                "install Mini-BERT again, or give the folder of another model"
+                "reinstall Mini-BERT, or give the folder of another model"
             )
     if not folder.exists() and _is_model(old_version(folder)):  # a crash while it was being replaced
         return old_version(folder)
@@ -173,14 +173,14 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> N
             _write_with_bfloat16(temporary, arrays, bfloat16)
             return
         try:
-            # transformers only opens files with "format: pt", whoever wrote them.
+            # transformers only opens files with "format: pt", even if they are not from PyTorch.
             save_file(arrays, temporary, metadata={"format": "pt"})
         except SafetensorError as error:  # such as a full disk
             raise OSError(f"{path}: {error}") from error
 
 
 def _write_with_bfloat16(path: Path, arrays: Mapping[str, np.ndarray], bfloat16: set[str]) -> None:
-    """Write the length of the header in 8 bytes, the header in JSON, and the arrays, of which `bfloat16` names some."""
+    """Write the length of the header in 8 bytes, the header in JSON, and the arrays; `bfloat16` names such arrays."""
     names = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # so that all are aligned
@@ -206,7 +206,7 @@ class Name(NamedTuple):
 
     def load(self, published: Mapping[str, Any]) -> Any:
         parts = [published[name] for name in self.theirs]
-        if isinstance(parts[0], Stored):  # in 16 bits: the bits move, the numbers stay
+        if isinstance(parts[0], Stored):  # 16 bits: rearranged without conversion
             return Stored(self._joined([part.bits for part in parts]))
         return self._joined(parts)
 

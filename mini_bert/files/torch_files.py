@@ -3,7 +3,7 @@
 The format. `torch.save` writes a *pickle*, which describes the content (names, shapes, where each tensor begins), and
 *storages*, the numbers themselves as raw bytes. There are two layouts:
 
-    since PyTorch 1.6: an uncompressed zip        before: one part after the other
+    since PyTorch 1.6: an uncompressed zip        before: the parts in sequence
       archive/data.pkl    the pickle                magic       pickle of the number MAGIC
       archive/data/0      storage "0", raw          protocol    pickle of 1001
       archive/data/1      storage "1", raw          system      pickle of a dict: byte order, sizes of C types
@@ -42,7 +42,7 @@ __all__ = ["TorchFileError", "UnsafeFileError", "load_torch_file"]
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # the beginning of the older layout
 LONGEST_PICKLE = 4 << 20  # bytes; BERT-base needs 40 thousand. One byte can create a dict of 64 bytes
 RESAVE = "with PyTorch, save only the tensors: torch.save(model.state_dict(), path)"
-STUMBLES = (  # exceptions that a damaged file can cause in zipfile, pickletools or the code below
+DAMAGE = (  # exceptions that a damaged file can cause in zipfile, pickletools or the code below
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError, EOFError, OSError, RuntimeError),
     *(zipfile.BadZipFile, struct.error, Warning),  # a warning, if warnings are errors
 )
@@ -102,7 +102,7 @@ def load_torch_file(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             return {name: view(tensor, storages, size) for name, tensor in tensors.items()}
         except TorchFileError as error:
             raise type(error)(f"{os.fspath(path)}: {error}") from None
-        except STUMBLES as error:
+        except DAMAGE as error:
             what = f"damaged or truncated ({type(error).__name__}: {str(error)[:200]}); download it again"
             raise TorchFileError(f"{os.fspath(path)}: {what}") from error
 

@@ -27,11 +27,11 @@ SYNTHETIC = {  # training examples if there is no file
 }
 HELD_OUT = 10  # one in this many examples is held out if there is no dev file
 BLOCKS = 10  # in at most this many blocks
-COMMON = 0.1  # warn if this share of the dev examples is in the training data
+COMMON = 0.1  # warn if this fraction of the dev examples is in the training data
 
 
 class TaskData(NamedTuple):
-    """Examples, their names for the report, and notes for whoever reads the scores"""
+    """Examples, where they come from, and notes to print with the scores."""
 
     train: list[Any]
     dev: list[Any]
@@ -145,7 +145,7 @@ def held_out(count: int) -> set[int]:
 
 
 def _blocks(kept: int) -> int:
-    """As many blocks as each has members, at most BLOCKS"""
+    """The number of blocks for `kept` examples: about as many as examples per block, at most BLOCKS."""
     return min(BLOCKS, math.isqrt(kept))
 
 
@@ -165,7 +165,7 @@ def drawn_from(examples: Sequence[Any], count: int, seed: int) -> list[Any]:
 
 
 def seen(train: Sequence[Any], dev: Sequence[Any], train_path: str, dev_path: str) -> list[str]:
-    """A note if dev examples are also in the training data"""
+    """A note if many dev examples are also in the training data."""
     if os.path.samefile(train_path, dev_path):
         return [
             f"{train_path} is both training and dev data: the scores show how well it was memorised, and nothing about "

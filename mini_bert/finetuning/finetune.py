@@ -8,7 +8,7 @@ The training loop is in finetuning/loop.py. Here: the task and its defaults, one
 weights, and the output folder:
 
     OUT/model/           the model with the best dev score: a folder for `mini-bert predict`
-    OUT/metrics.jsonl    the course of training, one JSON object per line
+    OUT/metrics.jsonl    the training log, one JSON object per line
     OUT/results.json     the scores of every seed, the settings, the data
 """
 
@@ -47,7 +47,7 @@ from mini_bert.inference.loading import DEFAULT_MODEL, load
 from mini_bert.models.base import Model
 from mini_bert.text.base import Tokenizer
 
-MAX_LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, if the model has as many positions
+MAX_LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, or the model's limit if lower
 STEPS = 2000  # small data is repeated until this many steps are done, up to ten epochs
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def finetune(
     task = make_task(kind, encoder, data, **task_options)
     guess = baseline(task, data.dev)
     runs = Runs(encoder, task, data, tokenizer, length, show)
-    settings = with_defaults(settings, kind, encoder, len(runs.items))
+    settings = with_defaults(settings, kind, encoder, len(runs.items), tokenizer.mask_token is not None)
 
     def record(entry: dict[str, Any]) -> None:
         if out is not None:
@@ -111,7 +111,7 @@ def finetune(
 
 
 def check_out(out: Path | None) -> None:
-    """Results go into a folder of their own, so that no other files are touched"""
+    """Raise an error unless the folder is new or empty, so that no other files are touched."""
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file, expected a folder for the results; choose another with --out")
     if out is not None and out.is_dir() and any(out.iterdir()):
@@ -138,11 +138,11 @@ def make_task(
     return Similarity(min(scores), max(scores), vectors, loss, **({} if vectors else head))
 
 
-def with_defaults(settings: FineTuning, kind: str, model: Model, items: int) -> FineTuning:
-    """Fill in what was not given, with what did best for Mini-BERT on dev data.
+def with_defaults(settings: FineTuning, kind: str, model: Model, items: int, has_mask: bool = True) -> FineTuning:
+    """Fill in settings that were not given, with the values that did best for Mini-BERT on dev data.
 
-    Classification uses half the learning rate, and word dropout. The rate falls with the square of the width: 1e-3 for
-    Mini-BERT's 192 (measured) is 6e-5 for the 768 of BERT-base (customary).
+    Classification uses half the learning rate, and word dropout if the tokenizer has a mask. The rate falls with the
+    square of the width: 1e-3 for Mini-BERT's 192 (measured) is 6e-5 for the 768 of BERT-base (customary).
     """
     epochs, rate, words = settings.epochs, settings.learning_rate, settings.word_dropout
     if epochs is None:
@@ -150,7 +150,7 @@ def with_defaults(settings: FineTuning, kind: str, model: Model, items: int) -> 
     if rate is None:
         rate = float(f"{LEARNING_RATE * (0.5 if kind == 'classify' else 1) * _narrowness(model):.1g}")
     if words is None:
-        words = 0.1 if kind == "classify" else 0.0
+        words = 0.1 if kind == "classify" and has_mask else 0.0
     return replace(settings, epochs=epochs, learning_rate=rate, word_dropout=words)
 
 
@@ -167,7 +167,7 @@ def _narrowness(model: Model) -> float:
     return min(1.0, (192 / model.width) ** 2)
 
 
-# ---------------------------------------------------------------------- one run after the other
+# ---------------------------------------------------------------------- the runs
 
 
 class Runs:
@@ -199,7 +199,7 @@ class Runs:
         training = measured = ""
 
         def measure(each: Each) -> Measurement:
-            answers = predict(tuned, task, self.dev_items, self.tokenizer.pad_id, each)
+            answers = predict(tuned, task, self.dev_items, self.tokenizer.padding, each)
             predictions = task.join(self.data.dev, self.dev_items, answers)
             return Measurement(task.scores(self.data.dev, predictions), task.dev_loss(self.data.dev, predictions))
 
@@ -218,9 +218,8 @@ class Runs:
                 self.best = Result(start, seed, outcome)
                 self.keep(tuned, self.best)
 
-        outcome = fine_tune(
-            tuned, task, self.items, measure, settings, self.tokenizer.pad_id, self.tokenizer.mask_id, record, keep
-        )
+        mask_id = self.tokenizer.mask_id if settings.word_dropout else None
+        outcome = fine_tune(tuned, task, self.items, measure, settings, self.tokenizer.padding, mask_id, record, keep)
         self.record({"kind": "result", "start": start, "seed": seed, **outcome._asdict()})
         return Result(start, seed, outcome)
 
@@ -236,6 +235,6 @@ def _warn_about_cuts(task: Task, items: Sequence[Item], length: int) -> None:
         full = sum(item.length == length for item in items)
         if full:
             logger.warning(
-                "%s of %s reached the limit of %d tokens; longer texts are cut",
+                "%s of %s reached the limit of %d tokens; longer texts are truncated",
                 counted(full, "text"), f"{len(items):,}", length,
             )  # fmt: skip

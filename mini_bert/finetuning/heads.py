@@ -9,7 +9,8 @@
 For published BERT these are the heads of BertForSequenceClassification (pooling [CLS], with `dense`, its "pooler"),
 BertForTokenClassification and BertForQuestionAnswering.
 
-B batch, T tokens, H width, C classes, N selected tokens. `asked` marks the tokens that a head reads.
+B batch, T tokens, H width, C classes, N selected tokens. `asked` marks the tokens that a head reads, `summary` is the
+position of the summary token ([CLS]) in each sequence.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class VectorHead(Layer):
             raise ValueError(f"pooling is {', '.join(pooling) or 'empty'}, expected some of {', '.join(POOLING)}")
         self.pooling = tuple(pooling)
 
-    def forward(self, x, run, asked=None):
-        parts, caches = zip(*(POOLING[name].forward(x, asked) for name in self.pooling), strict=True)
+    def forward(self, x, run, asked=None, summary=0):
+        parts, caches = zip(*(POOLING[name].forward(x, asked, summary) for name in self.pooling), strict=True)
         return np.concatenate(parts, -1), caches
 
     def backward(self, dy, caches, run):
@@ -80,8 +81,8 @@ class SentenceHead(Layer):
         self.dense = Linear(size, size, std=std) if dense else None
         self.linear = Linear(size, classes, std=std)
 
-    def forward(self, x, run, asked=None):
-        h, pooled = self.pool.forward(x, run, asked)
+    def forward(self, x, run, asked=None, summary=0):
+        h, pooled = self.pool.forward(x, run, asked, summary)
         dense = activated = None
         if self.dense:
             h, dense = self.dense.forward(h, run)
@@ -112,8 +113,8 @@ class PairHead(Layer):
         self.pool = VectorHead(pooling)
         self.linear = Linear(4 * width * len(pooling), classes, std=std)
 
-    def forward(self, x, run, asked):
-        (u, pooled_u), (v, pooled_v) = (self.pool.forward(x, run, words) for words in asked)
+    def forward(self, x, run, asked, summary=0):
+        (u, pooled_u), (v, pooled_v) = (self.pool.forward(x, run, words, summary) for words in asked)
         h, compared = beside(u, v)
         h, dropped = dropout(h, self.p, run)
         y, linear = self.linear.forward(h, run)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.batching import RIGHT, Padding
 from mini_bert.common.draws import draws, uniform
 from mini_bert.common.interrupts import stop_on_signal
 from mini_bert.finetuning.model import lr_multipliers
@@ -70,11 +71,11 @@ class TaskObjective:
 
     heads: tuple[str, ...] = ()
 
-    def __init__(self, task: Task, word_dropout: float, pad_id: int, mask_id: int):
-        self.task, self.word_dropout, self.pad_id, self.mask_id = task, word_dropout, pad_id, mask_id
+    def __init__(self, task: Task, word_dropout: float, padding: Padding, mask_id: int | None):
+        self.task, self.word_dropout, self.padding, self.mask_id = task, word_dropout, padding, mask_id
 
     def batch(self, rows: Any, keys: Any = None) -> Batch:
-        return self.task.batch(rows, self.pad_id)
+        return self.task.batch(rows, self.padding)
 
     def count(self, parts: Sequence[Batch]) -> int:
         return sum(len(part.targets) for part in parts)
@@ -89,8 +90,8 @@ def fine_tune(
     items: Sequence[Item],
     measure: Callable[[Each], Measurement],
     settings: FineTuning,
-    pad_id: int = 0,
-    mask_id: int = 4,
+    padding: Padding = RIGHT,
+    mask_id: int | None = 4,
     record: Callable[[Record], None] = lambda record: None,
     keep: Callable[[TuningRun], None] = lambda outcome: None,
 ) -> TuningRun:
@@ -110,7 +111,7 @@ def fine_tune(
     best, weights = TuningRun({}, 0, 0, 0.0, ""), model.flat.data.copy()
     waited, stopped, since = 0, "", []
 
-    objective = TaskObjective(task, settings.word_dropout or 0.0, pad_id, mask_id)
+    objective = TaskObjective(task, settings.word_dropout or 0.0, padding, mask_id)
     with Team(model, settings.threads) as team, stop_on_signal(_say) as stop:
         for step, batch in enumerate(batches(items, epochs, settings), 1):
             lr = peak * lr_schedule(step / (steps + 1), settings.warmup)
@@ -163,10 +164,11 @@ def measuring_steps(in_epoch: int, epochs: int, measurements: int) -> set[int]:
     return {max(1, in_epoch * part // measurements) for part in range(1, epochs * measurements + 1)}
 
 
-def hide(batch: Batch, share: float, mask_id: int, run: Run) -> Batch:
-    """Word dropout: replace a share of the words by [MASK]. Which ones depends on the run's key, not on the thread."""
+def hide(batch: Batch, share: float, mask_id: int | None, run: Run) -> Batch:
+    """Word dropout: replace a fraction of the words by [MASK], chosen by the run's key, whatever the thread."""
     if not share:
         return batch
+    assert mask_id is not None
     sequences, T = batch.ids.shape
     keys = run.fork(HIDDEN).keys(np.arange(sequences))
     chosen = batch.asked & (uniform(draws(keys[:, None], 0, np.arange(T))) < share)
@@ -180,13 +182,15 @@ def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:
     return [batch[low:high] for low, high in pairwise(ends)]
 
 
-def predict(model: Model, task: Task, items: Sequence[Item], pad_id: int = 0, each: Each = one_by_one) -> list[Any]:
+def predict(
+    model: Model, task: Task, items: Sequence[Item], padding: Padding = RIGHT, each: Each = one_by_one
+) -> list[Any]:
     """The model's answer to each item, in the same order; items of similar length are computed together"""
     order = sorted(range(len(items)), key=lambda place: items[place].length)
     batches = [order[low : low + PART] for low in range(0, len(order), PART)]
 
     def work(batch: list[int]) -> list[Any]:
-        return task.answers(model, task.batch([items[place] for place in batch], pad_id, known=False), Run())
+        return task.answers(model, task.batch([items[place] for place in batch], padding, known=False), Run())
 
     answers: list[Any] = [None] * len(items)
     for batch, part in zip(batches, each(work, batches), strict=True):

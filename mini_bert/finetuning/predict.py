@@ -37,7 +37,7 @@ def predictions(
         for low in range(0, len(examples), AT_ONCE):
             part = examples[low : low + AT_ONCE]
             items = task.items(part, tokenizer, length, training=False)
-            answers = task.join(part, items, predict(model, task, items, tokenizer.pad_id))
+            answers = task.join(part, items, predict(model, task, items, tokenizer.padding))
             done += [DESCRIBE[task.name](task, example, answer) for example, answer in zip(part, answers, strict=True)]
             show("predicting", counted(len(done), "example"), len(done), len(examples))
     return done
@@ -137,5 +137,5 @@ def shown(prediction: dict[str, Any]) -> str:
     ]
     if "entities" in prediction:
         named = "; ".join(f"{entity['text']} ({entity['type']})" for entity in prediction["entities"])
-        lines.append(f"-> {named or 'no names'}")
+        lines.append(f"-> {named or 'no entities'}")
     return "\n".join([*lines, ""])

@@ -1,6 +1,6 @@
 """The results of fine-tuning: a table for people, numbers for programs, the model card.
 
-Next to the scores the table has what guessing would get without reading the texts (`Task.guessing`).
+Next to the scores, the table shows what guessing without reading the texts would score (`Task.guessing`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Report(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """What guessing gets on the same dev examples"""
+    """The scores of guessing on the same dev examples."""
 
     name: str
     scores: dict[str, float]
@@ -58,12 +58,12 @@ def verdict(task: Task, score: float, guess: Baseline, dev: int) -> str | None:
     gain = score - guess.scores[task.metric]
     if gain <= 0:
         return (
-            f"Not above guessing: “{guess.name}” reaches the same {task.metric} or more. The model has learnt nothing "
+            f"No better than guessing: “{guess.name}” reaches the same {task.metric} or more. The model learnt nothing "
             "that helps on the dev data; try more examples or more --epochs."
         )
     if gain < guess.luck:
         return (
-            f"Hardly above guessing: {100 * gain:.1f} points more {task.metric} than “{guess.name}”. With "
+            f"Hardly better than guessing: {100 * gain:.1f} points more {task.metric} than “{guess.name}”. With "
             f"{counted(dev, 'dev example')}, up to {100 * guess.luck:.1f} can be chance."
         )
     return None
@@ -114,7 +114,7 @@ def table(task: Task, guess: Baseline, results: Sequence[Result], out: Path | No
         lines.append(f"{guessing:{width}}{cells}")
         seeds = len({result.seed for result in results})
         if seeds > 1:
-            lines.append(f"mean ± standard deviation of {seeds} seeds; each run counts with its best measurement")
+            lines.append(f"mean ± standard deviation of {seeds} seeds, each at its best measurement")
         warning = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev)
         lines += ["", warning] if warning else []
     early = sum(result.outcome.stopped == "early" for result in results)
@@ -169,7 +169,7 @@ def model_card(task: Task, model: str, data: TaskData, settings: FineTuning, res
 layer decay {settings.layer_decay:g}, dropout {settings.dropout:g}, \
 word dropout {settings.word_dropout:g}, seed {result.seed} |
 
-These weights had the best score on the dev data, which is therefore a little too good; expect less on other data.
+These weights were chosen for their score on the dev data, so it is slightly too high; expect less on other data.
 {notes}
 ```console
 mini-bert predict . {example(task)}

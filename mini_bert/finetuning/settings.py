@@ -15,12 +15,12 @@ class FineTuning:
     epochs: int | None = None
     batch_size: int = 32
     learning_rate: float | None = None  # at its peak, for the head
-    layer_decay: float = 0.9  # each layer's learning rate, as a share of that of the layer above
-    warmup: float = 0.1  # share of the run in which the learning rate rises; then it falls to 0
+    layer_decay: float = 0.9  # each layer's learning rate, as a fraction of the layer above's
+    warmup: float = 0.1  # fraction of the run in which the learning rate rises; then it falls to 0
     weight_decay: float = 0.01
     clip: float = 1.0  # the largest norm of the gradient
     dropout: float = 0.1  # in the encoder and before the head
-    word_dropout: float | None = None  # share of words replaced by [MASK] in training
+    word_dropout: float | None = None  # fraction of words replaced by [MASK] in training
     patience: int = 6  # stop after this many measurements without a better score, counted after warm-up
     measurements: int = 2  # per epoch
     threads: int = 1

@@ -3,7 +3,7 @@
     $ mini-bert embed "The cat sat on the mat." "A kitten lay on the rug." "Interest rates rose."
 
 A text's vector is the mean of its tokens' vectors, without special tokens and padding (pooling "mean"). Published
-sentence encoders include the special tokens (pooling "all") or use the vector of the first token (pooling "cls").
+sentence encoders include the special tokens (pooling "all") or use the vector of [CLS] (pooling "cls").
 Two texts are compared by the cosine of the angle between their vectors: 1 is the same direction, 0 a right angle.
 """
 
@@ -25,11 +25,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.atomic import write_atomic
-from mini_bert.common.batching import padded
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
+from mini_bert.text.templates import pad
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -60,15 +60,16 @@ def embed(
         raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
     check_positive("batch_size", batch_size)
     check_positive("threads", threads)
-    rows = [tokenizer.encode(text, special=False) for text in texts]
-    empty = next((number for number, row in enumerate(rows, 1) if len(row) < 3), None)
+    rows = tokenizer.ids(texts, special=False)
+    empty = next((number for number, row in enumerate(rows, 1) if not row), None)
     if empty is not None:
         raise ValueError(f"text {empty} of {len(rows)}, {texts[empty - 1]!r:.40}, has no words; leave it out")
     limit = model.max_length
-    cut = sum(len(row) > limit for row in rows)
+    room = limit - tokenizer.added_count()
+    cut = sum(len(row) > room for row in rows)
     if cut:
         logger.warning("cut %d of %s to the model's limit of %d tokens", cut, counted(len(rows), "text"), limit)
-        rows = [row if len(row) <= limit else [*row[: limit - 1], row[-1]] for row in rows]
+        rows = [row[:room] for row in rows]
 
     vectors = np.empty((len(rows), model.width), model.dtype)
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
@@ -93,15 +94,18 @@ def embed(
 
 
 def _vectors(model: Model, tokenizer: Tokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
-    """Ids of texts with [CLS] and [SEP] -> (B,H)"""
-    ids, mask = padded(rows, tokenizer.pad_id)
+    """Ids of texts -> (B,H)"""
+    sequences = [tokenizer.assemble(row) for row in rows]
+    ids, mask, types, shifts = pad(sequences, tokenizer.padding)
     if pooling == "cls":
-        return model.encode(ids, mask, run=Run(), chosen=np.arange(len(rows)) * ids.shape[1])[0]
-    hidden, _ = model.encode(ids, mask, run=Run())  # (B,T,H)
-    lengths = np.array([len(row) for row in rows])
-    ends = 1 if pooling == "mean" else 0  # [CLS] before and [SEP] behind the words
-    places = np.arange(ids.shape[1])
-    weights = ((places >= ends) & (places < lengths[:, None] - ends)).astype(hidden.dtype)  # (B,T)
+        chosen = np.arange(len(rows)) * ids.shape[1] + shifts + [one.summary for one in sequences]
+        return model.encode(ids, mask, types, Run(), chosen)[0]
+    hidden, _ = model.encode(ids, mask, types, Run())  # (B,T,H)
+    which = rows if pooling == "mean" else [one.ids for one in sequences]
+    lengths = np.array([len(row) for row in which])
+    starts = shifts + [one.starts[0] if pooling == "mean" else 0 for one in sequences]
+    places = np.arange(ids.shape[1]) - starts[:, None]
+    weights = ((places >= 0) & (places < lengths[:, None])).astype(hidden.dtype)  # (B,T)
     weights /= weights.sum(1, keepdims=True)
     return (weights[:, None] @ hidden)[:, 0]  # (B,1,T) (B,T,H) -> (B,H)
 

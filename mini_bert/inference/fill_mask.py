@@ -43,7 +43,8 @@ def fill_mask(model: Model, tokenizer: Tokenizer, text: str, top: int = 5) -> Fi
     if top < 1:
         raise ValueError(f"top is {top}, expected at least 1")
     mask, mask_id = tokenizer.mask_token or "", tokenizer.mask_id
-    ids = np.array([tokenizer.encode(text, special=mask)])
+    batch = tokenizer([text], special=mask, return_tensors="np")
+    ids = batch["input_ids"]
     rows = np.flatnonzero(ids[0] == mask_id)
     if not rows.size:
         almost = re.search(r"[\[<]mask[\]>]|___", text, re.IGNORECASE)
@@ -55,7 +56,7 @@ def fill_mask(model: Model, tokenizer: Tokenizer, text: str, top: int = 5) -> Fi
             f"{model.max_length} positions; shorten the context around the mask"
         )
     run = Run()
-    hidden, _ = model.encode(ids, run=run, chosen=rows)  # (N,H), only the masks
+    hidden, _ = model.encode(ids, None, batch["token_type_ids"], run, rows)  # (N,H), only the masks
     probs, _ = softmax(head.forward(hidden, run)[0])  # (N,V)
     probs = probs[:, : tokenizer.vocab_size]  # a model may have more ids than the vocabulary has words
     offered = probs.copy()

@@ -1,11 +1,11 @@
-"""Load a model and its tokenizer from whatever names them.
+"""Load a model and its tokenizer, by name or by path.
 
-    model = load_model("mini-bert")                 the one in the package
+    model = load_model("mini-bert")                 the bundled model
     model = load_model("runs/first")                the best model of a training run
     tokenizer = load_tokenizer("all-MiniLM-L6-v2/")     a folder of a published BERT
     model, tokenizer = load("runs/first")           both
 
-`model_type` in config.json says which class reads the folder.
+`model_type` in config.json determines the class of the model.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ logger = logging.getLogger(__name__)
 
 
 def load_model(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL, dtype: Any = np.float32) -> Model:
-    """The model in a folder (of a model, a run or a checkpoint), or a bundled one by its name"""
+    """Load the model in a folder (of a model, a run or a checkpoint), or a bundled one by its name."""
     return _load_model(locate(name_or_folder), dtype)
 
 
 def load_tokenizer(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> Tokenizer:
-    """The tokenizer of a model, from the same names as `load_model`; or of a tokenizer folder, or a bundled one
-    ("8k")"""
+    """Load the tokenizer of a model, which is named as for `load_model`; or a tokenizer folder, or a bundled tokenizer
+    ("8k")."""
     try:
         folder = locate(name_or_folder)
         values = read_config(folder)
@@ -47,7 +47,7 @@ def load_tokenizer(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> To
 
 
 def load(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[Model, Tokenizer]:
-    """A model with its tokenizer; what is odd about the folder is logged, not warned about with a place in our code."""
+    """Load a model and its tokenizer. Warnings about the folder are logged, without a line number in our code."""
     folder = locate(name_or_folder)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
@@ -66,20 +66,20 @@ def _load_model(folder: Path, dtype: Any) -> Model:
 
 
 def tokenizer_of(folder: Path, vocab_size: int) -> Tokenizer:
-    """The one in the folder; else the bundled one that has as many tokens as the model has ids"""
+    """The tokenizer in the folder, or else the bundled one with the model's vocabulary size."""
     if has_tokenizer(folder):
         tokenizer = read_tokenizer(folder)
         if tokenizer.vocab_size > vocab_size:
             raise ValueError(
-                f"{folder}: its tokenizer has {tokenizer.vocab_size:,} tokens, but its model knows {vocab_size:,} ids; "
-                "they do not belong together: put the tokenizer there that the model was trained with"
+                f"{folder}: its tokenizer has {tokenizer.vocab_size:,} tokens, but its model has only {vocab_size:,} "
+                "ids, so they do not belong together; replace it with the tokenizer that the model was trained with"
             )
         return tokenizer
     for path in sorted(BUNDLED.iterdir()):
         if (path / VOCAB).is_file() and (path / VOCAB).read_bytes().count(b"\n") == vocab_size:
             logger.warning(
-                "%s has neither %s nor %s; taking the bundled tokenizer %r, which has as many tokens as the model "
-                "has ids: %s. If the model was trained with another, its answers will make no sense",
+                "%s has neither %s nor %s; using the bundled tokenizer %r, which has the model's vocabulary size, %s. "
+                "If the model was trained with another tokenizer, its predictions will be meaningless",
                 folder, JSON, VOCAB, path.name, f"{vocab_size:,}",
             )  # fmt: skip
             return read_tokenizer(path)

@@ -117,7 +117,7 @@ def _saliency(
             raise
         logger.warning("no saliency: %s", error)
         return []
-    position = default_position(tokenizer, maps.ids) if word is None else find_word(maps.tokens, maps.roles, word)
+    position = default_position(tokenizer, maps.ids) if word is None else find_word(tokenizer, maps.ids, word)
     positions = [position]
     size = len(maps.tokens) ** 2 * model.get_parameter_count()
     if every_word and size <= EVERY_WORD:

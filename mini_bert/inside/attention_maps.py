@@ -54,7 +54,8 @@ def attention_maps(
     limit = model.max_length if length is None else length
     special = tokenizer.mask_token if MASKED_WORDS in model.output_heads else False
     whole = len(tokenizer.encode(text, second, special=special))
-    if whole < (3 if second is None else 5):
+    texts = 1 if second is None else 2
+    if whole < tokenizer.added_count(texts) + texts:
         raise ValueError(f"the text {text!r:.60} has no words; give a text with at least one word")
     if whole > limit:
         logger.warning("the text has %d tokens, but the model reads at most %d; the rest is cut off", whole, limit)

@@ -41,6 +41,7 @@ def page_data(analysis: Analysis) -> dict[str, Any]:
     data: dict[str, Any] = {
         "model": analysis.model,
         "tokens": analysis.maps.tokens,
+        "roles": analysis.maps.roles,
         "layers": L,
         "heads": A,
         "chosen": analysis.heads[0],

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.batching import batches, padded
+from mini_bert.common.batching import batches
 from mini_bert.common.progress import counted
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 from mini_bert.probing.word_vectors import word_pieces
+from mini_bert.text.templates import pad
 
 if TYPE_CHECKING:
     from mini_bert.data.labelled.readers import Parsed
@@ -105,14 +106,15 @@ def _largest(values: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(values.argmax()), values.shape))
 
 
-def word_attention(weights: np.ndarray, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+def word_attention(weights: np.ndarray, sizes: Sequence[int] | np.ndarray, start: int) -> np.ndarray:
     """Attention between words (…,N,N) from attention between pieces (…,T,T). Word n has sizes[n] pieces.
 
-    [CLS] and [SEP] at the ends are dropped. To a word: the sum over its pieces; from a word: the mean.
+    start: the position of the first word. Special tokens around the words are dropped. To a word: the sum over its
+    pieces; from a word: the mean.
     """
     sizes = np.asarray(sizes, int)
     starts = np.cumsum(sizes) - sizes
-    inner = weights[..., 1 : 1 + sizes.sum(), 1 : 1 + sizes.sum()]
+    inner = weights[..., start : start + sizes.sum(), start : start + sizes.sum()]
     to_words = np.add.reduceat(inner, starts, axis=-1)
     return np.add.reduceat(to_words, starts, axis=-2) / sizes[:, None].astype(weights.dtype)
 
@@ -152,24 +154,24 @@ def relation_scores(
     """Scores all attention heads of a model. `after_each` is called with the number of finished sentences."""
     if not sentences:
         raise ValueError("there are no sentences to score heads on; give a treebank with at least one")
-    limit = model.max_length
+    limit, added = model.max_length, tokenizer.added_count()
     read, left_out = [], 0
     for sentence in sentences:
         pieces = word_pieces(tokenizer, sentence.words)
-        if sum(map(len, pieces)) + 2 > limit:
+        if sum(map(len, pieces)) + added > limit:
             left_out += 1
         elif len(pieces) > 1:  # a single word is the root
             read.append((sentence, pieces))
     read.sort(key=lambda item: sum(map(len, item[1])))
     relations = Relations({}, {}, {}, len(sentences) - left_out, left_out)
     done = len(sentences) - len(read)
-    for batch in batches(read, lambda item: sum(map(len, item[1])) + 2, TOKENS):
-        rows = [[tokenizer.cls_id, *(i for row in pieces for i in row), tokenizer.sep_id] for _, pieces in batch]
-        ids, mask = padded(rows, tokenizer.pad_id)
-        _, cache = model.encode(ids, mask, run=Run())
+    for batch in batches(read, lambda item: sum(map(len, item[1])) + added, TOKENS):
+        rows = [tokenizer.assemble([i for row in pieces for i in row]) for _, pieces in batch]
+        ids, mask, types, shifts = pad(rows, tokenizer.padding)
+        _, cache = model.encode(ids, mask, types, Run())
         weights = np.stack(cache.attention_weights(), 1)  # (B,L,A,T,T)
-        for (sentence, pieces), maps in zip(batch, weights, strict=True):
-            parents = predicted_parents(word_attention(maps, [len(row) for row in pieces]))
+        for (sentence, pieces), maps, row, shift in zip(batch, weights, rows, shifts, strict=True):
+            parents = predicted_parents(word_attention(maps, [len(own) for own in pieces], row.starts[0] + shift))
             count_correct(sentence, parents, relations)
         done += len(batch)
         if after_each is not None:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.batching import padded
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
+from mini_bert.text.templates import pad
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -42,15 +42,15 @@ class LayerStatistics(NamedTuple):
 
 
 def layer_statistics(
-    model: Model, batches: Sequence[tuple[Any, Any]] | np.ndarray, mask: Any = None
+    model: Model, batches: Sequence[tuple[Any, ...]] | np.ndarray, mask: Any = None
 ) -> list[LayerStatistics]:
-    """Statistics for one batch of ids (B,T) with its mask, or for a list of batches (ids, mask)."""
+    """Statistics for one batch of ids (B,T) with its mask, or for a list of batches (ids, mask), perhaps with types."""
     if isinstance(batches, np.ndarray):
         batches = [(batches, mask)]
     gathered: dict[str, list[np.ndarray]] = {}
-    for ids, mask in batches:
+    for ids, mask, *types in batches:
         keep = np.ones(np.shape(ids), bool) if mask is None else np.asarray(mask).astype(bool)
-        for name, values in _activations(model, ids, mask).items():
+        for name, values in _activations(model, ids, mask, *types).items():
             gathered.setdefault(name, []).append(values[keep])  # (n,H) or (n,I)
     if not gathered:
         raise ValueError("there is no text to compute statistics of; give at least one batch of ids")
@@ -59,15 +59,16 @@ def layer_statistics(
 
 def text_statistics(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[list[LayerStatistics], int]:
     """Returns the statistics for some texts, and their number of tokens."""
-    limit = model.max_length
-    rows = sorted((tokenizer.encode(text, truncation=True, max_length=limit, special=False) for text in texts), key=len)
-    size = max(1, TOKENS // len(rows[-1]))
-    batches = [padded(rows[start : start + size], tokenizer.pad_id) for start in range(0, len(rows), size)]
-    return layer_statistics(model, batches), sum(map(len, rows))
+    room = model.max_length - tokenizer.added_count()
+    pieces = sorted((row[:room] for row in tokenizer.ids(texts, special=False)), key=len)
+    rows = [tokenizer.assemble(row) for row in pieces]
+    size = max(1, TOKENS // len(rows[-1].ids))
+    batches = [pad(rows[start : start + size], tokenizer.padding)[:3] for start in range(0, len(rows), size)]
+    return layer_statistics(model, batches), sum(len(row.ids) for row in rows)
 
 
-def _activations(model: Model, ids: Any, mask: Any) -> dict[str, np.ndarray]:
-    _, cache = model.encode(ids, mask, run=Run())
+def _activations(model: Model, ids: Any, mask: Any, types: Any = None) -> dict[str, np.ndarray]:
+    _, cache = model.encode(ids, mask, types, Run())
     first, *outputs = cache.hidden_states()
     arrays = cache.arrays()
     if "context_0" not in arrays:

@@ -149,13 +149,10 @@ def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label
     if task.pairs and second is None:
         raise ValueError("this model compares two texts, but only one was given; give the other with --second")
     item = task.items([Labelled(text, second, "", 1)], tokenizer, length, training=False)[0]
-    C, T = len(task.labels), len(item.ids)
-    ids, asked, types = np.tile(item.ids, (C, 1)), np.zeros((C, T), bool), np.zeros((C, T), int)
-    asked[:, item.asked] = True
-    if item.second is not None:
-        types[:, item.second :] = 1
-    looked_at = seen_by(model.task, asked, types)
-    values, scores = gradient_times_input(model, ids, class_log_probability(range(C), asked=looked_at), types=types)
+    C = len(task.labels)
+    batch = task.batch([item] * C, tokenizer.padding, known=False)
+    scalar = class_log_probability(range(C), asked=seen_by(model.task, batch), summary=batch.summary)
+    values, scores = gradient_times_input(model, batch.ids, scalar, types=batch.types)
     answer = int(values.argmax())
     first = answer if label is None else task.labels.index(label)
     tokens = [tokenizer.tokens[i] for i in item.ids]
@@ -190,25 +187,30 @@ def default_position(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> i
     2
     """
     ids = [int(i) for i in ids]
-    if tokenizer.mask_id in ids:
+    if tokenizer.mask_token is not None and tokenizer.mask_id in ids:
         return ids.index(tokenizer.mask_id)
     inner = [place for place, role in enumerate(tokenizer.added_roles(ids)) if not role]
     words = [place for place in inner if ids[place] not in tokenizer.special_ids]
-    lettered = [place for place in words if any(map(str.isalpha, tokenizer.tokens[ids[place]]))]
+    lettered = [place for place in words if any(map(str.isalpha, tokenizer.piece_text(ids[place])))]
     if not inner:
         raise ValueError(f"the text {tokenizer.decode(ids)!r:.80} has no words; give a text with at least one word")
     return (lettered or inner)[-1]
 
 
-def find_word(tokens: Sequence[str], roles: Sequence[str], word: str) -> int:
+def find_word(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray, word: str) -> int:
     """The position of a token, given as text or as a number.
 
-    >>> tokens, roles = ["[CLS]", "the", "cat", "[SEP]"], ["cls", "", "", "sep"]
-    >>> find_word(tokens, roles, "cat"), find_word(tokens, roles, "1")
+    >>> from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+    >>> tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, "the", "cat"])
+    >>> ids = tokenizer.encode("the cat")
+    >>> find_word(tokenizer, ids, "Cat"), find_word(tokenizer, ids, "1")
     (2, 1)
     """
+    tokens, roles = [tokenizer.tokens[i] for i in ids], tokenizer.added_roles(ids)
+    spelt = tokenizer.ids([word], special=False)[0]  # as in a text: lower-case, for example
+    texts = {word, *(tokenizer.piece_text(i) for i in spelt if len(spelt) == 1 and i not in tokenizer.special_ids)}
     named = [place for place, token in enumerate(tokens) if token == word] or [
-        place for place, token in enumerate(tokens) if token == word.lower()
+        place for place, i in enumerate(ids) if not roles[place] and tokenizer.piece_text(int(i)) in texts
     ]
     if len(named) == 1:
         return named[0]

@@ -196,7 +196,7 @@ def _cut(scratch: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 
 def is_lean(method: str, tokens: int) -> bool:
-    """Whether this method computes attention over so many tokens in tiles."""
+    """Whether this method computes attention over this many tokens in tiles."""
     if method not in METHODS:
         raise ValueError(f"the attention method is {method!r}, expected one of {', '.join(METHODS)}")
     return method == "lean" or (method == "auto" and tokens > LONG)

@@ -1,6 +1,6 @@
 """Pooling: combine the vectors of all tokens into one vector for the text.
 
-    first   y = x[0]                      the vector of [CLS]
+    cls     y = x[s]                      the vector of the summary token, at position s: 0 for BERT's [CLS]
     mean    y = 1/n Σ_t x_t               over the n tokens in use (words, not padding)
     max     y_h = max_t x_th              for each coordinate, over the same tokens
 
@@ -18,19 +18,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-def first(x, used=None):
-    """y = x[:,0]"""
-    return x[:, 0], x.shape
+def summary(x, used=None, at=0):
+    """y_b = x_b[at_b]        at: a position, or one for each text (B,)"""
+    rows = np.arange(len(x))
+    return x[rows, at], (x.shape, rows, at)
 
 
-def first_backward(dy, shape):
-    """dx = dy at the first token, 0 elsewhere"""
+def summary_backward(dy, cache):
+    """dx = dy at the summary token, 0 elsewhere"""
+    shape, rows, at = cache
     dx = np.zeros(shape, dy.dtype)
-    dx[:, 0] = dy
+    dx[rows, at] = dy
     return dx
 
 
-def mean(x, used):
+def mean(x, used, at=0):
     """y = Σ w_t x_t        w = 1/n where `used`, 0 elsewhere"""
     weights = used.astype(x.dtype)
     weights /= weights.sum(1, keepdims=True)  # (B,T)
@@ -42,7 +44,7 @@ def mean_backward(dy, weights):
     return weights[:, :, None] * dy[:, None]
 
 
-def maximum(x, used):
+def maximum(x, used, at=0):
     """y_h = max_t x_th"""
     winners = np.where(used[:, :, None], x, -np.inf).argmax(1, keepdims=True)  # (B,1,H)
     return np.take_along_axis(x, winners, 1)[:, 0], (x.shape, winners)
@@ -57,12 +59,12 @@ def maximum_backward(dy, cache):
 
 
 class Pooling(NamedTuple):
-    forward: Callable[..., tuple[Any, Any]]  # x, used -> y, cache
+    forward: Callable[..., tuple[Any, Any]]  # x, used, at -> y, cache
     backward: Callable[[Any, Any], Any]  # dy, cache -> dx
 
 
 POOLING = {
-    "cls": Pooling(first, first_backward),
+    "cls": Pooling(summary, summary_backward),
     "mean": Pooling(mean, mean_backward),
     "max": Pooling(maximum, maximum_backward),
 }

@@ -1,3 +1,3 @@
-"""The published family: one file an architecture, each told as its difference from `bert.py`."""
+"""The models, one file per architecture; each file begins with how it differs from the others."""
 
 import mini_bert as mini_bert  # so that `from models.… import …` finds the same modules: common/short_names.py

@@ -1,11 +1,11 @@
-"""The model interface: what training, fine-tuning, probes, attention analysis, export and planning use of a model.
+"""The model interface, used by training, fine-tuning, probes, attention analysis, export and planning.
 
     hidden, cache = model.encode(ids, attention_mask, token_types)      hidden (B,T,H)
     dx = model.encode_backward(dhidden, cache)                          adds to every gradient
     cache["attention_weights_0"], cache["query_0"], cache["block_input_0"]      the same names for every model
 
-A model is embeddings, an encoder of L blocks, and output heads. An architecture's file says how it embeds ids, what
-follows the last block, which heads it has, and how its tensors are called in files. The rest is here, once.
+A model consists of embeddings, an encoder of L blocks, and output heads. An architecture's file defines how ids are
+embedded, what follows the last block, which heads there are, and the names of its tensors in files. The rest is here.
 
 Letters: B batch, T tokens, H hidden width, A heads, d = H/A, V vocabulary, L layers, N chosen rows.
 """
@@ -43,11 +43,11 @@ class Inputs(NamedTuple):
 
 
 class EncodeCache(Mapping[str, np.ndarray]):
-    """What `encode` computed on the way: for `encode_backward`, and to look at by name.
+    """The intermediate results of `encode`, for `encode_backward` and for inspection by name.
 
     cache["attention_weights_0"] is (B,A,T,T): row t holds how much token t attends to each token in the first block.
-    `list(cache)` has all names. Norms are shown as x̂, before γ and β; `feed_forward_inner` is the activated hidden
-    layer.
+    `list(cache)` lists all names. Norms are given as x̂, before γ and β; `feed_forward_inner` is the hidden layer after
+    its activation.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class EncodeCache(Mapping[str, np.ndarray]):
         """The weights of each block, (B,A,T,T); every row sums to 1. Lean attention computes them on request."""
         if any(isinstance(block, RecomputeCache) for block in self.blocks):
             raise ValueError(
-                "gradient checkpointing keeps no attention weights; look at the model without gradient checkpointing"
+                "gradient checkpointing keeps no attention weights; inspect the model without gradient checkpointing"
             )
         return [_unpacked(block).attention.attended.probs for block in self.blocks]
 
@@ -141,7 +141,7 @@ class LossCache(NamedTuple):
 class Model(Layer):
     """A layer that owns its memory: `flat.data` holds all weights, `flat.grad` all gradients, one vector each.
 
-    `run` is used by calls that bring none of their own: `set_training` turns its dropout on and off.
+    `run` is the default for calls without a `run` argument: `set_training` turns its dropout on and off.
 
     An architecture provides `build`, `embed` and `embed_backward`, the names of its tensors, and its heads as
     attributes `masked_words`, `pooler`, `next_sentence` (None: this model has no such head).
@@ -150,7 +150,7 @@ class Model(Layer):
     model_type: ClassVar[str]
     config_class: ClassVar[Any]
     family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
-    head_help: ClassVar[Mapping[str, str]]  # what to do without a head, by its name
+    head_help: ClassVar[Mapping[str, str]]  # what to do if the head with this name is missing
 
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
     prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
@@ -167,7 +167,7 @@ class Model(Layer):
     run: Run
     _passes = 0
 
-    # ------------------------------------------------------------------ what an architecture says
+    # ------------------------------------------------------------------ what an architecture defines
 
     build: Callable[..., Any]  # (config, heads, seed, dtype) -> a new model with these output heads; seed None: all 0
     embed: Callable[..., tuple[np.ndarray, Any]]  # (inputs, run) -> the input of the first block (B,T,H), cache
@@ -206,11 +206,11 @@ class Model(Layer):
 
     @property
     def output_heads(self) -> tuple[str, ...]:
-        """The names of the output heads that this model has"""
+        """The names of the output heads that this model has."""
         return tuple(name for name in (MASKED_WORDS, POOLER, NEXT_SENTENCE) if getattr(self, name) is not None)
 
     def output_head(self, name: str) -> Layer:
-        """That head, or an error that says what to do without it"""
+        """The head with this name. If the model has none, the error says what to do."""
         head = getattr(self, name, None)
         if head is None:
             what = {MASKED_WORDS: "head for masked words", NEXT_SENTENCE: "next-sentence head"}.get(name, name)
@@ -218,7 +218,7 @@ class Model(Layer):
         return head
 
     def untrained(self, seed: int) -> Self:
-        """A model with the same configuration and heads, and random weights: the control of probes and fine-tuning"""
+        """A model with the same configuration and heads, but random weights: the control for probes and fine-tuning."""
         return type(self).build(self.config, self.output_heads, seed, self.dtype)
 
     # ------------------------------------------------------------------ ids -> one vector per token
@@ -240,14 +240,14 @@ class Model(Layer):
         return self.encode_inputs(self.check_inputs(input_ids, attention_mask, token_types), run, chosen)
 
     def encode_inputs(self, inputs: Inputs, run: Run, chosen=None):
-        """`encode` for inputs that were checked before."""
+        """`encode` for inputs that are already checked."""
         embedded, embedding = self.embed(inputs, run)  # (B,T,H)
         x, blocks = self.encoder.forward(embedded, run, mask=inputs.mask, chosen=chosen)
         hidden, final = self.finish(x, run)
         return hidden, EncodeCache(inputs, embedded, embedding, blocks, final, hidden)
 
     def encode_backward(self, dhidden, cache: EncodeCache, run: Run | None = None):
-        """Returns dx (B,T,H), the gradient at the sum of the embeddings; uses up the cache."""
+        """Returns dx (B,T,H), the gradient at the sum of the embeddings. The cache cannot be used again."""
         run = run or self.run
         dx = self.finish_backward(dhidden, cache.final, run)
         dx = self.encoder.backward(dx, cache.blocks, run)
@@ -267,13 +267,15 @@ class Model(Layer):
         count: int | None = None,
         sentences: int | None = None,
     ):
-        """Mean cross-entropy at the chosen rows, plus that of next-sentence labels if given. Returns loss, cache.
+        """Mean cross-entropy at the chosen rows, plus that of next-sentence labels if given.
 
-        Token t of sequence b is row b·T + t; targets are the ids that belong there. next_sentence (B,) is 0 where the
-        second text follows the first, 1 where not. `count` and `sentences` divide the sums (default: the numbers in
-        this batch), so that the losses of parts of a large batch add up to its loss.
+        Returns the loss and the cache for `loss_backward`.
 
-        Only the chosen rows enter the loss, so the head and most of the last block run on these alone.
+        Token t of sequence b is row b·T + t; targets are the correct ids. next_sentence (B,) is 0 where the second text
+        follows the first, 1 where it does not. `count` and `sentences` divide the sums (default: the numbers in this
+        batch), so that the losses of parts of a large batch add up to its loss.
+
+        Only the chosen rows enter the loss, so the head and most of the last block run on these rows only.
         """
         inputs = self.check_inputs(input_ids, attention_mask, token_types)
         rows, targets = check_rows(rows, targets, inputs.ids.shape)
@@ -291,7 +293,7 @@ class Model(Layer):
         count: int | None = None,
         sentences: int | None = None,
     ):
-        """`loss` for inputs that were checked before."""
+        """`loss` for inputs that are already checked."""
         run = self._new_run() if run is None else run
         words = self.output_head(MASKED_WORDS)
         if next_sentence is not None:
@@ -380,7 +382,7 @@ class Model(Layer):
         return self
 
     def _new_run(self) -> Run:
-        """For one forward pass of a caller without a `run`: in training, every pass draws different numbers."""
+        """A Run for one forward pass without a `run` argument: in training, every pass draws different numbers."""
         self._passes += 1
         return self.run.fork(self._passes)
 
@@ -403,7 +405,7 @@ class Model(Layer):
     # ------------------------------------------------------------------ files
 
     def names(self) -> list[Name]:
-        """Which tensor of a file is which of ours: one table for loading and saving. Here: the same names."""
+        """The table of tensor names in files and here, for loading and saving. By default the names are the same."""
         return [Name(name, (name,)) for name in self.named_params()]
 
     @classmethod
@@ -412,7 +414,7 @@ class Model(Layer):
         return name
 
     def task_names(self, head_name: str) -> list[Name]:
-        """The same for the layer of a fine-tuned model, whose last linear layer files call `head_name`"""
+        """The same for the task layer of a fine-tuned model; files call its last linear layer `head_name`."""
         return []
 
     def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:
@@ -474,9 +476,9 @@ class Model(Layer):
         return model
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> Self:
-        """Replace the weights by those of a file (`model.safetensors`) or a folder: of a model, a checkpoint or a run.
+        """Load weights from a file (`model.safetensors`) or the folder of a model, a checkpoint or a run.
 
-        A run stands for its best model, or its newest checkpoint where there is none yet.
+        For a run, this is its best model, or its newest checkpoint if there is no best model yet.
         """
         is_file = Path(path).suffix in WEIGHT_FILES and not Path(path).is_dir()
         tensors = read_tensors(path) if is_file else read_folder(path)[1]
@@ -485,7 +487,7 @@ class Model(Layer):
 
 
 def linear_names(ours: str, *theirs: str) -> list[Name]:
-    """Files store weights (out,in), we (in,out); several tensors side by side make one of ours."""
+    """Files store weights as (out,in), we as (in,out); several of their tensors may form one of ours, side by side."""
     return [
         Name(f"{ours}.w", tuple(f"{name}.weight" for name in theirs), transposed=True),
         Name(f"{ours}.b", tuple(f"{name}.bias" for name in theirs)),

@@ -1,14 +1,14 @@
-"""BERT as published by Devlin et al. (2018), able to read and write the checkpoints that people have.
+"""BERT as published by Devlin et al. (2018). Reads and writes published checkpoints.
 
     x = LayerNorm(E[ids] + P[:T] + S[types])              S: first or second sentence
     x = block_l(x)          l = 1 … L                     biased attention, GELU
-    pooled = tanh(x[:,0] W + b)                           the vector of [CLS], for whole-sentence questions
-    mlm    = LayerNorm(gelu(x W + b)) Eᵀ + b              which word stands here? E: the token table again (tied)
+    pooled = tanh(x[:,0] W + b)                           the vector of [CLS], for tasks on whole sentences
+    mlm    = LayerNorm(gelu(x W + b)) Eᵀ + b              which word belongs here? E: the token table again (tied)
     next   = pooled W + b                                 does the second sentence follow the first?
 
-The difference from Mini-BERT (models/mini_bert.py): token types and a norm at the embeddings, biases in attention,
-GELU, no norm after the last block, a pooler, and heads that published checkpoints carry. A checkpoint has some of the
-heads or none; a `Bert` has just those.
+The differences from Mini-BERT (models/mini_bert.py): token types and a norm at the embeddings, biases in attention,
+GELU, no norm after the last block, a pooler, and the heads of published checkpoints. A checkpoint may have all, some or
+none of the heads; a `Bert` loaded from it has the same ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mini_bert.models.sizes import Sizes, block_parameters
 
 @dataclass(frozen=True)
 class BertConfig:
-    """The fields of a published `config.json` that change what is computed; the defaults are BERT-base, uncased."""
+    """The fields of a published `config.json` that affect the results; the defaults are those of BERT-base, uncased."""
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -117,8 +117,8 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> BertConfig:
-        """From a published `config.json`, which holds much else; what would change the result is refused."""
-        model_type = values.get("model_type", "bert")  # the first configs did not say
+        """Build from a published `config.json`. Other fields are ignored, or refused if they would change results."""
+        model_type = values.get("model_type", "bert")  # missing in the first configs
         if model_type != "bert":
             raise ValueError(
                 f"config.json has model_type {model_type!r}, expected 'bert'; mini_bert.load_model reads folders of "
@@ -182,7 +182,7 @@ class MaskedWordHead(Layer):
 
 
 class BertOutput(NamedTuple):
-    """What forward computes, and in the same places what backward is told; None: this model has no such head."""
+    """The results of forward, or their gradients for backward. None: this model has no such head."""
 
     hidden: Any  # (B,T,H)
     pooled: Any = None  # (B,H)
@@ -198,13 +198,13 @@ class ForwardCache(NamedTuple):
 
 
 class Bert(Model):
-    """Published BERT with the heads that you ask for."""
+    """Published BERT with a choice of heads."""
 
     model_type, config_class, family = "bert", BertConfig, "Bert"
     prefix, head_prefixes = "bert.", ("cls.",)
     head_help: ClassVar = {
         MASKED_WORDS: "it was published without one, for sentence vectors or other tasks; try `mini-bert embed`, load "
-        "a model of the masked-language kind, or build one by Bert(config, masked_words=True)",
+        "a masked language model, or build one with Bert(config, masked_words=True)",
         NEXT_SENTENCE: "build it with Bert(config, next_sentence=True), or load a BertForPreTraining",
         POOLER: "build it with Bert(config, pooler=True)",
     }
@@ -286,7 +286,7 @@ class Bert(Model):
     # ------------------------------------------------------------------ every output
 
     def forward(self, input_ids, attention_mask=None, token_types=None, run=None):
-        """(B,T) -> BertOutput, cache"""
+        """Returns a BertOutput and the cache for `backward`.        input_ids (B,T)"""
         run = run or self._new_run()
         hidden, encoded = self.encode(input_ids, attention_mask, token_types, run)
         pooled, pooler = self.pooler.forward(hidden, run) if self.pooler else (None, None)
@@ -295,7 +295,7 @@ class Bert(Model):
         return BertOutput(hidden, pooled, words, follows), ForwardCache(encoded, pooler, masked, following)
 
     def backward(self, dout: BertOutput, cache, run=None):
-        """Gradients of the outputs (None: it does not enter the loss) -> dx (B,T,H) at the embeddings"""
+        """Returns dx (B,T,H) at the embeddings. dout: gradients of the outputs; None: not part of the loss."""
         run = run or self.run
         self.encoder.check(cache.encoded.blocks)
         dhidden, dpooled = dout.hidden, dout.pooled
@@ -308,7 +308,7 @@ class Bert(Model):
             head = self.output_head("masked_words")
             dhidden = _add(dhidden, head.backward(dout.masked_words, cache.masked_words, run))
         if dhidden is None:
-            raise ValueError("all gradients are None: there is nothing to go backward from")
+            raise ValueError("all gradients in dout are None; expected at least one")
         return self.encode_backward(dhidden, cache.encoded, run)
 
     # ------------------------------------------------------------------ files
@@ -325,7 +325,7 @@ class Bert(Model):
 
     @classmethod
     def canonical(cls, name: str) -> str:
-        """With or without `bert.`, γ and β as `gamma` and `beta` or as `weight` and `bias`"""
+        """Files differ in the prefix `bert.`, and call γ and β `gamma` and `beta` or `weight` and `bias`."""
         name = name.removeprefix("bert.")
         return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
@@ -365,7 +365,7 @@ class Bert(Model):
         return {"model_type": "bert", "architectures": [architecture], **asdict(self.config)}
 
     def names(self) -> list[Name]:
-        """Which published tensor is which of ours: one table for loading and saving."""
+        """The table of published tensor names and ours, for loading and saving."""
         names = [
             Name("tokens.table", ("embeddings.word_embeddings.weight",)),
             Name("positions.table", ("embeddings.position_embeddings.weight",)),
@@ -401,7 +401,7 @@ def _add(a, b):
     return b if a is None else a + b
 
 
-_DERIVED = {  # tensors that files carry and that say nothing new: copies of tied ones, and 0, 1, 2, …
+_DERIVED = {  # redundant tensors in files: copies of tied ones, and the positions 0, 1, 2, …
     "cls.predictions.decoder.weight",
     "cls.predictions.decoder.bias",
     "cls.predictions.bias",

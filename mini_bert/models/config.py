@@ -1,4 +1,4 @@
-"""What a model is, in numbers. Frozen, named, checked on construction; `mini-bert config` explains every one.
+"""The configuration of a Mini-BERT: its sizes, frozen and checked on construction. `mini-bert config` explains them.
 
 L layers · H hidden width · A heads · d = H/A · I feed-forward width · T tokens · V vocabulary
 """
@@ -13,8 +13,8 @@ from mini_bert.common.invocation import command
 from mini_bert.common.values import check_heads, check_positive, check_probability
 from mini_bert.models.sizes import Sizes, block_parameters
 
-OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # what fine-tuning adds to them
-INITS = ("plain", "depth_scaled")  # how W_o and W2 start: as all projections, or 1/√(2L) of that
+OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # added by fine-tuning
+INITS = ("plain", "depth_scaled")  # initial W_o and W2: like all other projections, or scaled by 1/√(2L)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class MiniBertConfig:
 
     @property
     def name(self) -> str:
-        """ "Larger-BERT" with its layers, width and heads, whatever the vocabulary; otherwise "Mini-BERT" """
+        """ "Larger-BERT" if layers, width and heads are those of Larger-BERT, with any vocabulary; else "Mini-BERT" """
         return "Larger-BERT" if (self.depth, self.width, self.heads) == (6, 384, 8) else "Mini-BERT"
 
     def sizes(self) -> Sizes:
@@ -98,7 +98,7 @@ class MiniBertConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MiniBertConfig:
-        """From the content of a `config.json`; a field we do not know is an error, not a guess."""
+        """Build from the content of a `config.json`. An unknown field is an error."""
         model_type = values.get("model_type")
         if model_type != "mini_bert":
             raise ValueError(
@@ -130,16 +130,16 @@ PRESETS = {"mini": MINI_BERT_CONFIG, "larger": LARGER_BERT_CONFIG}
 
 
 _REASONS = {
-    "vocab_size": "V: how many pieces of words the model knows; table and head grow with it",
+    "vocab_size": "V: the number of word pieces; the token table and the head grow with it",
     "hidden_size": "H: the length of every token's vector, and of the residual stream",
-    "num_layers": "L: rounds of looking around, then thinking",
-    "num_heads": "A: things to look for at once, each in d = H/A = 48 dimensions",
+    "num_layers": "L: the number of blocks, each of attention and a feed-forward network",
+    "num_heads": "A: attention patterns per block, each in d = H/A = 48 dimensions",
     "intermediate_size": "I = 4H: the customary width of the feed-forward network",
     "max_seq_length": "T: rows in the position table; attention costs T² per head",
-    "dropout": "share of activations dropped in training; a small model on much text needs none",
+    "dropout": "fraction of activations dropped in training; a small model with much text needs none",
     "tie_head": "true: the head shares the token table (V·H fewer parameters)",
     "layer_norm_eps": "keeps the division in layer norm away from zero",
-    "init": "depth_scaled: what a block adds starts small, the smaller the more blocks there are (docs/larger.md)",
+    "init": "depth_scaled: blocks start with smaller outputs, by a factor of 1/√(2L) (docs/larger.md)",
 }
 
 

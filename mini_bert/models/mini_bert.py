@@ -1,4 +1,4 @@
-"""Mini-BERT: 4,498,880 numbers that learn to fill gaps in English.
+"""Mini-BERT: 4,498,880 parameters that learn to predict masked English words.
 
     x = E[ids] + P[:T]                            token and position embeddings
     x = block_l(x)          l = 1 … L             attention, feed-forward: layers/block.py
@@ -6,7 +6,7 @@
     logits = y W + b                              one score per word of the vocabulary, for every token
 
 Its differences from published BERT (models/bert.py): no token types and no norm at the embeddings, no bias in
-attention, ReLU, one more norm at the end, and a head that is a single matrix of its own.
+attention, ReLU, one more norm at the end, and a head that is a single, untied matrix.
 
 `forward` gives logits for every token. `loss` is for training: the head and most of the last block run only on the
 chosen rows, because no other row enters the loss (layers/chosen.py). Both return a cache, and each has its backward.
@@ -30,11 +30,11 @@ from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, EncodeCache, Model, attention_arrays
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 
-AMPLITUDE = 0.14  # of the waves that positions start as
+AMPLITUDE = 0.14  # of the initial position embeddings, which are sinusoids
 
 
 class MiniTransformerLayer(TransformerBlock):
-    """The block as Mini-BERT uses it: ReLU, and no bias in attention. In the first, heads start by looking around."""
+    """Mini-BERT's block: ReLU, and no bias in attention. Heads of the first block initially attend to neighbours."""
 
     def __init__(self, config: MiniBertConfig = MINI_BERT_CONFIG, first: bool = False):
         super().__init__(
@@ -56,18 +56,18 @@ class MiniTransformerLayer(TransformerBlock):
 class MiniBERT(Model):
     """logits = LayerNorm(blocks(E[ids] + P)) W + b
 
-    How the weights start (docs/decisions/0003): positions as waves, and the heads of the first block looking at the
-    tokens next to them; tokens as N(0, 0.1²), but 0 in the first d coordinates, which positions have to themselves at
-    first; projections as N(0, 1/fan_in), or those that write to the residual stream smaller (config.init); the head as
-    N(0, 0.02²), so that the first loss is that of knowing nothing, ln V.
+    Initial weights (docs/decisions/0003): position embeddings are sinusoids, and the heads of the first block attend to
+    neighbouring tokens. Token embeddings are N(0, 0.1²), but 0 in the first d coordinates, which are reserved for
+    positions at first. Projections are N(0, 1/fan_in), or smaller where they write to the residual stream
+    (config.init). The head is N(0, 0.02²), so that the first loss is about that of a uniform guess, ln V.
     """
 
     model_type, config_class, family = "mini_bert", MiniBertConfig, "MiniBert"
     pools_cls = False
     head_help: ClassVar = {
-        MASKED_WORDS: "it was fine-tuned and answers with `mini-bert predict`; the model before that guesses words",
+        MASKED_WORDS: "it was fine-tuned; use `mini-bert predict`, or load the model it was fine-tuned from",
         NEXT_SENTENCE: "only masked words can be predicted, so leave next_sentence out: model.loss(*batch[:4])",
-        POOLER: "take a mean over the tokens' vectors instead",
+        POOLER: "use the mean of the tokens' vectors instead",
     }
     head: Any  # None in a fine-tuned model
 
@@ -83,7 +83,7 @@ class MiniBERT(Model):
                 f"config must be a MiniBertConfig, not {config!r}; for example MiniBertConfig(num_layers=2)"
             )
         self.config = config
-        own = config.head_size // 2 * 2  # coordinates that say where a token stands
+        own = config.head_size // 2 * 2  # coordinates that encode only the position at first
         self.tokens = Embedding(config.vocab_size, config.hidden_size, init=normal(0.1, silent=own))
         self.positions = PositionEmbedding(config.max_seq_length, config.hidden_size, sinusoids(AMPLITUDE, even=own))
         self.encoder = Encoder([MiniTransformerLayer(config, first=i == 0) for i in range(config.num_layers)])
@@ -133,14 +133,14 @@ class MiniBERT(Model):
     # ------------------------------------------------------------------ logits for every token
 
     def forward(self, input_ids, attention_mask=None, run=None):
-        """(B,T) -> logits (B,T,V), cache: `cache["attention_weights_0"]`, and `list(cache)` has all names"""
+        """Returns logits (B,T,V) and a cache of named arrays: `cache["attention_weights_0"]`; `list(cache)` for all."""
         run = run or self._new_run()
         y, cache = self.encode(input_ids, attention_mask, run=run)
         logits, _ = self.output_head(MASKED_WORDS).forward(y, run)
         return logits, cache
 
     def backward(self, dlogits, cache, run=None):
-        """(B,T,V) -> dx (B,T,H); adds to every gradient"""
+        """Returns dx (B,T,H); adds to every gradient.        dlogits (B,T,V)"""
         run = run or self.run
         if not isinstance(cache, EncodeCache):
             raise TypeError(
@@ -153,7 +153,7 @@ class MiniBERT(Model):
         dy = self.head.backward(dlogits, cache.hidden, run)
         return self.encode_backward(dy, cache, run)
 
-    # ------------------------------------------------------------------ to look at
+    # ------------------------------------------------------------------ for inspection
 
     @property
     def token_embeddings(self) -> np.ndarray:  # (V,H)
@@ -164,7 +164,7 @@ class MiniBERT(Model):
         return self.positions.table.data
 
     def _multi_head_attention(self, X, layer: int = 0):
-        """Only the attention of one layer, on vectors of your own: X (B,T,H) -> output (B,T,H), named arrays"""
+        """Runs the attention of one layer on any vectors X (B,T,H). Returns its output (B,T,H) and arrays by name."""
         if not 0 <= layer < self.config.num_layers:
             raise ValueError(f"layer is {layer}, expected 0 to {self.config.num_layers - 1}")
         X = np.asarray(X, self.dtype)
@@ -183,9 +183,9 @@ if __name__ == "__main__":
     model = MiniBERT()
     ids = np.array([[2, 1045, 4, 2017, 3]])
     logits, cache = model.forward(ids)
-    print(f"{model.get_parameter_count():,} parameters; ids {ids.shape} -> logits {logits.shape}; on the way:")
+    print(f"{model.get_parameter_count():,} parameters; ids {ids.shape} -> logits {logits.shape}; intermediate arrays:")
     for name, array in cache.items():
         print(f"  {name:22} {array.shape}")
     loss, loss_cache = model.loss(ids, rows=[2], targets=[77])
     dx = model.loss_backward(loss_cache)
-    print(f"loss {loss:.3f}; the gradient reaches the embeddings with length {np.linalg.norm(dx):.4f}")
+    print(f"loss {loss:.3f}; norm of the gradient at the embeddings {np.linalg.norm(dx):.4f}")

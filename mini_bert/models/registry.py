@@ -1,4 +1,4 @@
-"""Which class reads which `model_type`. A new architecture is a file and a line here."""
+"""The class for each `model_type`. To add an architecture, add a file and a line here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MODELS = {
 
 
 def model_class(values: dict[str, Any]) -> type[Model]:
-    """The class for the content of a config.json"""
-    kind = values.get("model_type", "bert")  # the first published configs did not say
+    """The class for the content of a config.json."""
+    kind = values.get("model_type", "bert")  # missing in the first published configs
     if not isinstance(kind, str) or kind not in MODELS:
         raise ValueError(f"model_type is {kind!r}, expected one of {', '.join(map(repr, MODELS))}")
     module, name = MODELS[kind]
@@ -31,7 +31,7 @@ def config_from(values: dict[str, Any]) -> Any:
 
 
 def load_config(name: str | os.PathLike[str]) -> Any:
-    """The config of a preset by its name, or of the path of a `config.json` or its folder"""
+    """Load a config: the name of a preset, or the path of a `config.json` or its folder."""
     if name in PRESETS:
         return PRESETS[str(name)]
     path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
@@ -43,7 +43,7 @@ def load_config(name: str | os.PathLike[str]) -> Any:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
-            raise ValueError(f"it holds a {type(values).__name__}, expected an object of settings")
+            raise ValueError(f"it contains a {type(values).__name__}, expected an object of settings")
         return config_from(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Sizes(NamedTuple):
-    """Everything the plan needs to know about a model."""
+    """The sizes of a model that its memory depends on."""
 
     name: str
     vocab_size: int  # V
@@ -26,5 +26,5 @@ class Sizes(NamedTuple):
 
 
 def block_parameters(width: int, inner: int) -> int:
-    """Of attention without biases, a feed-forward network and two norms"""
+    """The parameters of attention without biases, a feed-forward network and two norms."""
     return 4 * width * width + 2 * width * inner + inner + width + 4 * width

@@ -1,8 +1,8 @@
-"""Masked language modelling, alone and with a second question about pairs of texts.
+"""Masked language modelling, alone or with a second objective on pairs of texts.
 
-`MaskedWords` hides some tokens (masking.py) and takes the cross-entropy at these. `MaskedWordsAndSentences` adds BERT's
-next-sentence prediction: does the second part of a pair follow the first? With pairs whose parts are swapped instead of
-replaced, it is ALBERT's sentence-order prediction.
+`MaskedWords` masks some tokens (masking.py); the loss is the cross-entropy at these positions.
+`MaskedWordsAndSentences` adds BERT's next-sentence prediction: does the second part of a pair follow the first? With
+pairs whose parts are swapped instead of replaced, it is ALBERT's sentence-order prediction.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from mini_bert.objectives.masking import Masking
 
 
 class Batch(NamedTuple):
-    """What `model.loss` takes, in its order: model.loss(*batch)."""
+    """The arguments of `model.loss`, in order: model.loss(*batch)."""
 
-    input_ids: np.ndarray  # (B,T) with masks in them
+    input_ids: np.ndarray  # (B,T) with some tokens masked
     rows: np.ndarray  # (N,) the chosen positions, b·T + t
-    targets: np.ndarray  # (N,) the ids that belong there
-    attention_mask: np.ndarray | None = None  # (B,T) False where padded; None: nowhere
+    targets: np.ndarray  # (N,) the correct ids
+    attention_mask: np.ndarray | None = None  # (B,T) False for padding; None: no padding
     token_type_ids: np.ndarray | None = None  # (B,T) 1 in the second part of a pair
     next_sentence: np.ndarray | None = None  # (B,) 0: as in the text, 1: not
 
     def split(self, parts: int) -> list[Batch]:
-        """The batch in equal parts. With `count=batch.rows.size` for each, their losses add up to that of the whole."""
+        """Split into equal parts. With `count=batch.rows.size` for each, their losses add up to that of the batch."""
         B, T = self.input_ids.shape
         if parts < 1 or B % parts:
             raise ValueError(f"{B} sequences cannot be split into {parts} equal parts; try a divisor of {B}")
@@ -44,13 +44,13 @@ class Batch(NamedTuple):
         return pieces
 
     def inputs(self) -> Inputs:
-        """For the model, which need not check them again: they were made from checked ids."""
+        """The inputs for the model. They were made from checked ids, so they need no further check."""
         mask = self.attention_mask
         return Inputs(self.input_ids, None if mask is None else mask[:, None, None, :], self.token_type_ids)
 
 
 class MaskedWords:
-    """Cross-entropy at the masked tokens. Without a `masking` it can compute losses, but not make batches."""
+    """Cross-entropy at the masked tokens. Without a `masking`, it can compute losses but not make batches."""
 
     heads: tuple[str, ...] = (MASKED_WORDS,)
 

@@ -1,34 +1,34 @@
-"""Masked language modelling: hide some words of a text, and let the model say what stood there.
+"""Masked language modelling: mask some words of a text, and train the model to predict them.
 
     [CLS] the cat sat on the mat [SEP]
     [CLS] the [MASK] sat on the mat [SEP]        position 2 is chosen; its target is "cat"
 
-15 % of the words are chosen, anew each time a sequence is seen. Of the chosen,
+15 % of the words are chosen, anew each time a sequence is seen. Of these,
 
-    80 %  become [MASK]           the question
+    80 %  become [MASK]           to be predicted from their context
     10 %  become a random word    so that the model cannot trust any word it sees
-    10 %  stay as they are        so that it has an opinion on visible words, too
+    10 %  stay as they are        so that it also makes predictions for visible words
 
-and the loss counts the chosen positions only. Special tokens are never chosen.
+and only the chosen positions enter the loss. Special tokens are never chosen.
 
-How many? A sequence with n words has a budget of 0.15·n. Its words are put in random order, and the word that has
-`before` words before it in that order is chosen when
+How many? A sequence with n words has a budget of 0.15·n. Its words are put in random order, and a word with `before`
+words before it in that order is chosen if
 
-    before + v < 0.15·n          v: one uniform number for the sequence
+    before + v < 0.15·n          v: one uniform random number per sequence
 
-so the count is one of the two whole numbers around the budget, and its mean is the budget exactly. The first in
-the order is chosen in any case: every sequence that has a word has a target.
+so the count is one of the two whole numbers around the budget, and its mean is exactly the budget. The first word in
+the order is always chosen, so every sequence with a word has a target.
 
-Two harder games differ in what lies together in the random order. *Whole words*: the pieces of a word are chosen
-together ("un ##break ##able", or none of it), and then each becomes [MASK], random or nothing for itself, as in BERT's
-whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1
-to 10 words, of geometric length, and whole runs come first or last; what happens to one piece of a run (mask, random,
-same) happens to all. A word of `size` pieces is chosen when before + size·v < budget: the same rule, the same mean.
+Two harder variants keep tokens together in the random order. *Whole words*: the pieces of a word ("un ##break ##able")
+are chosen together or not at all; each chosen piece then becomes [MASK], becomes a random word or stays, independently,
+as in BERT's whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1 to 10 words, of
+geometric length, and each run stays together in the order; all pieces of a run are treated alike (mask, random, same).
+A word of `size` pieces is chosen if before + size·v < budget: the same rule, with the same mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,11 +41,14 @@ TO_MASK, TO_RANDOM = 0.8, 0.9  # a uniform number below 0.8: [MASK]; below 0.9: 
 SPAN_P, LONGEST_SPAN = 0.2, 10  # SpanBERT's: lengths 1 … 10 with P(l) ∝ 0.2 · 0.8^(l−1), 3.8 words on average
 _lengths = SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN)
 SPAN_BOUNDS = np.cumsum(_lengths / _lengths.sum())[:-1]  # a uniform number falls between two of these
-ORDER, LUCK, FATE, WORD, SPAN = range(5)  # what draws are used for
+ORDER, ROUNDING, REPLACEMENT, WORD, SPAN = range(5)  # streams of random numbers
 
 
 class Masked(NamedTuple):
-    """masked_ids (B,T) · target_ids (N,), what stood at the chosen places · mask_positions (N,), b·T + t, rising"""
+    """masked_ids (B,T) · target_ids (N,), the original ids at the chosen positions · mask_positions (N,), ascending
+
+    Token t of sequence b has position b·T + t.
+    """
 
     masked_ids: np.ndarray
     target_ids: np.ndarray
@@ -53,7 +56,7 @@ class Masked(NamedTuple):
 
 
 class Masking:
-    """How to mask: which ids are words, how many to choose, what to keep together. Made once, used on every batch."""
+    """How to mask: which ids are words, how many to choose, what to keep together. One object serves all batches."""
 
     def __init__(
         self,
@@ -62,10 +65,11 @@ class Masking:
         special_ids: Sequence[int] | np.ndarray,
         mask_prob: float = MASK_PROB,
         *,
-        continues: np.ndarray | None = None,
+        continues: np.ndarray | Callable[[np.ndarray], np.ndarray] | None = None,
         whole_word: bool = False,
         span: bool = False,
     ):
+        """continues: which ids continue a word (V,), or a function that says it of each token of sequences (B,T)"""
         special = np.unique(np.append(np.asarray(special_ids, dtype=np.int64), mask_id))
         if special[0] < 0 or special[-1] >= vocab_size:
             wrong = special[0] if special[0] < 0 else special[-1]
@@ -75,36 +79,38 @@ class Masking:
         if special.size >= vocab_size:
             raise ValueError(f"all {vocab_size} ids of the vocabulary are special; nothing is left to mask")
         if isinstance(mask_prob, bool) or not isinstance(mask_prob, int | float) or not 0 < mask_prob <= 1:
-            raise ValueError(f"mask_prob is {mask_prob!r}, expected a share above 0 and up to 1, such as {MASK_PROB}")
+            raise ValueError(f"mask_prob is {mask_prob!r}, expected more than 0 and at most 1, such as {MASK_PROB}")
         if whole_word and continues is None:
-            raise ValueError("whole_word needs to know which ids continue a word: pass continues=tokenizer.continues")
-        if continues is not None and np.shape(continues) != (vocab_size,):
+            raise ValueError("whole_word also needs the ids that continue a word: pass continues=tokenizer.continues")
+        if continues is not None and not callable(continues) and np.shape(continues) != (vocab_size,):
             raise ValueError(
                 f"continues has shape {np.shape(continues)}, expected ({vocab_size},): one True or False for each id"
             )
         self.mask_id, self.mask_prob, self.span = mask_id, mask_prob, span
-        self.continues = np.asarray(continues, bool) if continues is not None and (whole_word or span) else None
+        self.continues: Callable[[np.ndarray], np.ndarray] | None = None
+        if continues is not None and (whole_word or span):
+            self.continues = continues if callable(continues) else np.asarray(continues, bool).__getitem__
         self.is_word = np.ones(vocab_size, bool)
         self.is_word[special] = False
         self.words = np.flatnonzero(self.is_word)
 
     def __call__(self, ids, keys) -> Masked:
-        """ids (B,T) and a 64-bit key for each sequence -> what mask_tokens returns. The same key, the same masks."""
+        """Returns the same as mask_tokens, for ids (B,T) and a 64-bit key per sequence. Equal keys give equal masks."""
         T = ids.shape[1]
         word = self.is_word[ids]  # (B,T)
         budget = self.mask_prob * word.sum(1, keepdims=True)
-        luck = uniform(draws(keys[:, None], LUCK, 0))  # (B,1)
-        leader, group = self._units(ids, word, keys)  # (B,T) where the word, and where the span of a token begins
+        rounding = uniform(draws(keys[:, None], ROUNDING, 0))  # (B,1)
+        leader, group = self._units(ids, word, keys)  # (B,T) where each token's word begins, and where its span begins
         score = draws(keys[:, None], ORDER, np.arange(T))
         score = np.where(word, score if group is None else np.take_along_axis(score, group, 1), ~np.uint64(0))
         order = np.argsort(score, axis=1, kind=None if group is None else "stable")
         before = np.empty_like(order)  # a token's place in the random order; special tokens come last
         np.put_along_axis(before, order, np.arange(T)[None], 1)
         if leader is None:
-            chosen = before + luck < budget
+            chosen = before + rounding < budget
         else:
             before = np.take_along_axis(before, leader, 1)
-            chosen = before + luck * _sizes(leader) < budget
+            chosen = before + rounding * _sizes(leader) < budget
         positions = np.flatnonzero((chosen | (before == 0)) & word)
         return self._replace(ids, keys, positions, group)
 
@@ -113,39 +119,39 @@ class Masking:
         T = ids.shape[1]
         targets = ids.ravel()[positions].astype(np.int64)
         keys, places = keys[positions // T], positions % T
-        fate = uniform(draws(keys, FATE, group.ravel()[positions] if self.span else places))
+        u = uniform(draws(keys, REPLACEMENT, group.ravel()[positions] if self.span else places))
         word = self.words[below(draws(keys, WORD, places), len(self.words))]
         masked = ids.astype(np.int64)
-        masked.ravel()[positions] = np.where(fate < TO_MASK, self.mask_id, np.where(fate < TO_RANDOM, word, targets))
+        masked.ravel()[positions] = np.where(u < TO_MASK, self.mask_id, np.where(u < TO_RANDOM, word, targets))
         return Masked(masked, targets, positions)
 
     def _units(self, ids, word, keys):
-        """-> for each token the place of its word's first piece, and of its span's first piece; None: its own place"""
+        """For each token, the position of the first piece of its word, and of its span; None: its own position."""
         if self.continues is None and not self.span:
             return None, None
         places = np.arange(ids.shape[1])
-        fresh = ~word  # a unit begins at a special token and after one, and where the sequence begins
-        fresh[:, 1:] |= ~word[:, :-1]
-        fresh[:, 0] = True
-        begins = fresh | (True if self.continues is None else ~self.continues[ids])
+        boundary = ~word  # a unit begins at a special token, after one, and at the start of the sequence
+        boundary[:, 1:] |= ~word[:, :-1]
+        boundary[:, 0] = True
+        begins = boundary | (True if self.continues is None else ~self.continues(ids))
         leader = _last(begins, places)
         if not self.span:
             return leader, leader
-        number = np.cumsum(begins, 1) - 1  # (B,T) the how-manieth word
+        number = np.cumsum(begins, 1) - 1  # (B,T) the index of the word
         span_begins = np.zeros((ids.shape[0], number.max() + LONGEST_SPAN + 1), bool)
         lengths = 1 + np.searchsorted(SPAN_BOUNDS, uniform(draws(keys[:, None], SPAN, places)), side="right")
         starts = np.minimum(np.cumsum(lengths, 1) - lengths, number.max() + 1)
         np.put_along_axis(span_begins, starts, True, 1)
-        return leader, _last(begins & (fresh | np.take_along_axis(span_begins, number, 1)), places)
+        return leader, _last(begins & (boundary | np.take_along_axis(span_begins, number, 1)), places)
 
 
 def _last(begins, places):
-    """(B,T) where units begin -> the beginning of each token's unit"""
+    """The position where each token's unit begins.        begins (B,T): whether a unit begins there"""
     return np.maximum.accumulate(np.where(begins, places, 0), axis=1)
 
 
 def _sizes(leader):
-    """(B,T) -> how many tokens have the same leader"""
+    """For each token, the number of tokens with the same leader, (B,T)."""
     B, T = leader.shape
     flat = (leader + np.arange(0, B * T, T)[:, None]).ravel()
     return np.bincount(flat, minlength=B * T)[flat].reshape(B, T)
@@ -163,12 +169,12 @@ def mask_tokens(
     whole_word: bool = False,
     span: bool = False,
 ) -> Masked:
-    """(B,T) ids -> masked_ids (B,T), target_ids (N,), mask_positions (N,); ids stay as they are.
+    """Returns masked_ids (B,T), target_ids (N,) and mask_positions (N,) for ids (B,T), which are not changed.
 
     Token t of sequence b has position b·T + t, so `model.loss(masked_ids, mask_positions, target_ids)` is the loss.
-    Without a seed every call chooses anew. `special_ids` are never chosen and never put in as random words; with
-    mask_token_id 4 they are 0 to 4, as in Mini-BERT's vocabularies. `whole_word` needs `tokenizer.continues`; `span`
-    takes runs of whole words with it, and runs of pieces without.
+    Without a seed, every call makes a new choice. `special_ids` are never chosen and never used as random words; by
+    default they are 0 to 4, as in Mini-BERT's vocabularies, if mask_token_id is 4. `whole_word` needs
+    `continues=tokenizer.continues`; with it, `span` masks runs of whole words, and without it, runs of pieces.
 
     >>> import numpy as np
     >>> masked_ids, target_ids, mask_positions = mask_tokens(np.array([[2, 1996, 4937, 2938, 3]]), seed=0)
@@ -189,8 +195,8 @@ def mask_tokens(
         ids = np.asarray(ids)
     except ValueError:
         raise ValueError(
-            "ids holds sequences of different lengths; pad them to one length with [PAD], which is never masked, for "
-            'example by tokenizer(texts, padding=True)["input_ids"]'
+            "ids contains sequences of different lengths; pad them to one length with [PAD], which is never masked, "
+            'for example with tokenizer(texts, padding=True)["input_ids"]'
         ) from None
     ids = check_ids(ids, vocab_size, ids.shape[-1] if ids.ndim else 0, "ids")
     if seed is None or isinstance(seed, np.random.Generator):

@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mini_bert.common.batching import batches, padded
+from mini_bert.common.batching import batches
 from mini_bert.common.values import check_positive
 from mini_bert.finetuning.tasks.base import owners, windows
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
+from mini_bert.text.templates import Assembled, pad
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -56,7 +57,7 @@ def word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
 class _Row(NamedTuple):
     """A window as model input."""
 
-    ids: list[int]  # [CLS] pieces [SEP]
+    sequence: Assembled  # the pieces with special tokens around them
     starts: list[int]  # position of the first piece of each kept word
     sizes: list[int]  # number of its pieces
     words: range  # indices of the kept words among the words of all sentences
@@ -64,7 +65,7 @@ class _Row(NamedTuple):
 
 def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) -> Iterator[_Row]:
     """Windows of at most `limit` tokens. Of a word that does not end in its window, the pieces there are taken."""
-    count, room = 0, limit - 2
+    count, room = 0, limit - tokenizer.added_count()
     for sentence in sentences:
         pieces = word_pieces(tokenizer, sentence)
         row = [piece for word in pieces for piece in word]
@@ -72,11 +73,11 @@ def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) 
         spans = windows(len(row), room, max(room // 2, 1))
         for (start, stop), part in zip(spans, owners(spans), strict=True):
             own = range(*(bisect_left(firsts, place, hi=len(pieces)) for place in part))  # words that begin in it
-            starts = [firsts[word] - start + 1 for word in own]
-            sizes = [min(firsts[word + 1], stop) - firsts[word] for word in own]
             if own:
-                ids = [tokenizer.cls_id, *row[start:stop], tokenizer.sep_id]
-                yield _Row(ids, starts, sizes, range(count + own.start, count + own.stop))
+                sequence = tokenizer.assemble(row[start:stop])
+                starts = [firsts[word] - start + sequence.starts[0] for word in own]
+                sizes = [min(firsts[word + 1], stop) - firsts[word] for word in own]
+                yield _Row(sequence, starts, sizes, range(count + own.start, count + own.stop))
         count += len(sentence)
 
 
@@ -107,22 +108,25 @@ def word_vectors(
     if pooling not in POOLING:
         raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
     check_positive("threads", threads)
-    rows = sorted(_rows(tokenizer, sentences, model.max_length), key=lambda row: len(row.ids))
+    rows = sorted(_rows(tokenizer, sentences, model.max_length), key=lambda row: len(row.sequence.ids))
     shape = (sum(map(len, sentences)), model.width)
     vectors = {layer: np.empty(shape, model.dtype) for layer in layers}
 
     def work(batch: list[_Row]) -> int:
-        ids, mask = padded([row.ids for row in batch], tokenizer.pad_id)
-        T = ids.shape[1]
-        states = model.encode(ids, mask, run=Run())[1].hidden_states()
+        ids, mask, types, shifts = pad([row.sequence for row in batch], tokenizer.padding)
+        before = np.arange(len(batch)) * ids.shape[1] + shifts  # tokens before each row
+        states = model.encode(ids, mask, types, Run())[1].hidden_states()
         words = np.concatenate([np.arange(row.words.start, row.words.stop) for row in batch])
-        starts = np.concatenate([number * T + np.array(row.starts, int) for number, row in enumerate(batch)])
+        starts = np.concatenate([first + np.array(row.starts, int) for first, row in zip(before, batch, strict=True)])
         sizes = np.concatenate([np.array(row.sizes, int) for row in batch])
         for layer in layers:
             vectors[layer][words] = pooled(states[layer].reshape(-1, shape[1]), starts, sizes, pooling)
         return words.size
 
-    done, parts = 0, list(batches(rows, lambda row: len(row.ids), TOKENS))  # the same for any number of threads
+    done, parts = (
+        0,
+        list(batches(rows, lambda row: len(row.sequence.ids), TOKENS)),
+    )  # the same for any number of threads
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
         for words in map(work, parts) if threads == 1 else pool.map(work, parts):
             done += words

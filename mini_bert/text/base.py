@@ -1,17 +1,18 @@
-"""The tokenizer protocol: what the rest of the library may use of a tokenizer, whatever its kind.
+"""The tokenizer interface that the rest of the library uses, the same for every kind of tokenizer.
 
     tokenizer = load_tokenizer("8k")                        text/loading.py chooses the class
     tokenizer.encode("the cat")                             [2, 490, 2860, 3]
     tokenizer(["the cat", "a dog"], padding=True)           input_ids, token_type_ids, attention_mask
 
 Special tokens go by role, because their text differs between models: the mask is "[MASK]" in BERT, "<mask>" in
-RoBERTa, and GPT-2 has none. `mask_token` is its text (None if there is none), `mask_id` its id; so for pad, unk, cls
-and sep.
+RoBERTa, and GPT-2 has none. `mask_token` is its text (None if there is none) and `mask_id` its id; `pad_id`, `unk_id`,
+`cls_id` and `sep_id` are the others. sep also separates the documents of a corpus. Several roles may share a token.
 
 A new kind is a new file with a subclass, and one line in text/loading.py. The subclass defines
 
-    single, pair           the templates, for example "cls:0 A:0 sep:0": a role, or text A or B, and its token type
-    continues              (V,) booleans: which pieces continue a word
+    single, pair           the templates (text/templates.py), for example "cls:0 A:0 sep:0 B:1 sep:1"
+    padding_side           "right" or "left"; padding_type: the token type of padding
+    continues              (V,) booleans: which pieces continue the word before them
     plain_ids, plain_spans the ids of text in which no special token is recognised, and where each piece comes from
     piece_text, join       the characters that a piece stands for; pieces as text
     settings, from_file, save
@@ -30,25 +31,19 @@ from contextlib import contextmanager
 from functools import lru_cache
 from operator import index
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mini_bert.common.batching import Padding
 from mini_bert.text.encoding import Batch, Encoding, cut, room
+from mini_bert.text.templates import Assembled, Template
 
 Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
 Span = tuple[int, int]  # first character, and the one after the last
 
 ADDED_ROLES = ("pad", "cls", "sep")  # tokens around texts; unk and mask replace words
 LONGEST_KEPT = 64  # characters; longer strings (URLs, base64) rarely come twice
-
-
-class Template(NamedTuple):
-    """Special tokens around n texts."""
-
-    ids: tuple[tuple[int, ...], ...]  # before the first text, between the texts, after the last: n+1 groups
-    types: tuple[tuple[int, ...], ...]  # their token types
-    text_types: tuple[int, ...]  # the token type of each text
 
 
 class Tokenizer(ABC):
@@ -59,6 +54,8 @@ class Tokenizer(ABC):
 
     single: ClassVar[str]
     pair: ClassVar[str]
+    padding_side: ClassVar[str] = "right"
+    padding_type: ClassVar[int] = 0
     continues: np.ndarray
 
     def __init__(self, tokens: Sequence[str], roles: Mapping[str, str], extra_special_tokens: Sequence[str] = ()):
@@ -75,31 +72,17 @@ class Tokenizer(ABC):
                 f"{type(self).__name__} needs {', '.join(special)}: put them first"
             )
         self.special_ids = tuple(sorted(self.vocab[token] for token in special))
+        self._is_word = np.ones(len(self.tokens), bool)
+        self._is_word[list(self.special_ids)] = False
         self._special = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
         self._begins = sorted({token[0] for token in special})  # text without these has no special token
         self._templates = {
-            (1, True): self._template(self.single),
-            (2, True): self._template(self.pair),
+            (1, True): Template.read(self.single, self._id_of),
+            (2, True): Template.read(self.pair, self._id_of),
             (1, False): Template(((), ()), ((), ()), (0,)),
             (2, False): Template(((), (), ()), ((), (), ()), (0, 1)),
         }
         self.latest_spans = lru_cache(2)(self.spans)  # offsets and word ids are often read one after the other
-
-    def _template(self, text: str) -> Template:
-        """From a description such as "cls:0 A:0 sep:0 B:1 sep:1"."""
-        ids: list[tuple[int, ...]] = [()]
-        types: list[tuple[int, ...]] = [()]
-        text_types: list[int] = []
-        for part in text.split():
-            name, _, kind = part.partition(":")
-            if name in ("A", "B"):
-                text_types.append(int(kind))
-                ids.append(())
-                types.append(())
-            else:
-                ids[-1] += (self._id_of(name),)
-                types[-1] += (int(kind),)
-        return Template(tuple(ids), tuple(types), tuple(text_types))
 
     # ---- what a subclass defines
 
@@ -137,7 +120,7 @@ class Tokenizer(ABC):
 
     @property
     def mask_token(self) -> str | None:
-        """The text of the mask, to be found in a text; None for a tokenizer without one."""
+        """The text of the mask token, such as "[MASK]"; None for a tokenizer without one."""
         return self.roles.get("mask")
 
     @property
@@ -176,22 +159,28 @@ class Tokenizer(ABC):
 
     def added_count(self, texts: int = 1) -> int:
         """The number of special tokens around one text, or two."""
-        return sum(map(len, self._templates[texts, True].ids))
+        return self._templates[texts, True].added
 
-    def assemble(self, rows: Sequence[Sequence[int]], add_special_tokens: bool = True) -> list[int]:
-        """The ids of one text or two, given as rows of ids, with the special tokens around them."""
-        before, *after = self._templates[len(rows), add_special_tokens].ids
-        if len(rows) == 1:
-            return [*before, *rows[0], *after[0]]
-        return [*before, *rows[0], *after[0], *rows[1], *after[1]]
+    def assemble(self, *rows: Sequence[int]) -> Assembled:
+        """One text or two, given as ids, with special tokens around them: ids, types, and where the texts begin."""
+        return self._templates[len(rows), True].assemble(rows)
 
-    def token_types(self, lengths: Sequence[int], add_special_tokens: bool = True) -> list[int]:
-        """The token types of what `assemble` returns for rows of these lengths."""
-        template = self._templates[len(lengths), add_special_tokens]
-        types = [*template.types[0]]
-        for length, kind, after in zip(lengths, template.text_types, template.types[1:], strict=True):
-            types += [*[kind] * length, *after]
-        return types
+    @property
+    def padding(self) -> Padding:
+        """How sequences are padded to one length: see text/templates.py."""
+        return Padding(self.pad_id, self.padding_side, self.padding_type)
+
+    def continuing(self, ids: np.ndarray) -> np.ndarray:
+        """Which tokens of a sequence, or of several (B,T), continue the word of the token before.
+
+        The first token and one next to a special token continue nothing, whatever the piece: in byte-level BPE, the
+        first word of a text has no mark. Override this where the rest cannot be told from single pieces either.
+        """
+        word = self._is_word[ids]
+        more = self.continues[ids] & word
+        more[..., 0] = False
+        more[..., 1:] &= word[..., :-1]
+        return more
 
     # ---- from text to ids
 
@@ -220,7 +209,7 @@ class Tokenizer(ABC):
         if not truncation and max_length is not None:
             raise ValueError(f"max_length={max_length} has no effect; add truncation=True to cut")
         if pair is None and not truncation:
-            return self.assemble([self._row(text, special)], add_special_tokens)
+            return self._templates[1, add_special_tokens].join([self._row(text, special)])
         return self._encoding(text, pair, add_special_tokens, truncation, max_length, special).ids
 
     def tokenize(self, text: str) -> list[str]:

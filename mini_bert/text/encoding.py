@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Encoding:
     """The ids of one text or pair. Everything else is computed on demand, since most uses never need it.
 
-    ids             the pieces with the special tokens around them; padding at the end
-    type_ids        token types, for BERT 0 for the text and 1 for the pair; 0 for padding
+    ids             the pieces with the special tokens around them; padding on the tokenizer's side
+    type_ids        token types, for BERT 0 for the text and for padding, 1 for the pair
     attention_mask  1 for tokens, 0 for padding
     tokens          the pieces as strings
     offsets         the span of each piece in its text: (first character, the one after the last)
@@ -38,15 +38,16 @@ class Encoding:
         self._lengths = [len(row) for row in rows]
         self._added, self._special = added, special
         self._padding = 0
-        self.ids = tokenizer.assemble(rows, added)
+        self.ids = tokenizer.template(len(rows), added).join(rows)
 
     @property
     def type_ids(self) -> list[int]:
-        return self._tokenizer.token_types(self._lengths, self._added) + [0] * self._padding
+        types = self._tokenizer.template(len(self._texts), self._added).token_types(self._lengths)
+        return self._filled_up(types, self._tokenizer.padding_type)
 
     @property
     def attention_mask(self) -> list[int]:
-        return [1] * (len(self.ids) - self._padding) + [0] * self._padding
+        return self._filled_up([1] * (len(self.ids) - self._padding), 0)
 
     @property
     def tokens(self) -> list[str]:
@@ -67,12 +68,17 @@ class Encoding:
         for text, length, special in zip(self._texts, self._lengths, after, strict=True):
             values += self._tokenizer.latest_spans(text, self._special)[which][:length]
             values += [filler] * len(special)
-        return values + [filler] * self._padding
+        return self._filled_up(values, filler)
+
+    def _filled_up(self, values: list[Any], filler: Any) -> list[Any]:
+        """Values of the tokens, with `filler` for padding"""
+        more = [filler] * self._padding
+        return more + values if self._tokenizer.padding_side == "left" else values + more
 
     def pad(self, length: int) -> None:
-        more = length - len(self.ids)
-        self.ids += [self._tokenizer.pad_id] * more
-        self._padding += more
+        more = [self._tokenizer.pad_id] * (length - len(self.ids))
+        self.ids = more + self.ids if self._tokenizer.padding_side == "left" else self.ids + more
+        self._padding += len(more)
 
     def __len__(self) -> int:
         return len(self.ids)

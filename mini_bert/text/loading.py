@@ -20,7 +20,7 @@ class Kind(NamedTuple):
 
     model: str  # the type of the model in tokenizer.json
     field: str  # a field of that model, for old files without a type
-    file: str  # the file to read where there is no tokenizer.json
+    file: str  # the file to read if there is no tokenizer.json
     module: str
     name: str
 

@@ -46,11 +46,11 @@ def _bundled(source: str) -> Path:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object."""
+    """The object in a JSON file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # not UTF-8, or not JSON
         raise ValueError(f"{path} is not valid JSON ({error})") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} holds a {type(content).__name__}, expected an object")
+        raise ValueError(f"{path} contains a {type(content).__name__}, expected an object")
     return content

@@ -1,4 +1,4 @@
-"""What a training run does where nothing else was asked for."""
+"""Defaults for the settings of a training run."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from mini_bert.data.shards import Shards
 from mini_bert.models.config import MINI_BERT_CONFIG
 from mini_bert.training.settings import TrainingConfig
 
-MINUTES = 4.0  # where neither steps nor minutes are given
+MINUTES = 4.0  # if neither steps nor minutes are given
 TOKENIZERS = {8192: "8k", 50000: "50k"}  # the bundled vocabulary for a model of that size
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 
 
 def default_micro_batch(batch_size: int, threads: int) -> int:
-    """The largest divisor of a batch, up to 16 sequences, that gives every thread work"""
+    """The largest divisor of the batch size, up to 16 sequences, that gives every thread work."""
     most = max(1, min(TrainingConfig.micro_batch, batch_size // threads))
     return max(size for size in range(1, most + 1) if batch_size % size == 0)
 
 
-def default_share(shards: Shards, length: int) -> float:
-    """The share of the documents to hold out; 0 where one side would be too short for a sequence."""
-    return fair_share(shards, min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1))), length - 2)
+def default_share(shards: Shards, content: int) -> float:
+    """The fraction of the documents to hold out; 0 if one side would have less than the `content` of a sequence."""
+    return fair_share(shards, min(0.2, max(0.01, HELD_OUT / max(len(shards.hashes), 1))), content)
 
 
 def default_corpus() -> list[str]:

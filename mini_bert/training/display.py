@@ -133,16 +133,16 @@ class Display:
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
-    """Collects the warnings of the package while there is no log yet, and prints them if nothing else does."""
+def collected_warnings() -> Iterator[list[str]]:
+    """Collects the package's warnings while there is no log yet, and prints them if no other handler does."""
     lines: list[str] = []
 
-    def hear(text: str, shown: bool) -> None:
+    def collect(text: str, shown: bool) -> None:
         lines.append(text)
         if not shown:
             print(text, file=sys.stderr, flush=True)
 
-    handler = WarningHandler(hear)
+    handler = WarningHandler(collect)
     try:
         yield lines
     finally:

@@ -46,8 +46,8 @@ def diagnose(run: str | os.PathLike[str]) -> list[Finding]:
     return sorted(findings, key=lambda finding: list(MARKS).index(finding.level))
 
 
-def spoilt(findings: Sequence[Finding]) -> bool:
-    """Whether the last weights are useless; an earlier checkpoint may be better."""
+def weights_are_useless(findings: Sequence[Finding]) -> bool:
+    """Whether the run ended with useless weights; an earlier checkpoint may be better."""
     return any(finding.level == "error" and finding.title in (NOT_FINITE, TOO_HIGH) for finding in findings)
 
 

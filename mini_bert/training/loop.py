@@ -1,19 +1,19 @@
-"""Training: batch, forward, backward, clip, step, log, save, and again.
+"""Training: batch, forward, backward, clip, step, log, save, repeat.
 
 `train` below is the whole loop:
 
     train(model, batches, TrainingConfig(steps=100))
 
-With a run folder (run_folder.py) the run is also written down (metrics.jsonl, training.log), saved so that it can be
-killed at any moment and resumed to the very same end (checkpoint.py), shown while it runs (display.py), and diagnosed
-(doctor.py). That is what the command does:
+With a run folder (run_folder.py), the run is also logged (metrics.jsonl, training.log), saved so that it can be killed
+at any time and resumed with exactly the same result (checkpoint.py), displayed while it runs (display.py), and
+diagnosed (doctor.py). That is what the command does:
 
     mini-bert train                                     four minutes on the built-in corpus
     mini-bert train --corpus my_texts/ --minutes 120 --out runs/mine
     mini-bert train --out runs/mine --resume            continue after Ctrl-C, a crash, or a power cut
 
-With `steps`, settings and seed decide everything: for a given number of threads, two runs end with the same weights to
-the last bit, however often they were stopped. With `minutes` the learning rate follows the clock.
+With `steps`, settings and seed determine the result: for a given number of threads, two runs end with the same weights
+to the last bit, however often they were stopped. With `minutes`, the learning rate follows the clock.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def train(
     run: Recorder | None = None,
     objective: Objective | None = None,
 ) -> State:
-    """Train the model. Returns how far it came, and why it stopped.
+    """Train the model. Returns the state at the end, including why it stopped.
 
     batches     micro-batches of settings.micro_batch sequences; training ends early if they run out
-    validation  held-out text to measure on
-    run         what to do with records and checkpoints: a RunFolder. Default: nothing is written
-    objective   default: that of the batches, or masked words
+    validation  held-out text to evaluate on
+    run         receives records and checkpoints, such as a RunFolder. Default: nothing is written
+    objective   default: the objective of the batches, or masked words
     """
     run = run or Recorder()
     objective = objective or getattr(batches, "objective", None)
@@ -91,7 +91,7 @@ def train(
             state.stopped = _why_stop(state, settings, model.vocab_size, stop)
             if state.step % settings.tensors_every == 0:
                 run.record(tensors_record(model, adam, state.step, lr))
-            ended = state.stopped not in ("", "interrupted")  # an interruption must leave no trace in what follows
+            ended = state.stopped not in ("", "interrupted")  # an interruption must not affect a resumed run
             if state.step % settings.log_every == 0 or ended:  # log
                 run.record(train_record(state, settings, lr, batches))
             best = False
@@ -106,7 +106,7 @@ def train(
 
 
 def _progress(state: State, settings: TrainingConfig) -> float:
-    """The share of the run that is done after the next step, from 0 to 1"""
+    """The fraction of the run that is done after the next step, from 0 to 1."""
     if settings.steps is not None:
         return (state.step + 1) / (settings.steps + 1)
     assert settings.minutes is not None
@@ -115,7 +115,7 @@ def _progress(state: State, settings: TrainingConfig) -> float:
 
 
 def _why_stop(state: State, settings: TrainingConfig, vocab_size: int, stop: threading.Event) -> str:
-    """A reason, or "" to continue"""
+    """The reason to stop, or "" to continue."""
     if settings.steps is not None and state.step >= settings.steps:
         return "done"
     if settings.minutes is not None and state.seconds >= 60 * settings.minutes:
@@ -129,5 +129,5 @@ def _why_stop(state: State, settings: TrainingConfig, vocab_size: int, stop: thr
 
 
 def held_out_loss(team: Team, validation: Batches, sequences: int) -> Evaluation:
-    """Measured on the first `sequences` held-out sequences, or all, always with the same masks"""
+    """Evaluate on the first `sequences` held-out sequences, or all, always with the same masks."""
     return evaluate(team.model, validation.once(most=sequences), threads=len(team.replicas))

@@ -1,12 +1,12 @@
-"""Adam: every weight gets a step of its own size, from the recent history of its gradient.
+"""Adam: the size of each weight's step depends on the recent history of its gradient.
 
-    m = β1 m + (1−β1) g              a running mean of the gradient: the direction, with the jitter averaged out
+    m = β1 m + (1−β1) g              a running mean of the gradient: the direction, with the noise averaged out
     v = β2 v + (1−β2) g²             a running mean of its square: how large it usually is
     m̂ = m / (1−β1ᵗ),  v̂ = v / (1−β2ᵗ)     both start at 0; this undoes the bias of the first steps
     w = w − lr (m̂ / (√v̂ + ε) + λ w)  λ: weight decay, for matrices only
 
 (Kingma & Ba 2015, algorithm 1; decay outside the fraction as in Loshchilov & Hutter 2019, "AdamW".) m̂/√v̂ is
-about ±1 whatever the scale of the gradient, so lr says how far a weight moves in one step.
+about ±1 whatever the scale of the gradient, so lr determines how far a weight moves in one step.
 
 m and v can be stored in 16 bits (common/sixteen_bit.py), which halves their memory. β2 = 0.999 changes v by a
 thousandth, far less than 16 bits can resolve, so they are rounded stochastically. float16 also has a short range: there
@@ -66,7 +66,7 @@ class Adam:
         self._lr_multipliers = _complete(lr_multipliers, flat.data.size)
 
     def step(self, lr: float | None = None, scale: float = 1.0, map: Map = one_by_one) -> None:
-        """One update from the gradients times `scale`; they are left as they are.
+        """One update from the gradients times `scale`; the gradients are not changed.
 
         Chunks are independent; `map=team.map` spreads them over the threads of a parallel.Team.
         """
@@ -96,7 +96,7 @@ class Adam:
         self._keep(part, m, v, w)
 
     def _moments(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
-        """m and v to compute with: the arrays themselves, or what their 16 bits say"""
+        """m and v to compute with: the arrays themselves, or float32 copies if they are stored in 16 bits."""
         m, v = _wide(self.m[part]), _wide(self.v[part])
         if self.m.dtype == np.float16:
             m *= 1 / SCALE
@@ -105,7 +105,7 @@ class Adam:
         return m, v
 
     def _keep(self, part: slice, m: np.ndarray, v: np.ndarray, w: np.ndarray) -> None:
-        """Of what is kept in 16 bits, m, v and w were copies: round them and write them back"""
+        """Round and write back those of m, v and w that are stored in 16 bits; the others were updated in place."""
         if self.m.dtype == np.float16:
             m *= SCALE
             np.sqrt(v, out=v)
@@ -127,7 +127,7 @@ class Adam:
         out *= lr * a / b
 
     def last_update(self, part: slice, lr: float) -> np.ndarray:
-        """What the last step subtracted from a part of the weights, decay aside; computed again, for looking at."""
+        """What the last step subtracted from a part of the weights, without decay; recomputed, for inspection."""
         m, v = self._moments(part)
         update = np.empty_like(m)
         self._direction(m, v, lr, update)
@@ -135,7 +135,7 @@ class Adam:
 
 
 def _complete(multipliers: Sequence[tuple[slice, float]], size: int) -> list[tuple[int, int, float]]:
-    """[(first, last, factor)] from 0 to size without a gap: 1 where none was given; equal neighbours are merged"""
+    """[(first, last, factor)] from 0 to size without gaps: 1 where no factor was given; equal neighbours are merged."""
     found: list[tuple[int, int, float]] = []
     for first, last, share in [
         *sorted((part.start, part.stop, share) for part, share in multipliers),
@@ -153,12 +153,12 @@ def _complete(multipliers: Sequence[tuple[slice, float]], size: int) -> list[tup
 
 
 def _wide(kept: np.ndarray) -> np.ndarray:
-    """To compute with: the array itself, or what its 16 bits say"""
+    """The array itself, or a float32 copy if it is stored in 16 bits."""
     return widen(kept) if kept.itemsize == 2 else kept
 
 
 def lr_schedule(progress: float, warmup: float = 0.1) -> float:
-    """The learning rate as a share of its peak: a line up from 0 until `warmup`, then a line down to 0 at the end.
+    """The learning rate as a fraction of its peak: it rises linearly from 0 until `warmup`, then falls linearly to 0.
 
     progress    how much of the run is done, from 0 to 1
     """

@@ -1,16 +1,16 @@
-"""All cores: threads that each take a share of the batch, with replicas of one model.
+"""Train on all cores: each thread processes a part of the batch, with its own replica of the model.
 
     replica j    the same weights, its own gradients and scratch memory, one BLAS thread
     1            every thread runs forward and backward on its micro-batches, and adds to its own gradients
     2            the gradients are summed: replica 0 + replica 1 + …, always in this order
-    3            the weights are updated once, for all
+    3            the weights, which all replicas share, are updated once
 
 Threads, not processes: NumPy releases Python's lock inside its operations, so they run side by side, and the weights
 are in memory only once. One BLAS thread each: a product that is split among cores waits for the slowest of them
 every time, and everything between the products would run on one core. A thread with its own micro-batch never waits
 until the step is done.
 
-Sums of floats depend on the order of the terms. Here the number of threads alone decides which thread computes what,
+Sums of floats depend on the order of the terms. Here only the number of threads determines which thread computes what,
 and the order of every sum: with the same number of threads, a run gives the same numbers to the last bit.
 """
 
@@ -66,7 +66,7 @@ class Team:
         self._threads.shutdown()
         self._limits.restore_original_limits()
 
-    # ------------------------------------------------------------------ sharing work out
+    # ------------------------------------------------------------------ distributing work
 
     def run_on_all(self, work: Callable[[int], Any]) -> list[Any]:
         """work(0), work(1), … at the same time, one per thread; the first in the calling thread."""
@@ -97,8 +97,8 @@ class Team:
     ) -> Outcome:
         """Forward and backward of a batch given in parts; model.flat.grad is then the gradient of its mean loss.
 
-        Earlier content of the gradients is discarded. Sequences are numbered through all parts and draw their dropout
-        by number, so the masks depend neither on the number of threads nor on where the batch is cut.
+        Earlier content of the gradients is discarded. Sequences are numbered across all parts, and their dropout masks
+        depend on that number, so the masks depend neither on the number of threads nor on how the batch is split.
         """
         objective = objective or MaskedWords()
         count, n = objective.count(parts), len(self.replicas)

@@ -37,7 +37,7 @@ from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import checkpointed_layers
 
-MASKED = 0.15  # share of tokens that masked language modelling predicts
+MASKED = 0.15  # fraction of tokens that masked language modelling predicts
 SIXTEEN = ("activations", "moments", "weights")  # what can be kept in 16 bits
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -47,7 +47,7 @@ BASE = 36e6  # Python, NumPy, our modules, a small corpus
 WORD = 240  # bytes per vocabulary entry, in the tokenizer
 PRODUCT_BUFFERS = 4e6  # of matrix products, per thread
 FRAGMENTATION = 1.10  # arrays are allocated and freed all the time, which leaves gaps
-SPARE = 0.95  # a plan uses at most this share of the memory
+SPARE = 0.95  # a plan uses at most this fraction of the memory
 
 
 # ---------------------------------------------------------------------- the model
@@ -103,11 +103,11 @@ def block_cache(model: Sizes, shape: Shape, last: bool, lean: bool = False) -> K
     """The cache of one block; in the last block, only the masked tokens are queries."""
     B, T, N, M = shape
     H, BT = model.width, B * T
-    rows, seats = (N, B * M) if last else (BT, BT)  # what comes after attention runs on rows, queries are padded
-    weights = seats * model.heads * T
-    kept_weights = seats * model.heads + (seats * H if last else 0) if lean else weights  # lean: log Σ exp per row
+    rows, queries = (N, B * M) if last else (BT, BT)  # queries are padded; everything after attention runs on rows
+    weights = queries * model.heads * T
+    kept_weights = queries * model.heads + (queries * H if last else 0) if lean else weights  # lean: log Σ exp per row
     floats = (
-        3 * BT * H + 2 * rows * H + (seats * H if last else 0)  # x, k, v; q and context (last: x of the rows, too)
+        3 * BT * H + 2 * rows * H + (queries * H if last else 0)  # x, k, v; q and context (last: x of the rows, too)
         + kept_weights
         + 2 * rows * (H + 1)  # two norms: x̂ and σ
         + rows * (H + model.inner_kept * model.intermediate)
@@ -138,9 +138,9 @@ def backward_temporaries(model: Sizes, shape: Shape, last: bool, lean: bool = Fa
     """The number of floats that a block's backward pass allocates at its worst moment"""
     B, T, N, M = shape
     H, BT = model.width, B * T
-    rows, seats = (N, B * M) if last else (BT, BT)
+    rows, queries = (N, B * M) if last else (BT, BT)
     tiled = tiles(T) if lean else 0  # stay allocated
-    scores = tiled or 2 * seats * model.heads * T
+    scores = tiled or 2 * queries * model.heads * T
     if lean and model.attention_dropout:
         side = math.ceil(T / math.ceil(T / TILE))
         scores += 5 * side**2 // 4  # a tile after dropout, and its mask, one byte per number

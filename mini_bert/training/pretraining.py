@@ -27,8 +27,7 @@ from mini_bert.files.model_folder import MODEL, WEIGHTS
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, Model
 from mini_bert.models.registry import config_from, load_config, model_class
 from mini_bert.text.base import Tokenizer
-from mini_bert.text.loading import load_tokenizer
-from mini_bert.text.tokenizer_files import JSON, VOCAB
+from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
 from mini_bert.training.defaults import (
@@ -42,7 +41,7 @@ from mini_bert.training.defaults import (
     new_folder,
     newest_folder,
 )
-from mini_bert.training.display import Display, heard
+from mini_bert.training.display import Display, collected_warnings
 from mini_bert.training.history import read_run
 from mini_bert.training.loop import train
 from mini_bert.training.parallel import default_threads
@@ -71,8 +70,8 @@ def pretrain(
 
     corpus          what to read; default: text in ./data, otherwise the built-in corpus
     model           a preset, or the path of a config.json of any architecture
-    length          tokens per sequence; default: as many as the model has positions
-    next_sentence   train on pairs of texts, and predict whether the second follows the first, too
+    length          tokens per sequence; default: the model's maximum
+    next_sentence   also train next-sentence prediction, on pairs of texts
     """
     share_memory_among_threads()
     given = {name: value for name, value in settings.items() if value is not None}
@@ -88,34 +87,35 @@ def pretrain(
     training = TrainingConfig(steps=steps, minutes=minutes, **given)
     checkpointed_layers(training.checkpointing, config.depth)  # refuses layers that do not exist
     if length is not None and not 3 <= length <= config.max_length:
-        raise ValueError(f"length is {length}, but the model has {config.max_length} positions; choose from 3 to these")
+        raise ValueError(f"length is {length}, expected 3 to {config.max_length}, the number of the model's positions")
     source = [_absolute(name) for name in corpus] if corpus else default_corpus()
     vocabulary = _absolute(tokenizer) if tokenizer else _vocabulary(model, config)
     loaded = load_tokenizer(vocabulary)
     if config.vocab_size != loaded.vocab_size:
         notes.append(
-            f"the tokenizer {vocabulary} has {loaded.vocab_size:,} pieces, so the model gets as many, instead of the "
-            f"{config.vocab_size:,} in its config"
+            f"the tokenizer {vocabulary} has {loaded.vocab_size:,} pieces, so the model's vocab_size is "
+            f"{loaded.vocab_size:,}, instead of the {config.vocab_size:,} in its config"
         )
         config = replace(config, vocab_size=loaded.vocab_size)
     try:
-        with heard() as said:
+        with collected_warnings() as logged:
             shards = prepare(source, loaded, progress=not quiet)
     except KeyboardInterrupt:
         print(
-            "\nStopped while the text was being prepared. No run has begun; the same command starts again.",
+            "\nStopped while the text was being prepared, before the run began. Run the same command to start again.",
             file=sys.stderr,
         )
         raise KeyboardInterrupt("told") from None
-    share = default_share(shards, length or config.max_length) if held_out is None else held_out
+    content = (length or config.max_length) - loaded.added_count()
+    share = default_share(shards, content) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": vocabulary, "held_out": share, "shards": str(shards.folder)}
     data |= {"length": length} if length else {}
     data |= {"next_sentence": True} if next_sentence else {}
     description = {"model": config.to_dict(), "training": training.to_dict(), "data": data}
     lock = RunLock(path)
     run = _Run(path, description, loaded, shards, lock, quiet, tensorboard)
-    RunFolder.create(path, description)  # only now: whatever could be wrong with the settings has been reported
-    return run.train([note for note in notes if note], [*said, f"the tokenized text is kept in {shards.folder}"])
+    RunFolder.create(path, description)  # last, so that invalid settings leave no folder behind
+    return run.train([note for note in notes if note], [*logged, f"the tokenized text is stored in {shards.folder}"])
 
 
 def resume(out: Path | None = None, quiet: bool = False, tensorboard: bool = False) -> State:
@@ -124,16 +124,16 @@ def resume(out: Path | None = None, quiet: bool = False, tensorboard: bool = Fal
     path = out or newest_folder()
     description = RunFolder.config(path)
     with RunLock(path) as lock:
-        with heard() as said:
-            found = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: it died before its first
-        if found is None and "tokenizer" not in description["data"]:
+        with collected_warnings() as logged:
+            newest = checkpoint.latest(path) if checkpoint.folders(path) else None  # None: no checkpoint was saved yet
+        if newest is None and "tokenizer" not in description["data"]:
             raise ValueError(
-                f"{path} was started by a program and has no checkpoint yet: its vocabulary and first weights came "
-                "from that program, so there is nothing to resume; start it again there, in a folder of its own"
+                f"{path} was started from Python and has no checkpoint yet: its vocabulary and initial weights exist "
+                "only in that program, so there is nothing to resume; start it again from there, in a new folder"
             )
-        tokenizer = load_tokenizer(found.path if found else description["data"]["tokenizer"])
+        tokenizer = load_tokenizer(newest.path if newest else description["data"]["tokenizer"])
         return _Run(path, description, tokenizer, _text(description["data"]), lock, quiet, tensorboard).train(
-            [], said, found
+            [], logged, newest
         )
 
 
@@ -163,19 +163,19 @@ class _Run:
         heads = (MASKED_WORDS, NEXT_SENTENCE) if pairs else (MASKED_WORDS,)
         self.model = model_class(description["model"]).build(config, heads, self.settings.seed)
         if pairs:
-            self.model.output_head(NEXT_SENTENCE)  # an architecture without one says so now
+            self.model.output_head(NEXT_SENTENCE)  # raises an error now if the architecture has none
         start_at_frequencies(self.model, self.batches)
 
-    def train(self, notes: Sequence[str], said: Sequence[str], found: Checkpoint | None = None) -> State:
-        """`notes` are shown; `said` was shown before there was a log."""
+    def train(self, notes: Sequence[str], logged: Sequence[str], start_from: Checkpoint | None = None) -> State:
+        """`notes` are shown and logged. `logged` is only logged, because it was shown before there was a log."""
         hooks: list[Callable[[Record], None]] = []
         if self.tensorboard:
             from mini_bert.training.tensorboard_hook import tensorboard as writer
 
             hooks.append(writer(self.path))
-        text = f"text: {', '.join(self.data['corpus'])}; results are kept in {self.path}"
+        text = f"text: {', '.join(self.data['corpus'])}; results are saved in {self.path}"
         return train_in_folder(
-            self.path, self.model, self.batches, self.settings, self.lock, found, hooks, self.quiet, said,
+            self.path, self.model, self.batches, self.settings, self.lock, start_from, hooks, self.quiet, logged,
             [*notes, text],
         )  # fmt: skip
 
@@ -186,34 +186,35 @@ def train_in_folder(
     batches: MLMDataGenerator,
     settings: TrainingConfig,
     lock: RunLock | None = None,
-    found: Checkpoint | None = None,
+    start_from: Checkpoint | None = None,
     hooks: Sequence[Callable[[Record], None]] = (),
     quiet: bool = False,
-    said: Sequence[str] = (),
+    logged: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> State:
-    """Train with a display, records, checkpoints, and the best model at the end. `found`: the checkpoint to resume."""
+    """Train with a display, records, checkpoints, and the best model at the end. start_from: a checkpoint to resume."""
     lock = lock or RunLock(path)
-    return_freed_memory()  # of reading the text and drawing the first weights
+    return_freed_memory()  # from reading the text and initialising the weights
     validation = batches.validation() if batches.arguments["held_out"] else None
     with lock, Display(path, settings.steps, settings.minutes, quiet) as display:
         say = partial(display.note, must=True)
         try:
-            for line in said:
+            for line in logged:
                 display.keep(line)
             display.note(f"{model.get_parameter_count():,} parameters; {batches}")
             for note in notes:
                 display.note(note)
             if validation is None:
-                display.note("no text is held out, so there will be no measurement on unseen text")
+                display.note("no text is held out, so the model will not be evaluated on unseen text")
             start = start_record(model, batches, validation, settings)
-            run = RunFolder(path, batches.tokenizer, settings.keep, found, [display.record, *hooks], start, lock, say)
+            hooks = [display.record, *hooks]
+            run = RunFolder(path, batches.tokenizer, settings.keep, start_from, hooks, start, lock, say)
             state = train(model, batches, settings, validation, run)
-        except KeyboardInterrupt:  # the second; or the first, before there was a step to finish
+        except KeyboardInterrupt:  # the second one; or the first, if there was no step to finish yet
             kept = checkpoint.folders(path)
             since = f"everything after {kept[0].name} is lost" if kept else "nothing was saved yet"
             display.end()
-            say(f"\nEnded at once; {since}. Continue with\n\n    {command('train', '--out', path, '--resume')}\n")
+            say(f"\nStopped at once; {since}. Continue with\n\n    {command('train', '--out', path, '--resume')}\n")
             raise KeyboardInterrupt("told") from None
         display.end()
         _finish(run, state, model, batches, validation, settings, display)
@@ -221,19 +222,19 @@ def train_in_folder(
 
 
 def start_at_frequencies(model: Model, batches: MLMDataGenerator) -> None:
-    """Start the bias of the word head at the log frequencies of the text's words.
+    """Initialise the bias of the word head with the log frequencies of the text's words.
 
-    Learning these would take hundreds of steps, which drag all weights along and spoil how they start
+    Learning these would take hundreds of steps, which would also disturb the initial values of all other weights
     (docs/decisions/0003).
     """
     shares = word_shares(batches)
     bias = model.word_bias.data
-    bias[...] = np.log(shares.min())  # ids that the tokenizer never gives
+    bias[...] = np.log(shares.min())  # ids that the tokenizer never produces
     bias[: shares.size] = np.log(shares)
 
 
 def word_shares(batches: MLMDataGenerator) -> np.ndarray:
-    """The share of every word in the text, (V,), counting at least half an occurrence each"""
+    """The relative frequency of every word in the text, (V,), with a count of 0.5 for words that do not occur."""
     counts = np.maximum(word_counts(batches), 0.5)
     return counts / counts.sum()
 
@@ -262,13 +263,13 @@ def _finish(
     settings: TrainingConfig,
     display: Display,
 ) -> None:
-    from mini_bert.training.doctor import diagnose, report, spoilt
+    from mini_bert.training.doctor import diagnose, report, weights_are_useless
     from mini_bert.training.figures import loss_picture
 
     findings = [finding for finding in diagnose(run.path) if finding.level != "good"]
     entropy = read_run(run.path).unigram_entropy
     learnt = state.best is not None and entropy is not None and uses_context(state.best, entropy)
-    if state.stopped == "done" and spoilt(findings) and not learnt:
+    if state.stopped == "done" and weights_are_useless(findings) and not learnt:
         state.stopped = "diverged"
     target = run.path / MODEL
     if state.stopped == "done":  # the model first: pictures can be drawn again
@@ -277,7 +278,7 @@ def _finish(
     if state.stopped in ("nonfinite", "diverged"):
         display.note(report(findings), must=True)
         display.note(
-            f"\nso no model was written to {target}; checkpoints are in {run.path / checkpoint.FOLDER}", must=True
+            f"\nNo model was written to {target}; checkpoints are in {run.path / checkpoint.FOLDER}", must=True
         )
         return
     if state.stopped == "interrupted":
@@ -293,15 +294,15 @@ def _finish(
             f"\nheld-out loss {state.best:.3f}, {against(state.best, entropy)} of {entropy:.3f}: "
             f"{verdict(state.best, entropy)}"
         )
-        display.note("\nGaps in text it has not seen, and its guesses (★ the true word):\n")
+        display.note("\nMasked words in unseen text, and the model's guesses (★ marks the true word):\n")
         best = model.load_checkpoint(target / WEIGHTS)  # into the same memory: a second model may not fit
         for line in examples(best, validation):
             display.note(line)
-    curve = f"    the curve: {run.path / 'loss.png'}" if drawn else ""
+    curve = f"    loss curve: {run.path / 'loss.png'}" if drawn else ""
     same = ["--model", "larger"] if model.config.name == "Larger-BERT" else []
     mask = f"The answer is not {batches.tokenizer.tokens[batches.tokenizer.mask_id]}."
     display.note(
-        f"\nthe model: {target}{curve}\n\nWhat to try next:\n"
+        f"\nmodel: {target}{curve}\n\nWhat to try next:\n"
         f"    {command('fill-mask', mask, '--model', target)}\n"
         f"    {command('train', *same, '--corpus', 'FILE_OR_FOLDER', '--minutes', '120')}\n"
         f"    {command('plot', run.path)}\n"
@@ -309,11 +310,11 @@ def _finish(
     )
 
 
-# ---------------------------------------------------------------------- small choices
+# ---------------------------------------------------------------------- defaults
 
 
 def _complete(given: dict[str, Any], config: Any, steps: int | None, minutes: float | None) -> str:
-    """Fill in the settings that were not given. Returns a note for the user, or nothing."""
+    """Fill in the settings that were not given. Returns a note for the user, or an empty string."""
     batch_size = given.get("batch_size", TrainingConfig.batch_size)
     given.setdefault("warmup", default_warmup(steps, minutes))
     given.setdefault("learning_rate", default_learning_rate(config))
@@ -324,26 +325,26 @@ def _complete(given: dict[str, Any], config: Any, steps: int | None, minutes: fl
     if threads <= batch_size // micro:
         return ""
     return (
-        f"a batch has {counted(batch_size // micro, 'micro-batch')} of {micro} sequences, so only as many of "
-        f"{threads} threads have work; a smaller --micro-batch uses all"
+        f"a batch has {counted(batch_size // micro, 'micro-batch')} of {micro} sequences, so only "
+        f"{batch_size // micro} of {threads} threads have work; to use them all, choose a smaller --micro-batch"
     )
 
 
 def _vocabulary(model: str, config: Any) -> str:
-    """The tokenizer beside the model's config.json, or the bundled one of the model's size"""
+    """The tokenizer beside the model's config.json, or the bundled one with the model's vocabulary size."""
     folder = Path(model) if Path(model).is_dir() else Path(model).parent
-    if Path(model).exists() and any((folder / name).is_file() for name in (JSON, VOCAB)):
+    if Path(model).exists() and has_tokenizer(folder):
         return str(folder.absolute())
     return TOKENIZERS.get(config.vocab_size, "8k")
 
 
 def _text(data: dict[str, Any]) -> Sequence[str] | Shards:
-    """What to read: the corpus; or, if it came through a pipe and is gone, the shards made from it"""
+    """The text to read: the corpus, or the shards made from it if it came through a pipe."""
     return open_shards(data["shards"]) if "-" in data["corpus"] else data["corpus"]
 
 
 def _absolute(name: str) -> str:
-    """A path that is still right when the run is resumed from another folder; other names unchanged"""
+    """Make a path absolute, so that the run can be resumed from another folder; other names are not changed."""
     path, mark, column = name.partition("::")
     if Path(path).exists() or any(letter in path for letter in "*?["):
         return f"{Path(path).absolute()}{mark}{column}"

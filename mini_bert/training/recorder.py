@@ -1,4 +1,4 @@
-"""How far a run has come, and where the loop's records go."""
+"""The state of a run, and the recorder that receives the loop's records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Record = dict[str, Any]  # a line of metrics.jsonl
 
 @dataclass
 class State:
-    """What changes from step to step, besides weights, moments and the place in the data."""
+    """What changes from step to step, besides weights, moments and the position in the data."""
 
     step: int = 0
     seconds: float = 0.0  # of work, over all sessions
@@ -47,18 +47,18 @@ class Recorder:
         self.say = say or (lambda text: print(text, file=sys.stderr, flush=True))
 
     def begin(self, model: Model, adam: Adam, batches: Any) -> State:
-        """A new run, or everything restored from a checkpoint."""
+        """Start a new run, or restore everything from a checkpoint."""
         return State()
 
     def record(self, record: Record) -> None:
         self.records.append(record)
 
     def judge(self, state: State, result: Evaluation) -> bool:
-        """Record a measurement on held-out text. Returns whether it is the best so far, and so to be saved at once."""
+        """Record an evaluation on held-out text. Returns whether it is the best so far, to be saved at once."""
         self.record({"kind": "eval", "step": state.step, **result._asdict()})
         if not math.isfinite(result.loss) or (state.best is not None and result.loss >= state.best):
             return False
-        state.best, state.best_checkpoint = result.loss, None  # None: the checkpoint to come
+        state.best, state.best_checkpoint = result.loss, None  # None: its checkpoint is saved next
         return True
 
     def save(self, state: State, model: Model, adam: Adam, batches: Any) -> None:

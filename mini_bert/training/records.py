@@ -19,7 +19,7 @@ SAMPLE = 10_000  # numbers of a tensor that its percentiles are taken from
 
 
 def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any) -> dict[str, Any]:
-    """Means over the steps since the last such record; clears them."""
+    """Means over the steps since the last such record; clears these."""
     loss, accuracy, norm, clipped = (float(np.mean(column)) for column in zip(*state.since, strict=True))
     highest = max(norm for _, _, norm, _ in state.since)
     state.since.clear()

@@ -1,4 +1,4 @@
-"""What is shown and kept when a run ends: guesses on held-out text, and the model card."""
+"""The output at the end of a run: guesses on held-out text, and the model card."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 
-EXAMPLES = 6  # filled gaps to show
-AROUND = 10  # tokens to show on either side of a gap, if the sequences are long enough
+EXAMPLES = 6  # masked words to show
+AROUND = 10  # tokens to show on either side of a masked word, if the sequences are long enough
 
 
 def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) -> list[str]:
-    """Some gaps in held-out text with the three best guesses; ★ marks the true word."""
+    """Some masked words of held-out text with the three best guesses; ★ marks the true word."""
     tokenizer = validation.tokenizer
     lines: list[str] = []
     for number in range(0, len(validation), max(1, len(validation) // (3 * count))):
@@ -40,7 +40,8 @@ def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) 
         best = np.argsort(-scores)[:3].tolist()
         guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best)
         missed = "" if truth in best else f"    (it was: {tokenizer.tokens[truth]})"
-        start = next(t for t in range(place - around, place + 1) if not tokenizer.continues[sequence[t]])
+        continuing = tokenizer.continuing(sequence)
+        start = next(t for t in range(place - around, place + 1) if not continuing[t])
         left = tokenizer.decode(sequence[start:place].tolist())
         right = tokenizer.decode(sequence[place + 1 : place + 1 + around].tolist())
         lines.append(f"  … {left} [____] {right} …\n      {guesses}{missed}")
@@ -48,14 +49,16 @@ def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) 
 
 
 def _is_shown(tokenizer: Tokenizer, ids: np.ndarray, row: int, truth: int) -> bool:
-    """Whether this is a masked whole word of letters, with text on both sides and no other gap nearby"""
+    """Whether this is a masked whole word of letters, with text on both sides and no other mask nearby."""
     T = ids.shape[1]
     sequence, place, around = ids[row // T], row % T, _around(T)
     if not around < place < T - around - 1 or sequence[place] != tokenizer.mask_id:
         return False
     near = sequence[place - around : place + around + 1]
-    whole = not tokenizer.continues[truth] and not tokenizer.continues[sequence[place + 1]]
-    return bool(whole and tokenizer.tokens[truth].isalpha() and np.isin(near, tokenizer.special_ids).sum() == 1)
+    text = sequence.copy()
+    text[place] = truth
+    whole = not tokenizer.continuing(text)[place : place + 2].any()
+    return bool(whole and tokenizer.piece_text(truth).isalpha() and np.isin(near, tokenizer.special_ids).sum() == 1)
 
 
 def _around(T: int) -> int:
@@ -102,8 +105,8 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0 |
 {measured(run.path, validation.sequences if validation else 0, settings.eval_sequences)}
-Trained to fill gaps: of the 15 % of words that are chosen, 80 % are masked, 10 % replaced, 10 % kept. It learnt from
-the text above and nothing else; its answers are guesses about words, not facts.
+Trained to predict masked words: of the 15 % of words that are chosen, 80 % are masked, 10 % replaced, 10 % kept. It
+learnt only from the text above; its answers are guesses about words, not facts.
 
 ```python
 from mini_bert import load_model, load_tokenizer

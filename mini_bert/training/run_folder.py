@@ -1,10 +1,10 @@
-"""A run and its folder: what happened, the checkpoints, and the model that came out.
+"""The folder of a run: records, checkpoints, and the final model.
 
-RUN/config.json       model, settings, data, versions: what it takes to do the same again
-RUN/metrics.jsonl     what happened, a JSON object a line
-RUN/training.log      the same for people
-RUN/checkpoints/      to go on from (training/checkpoint.py)
-RUN/model/            the best model, when the run is over: a folder that others can read
+RUN/config.json       model, settings, data, versions: everything needed to repeat the run
+RUN/metrics.jsonl     the records, one JSON object per line
+RUN/training.log      the same as readable text
+RUN/checkpoints/      to resume from (training/checkpoint.py)
+RUN/model/            the best model, written at the end, as an ordinary model folder
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 SECTIONS = ("model", "training", "data")  # of a run's config.json
 CONFIG = "config.json"
-RESUME, OTHER = "go on with it by --resume", "choose another folder with --out"  # where a folder is taken: `train` says
+RESUME, OTHER = "continue it with --resume", "choose another folder with --out"  # advice if a folder is not new
 Hook = Callable[[Record], None]  # gets every record
 
 
 class RunFolder(Recorder):
-    """Writes the folder; `resume` is the checkpoint to go on from."""
+    """Writes the run folder. resume: the checkpoint to continue from."""
 
     def __init__(
         self,
@@ -59,28 +59,28 @@ class RunFolder(Recorder):
     ):
         super().__init__(say)
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
-        self.start = start  # the first record of a run that starts
+        self.start = start  # the first record of a new run
         self.lock = lock or RunLock(path)  # `train` holds it; a caller that holds it already passes it in
 
     @staticmethod
     def create(path: Path, config: dict[str, Any], resume: str = RESUME, other: str = OTHER) -> None:
-        """A new folder, with what it takes to do the same again. resume, other: what to do if there is one already"""
+        """Create a new run folder with config.json. resume, other: advice in the error if it is not new."""
         RunFolder.check_new(path, resume, other)
         path.mkdir(parents=True, exist_ok=True)
         versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
         with RunLock(path):
-            RunFolder.check_new(path, resume, other)  # two may have come this far together
+            RunFolder.check_new(path, resume, other)  # another process may have created it meanwhile
             write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
 
     @staticmethod
     def check_new(path: Path, resume: str = RESUME, other: str = OTHER) -> None:
-        """A run writes into a folder of its own: nobody's files are touched."""
+        """Raise an error unless the folder is new or empty, so that no other files are touched."""
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is a file, expected a folder for the run; {other}")
         if (path / CONFIG).exists():
-            raise ValueError(f"{path} holds a run already; {resume}, or {other}")
+            raise ValueError(f"{path} already contains a run; {resume}, or {other}")
         if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
-            raise ValueError(f"{path} is not empty, and a run wants a folder of its own; {other}")
+            raise ValueError(f"{path} is not empty, but a run needs a new or empty folder; {other}")
 
     @staticmethod
     def config(path: Path) -> dict[str, Any]:
@@ -88,25 +88,25 @@ class RunFolder(Recorder):
         try:
             found = json.loads((path / CONFIG).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise FileNotFoundError(f"{path} is no run folder: it has no {CONFIG}") from None
+            raise FileNotFoundError(f"{path} is not a run folder: it has no {CONFIG}") from None
         except ValueError as error:
             raise ValueError(f"{path / CONFIG} is not valid JSON ({error})") from error
         if not isinstance(found, dict) or not all(isinstance(found.get(part), dict) for part in SECTIONS):
-            raise ValueError(f"{path} is no run folder: its {CONFIG} has no {', '.join(SECTIONS)}")
+            raise ValueError(f"{path} is not a run folder: its {CONFIG} should have the sections {', '.join(SECTIONS)}")
         return found
 
     # ------------------------------------------------------------------ what the loop calls
 
     def begin(self, model: Model, adam: Adam, batches: MLMDataGenerator) -> State:
-        """A fresh start, or everything put back as it was at the checkpoint."""
+        """Start a new run, or restore everything from the checkpoint."""
         found = self.resume
         if found is None:
-            write_atomic(self.path / METRICS, b"")  # of a run that died before its first checkpoint
+            write_atomic(self.path / METRICS, b"")  # drops records of a run killed before its first checkpoint
             if self.start:
                 self.record(self.start)
             return State()
         model.assign_tensors(read_tensors(found.path / WEIGHTS, widened=False), str(found.path))
-        for name, moment in (("m", adam.m), ("v", adam.v)):  # one after the other: of a large model, each is large
+        for name, moment in (("m", adam.m), ("v", adam.v)):  # one at a time, because they are large
             moment[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, name)
         adam.t = found.state["adam_t"]
         batches.restore(found.state["data"])
@@ -114,11 +114,11 @@ class RunFolder(Recorder):
         checkpoint.forget_after(self.path, found.path)
         self._forget_after(state.step)
         self.record({"kind": "resume", "step": state.step, "time": now()})
-        self.say(f"going on from step {state.step:,}, {found.path.name}")
+        self.say(f"resuming at step {state.step:,}, from {found.path.name}")
         return state
 
     def record(self, record: Record) -> None:
-        """Write a line, then tell whoever listens."""
+        """Write a line to metrics.jsonl, then call the hooks."""
         try:
             with (self.path / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(finite_values(record)) + "\n")
@@ -147,7 +147,7 @@ class RunFolder(Recorder):
     # ------------------------------------------------------------------ at the end
 
     def publish(self, state: State, card: str) -> Path:
-        """Copy the best model (without held-out text: the last) to RUN/model and return that folder."""
+        """Copy the best model (the last one if no text is held out) to RUN/model and return that folder."""
         name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
         source, target = self.path / checkpoint.FOLDER / name, self.path / MODEL
         try:
@@ -158,13 +158,13 @@ class RunFolder(Recorder):
                 (new / "README.md").write_text(card, encoding="utf-8")
         except OSError as error:
             raise OSError(
-                f"the model could not be written to {target} ({error.strerror or error}); it is whole in {source}. "
-                "Make it possible (is the disk full, or the old model in use?), then --resume writes it"
+                f"the model could not be written to {target} ({error.strerror or error}); it is intact in {source}. "
+                "Fix the problem (is the disk full, or the old model in use?), then write it with --resume"
             ) from error
         return target
 
     def _forget_after(self, step: int) -> None:
-        """Lines of steps that will be done again."""
+        """Remove the records of steps that will be repeated."""
         kept = until(read_run(self.path).records, step) if (self.path / METRICS).exists() else []
         write_atomic(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 

@@ -12,15 +12,15 @@ from mini_bert.layers.lean_attention import METHODS
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """A training run. Either `steps` or `minutes` says when it ends; every other default has its reason beside it."""
+    """The settings of a training run, which ends after `steps` or after `minutes`."""
 
     steps: int | None = None
     minutes: float | None = None  # the learning rate then follows the clock
-    batch_size: int = 32  # sequences for one change of the weights
-    micro_batch: int = 16  # sequences that go through the model at once: of packed text only rounding depends on it
+    batch_size: int = 32  # sequences per optimiser step
+    micro_batch: int = 16  # sequences per forward pass; with packed text, it affects only rounding
     learning_rate: float = 1e-3  # at its peak
-    warmup: float = 0.1  # share of the run in which it rises from 0; then it falls to 0
-    clip: float = 1.0  # longest gradient
+    warmup: float = 0.1  # fraction of the run in which it rises from 0; then it falls to 0
+    clip: float = 1.0  # the largest gradient norm
     weight_decay: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
@@ -33,15 +33,15 @@ class TrainingConfig:
     save_every: int = 250
     tensors_every: int = 250  # norms and distributions by tensor
     keep: int = 2  # checkpoints, besides the best
-    checkpointing: bool | tuple[int, ...] = False  # layers that keep only their input, and run again in backward
-    attention: str = "auto"  # "plain", "lean" (tile by tile), or "auto": lean where sequences are long
-    activations: str = "float32"  # how what backward needs is kept: or in 16 bits, "bfloat16" or "float16"
-    moments: str = "float32"  # the same of Adam's m and v
-    weights: str = "float32"  # and of the weights themselves
+    checkpointing: bool | tuple[int, ...] = False  # layers that keep only their input and are recomputed in backward
+    attention: str = "auto"  # "plain", "lean" (in tiles), or "auto": lean for long sequences
+    activations: str = "float32"  # type of the activations kept for backward: or 16 bits, "bfloat16" or "float16"
+    moments: str = "float32"  # type of Adam's m and v: the same choices
+    weights: str = "float32"  # type of the stored weights: the same choices
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.minutes is None):
-            raise ValueError(f"steps is {self.steps!r} and minutes is {self.minutes!r}, expected just one of them")
+            raise ValueError(f"steps is {self.steps!r} and minutes is {self.minutes!r}, expected exactly one of them")
         for name in ("batch_size", "micro_batch", "log_every", "eval_every", "eval_sequences", "save_every",
                      "tensors_every", "keep"):  # fmt: skip
             check_positive(name, getattr(self, name))
@@ -55,7 +55,7 @@ class TrainingConfig:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ValueError(f"{name} is {value!r}, expected a positive number")
-        check_share("warmup", self.warmup, "a share of the run")
+        check_share("warmup", self.warmup, "a fraction of the run")
         for name in ("weight_decay", "beta1", "beta2"):
             check_share(name, getattr(self, name), "a number")
         if self.attention not in METHODS:
@@ -84,11 +84,11 @@ class TrainingConfig:
 
 
 def check_checkpointing(value: Any) -> bool | tuple[int, ...]:
-    """-> True, False or the numbers of layers, ascending; JSON has lists where Python has tuples"""
+    """Returns True, False or a tuple of layer numbers in ascending order (JSON has lists)."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, list | tuple) or not all(type(layer) is int and layer >= 0 for layer in value):
         raise ValueError(
-            f"checkpointing is {value!r}, expected True (all layers), False (none), or numbers of layers such as (0, 2)"
+            f"checkpointing is {value!r}, expected True (all layers), False (none), or layer numbers such as (0, 2)"
         )
     return tuple(sorted(set(value)))

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from statistics import median_low
 
-LONGEST = 60.0  # seconds: a gap that may be work, whatever the model
-USUAL = 20  # times a usual step: measuring on held-out text takes about ten, and the machine may be slow
+LONGEST = 60.0  # seconds: a gap up to this length always counts as work
+USUAL = 20  # times a usual step: an evaluation on held-out text takes about ten, and the machine may be slow
 
 
 class Stopwatch:

@@ -1,17 +1,17 @@
-"""The switches of a run: what a large model can trade for memory, put on a model that knows nothing of them.
+"""The switches of a run, which save memory at the cost of time or precision. They can be applied to any model.
 
     checkpointing      a block keeps only its input and runs forward again in backward (layers/encoder.Recompute):
-                       of every layer (True), of some (0, 2, 4), of none (False). Same results, to the last bit
-    attention          "plain", "lean" or "auto": whether who looks at whom is written down (layers/lean_attention.py)
-    activations        what the other blocks hold for backward is kept in 16 bits (layers/packed.py)
-    weights            are kept in 16 bits, and rounded stochastically at every step (common/sixteen_bit.py)
+                       all layers (True), some (0, 2, 4), or none (False). The results are bit-identical
+    attention          "plain", "lean" or "auto": whether attention weights are stored (layers/lean_attention.py)
+    activations        what the other blocks keep for backward is stored in 16 bits (layers/packed.py)
+    weights            are stored in 16 bits, and rounded stochastically at every step (common/sixteen_bit.py)
 
-Adam's moments in 16 bits are the optimiser's own affair: Adam(moments="bfloat16").
+Adam's moments in 16 bits are an option of the optimiser: Adam(moments="bfloat16").
 
-`apply` sets a model to what a TrainingConfig says, whatever it was before. `applied` does so for a `with` block, and
-leaves the model as it was found: whoever looks at it afterwards finds the caches of every layer again.
+`apply` sets a model's switches to those of a TrainingConfig, whatever they were before. `applied` does so for a `with`
+block and restores the model afterwards, so that the caches of all layers can be inspected again.
 
-`mini-bert plan` says which switches a run needs (training/plan.py).
+`mini-bert plan` shows which switches a run needs (training/plan.py).
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 
 def apply(model: Model, settings: TrainingConfig) -> None:
-    """Set the model's switches; call before replicas are made of it, which then have them, too."""
+    """Set the model's switches. Call this before making replicas, which copy them."""
     check(model, settings)
     blocks = [bare(block) for block in model.encoder.blocks]
     for block in blocks:
         block.attention.method = settings.attention  # type: ignore[attr-defined]
-    again = checkpointed_layers(settings.checkpointing, len(blocks))
+    recomputed = checkpointed_layers(settings.checkpointing, len(blocks))
     if settings.activations != "float32":
         blocks = [
-            block if index in again else Packed(block, settings.activations) for index, block in enumerate(blocks)
+            block if index in recomputed else Packed(block, settings.activations) for index, block in enumerate(blocks)
         ]
-    model.encoder.blocks = [Recompute(block) if index in again else block for index, block in enumerate(blocks)]
+    model.encoder.blocks = [Recompute(block) if index in recomputed else block for index, block in enumerate(blocks)]
     if settings.weights != "float32" or model.flat.data.itemsize == 2:
         model.keep_weights(settings.weights)
 
 
 def check(model: Model, settings: TrainingConfig) -> None:
-    """Refuse what `apply` could not do to this model, before anything is changed"""
+    """Raise the error that `apply` would raise for this model, before anything is changed."""
     checkpointed_layers(settings.checkpointing, len(model.encoder.blocks))
     if settings.weights != "float32":
         model.check_weights(settings.weights)
@@ -54,7 +54,7 @@ def check(model: Model, settings: TrainingConfig) -> None:
 
 @contextmanager
 def applied(model: Model, settings: TrainingConfig) -> Iterator[None]:
-    """The switches are on inside the `with` block, and as before behind it; weights are then float32 again."""
+    """Apply the switches inside the `with` block; afterwards, restore the old ones, and weights in float32."""
     before = model.encoder.blocks
     methods = [bare(block).attention.method for block in before]  # type: ignore[attr-defined]
     try:
@@ -69,25 +69,25 @@ def applied(model: Model, settings: TrainingConfig) -> Iterator[None]:
 
 
 def bare(block: Layer) -> Layer:
-    """The block itself, wrapped or not"""
+    """The block without a wrapper."""
     return block.layer if isinstance(block, Recompute | Packed) else block
 
 
 def checkpointed_layers(checkpointing: bool | tuple[int, ...], layers: int) -> frozenset[int]:
-    """The numbers of the layers that run again in backward"""
+    """The numbers of the layers that are recomputed in backward."""
     if isinstance(checkpointing, bool):
         return frozenset(range(layers) if checkpointing else ())
     beyond = [layer for layer in checkpointing if not 0 <= layer < layers]
     if beyond:
         raise ValueError(
             f"checkpointing names layer {beyond[0]}, but the model has layers 0 to {layers - 1}; "
-            "name some of these, or leave the numbers out to take all"
+            "choose among these, or leave out the numbers to checkpoint all layers"
         )
     return frozenset(checkpointing)
 
 
 def parse_checkpointing(text: str) -> bool | tuple[int, ...]:
-    """What stands behind --checkpointing: "all", "none", or numbers of layers as "0,2,4\""""
+    """The value of --checkpointing: "all", "none", or layer numbers such as "0,2,4"."""
     if text in ("all", "none"):
         return text == "all"
     try:

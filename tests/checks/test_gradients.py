@@ -11,7 +11,7 @@ from mini_bert.layers.layer_norm import LayerNorm
 
 
 def test_central_difference_of_a_known_function():
-    """d/dx x³ = 3x², and x is put back exactly."""
+    """d/dx x³ = 3x², and x is restored exactly."""
     x = np.array([2.0, 5.0])
     assert central_difference(lambda: x[0] ** 3, x, (0,), 1e-5) == pytest.approx(12, rel=1e-9)
     assert x.tolist() == [2.0, 5.0]
@@ -31,7 +31,7 @@ def test_right_gradients_pass_and_wrong_ones_fail():
 
 
 def test_corners_do_not_count_but_mistakes_near_them_do():
-    """A difference across ReLU's corner is no derivative: a smaller step settles it. A wrong slope stays wrong."""
+    """Where a difference crosses ReLU's kink, a smaller step is used. A wrong slope is still found."""
     x = np.array([3e-6])
     (row,) = gradient_check(lambda: max(x[0], 0.0), {"x": x}, {"x": np.array([1.0])})
     assert row.error < TOLERANCE
@@ -40,7 +40,7 @@ def test_corners_do_not_count_but_mistakes_near_them_do():
 
 
 def test_large_tensors_are_sampled_where_it_matters():
-    """Of a large table, the rows that were used are tried, and some that were not."""
+    """In a large table, the check samples rows that were used and some that were not."""
     table = np.random.default_rng(0).normal(size=(500, 7))
     gradient = np.zeros_like(table)
     gradient[123] = 2 * table[123]
@@ -52,7 +52,7 @@ def test_large_tensors_are_sampled_where_it_matters():
 
 
 def test_nan_never_passes():
-    """A gradient or a loss that is not a number fails the check."""
+    """A gradient or a loss that is NaN fails the check."""
     x = np.array([1.0])
     (row,) = gradient_check(lambda: x[0], {"x": x}, {"x": np.array([np.nan])})
     assert not row.passed()
@@ -88,7 +88,8 @@ def test_a_broken_layer_is_found(monkeypatch):
 
 
 def test_clipping_shortens_and_keeps_the_direction():
-    """Longer than the limit: scaled to it, in place; shorter: untouched. The length before is returned."""
+    """A gradient longer than the limit is scaled to it in place; a shorter one stays unchanged. The original norm is
+    returned."""
     g = np.array([3.0, 4.0], np.float32)
     assert clip(g, 10) == pytest.approx(5) and g.tolist() == [3, 4]
     assert clip(g, 1) == pytest.approx(5)
@@ -99,7 +100,7 @@ def test_clipping_shortens_and_keeps_the_direction():
 
 
 def test_long_norms_do_not_drift_and_broken_ones_are_left():
-    """The norm of millions of equal float32 is exact to 1e-6; an infinite gradient is reported, not zeroed."""
+    """The norm of millions of equal float32 values is exact to 1e-6; an infinite gradient is reported, not zeroed."""
     assert global_norm(np.full(20_000_000, 1e-3, np.float32)) == pytest.approx(1e-3 * 20_000_000**0.5, rel=1e-6)
     g = np.array([np.inf, 1.0], np.float32)
     assert clip(g, 1.0) == np.inf and g.tolist() == [np.inf, 1.0]

@@ -1,4 +1,4 @@
-"""The commands, run as people run them: in a process of their own."""
+"""The commands, run as users run them: in a separate process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def mini(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_lists_every_command():
-    """`mini-bert --help` names all commands; each has a help text of its own."""
+    """`mini-bert --help` lists all commands, and each has its own help text."""
     text = mini("--help").stdout
     for name, function in COMMANDS.items():
         assert name.split()[0] in text
@@ -50,7 +50,7 @@ def help_page(words: str, width: int, monkeypatch, capsys) -> list[str]:
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("width", [80, 120])
 def test_every_command_has_help_that_fits(name, width, monkeypatch, capsys):
-    """`mini-bert NAME --help` works for each, in narrow and wide terminals; only an example may be longer."""
+    """`mini-bert NAME --help` works for each command in narrow and wide terminals; only example lines may be longer."""
     lines = help_page(name, width, monkeypatch, capsys)
     assert lines[0].startswith(f"Usage: {called_as()} {name} ")
     for line in lines:
@@ -62,7 +62,7 @@ def test_every_command_has_help_that_fits(name, width, monkeypatch, capsys):
 
 @pytest.mark.parametrize("group", ["", *GROUPS])
 def test_lists_of_commands_say_whole_sentences(group, monkeypatch, capsys):
-    """What a command is for fits beside its name in 80 columns; nothing ends in dots."""
+    """The description of a command fits next to its name in 80 columns and is not cut off with dots."""
     lines = help_page(group, 80, monkeypatch, capsys)
     listed = lines[lines.index("Commands:") + 1 :]
     assert len(listed) > 1
@@ -71,7 +71,7 @@ def test_lists_of_commands_say_whole_sentences(group, monkeypatch, capsys):
 
 
 def test_help_names_the_program_as_it_was_called():
-    """Behind run.py, usage, examples and advice begin with `python run.py`; a model of the name mini-bert keeps it."""
+    """Under run.py, usage, examples and advice begin with `python run.py`; the model name mini-bert stays as it is."""
     environment = os.environ | {"MINI_BERT_CALLED_AS": "python run.py", "COLUMNS": "100"}
     command = [sys.executable, "-X", "utf8", "-m", "mini_bert.cli.main"]
     told = {}
@@ -87,14 +87,14 @@ def test_help_names_the_program_as_it_was_called():
 
 
 def test_help_does_not_wait_for_numpy():
-    """Commands import what they need when they are called: help needs neither numpy nor rich."""
+    """Commands import what they need only when called: help loads neither numpy nor rich."""
     code = "import sys, mini_bert.cli.main; print(*sys.modules)"
     loaded = run("-c", code).stdout.split()
     assert "typer" in loaded and not {"numpy", "rich", "safetensors", "mini_bert.models.config"} & set(loaded)
 
 
 def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
-    """`--lr` is `--learning-rate`, in training and in fine-tuning."""
+    """`--lr` means `--learning-rate`, in training and in fine-tuning."""
     given = []
 
     def note(*_, **options):
@@ -112,14 +112,14 @@ def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
 
 
 def test_info_shows_the_numbers():
-    """Parameters exactly, shapes, memory; for Larger-BERT too."""
+    """`info` shows exact parameter counts, shapes and memory, for Larger-BERT too."""
     text = mini("info").stdout
     assert "4,498,880" in text and "(192,576)" in text and "Adam's two moments" in text
     assert "49,137,488" in CliRunner().invoke(app, ["info", "--model", "larger"]).stdout
 
 
 def test_errors_are_one_line():
-    """A wrong value is answered in a sentence, without a traceback, and the exit code says failure."""
+    """A wrong value gives a one-sentence error without a traceback, and exit code 1."""
     result = mini("info", "--model", "huge")
     assert result.returncode == 1
     assert (
@@ -130,7 +130,8 @@ def test_errors_are_one_line():
 
 @pytest.mark.parametrize("said", [(), ("told",)], ids=["nothing said", "told"])
 def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys, said):
-    """One word and 130, no traceback; none where the command has said what there is to say."""
+    """Ctrl-C exits with 130 and without a traceback. "Interrupted." is printed unless the command has already printed a
+    message."""
 
     def stops(*_, **__):
         raise KeyboardInterrupt(*said)
@@ -142,7 +143,7 @@ def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys, said):
 
 
 def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
-    """Out of memory in a helper process: the message with its remedy, as for any other error."""
+    """If a helper process dies, the error is one line, as for any other error."""
 
     def dies(*_, **__):
         raise HelperError("a helper process ended before its work was done (exit code -9)")
@@ -160,7 +161,7 @@ def test_a_table_on_standard_input():
 
 
 def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):
-    """The alphabet can be limited, an old tokenizer replaced; without a source it is the built-in corpus."""
+    """The alphabet can be limited and an existing tokenizer replaced; without a source, the built-in corpus is used."""
     calls = []
     monkeypatch.chdir(tmp_path)
 
@@ -179,7 +180,7 @@ def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):
 
 
 def test_scripts_run_inside_the_package_folder():
-    """`cd mini_bert; python models/config.py`, and the guide's `from model import MiniBERT`."""
+    """`cd mini_bert; python models/config.py` and the guide's `from model import MiniBERT` work."""
     result = run("-X", "utf8", "config.py", cwd=PACKAGE)
     assert result.returncode == 0 and "hidden_size" in result.stdout
     result = run("-c", "from model import MiniBERT; print(MiniBERT().get_parameter_count())", cwd=PACKAGE)
@@ -187,7 +188,7 @@ def test_scripts_run_inside_the_package_folder():
 
 
 def test_train_is_a_script_inside_the_package_folder(tmp_path):
-    """`cd mini_bert; python train.py` is `mini-bert train`, from the first word to the model folder."""
+    """`cd mini_bert; python train.py` does what `mini-bert train` does, up to the model folder."""
     config = {"model_type": "mini_bert", "hidden_size": 8, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
     (tmp_path / "config.json").write_text(json.dumps(config | {"max_seq_length": 16}))
     (tmp_path / "text.txt").write_text("\n\n".join(f"The cat sat on mat {number}. It purred." for number in range(40)))
@@ -197,12 +198,12 @@ def test_train_is_a_script_inside_the_package_folder(tmp_path):
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
     command = [sys.executable, "train.py", *words, "--out", str(tmp_path / "out"), "--threads", "1"]
     result = subprocess.run(command, cwd=PACKAGE, env=environment, capture_output=True, text=True, encoding="utf-8")
-    assert result.returncode == 0 and "the model: " in result.stderr, result.stderr
+    assert result.returncode == 0 and "model: " in result.stderr, result.stderr
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
 
 
 def test_simple_test_passes():
-    """The one-minute tour: eight parts, all [OK]."""
+    """The tour has eight parts, and all are [OK]."""
     result = CliRunner().invoke(app, ["simple-test"])
     out = result.stdout
     assert result.exit_code == 0
@@ -213,13 +214,13 @@ def test_simple_test_passes():
 
 
 def test_no_module_shadows_the_standard_library():
-    """Modules also run from inside their folder, which comes first on the path: none may hide a standard one."""
+    """Modules also run from inside their folder, which is first on the path, so none may shadow a standard module."""
     ours = {path.stem for folder in (PACKAGE, PACKAGE / "layers", PACKAGE / "models") for path in folder.glob("*.py")}
     assert not ours & set(sys.stdlib_module_names)
 
 
 def test_simple_test_names_what_failed(monkeypatch):
-    """A part that fails is marked, and the exit code is 1."""
+    """A failed part is marked, and the exit code is 1."""
     tour = [("Config", True, "fine"), ("Loss", False, "12.3")]
     monkeypatch.setattr("mini_bert.checks.simple_test.tour", lambda: tour)
     result = CliRunner().invoke(app, ["simple-test"])
@@ -228,7 +229,7 @@ def test_simple_test_names_what_failed(monkeypatch):
 
 
 def test_gradcheck_fails_above_the_tolerance(monkeypatch):
-    """The exit code of `mini-bert gradcheck` is 1 if an error is above the tolerance (by default, TOLERANCE) or NaN."""
+    """The exit code of `mini-bert gradcheck` is 1 if an error is NaN or above the tolerance (TOLERANCE by default)."""
     for error, options, code in (
         (TOLERANCE, [], 0),
         (TOLERANCE * 1.01, [], 1),
@@ -241,7 +242,7 @@ def test_gradcheck_fails_above_the_tolerance(monkeypatch):
 
 
 def test_demo_lists_and_shows():
-    """`demo` lists the layers; `demo softmax` shows one; another name is an error that lists them."""
+    """`demo` lists the layers, `demo softmax` shows one, and an unknown name gives an error that lists them."""
     assert "attention" in CliRunner().invoke(app, ["demo"]).stdout
     assert "probabilities" in mini("demo", "softmax").stdout
-    assert "there is no demo of 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)
+    assert "there is no demo for 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)

@@ -1,4 +1,4 @@
-"""Files and folders are replaced whole or not at all."""
+"""Files and folders are replaced completely or not at all."""
 
 import os
 import subprocess
@@ -75,7 +75,7 @@ with replaced_folder(target) as new:
 
 @pytest.mark.parametrize("moment", [1, 2])
 def test_a_killed_process_leaves_a_whole_version(tmp_path, moment):
-    """Killed before or between the renames: the old version is found, and the next attempt succeeds."""
+    """If a process is killed before or between the renames, the old version is found, and the next attempt succeeds."""
     target = tmp_path / "target"
     write(target, "old")
     assert subprocess.run([sys.executable, "-c", KILLED, str(target), str(moment)]).returncode == 9

@@ -1,4 +1,4 @@
-"""Random numbers by address: those of SplitMix64, uniform, and without a trace of their address in them."""
+"""Counter-based random numbers: they follow SplitMix64, are uniform, and do not correlate with their addresses."""
 
 import itertools
 import math
@@ -10,19 +10,19 @@ from mini_bert.common.draws import GOLDEN, address, below, draws, mix, shuffled,
 
 
 def chi_square(counts, expected):
-    """How many standard deviations the chi-square statistic of these counts lies above its mean"""
+    """By how many standard deviations the chi-square statistic of these counts exceeds its mean"""
     freedom = np.size(counts) - 1
     return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
 
 
 def test_the_numbers_are_those_of_splitmix64():
-    """Started at 0, the generator gives the sequence that its authors' implementation gives."""
+    """Started at 0, the generator gives the same sequence as the authors' implementation."""
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]
     np.testing.assert_array_equal(mix(np.arange(1, 5, dtype=np.uint64) * GOLDEN), np.array(published, np.uint64))
 
 
 def test_mixing_can_be_undone():
-    """`mix` is one to one: big-integer arithmetic finds every input again."""
+    """`mix` is invertible: big-integer arithmetic recovers every input."""
 
     def unshift(x, k):
         y = x
@@ -37,7 +37,8 @@ def test_mixing_can_be_undone():
 
 
 def test_addresses_are_the_same_for_ever():
-    """Numbers and arrays, negative and huge ones; the values are part of what a resumed run relies on."""
+    """Draws for numbers and arrays, including negative and huge ones, never change, because resumed runs rely on the
+    values."""
     assert address(0, 0, 0).tolist() == [14399257910185382036]
     assert address(-1) == address(2**64 - 1)
     np.testing.assert_array_equal(address(7, 3, np.arange(5)), [address(7, 3, i)[0] for i in range(5)])
@@ -50,7 +51,7 @@ def test_addresses_are_the_same_for_ever():
 
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_every_bit_of_an_address_matters(part):
-    """One bit of seed, epoch or sequence changed flips each of the 64 bits of a draw in half of the cases."""
+    """Changing one bit of seed, epoch or sequence flips each of the 64 bits of a draw half of the time."""
     random = np.random.default_rng(part)
     parts = [random.integers(2**40, size=4000).astype(np.uint64) for _ in range(3)]
     before = draws(address(*parts), 0, 5)
@@ -61,7 +62,7 @@ def test_every_bit_of_an_address_matters(part):
 
 
 def test_draws_are_uniform_and_independent_of_their_neighbours():
-    """Over tokens, sequences, epochs and streams: flat histograms, no correlation between one place and the next."""
+    """Over tokens, sequences, epochs and streams, histograms are flat and neighbouring draws are uncorrelated."""
     keys = address(3, np.arange(8)[:, None], np.arange(64)[None])  # (epoch, sequence)
     numbers = np.stack([uniform(draws(keys[..., None], stream, np.arange(128))) for stream in range(2)])
     assert numbers.min() >= 0 and numbers.max() < 1
@@ -77,7 +78,7 @@ def test_draws_are_uniform_and_independent_of_their_neighbours():
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8187])
 def test_whole_numbers_are_equally_likely(n):
-    """`below` gives 0 to n − 1, each as often; an array of limits is one each."""
+    """`below` gives 0 to n − 1 with equal probability; with an array of limits, it uses one limit per draw."""
     numbers = below(draws(address(5), 0, np.arange(20 * n + 1000)), n)
     assert numbers.min() == 0 and numbers.max() == n - 1
     if n > 1:
@@ -88,7 +89,7 @@ def test_whole_numbers_are_equally_likely(n):
 
 
 def test_shuffling_gives_every_order_as_often():
-    """All 24 orders of four things are equally likely; an order is a permutation; its key names it."""
+    """All 24 orders of four items are equally likely; the result is a permutation and depends only on the key."""
     orders = [tuple(shuffled(4, address(seed)).tolist()) for seed in range(4800)]
     counts = np.array([orders.count(order) for order in itertools.permutations(range(4))])
     assert counts.sum() == 4800 and abs(chi_square(counts, 200)) < 5
@@ -99,7 +100,8 @@ def test_shuffling_gives_every_order_as_often():
 
 
 def test_shuffling_more_than_one_block():
-    """Beyond 65,536 things they are drawn in blocks: still a permutation, known, and each block has its own draws."""
+    """Beyond 65,536 items, numbers are drawn in blocks: the result is still a reproducible permutation, and each block
+    has its own draws."""
     n = 2**16 + 1009
     order = shuffled(n, address(1))
     assert order.dtype == np.uint32

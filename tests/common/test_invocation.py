@@ -1,4 +1,4 @@
-"""Commands that are printed can be typed."""
+"""Printed commands can be typed as shown."""
 
 import shlex
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_a_command_is_called_as_the_reader_called_us(monkeypatch):
 
 
 def test_any_path_is_one_word(monkeypatch):
-    """In the shells of Linux and macOS, and in double quotes on Windows."""
+    """A path is quoted as one word, for the shells of Linux and macOS and with double quotes on Windows."""
     monkeypatch.setattr(typed.os, "name", "posix")
     for path in ("runs/first", "my runs/it's", 'a "b" $HOME;rm', "~"):
         assert shlex.split(quoted(path)) == [path]

@@ -1,4 +1,4 @@
-"""Freed memory is kept where the system lets us say so, and what we have is known where it tells."""
+"""Freed memory is kept where the system allows it, and memory use is reported where the system provides it."""
 
 import io
 import subprocess
@@ -32,7 +32,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a dial of glibc")
 def test_arrays_find_their_memory_again():
-    """With freed memory kept, the same work over again touches no new page."""
+    """With freed memory kept, repeating the same work touches no new pages."""
     from mini_bert.common.memory import keep_freed_memory
 
     faults = {}
@@ -47,7 +47,8 @@ def test_arrays_find_their_memory_again():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RssAnon is of Linux")
 def test_memory_of_our_own_is_counted():
-    """40 MB more are 40 MB more, and less again when they are gone: in a process whose freed memory nobody keeps."""
+    """Allocating 40 MB raises the number by 40 MB, and freeing them lowers it, in a process that does not keep freed
+    memory."""
     program = """
 import numpy as np
 from mini_bert.common.memory import memory_mb
@@ -63,7 +64,7 @@ print(full - before, memory_mb() - before)
 
 
 def test_a_system_that_does_not_say(monkeypatch):
-    """Windows: neither /proc nor `resource`. Then there is no number, and the display shows none."""
+    """On Windows there is neither /proc nor `resource`, so there is no number, and the display shows none."""
 
     def missing(*arguments, **keywords):
         raise FileNotFoundError
@@ -82,7 +83,7 @@ def test_a_system_that_does_not_say(monkeypatch):
 
 @pytest.mark.parametrize(("system", "megabytes"), [("darwin", 0.2), ("freebsd", 204.8)])
 def test_the_peak_where_there_is_no_proc(monkeypatch, system, megabytes):
-    """macOS counts in bytes, others in kilobytes."""
+    """macOS reports the peak in bytes, other systems in kilobytes."""
 
     def missing(*arguments, **keywords):
         raise FileNotFoundError
@@ -95,6 +96,6 @@ def test_the_peak_where_there_is_no_proc(monkeypatch, system, megabytes):
 
 
 def test_other_systems_are_left_alone(monkeypatch):
-    """Where there is no glibc nothing happens, and the answer says so."""
+    """Without glibc, `keep_freed_memory` does nothing and returns False."""
     monkeypatch.setattr(memory.sys, "platform", "darwin")
     assert memory.keep_freed_memory() is False

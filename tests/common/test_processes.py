@@ -1,4 +1,4 @@
-"""Helper processes: results in order, errors that arrive, and nobody left behind."""
+"""Helper processes: results come in order, errors are passed on, and no process is left behind."""
 
 import errno
 import operator
@@ -18,7 +18,7 @@ from mini_bert.common.processes import Helper, HelperError, cores, in_order
 
 @pytest.fixture
 def started(monkeypatch):
-    """All helpers that a test starts"""
+    """All helpers that a test has started"""
     found = []
 
     class Watched(Helper):
@@ -32,21 +32,22 @@ def started(monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_results_come_in_order(count, started):
-    """As many as there are jobs, in their order, from the number of processes asked for; then all have ended."""
+    """There is one result per job, in order, from the requested number of processes; afterwards all processes have
+    ended."""
     assert list(in_order(operator.mul, 3, range(50), count)) == [3 * i for i in range(50)]
     assert len(started) == (count if count > 1 else 0)
     assert all(helper.process.returncode is not None for helper in started)
 
 
 def test_few_jobs_are_done_here(started):
-    """For a handful no process is started; none at all is fine, too."""
+    """For a handful of jobs no process is started; an empty list works, too."""
     assert list(in_order(operator.mul, 3, range(3), 2)) == [0, 3, 6]
     assert list(in_order(operator.mul, 3, [], 2)) == []
     assert not started and cores() >= 1
 
 
 def test_jobs_are_taken_as_they_are_needed():
-    """However long the list, only a few jobs are read ahead of the results; large ones pass through the pipes."""
+    """However long the list, only a few jobs are read ahead of the results; large jobs fit through the pipes."""
     taken = []
 
     def jobs():
@@ -60,7 +61,7 @@ def test_jobs_are_taken_as_they_are_needed():
 
 
 def test_an_error_arrives_with_its_traceback(started):
-    """What a job raises in a helper is raised here, after the results before it."""
+    """An exception in a helper is raised in the caller, after all earlier results."""
     results = in_order(operator.floordiv, 12, [1, 2, 3, 4, 6, 0, 12], 2)
     assert [next(results) for _ in range(5)] == [12, 6, 4, 3, 2]
     with pytest.raises(HelperError, match=r"(?s)Traceback.*ZeroDivisionError"):
@@ -77,7 +78,7 @@ def test_whoever_stops_early_leaves_nobody_behind(started):
 
 
 def test_a_helper_that_dies_is_an_error(started):
-    """Out of memory, say: the message has the exit code and a remedy."""
+    """If a helper dies, for example out of memory, the message has the exit code and says what to do."""
     results = in_order(os.truncate, "nowhere", range(10), 2)
     with pytest.raises(HelperError, match="No such file"):
         next(results)
@@ -87,7 +88,8 @@ def test_a_helper_that_dies_is_an_error(started):
 
 
 def test_a_dead_pipe_is_a_dead_helper(started, monkeypatch):
-    """Whatever error the system has for it: Windows says "invalid argument", others "broken pipe"."""
+    """A broken pipe means a dead helper, whatever the system's error: "invalid argument" on Windows, "broken pipe"
+    elsewhere."""
 
     def dump(message, pipe):
         if len(started) == 2 and pickle.loads(message) == 7:
@@ -102,7 +104,7 @@ def test_a_dead_pipe_is_a_dead_helper(started, monkeypatch):
 
 
 def test_files_that_lie_around_are_not_imported(started, tmp_path, monkeypatch, caplog):
-    """A json.py where the program was started is not the one that helpers need."""
+    """Helpers do not import a json.py from the current folder."""
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
     monkeypatch.chdir(tmp_path)
     assert list(in_order(operator.mul, 2, range(9), 2)) == list(range(0, 18, 2))
@@ -110,7 +112,8 @@ def test_files_that_lie_around_are_not_imported(started, tmp_path, monkeypatch, 
 
 
 def test_without_helpers_the_work_is_done_here(monkeypatch, caplog):
-    """State that cannot be sent or unpacked, a system that starts no process: slower, said, and right."""
+    """If the state cannot be pickled or unpickled, or no process can be started, the work is done in this process, with
+    a warning."""
     here = types.ModuleType("only_here")  # a helper cannot import it
     here.Doubling = type("Doubling", (), {"__module__": "only_here", "__mul__": lambda self, job: 2 * job})
     monkeypatch.setitem(sys.modules, "only_here", here)
@@ -124,14 +127,14 @@ def test_without_helpers_the_work_is_done_here(monkeypatch, caplog):
 
 
 def test_what_a_job_prints_does_not_disturb(capfd):
-    """It goes to standard error. (Word and line end are written one by one, and two processes may mix them.)"""
+    """Output of jobs goes to standard error. (Two processes may interleave words and line endings.)"""
     assert list(in_order(operator.call, print, ["hello"] * 6, 2)) == [None] * 6
     out, err = capfd.readouterr()
     assert not out and err.count("hello") == 6 == err.count("\n") and len(err) == 36
 
 
 def test_no_processes_is_an_error():
-    """Zero helpers and no caller would do nothing."""
+    """With zero processes, nothing would do the work."""
     with pytest.raises(ValueError, match="processes is 0, expected at least 1"):
         list(in_order(operator.mul, 2, [1], 0))
 
@@ -164,7 +167,7 @@ def alive(pid):
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_ctrl_c_and_worse_leave_no_orphans(by, tmp_path):
-    """Interrupted, ended or killed in the middle of its work, a program takes its helpers with it."""
+    """A program that is interrupted, terminated or killed leaves no helper processes behind."""
     (tmp_path / "script.py").write_text(SCRIPT)
     program = subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py")],

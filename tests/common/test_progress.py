@@ -1,4 +1,4 @@
-"""Progress is seen, on a terminal and off it, and never in the way of a command's output."""
+"""Progress is shown, on a terminal and elsewhere, and never mixes with a command's output."""
 
 import doctest
 import sys
@@ -17,14 +17,14 @@ def work(wanted=True):
 
 
 def test_plain_lines_off_a_terminal(capsys):
-    """Each stage ends with a line that says how far it came; nothing goes to standard output."""
+    """Each stage ends with a line that shows how far it got; nothing goes to standard output."""
     work()
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err == "reading: 2 of 3 pieces\nmerging: 2 of 3 pieces\n"
 
 
 def test_a_line_now_and_then(capsys, monkeypatch):
-    """Long stages say something in between, with the share that is done."""
+    """Long stages print lines in between, with the fraction done."""
     monkeypatch.setattr(module, "EVERY", -1)
     work()
     assert "reading: 1 of 3 pieces, 33%\n" in capsys.readouterr().err
@@ -45,12 +45,12 @@ def test_bars_on_a_terminal(capsys, monkeypatch):
 
 
 def test_examples_in_docstrings():
-    """Numbers and sizes are worded as the examples say, singular and plural."""
+    """Numbers and sizes are formatted as in the examples, with singular and plural."""
     assert doctest.testmod(module) == (0, 3)
 
 
 def test_an_error_passes_through(capsys):
-    """What goes wrong inside is not swallowed."""
+    """Exceptions inside the block are not swallowed."""
     with pytest.raises(KeyError), showing() as show:
         show("reading", "1", 1, None)
         raise KeyError("x")

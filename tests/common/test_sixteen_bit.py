@@ -1,4 +1,4 @@
-"""16 bits: what is kept, what is rounded, and that many small steps are not lost."""
+"""Storing numbers in 16 bits: what is exact, what is rounded, and that many small steps are not lost."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def kept(x, kind, rng=None):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_fits_comes_back(kind):
-    """0 with its sign, powers of two and their like, the infinite: also stochastically, nothing is cut off."""
+    """Signed zeros, powers of two and similar numbers, and infinities are exact, also with stochastic rounding."""
     exact = NUMBERS[[0, 1, 2, 3, 4, 7, 8]]
     np.testing.assert_array_equal(kept(exact, kind), exact)
     np.testing.assert_array_equal(kept(exact, kind, np.random.default_rng(0)), exact)
@@ -33,7 +33,7 @@ def test_what_is_no_number_stays_none(kind):
 
 
 def test_bfloat16_rounds_to_the_nearest_and_half_to_even():
-    """Neighbours of 1 are 2⁻⁷ apart above: 1 + 2⁻⁸ lies in the middle and goes to 1, whose last bit is 0."""
+    """Above 1, bfloat16 numbers are 2⁻⁷ apart: 1 + 2⁻⁸ lies halfway and is rounded to 1, whose last bit is 0."""
     step = 2.0**-7
     x = np.array([1 + step / 2, 1 + 3 * step / 2, 1 + step * 0.51, 1 + step * 0.49, -(1 + step * 0.51)], np.float32)
     np.testing.assert_array_equal(kept(x, "bfloat16"), [1, 1 + 2 * step, 1 + step, 1, -(1 + step)])
@@ -60,7 +60,7 @@ def test_stochastic_rounding_is_right_on_average(kind, value):
 
 @pytest.mark.parametrize("value", [6e-5, 1e-6, 1e-7, 2e-8, -1e-6, -2e-8])
 def test_float16_is_right_on_average_where_it_runs_out_of_exponents(value):
-    """Below 2⁻¹⁴ its numbers are 2⁻²⁴ apart, so a third of one becomes a whole one every third time."""
+    """Below 2⁻¹⁴, float16 numbers are 2⁻²⁴ apart, so a third of that is rounded up one time in three."""
     x = np.full(40_000, value, np.float32)
     found = kept(x, "float16", np.random.default_rng(3)).astype(np.float64)
     assert len(np.unique(found)) == 2
@@ -69,7 +69,7 @@ def test_float16_is_right_on_average_where_it_runs_out_of_exponents(value):
 
 
 def test_the_small_numbers_of_float16_come_back():
-    """Nothing is cut off of what float16 has: not of its smallest numbers, either, nor of the sign of 0."""
+    """All float16 subnormals and signed zeros are exact."""
     exact = np.arange(1 << 11).astype(np.uint16).view(np.float16).astype(np.float32)
     exact = np.concatenate([exact, -exact])
     found = kept(exact, "float16", np.random.default_rng(0))
@@ -92,7 +92,8 @@ def test_one_number_that_is_none_leaves_the_others_alone(kind, odd):
 
 
 def test_many_small_steps_add_up_only_if_rounded_stochastically():
-    """A thousand times 0.0001 on top of 1: to the nearest it stays 1 for ever, stochastically it becomes 1.1."""
+    """Adding 0.0001 to 1 a thousand times: with rounding to nearest the sum stays 1, with stochastic rounding it
+    becomes 1.1."""
     nearest, stochastic = np.ones(1000, np.float32), np.ones(1000, np.float32)
     rng = np.random.default_rng(0)
     for _ in range(1000):

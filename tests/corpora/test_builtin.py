@@ -1,4 +1,4 @@
-"""The built-in corpus: documentation becomes prose, nothing is run to get it, and it is the same every time."""
+"""The built-in corpus: documentation becomes prose, no code is run to get it, and the result is always the same."""
 
 import builtins
 import doctest
@@ -35,7 +35,7 @@ def prose_of(text):
 
 
 def test_lines_are_joined_and_layout_goes():
-    """Hard line breaks are undone; headings, underlines and signatures are gone; paragraphs stay apart."""
+    """Hard line breaks are removed; headings, underlines and signatures are dropped; paragraphs stay separate."""
     assert prose_of("""
         open(file, mode='r') -> file object
 
@@ -50,7 +50,7 @@ def test_lines_are_joined_and_layout_goes():
 
 
 def test_code_goes():
-    """Doctests with their output, literal blocks behind `::`, code directives and tables leave nothing."""
+    """Doctests with their output, literal blocks after `::`, code directives and tables are removed."""
     assert prose_of("""
         Return the sum of all the items. For example::
 
@@ -73,7 +73,7 @@ def test_code_goes():
 
 
 def test_parameter_lists_keep_their_sentences():
-    """Of a NumPy parameter list the descriptions stay; names, types, See Also and References go."""
+    """In a NumPy parameter list, the descriptions stay; names, types, See Also and References are dropped."""
     assert prose_of("""
         Parameters
         ----------
@@ -108,7 +108,7 @@ def test_parameter_lists_keep_their_sentences():
 
 
 def test_lists_and_fields_become_paragraphs():
-    """Bullets, numbers and `:param x:` fields are taken off; each item is a paragraph."""
+    """Bullets, numbers and `:param x:` fields are removed; each item becomes a paragraph."""
     assert prose_of("""
         * the first of the items in
           the list
@@ -135,7 +135,7 @@ def test_lists_and_fields_become_paragraphs():
     ],
 )
 def test_markup_goes(marked, plain):
-    """Roles, links, emphasis, code marks and typographic quotes are taken out; what they marked stays."""
+    """Roles, links, emphasis, code marks and typographic quotes are removed; the text they marked stays."""
     assert sentences(marked) == [plain]
 
 
@@ -156,17 +156,18 @@ def test_markup_goes(marked, plain):
     ],
 )
 def test_what_is_not_english_goes(code):
-    """Code, listings, lists of names, addresses, halves of sentences: none of them is kept."""
+    """Code, listings, lists of names, addresses and incomplete sentences are dropped."""
     assert english(code) == ""
 
 
 def test_a_paragraph_of_scraps_goes_as_a_whole():
-    """If less than half of a paragraph reads as English, the rest would make no sense."""
+    """A paragraph of which less than half reads as English is dropped entirely, because the rest would make no
+    sense."""
     assert sentences("x = a[0] + b[1] * foo(c, d=e); y -> z; {k: v}. This is fine to read.") == []
 
 
 def test_examples_in_docstrings():
-    """Examples in docstrings give what they say."""
+    """Examples in docstrings give the outputs shown."""
     assert doctest.testmod(prose).failed == 0
 
 
@@ -185,7 +186,8 @@ def f():
 
 
 def test_strings_and_comments_are_found():
-    """As Python's lexer finds them: quotes in comments, signs in strings and escapes do not confuse it."""
+    """Strings and comments are found as by Python's lexer; quotes in comments, hash signs in strings and escapes do not
+    confuse it."""
     assert list(source_texts(SOURCE)) == [
         'The docstring of the module: it\'s "quoted".',
         "The first line of a comment, and\na second one of it's kind.",
@@ -195,7 +197,7 @@ def test_strings_and_comments_are_found():
 
 
 def test_sources_are_read_not_run(tmp_path):
-    """A module that ends the program when it is imported is read like any other. Tests and data are left out."""
+    """A module that would exit the program when imported is read like any other. Tests and data are left out."""
     for name in ("pkg/__init__.py", "pkg/a.py", "pkg/test/b.py", "pkg/data.txt", "odd-name/c.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(SOURCE)
@@ -209,7 +211,8 @@ def test_sources_are_read_not_run(tmp_path):
 
 
 def test_near_duplicates_are_noticed():
-    """A paragraph that differs by a name or a number, or adds a few words, is not new. Another sentence is."""
+    """A paragraph that differs by a name or a number, or has a few more words, is a duplicate. A different sentence is
+    not."""
     new = Novelty()
     assert new("Refer to numpy.sum for the full documentation of this function.")
     assert not new("Refer to numpy.cumprod for the full documentation of this function.")
@@ -220,7 +223,7 @@ def test_near_duplicates_are_noticed():
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """An installation of forty modules, and a cache folder of its own."""
+    """An installation of forty modules, with its own cache folder."""
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
     counts = itertools.count()
 
@@ -243,7 +246,8 @@ def built(counts):
 
 
 def test_it_is_split_by_document(small):
-    """Every document is in training or in validation, by its name alone; too short ones are in neither."""
+    """The name alone decides whether a document is in training or validation; documents that are too short are in
+    neither."""
     everything = builtin.documents()
     train, validation = builtin.documents("train"), builtin.documents("validation")
     assert len(everything) == 40 and sorted(train + validation) == sorted(everything) and train
@@ -253,12 +257,12 @@ def test_it_is_split_by_document(small):
 
 
 def test_one_document_in_twenty_is_for_validation():
-    """Of ten thousand names about five hundred are in validation."""
+    """Of ten thousand names, about five hundred are in validation."""
     assert 420 < sum(in_validation(f"source/module{number}") for number in range(10_000)) < 600
 
 
 def test_it_is_built_once(small, tmp_path):
-    """The second time it comes from the cache. A damaged entry is built anew; without a cache it works, too."""
+    """The second time, the corpus comes from the cache. A damaged entry is rebuilt; it also works without a cache."""
     first = builtin.corpus()
     (entry,) = (tmp_path / "home" / "builtin").iterdir()
     assert builtin.corpus() == first and built(small) == 1
@@ -275,7 +279,7 @@ def test_it_is_built_once(small, tmp_path):
 
 
 def test_it_is_read_like_any_source(small):
-    """`read("builtin:train")` gives its documents; what this installation lacks is in the report."""
+    """`read("builtin:train")` gives its documents; the report lists what this installation lacks."""
     report = Report()
     passages = list(read("builtin:train", report))
     assert all(passage.first for passage in passages)
@@ -288,7 +292,8 @@ def test_it_is_read_like_any_source(small):
 
 
 def test_a_stripped_installation_says_so(monkeypatch, tmp_path):
-    """Without sources and without the reference there is still what is compiled in, and a note for what is missing."""
+    """Without sources and without the language reference, the docstrings of compiled modules remain, with a note about
+    what is missing."""
     monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(tmp_path)})
     monkeypatch.setattr("numpy.__file__", str(tmp_path / "numpy" / "__init__.py"))
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
@@ -304,10 +309,11 @@ def test_a_stripped_installation_says_so(monkeypatch, tmp_path):
 
 
 def test_what_a_program_puts_into_a_module_is_not_python_s(monkeypatch):
-    """Hooks in `sys`, a translator in `builtins`: written in Python, in C, or methods, they change nothing."""
+    """Hooks in `sys` or a translator in `builtins`, written in Python, in C, or as methods, do not change the
+    corpus."""
 
     class Host:
-        """An object that can be called"""
+        """A callable object"""
 
         def hook(self, *error):
             """This is the hook of the host, and it is not in the corpus."""
@@ -328,7 +334,7 @@ SMALL_WORDS = re.compile(r"\b(?:the|a|an|of|to|is|are|in|for|and|or|not|that|thi
 
 
 def check_prose(documents):
-    """What must be true of every line, and of the whole."""
+    """What must hold for every line, and for the whole corpus."""
     text = "\n".join(document.text for document in documents)
     assert not re.search(r"[`{}<>\\|@^~]|>>>|::|==", text)
     lines = text.split("\n")
@@ -341,7 +347,7 @@ def check_prose(documents):
 
 
 def test_the_reference_of_this_python_is_prose(monkeypatch):
-    """The language reference, cleaned: English lines, no code, no markup, no line twice."""
+    """The cleaned language reference has English lines, no code, no markup and no repeated line."""
     everything = builtin.collected
     reference = lambda notes: itertools.islice(everything(notes), 60)  # noqa: E731
     monkeypatch.setattr(builtin, "collected", reference)
@@ -353,7 +359,8 @@ def test_the_reference_of_this_python_is_prose(monkeypatch):
 
 @pytest.mark.slow
 def test_the_whole_corpus():
-    """Of a full installation: more than a million characters of English, 3 to 8 % for validation, twice the same."""
+    """A full installation gives more than a million characters of English, 3 to 8 % for validation, and the same result
+    twice."""
     first, second = build(), build()
     assert first == second
     check_prose(first.documents)

@@ -1,4 +1,4 @@
-"""Downloads from a server of our own: whatever goes wrong on the way, a file arrives whole and right, or not at all."""
+"""Downloads from a local test server: whatever goes wrong, a file arrives complete and correct, or not at all."""
 
 import errno
 import hashlib
@@ -39,9 +39,9 @@ def sha256(data):
 
 
 class Site:
-    """A server whose every answer can be planned. `plan` holds what to do with the next requests, one entry each:
-    ("cut", n): n bytes, then the connection breaks; ("status", code); ("redirect", path); ("slow", seconds);
-    ("ignore",): hang up without an answer. With no plan: the content, with or without ranges."""
+    """A server whose every response can be planned. `plan` has one entry for each of the next requests: ("cut", n): n
+    bytes, then the connection breaks; ("status", code); ("redirect", path); ("slow", seconds); ("ignore",): hang up
+    without a response. Without a plan: the content, with or without ranges."""
 
     def __init__(self):
         self.content, self.etag, self.ranges, self.length = {"/file": CONTENT}, '"one"', True, True
@@ -130,7 +130,7 @@ def test_a_file_arrives(site, tmp_path):
 
 
 def test_a_broken_connection_is_continued(site, tmp_path):
-    """After each break only the rest is requested; the bytes are equal."""
+    """After each break, only the rest is requested; the bytes are the same."""
     site.plan = [("cut", 300_000), ("cut", 1), ("ignore",), ("cut", 400_000)]
     assert fetch(site.url, tmp_path / "x", sha256(CONTENT)) == sha256(CONTENT)
     assert (tmp_path / "x").read_bytes() == CONTENT
@@ -139,7 +139,7 @@ def test_a_broken_connection_is_continued(site, tmp_path):
 
 
 def test_without_a_checksum_it_begins_again(site, tmp_path):
-    """Nothing could tell whether the two pieces belong to the same file."""
+    """Without a checksum, nothing could show whether the two pieces belong to the same file."""
     (tmp_path / "x.part").write_bytes(b"of another file")
     site.plan = [("cut", 300_000)]
     fetch(site.url, tmp_path / "x")
@@ -151,7 +151,7 @@ def test_without_a_checksum_it_begins_again(site, tmp_path):
 
 
 def test_the_next_run_goes_on(site, tmp_path, monkeypatch):
-    """A program that gave up, or died, leaves its part; the next one downloads only the rest."""
+    """A program that gave up or died leaves a partial file; the next one downloads only the rest."""
     monkeypatch.setattr(fetching, "ATTEMPTS", 1)
     site.plan = [("cut", 600_000), ("ignore",)]
     with pytest.raises(DownloadError, match=r"gave up after 1 attempt without progress.*600\.0 kB are kept"):
@@ -162,7 +162,7 @@ def test_the_next_run_goes_on(site, tmp_path, monkeypatch):
 
 
 def test_a_complete_part_is_recognised(site, tmp_path):
-    """If the program died just before the renaming, nothing is downloaded again."""
+    """If the program died just before the rename, nothing is downloaded again."""
     (tmp_path / "y.part").write_bytes(CONTENT)
     fetch(site.url, tmp_path / "y", sha256(CONTENT))
     assert len(site.seen) == 0
@@ -177,7 +177,7 @@ def test_a_bad_part_does_not_spoil_the_file(site, tmp_path, part):
 
 
 def test_a_server_without_ranges(site, tmp_path):
-    """It sends everything again, and that is understood: the part is replaced, not continued."""
+    """The server sends everything again, so the partial file is replaced, not continued."""
     site.ranges = False
     site.plan = [("cut", 300_000), ("cut", 700_000)]
     fetch(site.url, tmp_path / "x", sha256(CONTENT))
@@ -185,7 +185,7 @@ def test_a_server_without_ranges(site, tmp_path):
 
 
 def test_a_wrong_checksum_is_refused(site, tmp_path):
-    """Nothing is installed, nothing kept; the message has both hashes."""
+    """Nothing is installed and nothing is kept; the message has both hashes."""
     expected = sha256(b"something else")
     with pytest.raises(
         DownloadError, match=f"has sha256 {sha256(CONTENT)}, expected {expected}.*nothing was installed"
@@ -196,15 +196,15 @@ def test_a_wrong_checksum_is_refused(site, tmp_path):
 
 @pytest.mark.parametrize("code", [404, 403, 410])
 def test_answers_that_are_final(site, tmp_path, code):
-    """They are not tried again."""
+    """Responses that cannot change are not retried."""
     site.plan = [("status", code)] * 9
-    with pytest.raises(DownloadError, match=f"the server answers {code}"):
+    with pytest.raises(DownloadError, match=f"the server returned {code}"):
         fetch(site.url, tmp_path / "x")
     assert len(site.seen) == 1
 
 
 def test_answers_that_may_change(site, tmp_path):
-    """500, 503 and 429 are tried again, a few times."""
+    """500, 503 and 429 are retried a few times."""
     site.plan = [("status", 500), ("status", 503), ("status", 429)]
     fetch(site.url, tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == CONTENT and len(site.seen) == 4
@@ -214,7 +214,7 @@ def test_answers_that_may_change(site, tmp_path):
 
 
 def test_pauses_grow(site, tmp_path, monkeypatch):
-    """Between attempts without progress it waits twice as long each time."""
+    """Between attempts without progress, the pause doubles each time."""
     waited = []
     monkeypatch.setattr(fetching, "PAUSE", 1.0)
     monkeypatch.setattr(fetching.time, "sleep", waited.append)
@@ -225,7 +225,7 @@ def test_pauses_grow(site, tmp_path, monkeypatch):
 
 
 def test_a_redirect_is_followed(site, tmp_path):
-    """To where the file has moved."""
+    """A redirect leads to the new address of the file."""
     site.content["/moved"] = CONTENT
     site.plan = [("redirect", "/moved")]
     fetch(site.url, tmp_path / "x")
@@ -233,7 +233,7 @@ def test_a_redirect_is_followed(site, tmp_path):
 
 
 def test_a_server_that_falls_silent(site, tmp_path, monkeypatch):
-    """After the time-out it is asked again, for the rest."""
+    """After a time-out, the rest is requested again."""
     monkeypatch.setattr(fetching, "TIMEOUT", 0.2)
     site.plan = [("slow", 0.6)]
     fetch(site.url, tmp_path / "x", sha256(CONTENT))
@@ -241,7 +241,7 @@ def test_a_server_that_falls_silent(site, tmp_path, monkeypatch):
 
 
 def test_an_empty_file_is_refused(site, tmp_path):
-    """Zero bytes are no data set."""
+    """A file of zero bytes is not a data set."""
     site.content["/file"] = b""
     with pytest.raises(DownloadError, match="sent an empty file"):
         fetch(site.url, tmp_path / "x")
@@ -249,7 +249,8 @@ def test_an_empty_file_is_refused(site, tmp_path):
 
 
 def test_a_web_page_is_no_data(site, tmp_path):
-    """A network that asks for a log-in sends its own page for every address. Without a checksum the type tells."""
+    """A network that requires a login sends its own page for every address. Without a checksum, the content type shows
+    this."""
     site.kind = "text/html; charset=utf-8"
     with pytest.raises(DownloadError, match="a web page instead of the file"):
         fetch(site.url, tmp_path / "x")
@@ -283,7 +284,7 @@ def test_a_real_limit_of_the_system(site, tmp_path):
 
 
 def test_progress_is_shown(site, tmp_path, capsys):
-    """While it comes: the name, and megabytes of how many; on standard error."""
+    """During the download, standard error shows the name, and how many of how many megabytes."""
     fetch(site.url, tmp_path / "x")
     told = capsys.readouterr()
     size = f"{len(CONTENT) / 1e6:,.1f} MB"
@@ -291,7 +292,7 @@ def test_progress_is_shown(site, tmp_path, capsys):
 
 
 def test_what_has_come_is_told(site, tmp_path, monkeypatch, capsys):
-    """A break after some bytes is no failed attempt; what is kept is in the last message."""
+    """A connection that breaks after some bytes is not a failed attempt; the last message says how much is kept."""
     monkeypatch.setattr(fetching, "ATTEMPTS", 1)
     site.plan = [("cut", 5000), ("status", 500)]
     with pytest.raises(DownloadError, match=r"500.*5\.0 kB are kept, and the next call resumes.*elsewhere"):
@@ -324,7 +325,7 @@ def tar_of(files, **special):
 
 @pytest.mark.parametrize("pack", [zip_of, tar_of])
 def test_archives_are_unpacked(tmp_path, pack):
-    """Files and folders, byte for byte."""
+    """Files and folders are unpacked byte for byte."""
     path = tmp_path / ("a.zip" if pack is zip_of else "a.tar.gz")
     path.write_bytes(pack({"a/b.txt": b"one", "c.txt": CONTENT}))
     (tmp_path / "out").mkdir()
@@ -359,7 +360,7 @@ def test_links_lead_nowhere(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
 def test_a_damaged_archive(tmp_path, name):
-    """Cut short or no archive at all: an error that names it."""
+    """An archive that is truncated, or no archive at all, gives an error that names it."""
     whole = zip_of({"x": CONTENT}) if name == "a.zip" else tar_of({"x": CONTENT})
     for data in (whole[:500_000], b"<html>not found</html>", b""):
         (tmp_path / name).write_bytes(data)
@@ -372,7 +373,7 @@ def test_a_damaged_archive(tmp_path, name):
 
 @pytest.fixture
 def library(site, tmp_path, monkeypatch):
-    """Two data sets on our server: an archive with a known checksum, a plain file without."""
+    """Two data sets on the test server: an archive with a known checksum, and a plain file without one."""
     site.content["/texts.zip"] = zip_of({"t/train.txt": b"one text\n\ntwo texts", "t/dev.txt": b"a third"})
     site.content["/plain.txt"] = b"a plain text"
     base = site.url.removesuffix("/file")
@@ -385,7 +386,7 @@ def library(site, tmp_path, monkeypatch):
 
 
 def test_a_data_set_is_fetched_once(site, library, capsys):
-    """`data get` unpacks it, says where, and the second time finds it there; it can be read by name."""
+    """`data get` unpacks it, prints where, and finds it there the second time; it can be read by name."""
     data_get(["texts"])
     assert capsys.readouterr().out == f"texts: 2 files in {library / 'texts'}\n"
     data_get(["texts"])
@@ -396,7 +397,8 @@ def test_a_data_set_is_fetched_once(site, library, capsys):
 
 
 def test_trust_on_first_use(site, library):
-    """Without a known checksum the first content is written down; another one later is refused, with advice."""
+    """Without a known checksum, that of the first download is recorded; different content later is refused, with
+    advice."""
     assert (get("plain") / "plain.txt").read_bytes() == b"a plain text"
     site.content["/plain.txt"] = b"a forged text"
     with pytest.raises(DownloadError, match=r"has sha256 .*delete plain\.json"):
@@ -407,7 +409,7 @@ def test_trust_on_first_use(site, library):
 
 
 def test_a_failure_leaves_the_old_one(site, library):
-    """Until the new one is complete and right, the old one stays; nothing half-done is left behind."""
+    """The old version stays until the new one is complete and correct; nothing half-finished is left behind."""
     get("texts")
     site.plan = [("status", 404)]
     with pytest.raises(DownloadError, match="404"):
@@ -417,7 +419,7 @@ def test_a_failure_leaves_the_old_one(site, library):
 
 
 def test_a_full_disk_while_unpacking(site, library, monkeypatch):
-    """One clear line; no half-unpacked folder."""
+    """The error is one clear line, and no half-unpacked folder is left."""
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -430,7 +432,7 @@ def test_a_full_disk_while_unpacking(site, library, monkeypatch):
 
 
 def test_a_file_where_the_cache_should_be(site, library, tmp_path, monkeypatch):
-    """The error names it, and what to set."""
+    """The error names the file, and the variable to set."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "file"))
     with pytest.raises(OSError, match=r"cannot create the folder .*: .*file is a file; set MINI_BERT_HOME to another"):
@@ -438,8 +440,9 @@ def test_a_file_where_the_cache_should_be(site, library, tmp_path, monkeypatch):
 
 
 def test_names_that_are_not_there(library):
-    """Unknown names get a suggestion before anything is fetched; a data set that is not here says how to get it."""
-    with pytest.raises(ValueError, match=r"no data set named 'wikitext2'; did you mean wikitext-2\?"):
+    """An unknown name gets a suggestion before anything is downloaded; for a data set that is not installed, the error
+    says how to get it."""
+    with pytest.raises(ValueError, match=r"no data set named 'wikitext2'\. Did you mean wikitext-2\?"):
         data_get(["texts", "wikitext2"])
     assert not library.exists()
     with pytest.raises(FileNotFoundError, match="texts is not installed; download it: `mini-bert data get texts`"):
@@ -453,7 +456,7 @@ def test_names_that_are_not_there(library):
 
 
 def test_two_processes_take_turns(site, library):
-    """Two that fetch the same data set at once: one does it, the other waits and finds it."""
+    """If two processes fetch the same data set at once, one downloads it, and the other waits and finds it."""
     site.plan = [("slow", 0.3)]
     results = []
     threads = [threading.Thread(target=lambda: results.append(get("texts"))) for _ in range(2)]
@@ -465,7 +468,7 @@ def test_two_processes_take_turns(site, library):
 
 
 def test_a_waiting_process_says_so(site, library, capsys):
-    """While another process downloads, `get` says what it is waiting for; if that process dies, it goes on."""
+    """While another process downloads, `get` says what it is waiting for; if that process dies, it continues."""
     library.mkdir(parents=True)
     code = (
         "import sys, time\nfrom filelock import FileLock\n"
@@ -480,7 +483,7 @@ def test_a_waiting_process_says_so(site, library, capsys):
 
 
 def test_the_list(library, capsys):
-    """Every data set with its size, how it is checked, whether it is installed."""
+    """Every data set is listed with its size, how it is checked, and whether it is installed."""
     get("texts")
     capsys.readouterr()
     data_list()
@@ -494,7 +497,7 @@ def test_the_list(library, capsys):
 
 
 def test_the_table():
-    """Addresses are https, checksums are sha256, no file name occurs twice in a set."""
+    """Addresses are https, checksums are sha256, and no file name occurs twice in a set."""
     for name, dataset in DATASETS.items():
         assert re.fullmatch("[a-z0-9-]+", name) and dataset.about and dataset.licence
         assert len({remote.name for remote in dataset.files}) == len(dataset.files) > 0
@@ -516,7 +519,7 @@ SHARED = Path(__file__).parents[2].parent / "shared" / "data"
     ],
 )
 def test_checksums_against_copies(name, file, copy):
-    """Where a byte-identical copy of a published file is at hand, its size and sha256 are those of the table."""
+    """Where a byte-identical copy of a published file is available, its size and sha256 match the table."""
     import gzip
 
     data = gzip.decompress((SHARED / copy).read_bytes())

@@ -1,4 +1,4 @@
-"""Reading corpora: every format gives the same documents, memory stays bounded, and nothing is lost in silence."""
+"""Reading corpora: every format gives the same documents, memory stays bounded, and nothing is lost silently."""
 
 import bz2
 import dataclasses
@@ -39,7 +39,7 @@ TEXTS = ['First, a "quoted" one; with signs.', "Zweiter Text: äöü ß\nmit zwe
 
 
 def documents(source, report=None, **options):
-    """The documents of a source, their passages joined."""
+    """The documents of a source, with their passages joined."""
     found: list[list[str]] = []
     for text, first in read(source, report or Report(), **options):
         if first:
@@ -67,7 +67,7 @@ BODIES = {
 @pytest.mark.parametrize("packing", PACKERS)
 @pytest.mark.parametrize("ending", BODIES)
 def test_every_format_gives_the_same_documents(tmp_path, ending, packing):
-    """Plain or compressed, .txt, .jsonl, .csv and .tsv hold the same documents; clean files leave a clean report."""
+    """.txt, .jsonl, .csv and .tsv, plain or compressed, give the same documents; clean files give a clean report."""
     path = tmp_path / f"a{ending}{packing}"
     path.write_bytes(PACKERS[packing](BODIES[ending].encode()))
     report = Report()
@@ -78,7 +78,7 @@ def test_every_format_gives_the_same_documents(tmp_path, ending, packing):
 
 
 def test_parquet(tmp_path):
-    """A Parquet column of text, with a null and bytes that are not UTF-8, both reported."""
+    """A Parquet column of text with a null and with bytes that are not UTF-8; both are reported."""
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     texts = arrow.array([*TEXTS, None]).cast(arrow.binary())
@@ -106,14 +106,14 @@ def test_parquet(tmp_path):
     ],
 )
 def test_an_empty_line_ends_a_document(tmp_path, body, expected):
-    """Lines end in \\n, \\r\\n or \\r; a line of white space counts as empty; white space around documents goes."""
+    """Lines end in \\n, \\r\\n or \\r; a line of white space counts as empty; documents are stripped of white space."""
     (tmp_path / "a.txt").write_bytes(body.encode())
     assert documents(tmp_path / "a.txt") == expected
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32"])
 def test_a_byte_order_mark_is_believed(tmp_path, encoding):
-    """A byte order mark says which Unicode encoding it is. It is understood, dropped and mentioned."""
+    """A byte order mark determines the Unicode encoding. It is dropped and reported."""
     mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
     (tmp_path / "a.txt").write_bytes(mark + "Käse 🙂\r\n\r\nzwei".encode(encoding))
     report = Report()
@@ -122,7 +122,7 @@ def test_a_byte_order_mark_is_believed(tmp_path, encoding):
 
 
 def test_compression_is_known_by_content(tmp_path):
-    """A compressed file without the ending is unpacked; one that has the ending but not the content is refused."""
+    """A compressed file without the extension is decompressed; one with the extension but other content is refused."""
     (tmp_path / "a.txt").write_bytes(gzip.compress(b"text", mtime=0))
     assert documents(tmp_path / "a.txt") == ["text"]
     (tmp_path / "a.txt.gz").write_bytes(b"text")
@@ -135,7 +135,7 @@ def test_compression_is_known_by_content(tmp_path):
 
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".bz2", ".zst"])
 def test_compressed_files_may_be_joined(tmp_path, packing):
-    """`cat a.gz b.gz > c.gz` is a gzip file of both, as is one with zeros behind it."""
+    """`cat a.gz b.gz > c.gz` gives a gzip file of both, also with trailing zeros."""
     data = PACKERS[packing](b"one\n\n") + PACKERS[packing](b"two") + (b"\0" * 512 if packing in (".gz", ".xz") else b"")
     (tmp_path / f"a.txt{packing}").write_bytes(data)
     assert documents(tmp_path / f"a.txt{packing}") == ["one", "two"]
@@ -145,7 +145,7 @@ def test_compressed_files_may_be_joined(tmp_path, packing):
 
 
 def test_the_text_column_is_found_or_chosen(tmp_path):
-    """By a name that text usually has, whatever its case; or by `path::column`, or by keyword."""
+    """The column is found by a usual name in upper or lower case, or chosen by `path::column` or by keyword."""
     path = tmp_path / "a.csv"
     path.write_text("Title,TEXT,note\nt,x,n\n")
     assert documents(path) == ["x"]
@@ -158,7 +158,7 @@ def test_the_text_column_is_found_or_chosen(tmp_path):
 
 
 def test_a_table_without_header(tmp_path):
-    """A number chooses a column, counted from 1, and says that the first row is data."""
+    """A number chooses a column, counted from 1, and means that the first row is data."""
     (tmp_path / "a.csv").write_text("1,first row\n2,second row\n")
     assert documents(f"{tmp_path / 'a.csv'}::2") == ["first row", "second row"]
     for wrong in ("0", "3"):
@@ -167,7 +167,8 @@ def test_a_table_without_header(tmp_path):
 
 
 def test_csv_as_people_write_it(tmp_path):
-    """Semicolons if the header has them; line ends inside quotation marks; fields of any length; short rows counted."""
+    """Semicolons are recognised from the header; quoted fields may contain line breaks and have any length; short rows
+    are counted."""
     long = "word " * 60_000
     (tmp_path / "a.csv").write_text(f'id;text\n1;"two\nlines"\n2\n3;{long}\n', newline="")
     report = Report()
@@ -176,7 +177,7 @@ def test_csv_as_people_write_it(tmp_path):
 
 
 def test_commas_in_a_text_without_quotation_marks(tmp_path):
-    """In the last column the text is put together again; elsewhere that is not possible, and said."""
+    """In the last column, the text is joined again; elsewhere this is not possible, and it is reported."""
     report = Report()
     (tmp_path / "a.csv").write_text("text\nHello, dear world\nNo comma here,\n")
     assert documents(tmp_path / "a.csv", report) == ["Hello, dear world", "No comma here"]
@@ -194,7 +195,7 @@ def test_commas_in_a_text_without_quotation_marks(tmp_path):
 
 
 def test_a_quotation_mark_that_never_closes(tmp_path):
-    """All behind it is one field. That is said."""
+    """Everything after it is one field. This is reported."""
     (tmp_path / "a.csv").write_text('id,text\n1,fine\n2,"open\n3,swallowed\n')
     report = Report()
     assert documents(tmp_path / "a.csv", report) == ["fine", "open\n3,swallowed"]
@@ -202,7 +203,8 @@ def test_a_quotation_mark_that_never_closes(tmp_path):
 
 
 def test_a_runaway_quotation_stops_at_the_limit(tmp_path, monkeypatch):
-    """An open quotation cannot fill the memory: a field has a greatest length, and the error says what to look for."""
+    """An open quotation cannot fill the memory: the length of a field is limited, and the error says what to
+    look for."""
     import csv
 
     limit = csv.field_size_limit()
@@ -217,7 +219,7 @@ def test_a_runaway_quotation_stops_at_the_limit(tmp_path, monkeypatch):
 
 
 def test_json_lines_of_all_sorts(tmp_path):
-    """Objects, bare strings, lists of paragraphs; what has no text is counted with its line."""
+    """Objects, bare strings and lists of paragraphs are read; records without text are counted, with the line."""
     rows = [{"text": "one"}, {"text": ["two", "lines"]}, "bare", {"text": None}, {"other": 1}, {"text": " "}, 7]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n{broken\n")
     report = Report()
@@ -238,7 +240,7 @@ def test_bare_strings_are_documents(tmp_path):
 
 
 def test_mostly_broken_json_is_an_error(tmp_path):
-    """Few broken lines are counted; if most are, the file is something else, and reading stops early."""
+    """A few broken lines are counted; if most are broken, the file is something else, and reading stops early."""
     good, broken = json.dumps({"text": "fine"}) + "\n", '{"text": "cut of\n'
     (tmp_path / "a.jsonl").write_text(good * 3 + broken + good)
     report = Report()
@@ -250,7 +252,7 @@ def test_mostly_broken_json_is_an_error(tmp_path):
 
 
 def test_json_can_say_what_text_cannot(tmp_path):
-    """NUL and halves of surrogate pairs, written as escapes, are mended: every passage can be encoded again."""
+    """Escaped NULs and lone surrogates are repaired, so every passage can be encoded again."""
     (tmp_path / "a.jsonl").write_text('{"text": "a\\u0000b \\ud800 \\ud83d\\ude42"}\n')
     report = Report()
     assert documents(tmp_path / "a.jsonl", report) == ["ab \ufffd 🙂"]
@@ -258,7 +260,7 @@ def test_json_can_say_what_text_cannot(tmp_path):
 
 
 def test_a_json_document_is_not_json_lines(tmp_path):
-    """One JSON document over many lines gets an error, not a corpus of brackets."""
+    """One JSON document over many lines gives an error, not a corpus of brackets."""
     (tmp_path / "a.json").write_text('{\n "data": []\n}\n')
     with pytest.raises(ValueError, match="is one JSON document, expected JSON lines"):
         documents(tmp_path / "a.json")
@@ -268,7 +270,7 @@ def test_a_json_document_is_not_json_lines(tmp_path):
 
 
 def test_invalid_utf8_is_replaced_and_counted(tmp_path):
-    """Each bad sequence becomes U+FFFD. The report has their number, the file, and the first byte."""
+    """Each invalid sequence becomes U+FFFD. The report has their number, the file, and the position of the first."""
     (tmp_path / "a.txt").write_bytes(b"gut " * 100 + b"sch\xfcn \xff caf\xe9 \xef\xbf\xbd" + b" word" * 50)
     report = Report()
     (text,) = documents(tmp_path / "a.txt", report)
@@ -287,7 +289,7 @@ def test_invalid_utf8_is_replaced_and_counted(tmp_path):
 )
 @settings(max_examples=100, deadline=None)
 def test_decoding_in_blocks_is_decoding(parts, block):
-    """However the bytes are cut into blocks: the text of `bytes.decode`, and every mended place counted once."""
+    """However the bytes are split into blocks, the text is that of `bytes.decode`, and every repair is counted once."""
     data = b"plain beginning of a text that is long enough " * 30 + b"".join(parts)
     counted = {"U+FFFD": 0, "NUL": 0}
     places = []
@@ -309,7 +311,7 @@ def test_decoding_in_blocks_is_decoding(parts, block):
 
 
 def test_nul_bytes_are_dropped_and_counted(tmp_path):
-    """They are in no alphabet. The words around them stay."""
+    """NUL bytes belong to no alphabet. The words around them stay."""
     (tmp_path / "a.txt").write_bytes(b"one\0two " * 3 + b"and a longer text without any " * 5)
     report = Report()
     assert documents(tmp_path / "a.txt", report)[0].startswith("onetwo onetwo onetwo and")
@@ -318,7 +320,7 @@ def test_nul_bytes_are_dropped_and_counted(tmp_path):
 
 @pytest.mark.parametrize("packing", ["", ".gz"])
 def test_a_line_of_any_length(tmp_path, packing):
-    """A line of 30 million characters becomes passages, cut at white space, counted, in little memory."""
+    """A line of 30 million characters becomes passages, cut at white space and counted, with little memory."""
     path = tmp_path / f"a.txt{packing}"
     with gzip.open(path, "wb", 1) if packing else open(path, "wb") as file:
         for _ in range(30):
@@ -337,7 +339,7 @@ def test_a_line_of_any_length(tmp_path, packing):
 
 
 def test_a_word_of_any_length(tmp_path):
-    """Without white space it is cut all the same, and the report says so."""
+    """Text without white space is cut anyway, and the report says so."""
     (tmp_path / "a.txt").write_bytes(b"a" * 3_000_000)
     report = Report()
     passages = list(read(tmp_path / "a.txt", report))
@@ -346,7 +348,7 @@ def test_a_word_of_any_length(tmp_path):
 
 
 def test_a_record_too_long_for_memory(tmp_path, monkeypatch):
-    """A JSON line has to be in memory whole: one beyond the limit is left out, with its line number."""
+    """A JSON line has to fit into memory: one beyond the limit is left out, with its line number."""
     monkeypatch.setattr(formats, "LONGEST_RECORD", 1000)
     rows = [{"text": "short"}, {"text": "long " * 300}, {"text": "short again"}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -358,7 +360,7 @@ def test_a_record_too_long_for_memory(tmp_path, monkeypatch):
 @given(st.text(st.sampled_from("ab \n\té🙂"), max_size=200), st.integers(1, 7), st.integers(2, 20))
 @settings(max_examples=150, deadline=None)
 def test_cutting_loses_nothing(text, block, passage):
-    """Whatever the blocks and the greatest passage: every letter in order, documents where empty lines are."""
+    """Whatever the block and passage sizes, every letter is kept in order, and documents end at empty lines."""
     limit, formats.PASSAGE = formats.PASSAGE, passage
     try:
         blocks = (text[i : i + block] for i in range(0, len(text), block))
@@ -388,7 +390,7 @@ BINARIES = {
 
 @pytest.mark.parametrize("kind", BINARIES)
 def test_binary_files(tmp_path, kind):
-    """Known by content. Named directly it is an error; in a folder it is skipped and reported."""
+    """Binary files are recognised by content: an error if named directly, skipped and reported in a folder."""
     (tmp_path / "x.txt").write_bytes(BINARIES[kind])
     (tmp_path / "fine.txt").write_text("fine")
     with pytest.raises(NotText, match=r"x\.txt (is .*not text|is not UTF-8 text)"):
@@ -400,7 +402,7 @@ def test_binary_files(tmp_path, kind):
 
 
 def test_no_text_at_all(tmp_path):
-    """An empty file is mentioned; if nothing else is there, it is an error. So is a folder without text."""
+    """An empty file is reported; if there is nothing else, it is an error. So is a folder without text."""
     (tmp_path / "empty.txt").write_bytes(b"")
     with pytest.raises(ValueError, match=r"no text in .*empty\.txt.*files without text: 1"):
         documents(tmp_path / "empty.txt")
@@ -419,7 +421,7 @@ def test_no_text_at_all(tmp_path):
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".bz2", ".zst"])
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99, 1])
 def test_a_compressed_file_cut_short(tmp_path, packing, share):
-    """Wherever it ends: an error that names the file and how far it got, never a silent end."""
+    """Wherever the file ends, an error names it and how much was read; it never just ends silently."""
     path = tmp_path / f"a.txt{packing}"
     whole = PACKERS[packing](b"".join(b"line %d of a text\n" % i for i in range(20_000)))
     path.write_bytes(whole[: max(10, int(len(whole) * share) - 1)])
@@ -430,7 +432,7 @@ def test_a_compressed_file_cut_short(tmp_path, packing, share):
 
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".bz2", ".zst"])
 def test_a_damaged_compressed_file(tmp_path, packing):
-    """Flipped bytes in the middle, or rubbish behind the end: an error that names file and place."""
+    """Flipped bytes in the middle or garbage after the end give an error that names file and position."""
     path = tmp_path / f"a.txt{packing}"
     whole = PACKERS[packing](b"".join(b"line %d of a text\n" % (i * i) for i in range(20_000)))
     middle = len(whole) // 2
@@ -444,7 +446,7 @@ def test_a_damaged_compressed_file(tmp_path, packing):
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is replaced", "disappears"])
 def test_a_file_that_changes_while_it_is_read(tmp_path, change):
-    """Its size and time before and after differ: an error, because nobody knows what was read."""
+    """Its size and time before and after differ: an error, because it is unclear what was read."""
     path = tmp_path / "a.txt"
     path.write_text("one document\n\n" * 50_000)
     passages = read(path, Report())
@@ -467,7 +469,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, change):
 
 
 def test_permission_denied(tmp_path, monkeypatch):
-    """A file that may not be read: an error when named, skipped and reported in a folder."""
+    """An unreadable file is an error if named directly, skipped and reported in a folder."""
     (tmp_path / "a.txt").write_text("open")
     (tmp_path / "secret.txt").write_text("closed")
     true_open = open
@@ -478,7 +480,7 @@ def test_permission_denied(tmp_path, monkeypatch):
         return true_open(path, *rest, **options)
 
     monkeypatch.setattr("builtins.open", refusing)
-    with pytest.raises(PermissionError, match=r"you may not read this file.*secret\.txt"):
+    with pytest.raises(PermissionError, match=r"no permission to read this file.*secret\.txt"):
         documents(tmp_path / "secret.txt")
     report = Report()
     assert documents(tmp_path, report) == ["open"]
@@ -487,8 +489,8 @@ def test_permission_denied(tmp_path, monkeypatch):
 
 
 def test_missing_extras_are_named(tmp_path, monkeypatch):
-    """Without zstandard or pyarrow the error has the command that installs it here, in one line. In a folder the file
-    is skipped and reported with that command, and the corpus has another identity once the package is there."""
+    """Without zstandard or pyarrow, the one-line error has the command that installs it. In a folder, the file is
+    skipped and reported with that command, and the identity of the corpus changes once the package is there."""
     (tmp_path / "a.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
 
@@ -521,7 +523,8 @@ def test_missing_extras_are_named(tmp_path, monkeypatch):
 
 
 def test_another_encoding_is_converted_by_a_command_that_can_be_copied(tmp_path):
-    """Text in Latin-1 is an error, or mended and counted; in both cases the command has the name of the file."""
+    """Text in Latin-1 is an error, or repaired and counted; in both cases the suggested command contains the
+    file name."""
     command = r"iconv -f LATIN1 -t UTF-8 \S*a\.txt > \S*a\.utf8\.txt$"
     (tmp_path / "a.txt").write_bytes("äöü ".encode("latin-1") * 300)
     with pytest.raises(NotText, match=f"such as LATIN1, convert it: {command}"):
@@ -552,7 +555,7 @@ def tree(tmp_path):
 
 
 def test_folders_are_read_in_one_order(tree):
-    """Recursively, sorted by path; hidden files and other kinds are skipped, and that is said."""
+    """Folders are read recursively, sorted by path; hidden files and other types are skipped and reported."""
     report = Report()
     assert documents(tree, report) == ["B.md", "a.txt", "1.txt", "2.txt", "x.jsonl", "wiki_00"]
     assert report.files == 6
@@ -560,7 +563,7 @@ def test_folders_are_read_in_one_order(tree):
 
 
 def test_patterns_and_lists(tree):
-    """A pattern is sorted; a list keeps its order and may repeat; an empty list or pattern is an error."""
+    """A pattern is sorted; a list keeps its order and may contain repetitions; an empty list or pattern is an error."""
     assert documents(str(tree / "**" / "*.txt")) == ["a.txt", "1.txt", "2.txt"]
     assert documents(str(tree / "b*")) == ["1.txt", "2.txt", "x.jsonl"]
     assert documents([tree / "wiki_00", str(tree / "a.txt"), tree / "a.txt"]) == ["wiki_00", "a.txt", "a.txt"]
@@ -574,7 +577,7 @@ def test_patterns_and_lists(tree):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
 def test_a_link_that_leads_back_up_ends(tree):
-    """Linked folders are followed, once."""
+    """Linked folders are followed, but only once."""
     (tree / "b" / "up").symlink_to(tree)
     assert documents(tree) == ["B.md", "a.txt", "1.txt", "2.txt", "x.jsonl", "wiki_00"]
 
@@ -583,7 +586,7 @@ def test_a_link_that_leads_back_up_ends(tree):
     "body", [b"one\n\ntwo", b'{"text": "one"}\n{"text": "two"}\n', gzip.compress(b"one\n\ntwo", mtime=0)]
 )
 def test_standard_input(monkeypatch, body):
-    """`-` is standard input: plain text, JSON lines or compressed, told apart by content."""
+    """`-` is standard input: plain text, JSON lines or compressed, recognised by content."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(body)))
     assert documents("-") == ["one", "two"]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"t,text\n1,one\n")))
@@ -608,7 +611,7 @@ def test_a_table_on_standard_input(monkeypatch):
 
 
 def test_files_of_a_folder_are_named_with_it(tmp_path):
-    """What an error or a report calls a file can be given as a source; it says how to read different columns."""
+    """The file name in an error or report can be used as a source; the error explains how to read different columns."""
     (tmp_path / "a.csv").write_text("text,n\none,1\n")
     (tmp_path / "b.jsonl").write_text('{"body_of_it": "two"}\n')
     name = (tmp_path / "b.jsonl").as_posix()
@@ -623,7 +626,8 @@ def test_files_of_a_folder_are_named_with_it(tmp_path):
 
 
 def test_an_iterator_of_texts(monkeypatch):
-    """Each text is a document, as it comes; what is not text is named; a long one is cut into passages."""
+    """Each text is a document, read one at a time; the error names an item that is not text; a long text is cut into
+    passages."""
     report = Report()
     assert documents(iter(["one", "two\n\nlines", "  "]), report) == ["one", "two\n\nlines"]
     assert str(report) == (
@@ -650,7 +654,7 @@ def test_what_is_no_source(source):
 
 @pytest.mark.parametrize("text", ["The cat sat on the mat. " * 400, "Is it text?\nIt is.", "Only some words"])
 def test_texts_in_the_place_of_names(text):
-    """Who gives texts in a list, or one as a str, is told to give an iterator."""
+    """If texts are passed as a list or as one str, the error suggests an iterator."""
     for source in (text, [text]):
         with pytest.raises(FileNotFoundError, match=r"^.{1,250} use an iterator: iter\(texts\)\)$"):
             documents(source)
@@ -658,7 +662,7 @@ def test_texts_in_the_place_of_names(text):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes in the file system")
 def test_a_named_pipe(tmp_path):
-    """`<(zcat wiki.gz)` in a shell is a pipe with a path: it is read as it comes."""
+    """`<(zcat wiki.gz)` in a shell is a pipe with a path: it is read as data arrives."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     code = (
@@ -670,17 +674,18 @@ def test_a_named_pipe(tmp_path):
 
 
 def test_unknown_sources(tmp_path):
-    """A path that is not there gets an error that names it; a near miss of a download is noticed."""
+    """The error for a missing path names it; a misspelt data set name gets a suggestion."""
     with pytest.raises(FileNotFoundError, match=r"no file, folder or data set .*nowhere\.txt"):
         documents(tmp_path / "nowhere.txt")
-    with pytest.raises(FileNotFoundError, match="did you mean wikitext-2"):
+    with pytest.raises(FileNotFoundError, match="Did you mean wikitext-2"):
         documents("wikitext2")
     with pytest.raises(ValueError, match="the built-in corpus has no part 'tset'"):
         documents("builtin:tset")
 
 
 def test_identity(tree):
-    """The same for the same files, wherever they lie; another when a file is edited, added or read differently."""
+    """The identity is the same for the same files in any folder, and different if a file is edited, added or read
+    differently."""
     before = identity(tree)
     assert before == identity(tree) and re.fullmatch("[0-9a-f]{64}", before)
     moved = tree.parent / "moved"
@@ -700,7 +705,7 @@ def test_identity(tree):
 
 
 def test_articles_of_wikitext(tmp_path, monkeypatch):
-    """An article is one document, from its title to the next, though empty lines stand between its paragraphs."""
+    """An article is one document, from its title to the next, although its paragraphs are separated by empty lines."""
     path = tmp_path / "wiki.train.raw"
     path.write_text(
         " \n = Gold dollar = \n \n The gold dollar was a coin . \n \n = = Origins = = \n \n At first = it was not . \n"
@@ -721,7 +726,8 @@ def test_articles_of_wikitext(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("whole", "seen"), [(10_000, 10_000), (9_999, 64 * 50)])
 def test_an_edit_that_keeps_size_and_time(tmp_path, monkeypatch, whole, seen):
-    """In a file up to some size it is seen wherever it is; in a larger one at the first byte, the last, and places."""
+    """In a small file, every such edit is noticed; in a large one, only at the first byte, the last byte and the
+    sampled parts."""
     monkeypatch.setattr("mini_bert.corpora.reading.WHOLE", whole)
     monkeypatch.setattr("mini_bert.corpora.reading.SAMPLE", 50)
     path = tmp_path / "a.txt"
@@ -741,7 +747,7 @@ def test_an_edit_that_keeps_size_and_time(tmp_path, monkeypatch, whole, seen):
 
 
 def test_without_a_report_there_is_a_warning(tmp_path):
-    """Who passes no report still hears of what was mended; clean files are read in silence."""
+    """Without a report, a warning says what was repaired; clean files give no warning."""
     (tmp_path / "a.txt").write_bytes(b"fine text here, long enough")
     assert list(read(tmp_path / "a.txt")) == [Passage("fine text here, long enough", True)]
     (tmp_path / "a.txt").write_bytes(b"not so fine \xff, but long enough")
@@ -760,7 +766,7 @@ def test_a_report_stays_small(tmp_path):
 
 
 def test_stopping_early_closes_the_file(tmp_path):
-    """Whoever takes only the first passage leaves nothing open."""
+    """Reading only the first passage leaves no file open."""
     (tmp_path / "a.txt").write_text("one\n\n" * 100_000)
     passages = read(tmp_path / "a.txt")
     next(passages)
@@ -778,7 +784,7 @@ def test_the_command_shows_report_and_samples(tree, capsys):
 
 @pytest.mark.parametrize("module", [formats, decoding, corpora])
 def test_examples_in_docstrings(module):
-    """Examples in docstrings give what they say."""
+    """Examples in docstrings give the outputs shown."""
     assert doctest.testmod(module).failed == 0
 
 

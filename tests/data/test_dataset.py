@@ -1,4 +1,4 @@
-"""The synthetic English keeps its promises: trees, tags, entities and opinions that a reader with rules finds again."""
+"""The synthetic English is what it claims to be: rules find its trees, tags, entities and opinions again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def many():
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_seed_decides_everything(make):
-    """The same seed gives the same examples, another one others, and more examples begin with the same ones."""
+    """The same seed gives the same examples, another seed different ones; asking for more examples keeps the first
+    ones."""
     assert make(30, seed=5) == make(30, seed=5) == make(50, seed=5)[:30]
     assert make(30, seed=5) != make(30, seed=6)
     assert make(30, seed=5, split="dev") != make(30, seed=5)
@@ -51,7 +52,7 @@ def test_a_seed_decides_everything(make):
 
 
 def test_the_same_in_another_process():
-    """Nothing depends on the order of sets, which differs from process to process."""
+    """Nothing depends on the iteration order of sets, which differs between processes."""
     code = "from mini_bert.data.synthetic.dataset import *; print(labelled(4), scored(2), tagged(2), questions(1))"
     environment = {**os.environ, "PYTHONHASHSEED": "17"}
     found = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True, check=True)
@@ -59,7 +60,7 @@ def test_the_same_in_another_process():
 
 
 def test_the_types_are_those_of_files():
-    """What reads a file takes a synthetic example as well: same types, lines counted from 1."""
+    """Synthetic examples have the same types as those read from files, with lines counted from 1."""
     for make, kind in (
         (labelled, Labelled),
         (tagged, Tagged),
@@ -72,7 +73,7 @@ def test_the_types_are_those_of_files():
 
 
 def test_varied(many):
-    """Hardly a sentence comes twice, and several hundred words are used."""
+    """Hardly any sentence occurs twice, and several hundred words are used."""
     assert len({one.text for one in many}) > 0.99 * len(many)
     assert len({one.text for one in labelled(2000)}) > 0.97 * 2000
     assert len({word.lower() for one in many for word in one.words}) > 700
@@ -98,7 +99,8 @@ def test_fast():
 
 
 def test_trees(many):
-    """One root, every word leads to it, and no two arcs cross; tags and relations are those of the guidelines."""
+    """There is one root, every word leads to it, and no two arcs cross; tags and relations are those of the
+    guidelines."""
     for one in many:
         count = len(one.words)
         assert len(one.tags) == len(one.heads) == len(one.relations) == len(one.entities) == count
@@ -118,7 +120,7 @@ def test_trees(many):
 
 
 def test_function_words_hang_on_content_words(many):
-    """As Universal Dependencies wants it: nothing hangs on an article, a preposition, an auxiliary, a mark."""
+    """As in Universal Dependencies, articles, prepositions, auxiliaries and marks have no dependents."""
     leaves = {"det", "case", "aux", "aux:pass", "cop", "mark", "cc", "punct", "cc:preconj"}
     named = {"NOUN", "PROPN", "PRON"}
     tags = {
@@ -140,7 +142,8 @@ def test_function_words_hang_on_content_words(many):
 
 
 def test_a_sentence_looks_like_one(many):
-    """A capital, a mark at the end, no space before it; a before consonants and an before vowels; no word doubled."""
+    """A sentence starts with a capital and ends with a mark that has no space before it; "a" and "an" are right; no
+    word is doubled."""
     for one in many:
         text = one.text
         assert text[0].isupper() and text[-1] in ".?!" and text.count(" ") < len(one.words)
@@ -150,7 +153,7 @@ def test_a_sentence_looks_like_one(many):
 
 
 def test_parts_of_speech_need_context(many):
-    """Dozens of words occur as two parts of speech; who knows only each word's usual one makes mistakes."""
+    """Dozens of words have two parts of speech; always choosing a word's most frequent one makes mistakes."""
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for one in many[:1500]:
         for word, tag in zip(one.words, one.tags, strict=True):
@@ -165,7 +168,7 @@ def test_parts_of_speech_need_context(many):
 
 
 def test_forms():
-    """Words are inflected as English does it, the exceptions written out."""
+    """Words are inflected as in English; irregular forms are spelt out."""
     assert verb("study")[:4] == ("study", "studies", "studied", "studied") and verb("study").gerund == "studying"
     assert verb("write/wrote/written") == ("write", "writes", "wrote", "written", "writing")
     assert verb("watch").third == "watches" and verb("go/went/gone").third == "goes"
@@ -190,7 +193,8 @@ def _entities(examples):
 
 
 def test_entities(many):
-    """Valid BIO; all three kinds are common; names of several words occur; every name is a proper noun somewhere."""
+    """Tags are valid BIO; all three types are common; some names have several words; every name is a proper noun
+    somewhere."""
     for one in many:
         for before, tag in zip(["O", *one.entities], one.entities, strict=False):
             assert tag in ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-ORG", "I-ORG")
@@ -241,7 +245,7 @@ PRAISE, BLAME = _judging("good"), _judging("bad")
 
 
 def read(one) -> bool:
-    """Does a sentence praise? Decided by rules from the words and the tree alone, as a person would read it."""
+    """Whether a sentence is positive, decided by rules from the words and the tree alone."""
     below = defaultdict(list)
     for place, head in enumerate(one.heads, 1):
         below[head].append(place)
@@ -270,7 +274,7 @@ def read(one) -> bool:
 
 
 def test_rules_find_the_label():
-    """A reader who knows the words and how they are put together agrees with every label."""
+    """Rules that use the words and the tree agree with every label."""
     opinions = [one for one in sentences(3000, seed=1) if one.sentiment]
     assert 900 < len(opinions) < 1100
     for one in opinions:
@@ -278,7 +282,7 @@ def test_rules_find_the_label():
 
 
 def test_counting_words_is_not_enough():
-    """Logistic regression on counts of words stays below 85 %, where the rules above are always right; chance is 50."""
+    """Logistic regression on word counts stays below 85 %, where the rules above are always right; chance is 50 %."""
     train, dev = labelled(2000, seed=1), labelled(1000, seed=2)
     assert 0.46 < np.mean([one.label == "positive" for one in train]) < 0.54
     right = _regression(train, dev)
@@ -288,7 +292,7 @@ def test_counting_words_is_not_enough():
 
 @pytest.mark.slow
 def test_counting_many_words_is_not_enough():
-    """Nor do more examples help it, nor counting pairs of neighbours too."""
+    """More examples do not help it, and neither do bigrams."""
     train, dev = labelled(8000, seed=3), labelled(2000, seed=4)
     words, pairs = _regression(train, dev), _regression(train, dev, pairs=True)
     print(f"8,000 examples: words {words:.1%}, words and pairs of neighbours {pairs:.1%}")
@@ -297,7 +301,7 @@ def test_counting_many_words_is_not_enough():
 
 @pytest.mark.peers
 def test_scikit_learn_counts_no_better():
-    """Another logistic regression, whichever regularisation suits it best, stays below the same bounds."""
+    """scikit-learn's logistic regression, with the best regularisation, stays below the same bounds."""
     pytest.importorskip("sklearn", reason="needs scikit-learn")
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -315,7 +319,7 @@ def test_scikit_learn_counts_no_better():
 
 
 def _regression(train, dev, pairs: bool = False) -> float:
-    """Accuracy on dev of a linear classifier, trained by full gradient steps to the end"""
+    """Accuracy on dev of a linear classifier, trained to convergence with full-batch gradient steps"""
 
     def features(example):
         words = re.findall(WORD, example.text.lower())
@@ -361,7 +365,7 @@ def test_constructions_are_there():
 
 
 def test_scores():
-    """All degrees occur; full marks are more than the same words; word overlap alone does not give the order."""
+    """All scores occur; a score of 5 does not mean identical sentences; word overlap alone does not give the order."""
     pairs = scored(2000)
     scores = np.array([pair.score for pair in pairs])
     assert scores.min() == 0 and scores.max() == 5
@@ -385,7 +389,7 @@ def test_scores():
 
 
 def test_answers_stand_where_they_should():
-    """Every answer is in the text at its start; the question names somebody or something of the text; ids differ."""
+    """Every answer is in the text at its start; the question shares words with the text; ids are unique."""
     asked = questions(1000)
     assert len({one.id for one in asked}) == len(asked)
     for one in asked:
@@ -400,7 +404,7 @@ def test_answers_stand_where_they_should():
 
 
 def test_the_kind_of_the_answer_is_not_enough():
-    """Most texts hold several candidates: other years, other places, other people."""
+    """Most texts contain several candidates: other years, other places, other people."""
     asked = [one for one in questions(1000) if re.fullmatch(r"\d{4}", one.answers[0])]
     assert len(asked) > 80
     assert np.mean([len(re.findall(r"\b\d{4}\b", one.context)) > 1 for one in asked]) > 0.8

@@ -1,4 +1,4 @@
-"""Batches: every token where it belongs, every sequence once an epoch, the same batch whoever asks and whenever."""
+"""Batches: every token is where it belongs, every sequence comes once per epoch, and a batch is always the same."""
 
 import hashlib
 import json
@@ -23,7 +23,8 @@ PAD, CLS, SEP, MASK = 0, 2, 3, 4
 
 
 def make_documents(count=53, seed=0):
-    """Documents as lists of sentences, these as lists of words: every word occurs once, so a token tells its place"""
+    """Documents as lists of sentences, and sentences as lists of words: every word occurs once, so a token identifies
+    its position"""
     random = np.random.default_rng(seed)
     return [
         [[f"w{d}x{s}x{w}" for w in range(random.integers(2, 17))] for s in range(random.integers(1, 9))]
@@ -76,7 +77,7 @@ ALL_MODES = pytest.mark.parametrize("options", MODES, ids=lambda options: "-".jo
 
 
 def unmasked(batch):
-    """The ids as they were before masking"""
+    """The ids before masking"""
     ids = batch.input_ids.copy()
     ids.ravel()[batch.rows] = batch.targets
     return ids
@@ -99,8 +100,8 @@ def epoch_of(generator, epoch=0):
 
 @pytest.mark.parametrize("length", [3, 8, 17, 64])
 def test_packed_sequences_are_the_running_text(make, length):
-    """[CLS] T−2 tokens [SEP], the documents one after the other with [SEP] between, each window once an epoch (but a
-    window of a [SEP] alone, which has nothing to predict)."""
+    """[CLS] T−2 tokens [SEP]: documents are concatenated with [SEP] between them, and each window comes once per epoch
+    (except a window with only a [SEP], which has nothing to predict)."""
     stream = [token for document in IDS for token in [SEP, *(t for sentence in document for t in sentence)]][1:]
     content = length - 2
     expected = [[CLS, *stream[i : i + content], SEP] for i in range(0, len(stream) - content + 1, content)]
@@ -116,14 +117,14 @@ def test_packed_sequences_are_the_running_text(make, length):
 
 
 def test_orders_differ_by_seed_and_epoch(make):
-    """Each epoch and each seed has an order and masks of its own; the same ones have the same."""
+    """Each epoch and each seed has its own order and masks; the same epoch and seed give the same ones."""
     same, other = make(seed=1), make(seed=2)
     orders = [epoch_of(generator, epoch) for generator in (same, other) for epoch in range(3)]
     assert all(a != b for i, a in enumerate(orders) for b in orders[:i])
     assert epoch_of(make(seed=1), 2) == orders[2]
 
     def hidden(generator):
-        """What is masked in which sequence"""
+        """Which positions are masked in which sequence"""
         batches = [(unmasked(batch), batch.input_ids) for batch in generator.once()]
         return {(tuple(before), tuple(after)) for batch in batches for before, after in zip(*batch, strict=True)}
 
@@ -132,7 +133,8 @@ def test_orders_differ_by_seed_and_epoch(make):
 
 
 def test_epochs_follow_without_a_gap(make):
-    """Batches are always full; counted through, each run of `sequences` sequences has every one of them once."""
+    """Batches are always full; in the stream of batches, each run of `sequences` sequences contains every sequence
+    once."""
     generator = make()
     n = generator.sequences
     stream = [tuple(row) for index in range(3 * len(generator)) for row in unmasked(generator.batch(index)).tolist()]
@@ -144,7 +146,7 @@ def test_epochs_follow_without_a_gap(make):
 
 
 def test_a_large_batch_is_its_small_ones_in_a_row(make):
-    """Four batches of 8 are one of 32, masks and all."""
+    """Four batches of 8 make up one batch of 32, including the masks."""
     small, large = make(batch_size=8), make(batch_size=32)
     for index in range(4):
         parts = [small.batch(4 * index + i) for i in range(4)]
@@ -171,8 +173,8 @@ GOLDEN = [  # for each mode, with seed 0 and with seed 1
 @ALL_MODES
 @pytest.mark.parametrize("seed", [0, 1])
 def test_batches_are_the_same_for_ever(make, options, seed):
-    """A run that is resumed with a later version sees the batches that it would have seen. (A change of these numbers
-    breaks that: say so in the changelog.)"""
+    """A run resumed with a later version sees the same batches. (If these numbers change, resumed runs break: say so in
+    the changelog.)"""
     generator = make(seed=seed, batch_size=3, **options)
     content = hashlib.sha256()
     for index in [*range(5), *range(generator.order.pool, generator.order.pool + 5), 5 * len(generator), 10**9]:
@@ -183,7 +185,7 @@ def test_batches_are_the_same_for_ever(make, options, seed):
 
 @ALL_MODES
 def test_any_thread_gets_the_same_batch(make, options):
-    """Asked for in another order by eight threads at once, the batches are those that come one after the other."""
+    """Eight threads that request batches in another order at the same time get the same batches."""
     one, two = make(**options), make(**options)
     expected = [next(one) for _ in range(40)]
     numbers = np.random.default_rng(0).permutation(np.repeat(np.arange(40), 3))
@@ -195,7 +197,7 @@ def test_any_thread_gets_the_same_batch(make, options):
 @ALL_MODES
 @pytest.mark.parametrize("at", [0, 1, 13, 29])
 def test_a_resumed_stream_is_bit_identical(make, options, at):
-    """Stopped anywhere, saved as JSON, restored in a new generator: it goes on as if never stopped."""
+    """Stopped anywhere, saved as JSON and restored in a new generator, it continues as if it had never been stopped."""
     whole = make(**options)
     for _ in range(at):
         next(whole)
@@ -208,7 +210,7 @@ def test_a_resumed_stream_is_bit_identical(make, options, at):
 
 
 def test_what_was_saved_must_fit(make, cache, corpus):
-    """Another text, other settings, a foreign or damaged state: refused, and the place stays."""
+    """A state from another text or other settings, or a damaged one, is refused, and the position stays."""
     generator = make()
     next(generator)
     state = generator.state()
@@ -216,11 +218,11 @@ def test_what_was_saved_must_fit(make, cache, corpus):
     other.write_text(corpus.read_text()[:-400])
     for change, message in [
         ({"data": make(source=other).state()["data"]}, "belongs to another text"),
-        ({"seed": 5}, "saved with seed=5, and this generator has 0; build it with seed=5"),
+        ({"seed": 5}, "saved with seed=5, but this generator has 0; build it with seed=5"),
         ({"batch_size": 3}, "saved with batch_size=3"),
-        ({"next": -1}, "the saved place is -1, expected the number of a batch"),
-        ({"next": "7"}, "the saved place is '7'"),
-        ({"extra": 1}, "not the state of a data generator of this version: it differs in extra"),
+        ({"next": -1}, "the saved position is -1, expected a batch number"),
+        ({"next": "7"}, "the saved position is '7'"),
+        ({"extra": 1}, "not from this version of the data generator: it differs in extra"),
     ]:
         with pytest.raises(ValueError, match=message):
             generator.restore(state | change)
@@ -231,7 +233,7 @@ def test_what_was_saved_must_fit(make, cache, corpus):
 
 @ALL_MODES
 def test_masks_are_as_specified_in_every_mode(make, options):
-    """15 % of the words, 80/10/10, never a special token, a target in each sequence; anew each epoch."""
+    """15 % of the words, 80/10/10, never a special token, at least one target per sequence; new masks in each epoch."""
     generator = make(**options, batch_size=64, length=33)
     words = chosen = hidden = same = 0
     for epoch in range(12):
@@ -248,7 +250,7 @@ def test_masks_are_as_specified_in_every_mode(make, options):
 
 
 def test_masks_change_with_the_epoch_unless_fixed(make):
-    """Training sees new masks each time; validation the same ones, in the same order."""
+    """Training has new masks each epoch; validation has the same ones, in the same order."""
     moving, fixed = make(), make(fixed=True)
     assert any((a.input_ids != b.input_ids).any() for a, b in zip(moving.once(0), moving.once(1), strict=True))
     for one, two in zip(fixed.once(0), fixed.once(5), strict=True):
@@ -273,7 +275,7 @@ def documents_of(rows):
 @pytest.mark.parametrize("mode", ["packed", "sentences"])
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
 def test_held_out_documents_are_apart(make, mode, share):
-    """The two sides share no document and together have all; the text decides who is where, not the seed."""
+    """The two sides share no document and together contain all; the text decides the side, not the seed."""
     train = make(mode=mode, held_out=share, length=4)
     held = train.validation()
     ours, theirs = documents_of(epoch_of(train)), documents_of(epoch_of(held))
@@ -285,7 +287,7 @@ def test_held_out_documents_are_apart(make, mode, share):
 
 
 def test_packed_text_without_the_held_out_documents(make):
-    """The running text skips them: what is left is packed as if they had never been there."""
+    """Held-out documents are skipped: the rest is packed as if they had never been there."""
     train = make(held_out=0.3)
     kept = sorted(documents_of(epoch_of(train)))
     stream = [token for d in kept for token in [SEP, *(t for sentence in IDS[d] for t in sentence)]][1:]
@@ -294,7 +296,7 @@ def test_packed_text_without_the_held_out_documents(make):
 
 
 def test_stretches():
-    """Numbers within the parts to places in the row and back; empty parts do not count."""
+    """Maps numbers within the parts to positions in the whole and back; empty parts do not count."""
     parts = Stretches(np.array([2, 7, 7, 20]), np.array([5, 7, 9, 24]))
     places = [2, 3, 4, 7, 8, 20, 21, 22, 23]
     assert parts.size == 9 and parts.locate(np.arange(9)).tolist() == places
@@ -306,7 +308,7 @@ def test_stretches():
 
 @pytest.mark.parametrize("length", [3, 9, 40])
 def test_one_sentence_a_sequence(make, length):
-    """[CLS] sentence [SEP], cut if longer, padded to the longest of its batch; each once an epoch."""
+    """[CLS] sentence [SEP], truncated if too long, padded to the longest of its batch; each once per epoch."""
     generator = make(length, mode="sentences")
     expected = [[CLS, *sentence[: length - 2], SEP] for document in IDS for sentence in document]
     assert sorted(epoch_of(generator)) == sorted(expected) and generator.sequences == len(expected)
@@ -321,7 +323,8 @@ def test_one_sentence_a_sequence(make, length):
 
 
 def test_sentences_of_like_length_come_together(make):
-    """Little padding, yet short and long batches in random order, and each sentence once in an epoch's batches."""
+    """There is little padding, but short and long batches come in random order, and each sentence comes once
+    per epoch."""
     generator = make(40, mode="sentences", batch_size=5)
     batches = [generator.batch(i) for i in range(len(generator))]
     padding = [1 - (batch.input_ids != PAD).mean() for batch in batches]
@@ -339,7 +342,7 @@ def test_sentences_of_like_length_come_together(make):
 
 
 def test_lower_cased_sentences_a_line(make, cache):
-    """Each line is a sequence of its own, none is lost."""
+    """Each line is its own sequence, and none is lost."""
     path = cache / "lower.txt"
     lines = [" ".join(sentence) for document in DOCUMENTS for sentence in document]
     path.write_text("\n".join(lines))
@@ -352,7 +355,8 @@ def test_lower_cased_sentences_a_line(make, cache):
 
 @pytest.mark.parametrize("options", MODES[:4], ids=lambda options: "-".join(options.values()))
 def test_every_sequence_has_a_target(make, cache, options):
-    """Half of a chat is pictures that no vocabulary has: those alone in a sequence are left out, and that is told."""
+    """Half of a chat is emoji that are not in the vocabulary: sequences with nothing else are left out, and this is
+    reported."""
     path = cache / "chat.txt"
     chats = ("\U0001f44d\n" * int(i % 3 * 4) + f"W{i}x0x0 w{i}x0x1\n\U0001f44d\n" for i in range(53))
     path.write_text("\n".join(chats), encoding="utf-8")
@@ -365,7 +369,7 @@ def test_every_sequence_has_a_target(make, cache, options):
 
 
 def test_padding_changes_no_loss(make):
-    """A padded batch has the loss of its sentences alone."""
+    """A padded batch has the same loss as its sentences alone."""
     tiny = {"vocab_size": len(TOKENIZER), "hidden_size": 6, "num_layers": 1, "num_heads": 2, "intermediate_size": 7}
     model = MiniBERT(MiniBertConfig(**tiny, max_seq_length=40), dtype=np.float64)
     generator = make(40, mode="sentences", batch_size=5)
@@ -381,7 +385,7 @@ def test_padding_changes_no_loss(make):
 
 
 def parts_of(row, types):
-    """The two parts of a pair, after checking what stands around them"""
+    """The two parts of a pair, after checking the special tokens around them"""
     ends = np.flatnonzero(row == SEP)
     assert row[0] == CLS and len(ends) == 2 and (row[ends[1] + 1 :] == PAD).all() and PAD not in row[: ends[1]]
     inside = np.arange(len(row))
@@ -400,7 +404,7 @@ FLAT = [[token for sentence in document for token in sentence] for document in I
 
 
 def runs_on(one, two):
-    """Does the second part begin where the first ends, at the beginning of a sentence?"""
+    """Whether the second part begins where the first ends, at the beginning of a sentence"""
     place = next(PLACE[t] for t in two if t in PLACE)
     document = FLAT[place[0]]
     start = sum(map(len, IDS[place[0]][: place[1]]))
@@ -409,7 +413,8 @@ def runs_on(one, two):
 
 @pytest.mark.parametrize("length", [5, 12, 33, 80])
 def test_next_sentence_pairs(make, length):
-    """Label 0: the second part follows the first in its document. Label 1: it is of another. Half of each."""
+    """Label 0: the second part follows the first in its document. Label 1: it is from another document. Each is half of
+    the pairs."""
     labels = []
     for one, two, label, width in pairs_of(make(length, mode="pairs", task="next")):
         assert one and two and len(one) + len(two) + 3 <= length and width <= length
@@ -424,7 +429,8 @@ def test_next_sentence_pairs(make, length):
 
 @pytest.mark.parametrize("length", [5, 12, 33, 80])
 def test_sentence_order_pairs(make, length):
-    """Label 0: the parts as they stand in the text. Label 1: the other way round (whole, when none had to be cut)."""
+    """Label 0: the parts are in the order of the text. Label 1: they are swapped (complete, unless one had to be
+    truncated)."""
     labels, whole = [], 0
     for one, two, label, width in pairs_of(make(length, mode="pairs", task="order")):
         assert len(documents_of([one + two])) <= 1 and width <= length
@@ -439,7 +445,7 @@ def test_sentence_order_pairs(make, length):
 
 
 def test_every_sentence_is_in_some_pair(make):
-    """With room for two sentences at least, all sentences of documents that have two are used; the rest is told."""
+    """If at least two sentences fit, all sentences of documents that have two are used; the rest is reported."""
     generator = make(80, mode="pairs", task="order")
     used = {PLACE[token][:2] for one, two, _, _ in pairs_of(generator, 1) for token in one + two if token in PLACE}
     assert used == {(d, s) for d, document in enumerate(IDS) for s in range(len(document)) if len(document) > 1}
@@ -448,13 +454,13 @@ def test_every_sentence_is_in_some_pair(make):
 
 
 def test_pairs_are_cut_and_spoilt_anew_each_epoch(make):
-    """The same chunk has another cut and another label in another epoch."""
+    """The same chunk has a different cut and a different label in another epoch."""
     generator = make(80, mode="pairs", task="next")
     assert sorted(epoch_of(generator, 0)) != sorted(epoch_of(generator, 1))
 
 
 def test_false_sentences_come_from_everywhere_else(make):
-    """Over many epochs, from every other document, also when some are held out; never from a document held out."""
+    """Over many epochs, they come from every other training document, and never from a held-out one."""
     generator = make(40, mode="pairs", held_out=0.3)
     ours = documents_of(epoch_of(generator.validation(mode="sentences")))
     false = [documents_of([two]) for _, two, label, _ in pairs_of(generator, 40) if label]
@@ -463,7 +469,7 @@ def test_false_sentences_come_from_everywhere_else(make):
 
 
 def test_published_bert_takes_a_batch(make):
-    """bert.loss(*batch) is the loss of both tasks, and its gradients follow."""
+    """bert.loss(*batch) is the loss of both objectives, and its gradients can be computed."""
     config = BertConfig(
         vocab_size=len(TOKENIZER), hidden_size=6, num_hidden_layers=1, num_attention_heads=2, intermediate_size=7,
         max_position_embeddings=40,
@@ -479,7 +485,7 @@ def test_published_bert_takes_a_batch(make):
 
 @ALL_MODES
 def test_parts_add_up_to_the_whole(make, options):
-    """Split for micro-batches, with the whole batch's count, losses and gradients sum to those of the batch."""
+    """With the count of the whole batch, losses and gradients of its micro-batches sum to those of the batch."""
     tiny = {"vocab_size": len(TOKENIZER), "hidden_size": 6, "num_layers": 1, "num_heads": 2, "intermediate_size": 7}
     model = MiniBERT(MiniBertConfig(**tiny, max_seq_length=17), dtype=np.float64)
     batch = next(make(batch_size=8, **options))
@@ -503,40 +509,43 @@ def test_parts_add_up_to_the_whole(make, options):
     [
         ({"batch_size": 0}, "batch_size is 0, expected .* at least 1"),
         ({"length": 2}, "max_seq_length is 2.*expected at least 3"),
-        ({"length": 4, "mode": "pairs"}, "max_seq_length is 4.*special tokens alone take 3.*expected at least 5"),
+        ({"length": 4, "mode": "pairs"}, "max_seq_length is 4.*special tokens take up 3.*expected at least 5"),
         ({"length": 0}, "max_seq_length is 0"),
         ({"mode": "sentence"}, "mode is 'sentence', expected one of 'packed', 'sentences', 'pairs'"),
         ({"task": "nsp"}, "task is 'nsp', expected one of 'next', 'order'"),
         ({"split": "test"}, "split is 'test', expected one of 'train', 'validation'"),
         ({"split": "validation"}, "pass held_out"),
-        ({"held_out": 1}, "held_out is 1, expected a share of the documents from 0 to below 1"),
-        ({"held_out": 1e-9, "split": "validation"}, "of 53 documents that leaves none for validation"),
-        ({"held_out": 1 - 1e-9}, "of 53 documents that leaves none for training"),
+        ({"held_out": 1}, "held_out is 1, expected a fraction of the documents from 0 to below 1"),
+        ({"held_out": 1e-9, "split": "validation"}, "held_out=1e-09, none of the 53 documents are left for validation"),
+        ({"held_out": 1 - 1e-9}, "none of the 53 documents are left for training"),
         (
             {"held_out": 0.1, "split": "validation", "length": 1000},
-            r"held_out is 0.1, and of 53 documents that leaves \d for validation: the text has .*too few "
-            "for one sequence of 998 .*; or choose another share",
+            r"with held_out=0.1, \d of the 53 documents are left for validation: the text has .*too few "
+            "for one sequence of 998 .*; or choose another fraction",
         ),
-        ({"held_out": 0.9, "length": 1000}, r"that leaves \d for training: the text has .* another share"),
+        (
+            {"held_out": 0.9, "length": 1000},
+            r"\d of the 53 documents are left for training: the text has .* another fraction",
+        ),
         ({"seed": 1.5}, "seed is 1.5, expected a whole number"),
         ({"processes": 0}, "processes is 0, expected a whole number"),
         ({"mask_prob": 0}, "mask_prob is 0"),
-        ({"vocab_size": 100}, r"the tokenizer has [\d,]+ tokens, but the model has 100 ids.*vocab_size="),
+        ({"vocab_size": 100}, r"the tokenizer has [\d,]+ tokens, but the model has only 100 ids.*vocab_size="),
         ({"length": 10_000}, r"the text has [\d,]+ tokens, too few for one sequence of 9998.*smaller max_seq_length"),
     ],
 )
 def test_errors_name_the_value(make, options, message):
-    """Before any text is touched where that is possible."""
+    """Errors are raised before any text is read, where that is possible."""
     with pytest.raises(ValueError, match=message):
         make(**options)
 
 
 def test_texts_that_make_no_pairs(make, cache):
-    """One document has no other to take false sentences from; single sentences have no next."""
+    """A single document has no other to take false sentences from; documents of one sentence have no next sentence."""
     path = cache / "few.txt"
     path.write_text("W0x0x0. W0x0x1. W0x1x0.")
     assert make(source=path, mode="pairs", task="order").sequences > 0
-    with pytest.raises(ValueError, match=r'the text is one document.*use the task "order"'):
+    with pytest.raises(ValueError, match=r'the text is a single document.*use task="order"'):
         make(source=path, mode="pairs")
     path.write_text("W0x0x0.\n\nW0x0x1.\n\nW0x1x0.")
     with pytest.raises(ValueError, match="none of the 3 documents has two sentences"):
@@ -544,7 +553,8 @@ def test_texts_that_make_no_pairs(make, cache):
 
 
 def test_texts_of_hardly_anything(make, cache, caplog):
-    """No words is an error; fewer sequences than a batch has are repeated, with other masks, and that is said."""
+    """A text without words is an error; if there are fewer sequences than a batch has, they are repeated with other
+    masks, and this is reported."""
     path = cache / "small.txt"
     path.write_text("\n")
     with pytest.raises(ValueError, match="there is no text in"):
@@ -556,17 +566,19 @@ def test_texts_of_hardly_anything(make, cache, caplog):
         caplog.clear()
         generator = make(source=path, **options)
         assert (
-            "the text makes 2 sequences, fewer than the 7 of a batch" in caplog.text
+            "the text makes 2 sequences, fewer than the batch size of 7" in caplog.text
             and "smaller batch_size" in caplog.text
         )
         assert generator.sequences == 2 and len(generator) == 1
-        assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 an epoch. " in str(generator)
+        assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 per epoch. " in str(
+            generator
+        )
         assert next(generator).input_ids.shape[0] == 7 and len(epoch_of(generator)) == 2
 
 
 @pytest.mark.parametrize("tokenizer", ["8k", Path("8k")])
 def test_the_name_of_a_tokenizer_is_not_one(corpus, tokenizer):
-    """The error says how to load it."""
+    """The error says how to load a tokenizer."""
     with pytest.raises(TypeError, match=r"the tokenizer is '8k', a name .*load_tokenizer\('8k'\)"):
         MLMDataGenerator(corpus, tokenizer)
     with pytest.raises(TypeError, match=r"the tokenizer is None, a NoneType; expected .*load_tokenizer"):
@@ -575,35 +587,35 @@ def test_the_name_of_a_tokenizer_is_not_one(corpus, tokenizer):
 
 @pytest.mark.parametrize("source", [None, 5])
 def test_what_is_no_source_of_text(make, source):
-    """The error says what is."""
+    """The error says what a source is."""
     with pytest.raises(TypeError, match=f"the source of text is {source}, a .*expected a path"):
         make(source=source)
 
 
 def test_texts_from_an_iterator(make):
-    """Texts that never were in a file make the same batches as those in one."""
+    """Texts from an iterator give the same batches as the same texts in a file."""
     texts = [" ".join(" ".join(sentence).capitalize() + "." for sentence in document) for document in DOCUMENTS]
     equal(next(make(source=iter(texts))), next(make()))
 
 
 def test_places_that_are_none(make):
-    """A batch has a whole number, a state is what state() returned."""
+    """A batch number must be an integer, and a state must come from state()."""
     generator = make()
     equal(generator.batch(np.int64(2)), generator.batch(2))
-    with pytest.raises(TypeError, match=r"the number of a batch is 1\.5, expected a whole number"):
+    with pytest.raises(TypeError, match=r"the batch number is 1\.5, expected a whole number"):
         generator.batch(1.5)
     with pytest.raises(TypeError, match="the state is None, a NoneType; expected what state"):
         generator.restore(None)
 
 
 def test_it_shows_itself(make):
-    """repr: where the tokens lie, how many sequences, every setting."""
+    """repr shows where the tokens are, the number of sequences, and every setting."""
     shown = repr(make())
     assert shown.startswith("<MLMDataGenerator of ") and "sequences, max_seq_length=17, batch_size=7, seed=0" in shown
 
 
 def test_opened_shards_can_be_shared(make, cache):
-    """A second generator takes the opened files of the first; those of another tokenizer are refused."""
+    """A second generator can use the open files of the first; those of another tokenizer are refused."""
     first = make()
     equal(next(make(source=first.shards)), next(first))
     with pytest.raises(ValueError, match="made with another tokenizer"):
@@ -618,7 +630,8 @@ PRETRAIN = Path(__file__).parents[2].parent / "shared" / "data" / "pretrain"
 @pytest.mark.slow
 @pytest.mark.skipif(not PRETRAIN.is_dir(), reason="the pretraining text is not here")
 def test_real_text(tmp_path):
-    """Wikipedia and books: as many documents as their manifest counts, ids that decode to the text, balanced pairs."""
+    """On Wikipedia and books, the number of documents matches the manifest, ids decode to the text, and pairs are
+    balanced."""
     tokenizer = WordPieceTokenizer.load("8k")
     sources = [PRETRAIN / "books.txt.xz", PRETRAIN / "wiki.txt.xz"]
     options = {"cache_dir": tmp_path, "progress": False}

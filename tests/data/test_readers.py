@@ -1,4 +1,4 @@
-"""Labelled files are read as they are written, and what is wrong with one is told with its line."""
+"""Labelled files are read exactly, and errors name the line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
 @pytest.fixture
 def file(tmp_path):
-    """Write a file, and hand out its path"""
+    """Writes a file and returns its path"""
 
     def write(name: str, content: str | bytes) -> Path:
         path = tmp_path / name
@@ -45,7 +45,7 @@ def file(tmp_path):
 
 
 def refused(read, path, line, words, **options):
-    """Reading this file is an error that names file and line, and says these words"""
+    """Reading this file is an error that names file and line and contains these words"""
     with pytest.raises(LabelError) as caught:
         read(path, **options)
     message = str(caught.value)
@@ -61,14 +61,14 @@ RIGHT = [Labelled('a "fine" film .', None, "1", 2), Labelled("not so good , it's
 
 
 def test_tsv(file):
-    """A header and tabs; quotation marks are characters like others; an empty line is left out, and still counted."""
+    """A header and tabs; quotation marks are ordinary characters; empty lines are skipped but counted."""
     assert read_labelled(file("a.tsv", TSV)) == RIGHT
     assert read_labelled(str(file("b.txt", TSV))) == RIGHT  # MRPC and SNLI call theirs .txt
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress, lambda data: data])
 def test_packed(file, pack):
-    """Compressed or not is seen from the first bytes."""
+    """Compression is recognised by the first bytes."""
     ending = {gzip.compress: ".gz", lzma.compress: ".xz", bz2.compress: ".bz2"}.get(pack, "")
     assert read_labelled(file("a.tsv" + ending, pack(TSV.encode()))) == RIGHT
 
@@ -90,13 +90,13 @@ def test_zstandard(file):
     ids=["byte order mark", "CRLF", "CR", "UTF-16", "no line end at the end"],
 )
 def test_encodings(file, encode, caplog):
-    """A byte order mark, the line ends of other systems: nobody has to care."""
+    """A byte order mark and the line endings of other systems make no difference."""
     assert read_labelled(file("a.tsv", encode(TSV))) == RIGHT
     assert not caplog.records
 
 
 def test_bytes_that_are_not_text(file, caplog):
-    """A byte that is not UTF-8 is replaced, and said; a picture is refused."""
+    """A byte that is not UTF-8 is replaced and reported; a picture is refused."""
     path = file("a.tsv", b"text\tlabel\ncaf\xe9 society\t1\n")
     assert read_labelled(path)[0].text == "caf\ufffd society"
     assert "not UTF-8" in caplog.text and "byte 14" in caplog.text
@@ -105,7 +105,7 @@ def test_bytes_that_are_not_text(file, caplog):
 
 
 def test_csv(file):
-    """Between quotation marks stand commas, line ends, doubled quotation marks; the line is where a row starts."""
+    """Quoted fields may contain commas, line breaks and doubled quotation marks; the line is where a row starts."""
     path = file("a.csv", 'id,Text,Label\n7,"slow, but ""warm""",pos\n8,"two\nlines",neg\n\n9,plain,pos,\n')
     assert read_labelled(path) == [
         Labelled('slow, but "warm"', None, "pos", 2),
@@ -116,7 +116,7 @@ def test_csv(file):
 
 
 def test_jsonl(file):
-    """Objects, a line each; 1, 1.0 and "1" are one label; true is a label too."""
+    """One object per line; 1, 1.0 and "1" are the same label; true is a label, too."""
     lines = [
         {"text": "a", "label": 1},
         {"label": 1.0, "text": " b "},
@@ -144,7 +144,7 @@ def test_jsonl(file):
     ],
 )
 def test_columns_are_found(file, header, first, second):
-    """The usual names are known, in either case: those of GLUE, SNLI, reviews."""
+    """The usual column names of GLUE, SNLI and review files are found, in upper or lower case."""
     names = header.split("\t")
     path = file("a.tsv", header + "\n" + "\t".join(f"the {name}" for name in names) + "\n")
     found = read_labelled(path)[0]
@@ -153,7 +153,8 @@ def test_columns_are_found(file, header, first, second):
 
 
 def test_columns_are_given(file):
-    """By name, or by number where there is no header, as in CoLA; a text given alone is one text."""
+    """Columns are chosen by name, or by number if there is no header, as in CoLA; with only a text column, there is one
+    text."""
     path = file("a.tsv", "gj04\t1\t\tthe sailors rode\ngj04\t0\t*\tthey it\n")
     assert read_labelled(path, text="4", label="2") == [
         Labelled("the sailors rode", None, "1", 1),
@@ -167,7 +168,8 @@ def test_columns_are_given(file):
 
 
 def test_undecided_labels_are_left_out(file, caplog):
-    """SNLI writes - where its annotators did not agree: no label, and said so; elsewhere - is a label."""
+    """SNLI writes - where its annotators did not agree: such examples are left out and reported; in other files, - is a
+    label."""
     path = file("a.tsv", "gold_label\tsentence1\tsentence2\n-\ta\tb\nneutral\tc\td\n")
     assert [one.label for one in read_labelled(path)] == ["neutral"]
     assert "skipped 1 example" in caplog.text
@@ -213,7 +215,7 @@ def test_columns_that_are_not_there(file):
 
 
 def test_missing_and_damaged_files(tmp_path, file):
-    """No file, and a packed one that is cut short: the usual errors, with the name."""
+    """A missing file and a truncated compressed one give the usual errors, with the name."""
     with pytest.raises(FileNotFoundError, match=r"nothing\.tsv"):
         read_labelled(tmp_path / "nothing.tsv")
     with pytest.raises(ValueError, match=r"a\.tsv\.gz is truncated"):
@@ -224,7 +226,7 @@ def test_missing_and_damaged_files(tmp_path, file):
 
 
 def test_scored(file):
-    """Two texts and a number, under the names of STS-B, SICK, or given ones."""
+    """Two texts and a number, with the column names of STS-B or SICK, or with given ones."""
     stsb = file("a.tsv", 'score\tsentence1\tsentence2\tgenre\n4.75\tA cat .\tA "cat" .\tx\n0\ta\tb\ty\n')
     assert read_scored(stsb) == [Scored("A cat .", 'A "cat" .', 4.75, 2), Scored("a", "b", 0.0, 3)]
     sick = file("b.csv", "pair_ID,sentence_A,sentence_B,relatedness_score\n1,a b,c d,3.5\n")
@@ -260,7 +262,7 @@ def test_bad_scored_files(file, content, line, words):
 
 
 def test_tagged(file):
-    """A word and its tag on a line; empty lines, one or several, between sentences; the last needs none."""
+    """A word and its tag on each line; one or more empty lines between sentences; none needed at the end."""
     path = file("a.conll", "\n\nMy\tO\nWashington\tB-PER\n\n\n\nIn\tO\nBath\tB-LOC")
     assert read_tagged(path) == [
         Tagged(["My", "Washington"], ["O", "B-PER"], 3),
@@ -269,14 +271,14 @@ def test_tagged(file):
 
 
 def test_odd_words_of_tweets(file):
-    """Hashtags, bare #, white space that does not break, invisible characters and Unicode's line ends are words."""
+    """Hashtags, a bare #, non-breaking spaces, invisible characters and Unicode line separators are words."""
     words = ["#nowplaying", "#", "a\u00a0b", "\u200b", "x\u2028y", "x\x85y", '"', "-", "\ufe0f", "😀", "\u00a0"]
     path = file("a.conll", "".join(f"{word}\tO\n" for word in words) + "\t\n" + "#end\tB-product\n")
     assert read_tagged(path) == [Tagged(words, ["O"] * len(words), 1), Tagged(["#end"], ["B-product"], 13)]
 
 
 def test_columns_of_conll_2003(file):
-    """Spaces, four columns, -DOCSTART-: the last column, or the one that is asked for."""
+    """Spaces, four columns, -DOCSTART-: the tag is in the last column, or in the chosen one."""
     path = file("a.txt", "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n# # O O\nmore NN I-NP O\n")
     assert read_tagged(path) == [Tagged(["EU", "rejects"], ["I-ORG", "O"], 3), Tagged(["#", "more"], ["O", "O"], 6)]
     assert [one.tags for one in read_tagged(path, 1)] == [["NNP", "VBZ"], ["#", "NN"]]
@@ -284,7 +286,7 @@ def test_columns_of_conll_2003(file):
 
 
 def test_comments(file):
-    """A remark before a sentence has no tag; one of MultiCoNER begins with # id."""
+    """A comment before a sentence has no tag; comments of MultiCoNER begin with # id."""
     assert read_tagged(file("a.tsv.conll", "# source: mine\n#2\nEU\tB\n")) == [Tagged(["EU"], ["B"], 3)]
     assert read_tagged(file("b.conll", "# id 7 domain=en\nEU _ _ B\n\n# id 8 domain=en\nit _ _ O\n")) == [
         Tagged(["EU"], ["B"], 2),
@@ -293,7 +295,7 @@ def test_comments(file):
 
 
 def test_a_comment_of_as_many_words_as_there_are_columns(file):
-    """`# mine` is a remark; `# O` is the word #, since other words have the tag O. A hashtag is a word in any case."""
+    """`# mine` is a comment; `# O` is the word #, since other words have the tag O. A hashtag is always a word."""
     text = "# mine\nEU B\nit O\n\n# newdoc\n# O\n\n#rain B\n\n#sun X\n"
     assert read_tagged(file("a.conll", text)) == [
         Tagged(["EU", "it"], ["B", "O"], 2),
@@ -311,7 +313,7 @@ def test_a_line_of_blanks_ends_a_sentence(file, between, separator):
 
 
 def test_tagged_json_lines(file):
-    """Two lists, under the names that people use."""
+    """Two lists, under the usual names."""
     path = file("a.jsonl", '{"tokens": ["EU", "it"], "ner_tags": [3, 0]}\n{"words": ["a"], "tags": ["DET"]}\n')
     assert read_tagged(path) == [Tagged(["EU", "it"], ["3", "0"], 1), Tagged(["a"], ["DET"], 2)]
 
@@ -342,7 +344,7 @@ def test_bad_tagged_files(file, name, content, line, words):
 
 
 def test_words_with_blanks(file):
-    """As they are written in Vietnamese, and as some files have names."""
+    """Words may contain spaces, as in Vietnamese, and as names do in some files."""
     assert read_tagged(file("a.conll", "New York\tB\n\nhọc sinh\tN\nđi\tV\n"))[1].words == ["học sinh", "đi"]
 
 
@@ -382,7 +384,7 @@ WE = Parsed(
 
 
 def test_conllu(file):
-    """Comments, multiword tokens, words that were not said, remarks in MISC: the tree is over the words 1, 2, 3, …"""
+    """Comments, multiword tokens, empty nodes and notes in MISC are handled: the tree is over the words 1, 2, 3, …"""
     path = file("a.conllu", CONLLU.replace("# newpar\n\n", ""))
     assert read_conllu(path) == [WE, Parsed(["#1"], ["NOUN"], [0], ["root"], 15)]
     assert (
@@ -392,7 +394,7 @@ def test_conllu(file):
 
 
 def test_conllu_as_tags(file):
-    """Parts of speech for a tagger: UPOS unless another column is asked for; told by the name or the content."""
+    """Parts of speech for a tagger: UPOS unless another column is chosen; CoNLL-U is recognised by name or content."""
     text = CONLLU.replace("# newpar\n\n", "")
     for name in ("a.conllu", "a.txt", "a.conllu.gz"):
         path = file(name, gzip.compress(text.encode()) if name.endswith("gz") else text)
@@ -449,7 +451,8 @@ def squad(**changes) -> dict:
 
 
 def test_squad(file):
-    """Every question with its text; answers where they start, in characters; numbered, for the file is one line."""
+    """Every question has its text; answers start at character offsets; questions are numbered, because the file is one
+    line."""
     context = "The cat sat on 😀 mat."
     right = [
         Question("q1", "What?", context, ["😀 mat", "mat"], [15, 17], 1),
@@ -461,7 +464,7 @@ def test_squad(file):
 
 
 def test_questions_in_json_lines(file):
-    """The same names in one object a line, answers as a list of pairs or as two lists."""
+    """The same names in one object per line, with answers as a list of pairs or as two lists."""
     lines = [
         {"id": 7, "question": "Who?", "context": "The cat.", "answers": {"text": ["cat"], "answer_start": [4]}},
         {"question": "Who?", "context": "A dog.", "answers": [{"text": "dog", "answer_start": 2}]},
@@ -473,7 +476,8 @@ def test_questions_in_json_lines(file):
 
 
 def test_questions_without_answers(file, caplog):
-    """SQuAD 2's impossible ones are left out with a word; other questions need an answer, unless one only predicts."""
+    """SQuAD 2's impossible questions are skipped with a warning; other questions need an answer, except for
+    prediction."""
     path = file("a.json", json.dumps(squad(answers=[], is_impossible=True)))
     assert [one.id for one in read_squad(path)] == ["q1"]
     assert "skipped 1 question without an answer" in caplog.text
@@ -504,7 +508,7 @@ def test_questions_without_answers(file, caplog):
     ],
 )
 def test_bad_questions(file, changes, words):
-    """Told with the number of the question, and with its line where the file has several."""
+    """Errors name the number of the question, and its line if the file has several."""
     refused(read_squad, file("a.json", json.dumps(squad(**changes))), 1, words)
     if words.startswith("is half"):
         return
@@ -544,7 +548,7 @@ def test_bad_questions_in_json_lines(file):
 
 
 def test_label_names():
-    """Each once, in order; numbers by their size; the tags of sentences too."""
+    """Each label once, sorted; numbers by value; also for the tags of sentences."""
     assert label_names([Labelled("a", None, name, 1) for name in ("b", "a", "b")]) == ["a", "b"]
     assert label_names([Labelled("a", None, name, 1) for name in ("10", "9", "0")]) == ["0", "9", "10"]
     assert label_names([Tagged(["a", "b"], ["O", "B-PER"], 1), WE])[:3] == ["AUX", "B-PER", "O"]
@@ -552,7 +556,8 @@ def test_label_names():
 
 
 def test_unknown_labels_are_told_with_their_line():
-    """A label of dev that training never saw, with the line, the known ones, and the one that was perhaps meant."""
+    """The error for a dev label that is not in the training data has the line, the known labels, and the
+    closest one."""
     dev = [Labelled("a", None, "positive", 2), Labelled("b", None, "postive", 7)]
     with pytest.raises(
         LabelError,
@@ -570,7 +575,7 @@ def test_unknown_labels_are_told_with_their_line():
 
 
 def test_what_is_written_is_read(file):
-    """Synthetic examples of every kind, written in every format, come back as they were."""
+    """Synthetic examples of every kind, written in every format, are read back unchanged."""
     opinions = synthetic.labelled(40)
     rows = "text\tlabel\n" + "".join(f"{one.text}\t{one.label}\n" for one in opinions)
     assert [one[:3] for one in read_labelled(file("a.tsv", rows))] == [one[:3] for one in opinions]
@@ -615,7 +620,7 @@ GOOD_FILES = {
 
 @pytest.mark.parametrize("name", GOOD_FILES)
 def test_damaged_files_are_read_or_refused(file, name):
-    """Whatever is deleted, doubled or changed in a file: it is read, or a ValueError names it; nothing else happens."""
+    """Whatever is deleted, doubled or changed in a file, it is either read, or a ValueError names it."""
     read, text = GOOD_FILES[name]
     whole = text.encode()
     dice = random.Random(name)
@@ -650,7 +655,7 @@ def test_damaged_files_are_read_or_refused(file, name):
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
 def test_published_files(caplog):
-    """The files of ../shared/data give the numbers that its MANIFEST.md states, without one remark."""
+    """The files of ../shared/data match the numbers in its MANIFEST.md, without any warning."""
     caplog.set_level(logging.INFO)
     for name, count in (("train", 67_349), ("dev", 872)):
         found = read_labelled(SHARED / f"sst2/{name}.tsv.gz")

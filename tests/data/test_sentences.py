@@ -1,4 +1,4 @@
-"""Where sentences end: the rules by example, and that no character is lost."""
+"""Sentence splitting: the rules by example, and no character is lost."""
 
 import re
 import textwrap
@@ -38,7 +38,7 @@ def test_by_example(text):
 
 
 def test_lines():
-    """A line ends a sentence, unless the next goes on with a small letter; empty lines are nothing."""
+    """The end of a line ends a sentence, unless the next line continues in lower case; empty lines are ignored."""
     assert split("A heading\nA line that is\nwrapped here. And\non.\n\n  Last\n") == [
         "A heading",
         "A line that is\nwrapped here.",
@@ -49,7 +49,7 @@ def test_lines():
 
 
 def test_sentences_a_line_in_lower_case():
-    """As many films, products or chat logs are stored: each line is one, however it ends and begins."""
+    """In lower-cased review files or chat logs, each line is a sentence, however it ends and begins."""
     for end in (" .", "", "!"):
         lines = [f"this film number {i} was a joy from start to end{end}" for i in range(500)]
         assert split("\n".join(lines)) == lines
@@ -58,7 +58,7 @@ def test_sentences_a_line_in_lower_case():
 
 
 def test_lines_of_a_list_are_not_wrapped():
-    """A short line has ended, not met the margin; one as long as a paragraph was not wrapped either."""
+    """A short line was not wrapped at the margin, and neither was one as long as a paragraph."""
     lines = [
         "Things to buy",
         "bread",
@@ -72,7 +72,7 @@ def test_lines_of_a_list_are_not_wrapped():
 
 
 def test_wrapped_text():
-    """Filled to any width, a text has the sentences that it has on one line."""
+    """Wrapped to any width, a text has the same sentences as on one line."""
     text = (
         "Many of the boats, e.g. those of the fleet, had left when the doctor (a young man) came to the harbour. "
         "There was no wind, and nobody knew why! He asked the men who mended nets there; they did not even look up. "
@@ -86,7 +86,8 @@ def test_wrapped_text():
 @given(st.text(alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(" \n.!?\"')A。a"))))
 @settings(max_examples=200, deadline=None)
 def test_nothing_is_lost(text):
-    """Every character but white space is in exactly one sentence, in order; no sentence is empty or has loose ends."""
+    """Every character except white space is in exactly one sentence, in order; no sentence is empty or has white space
+    around it."""
     found = split(text)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(sentence and sentence == sentence.strip() for sentence in found)
@@ -99,12 +100,12 @@ TOKENIZER = WordPieceTokenizer(WORDS.split())
 @given(st.text(alphabet="ab AB.!?\"'()…。\n-é\u0301\u200d\u00a0", max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_the_pieces_are_those_of_the_unsplit_text(text):
-    """Splitting first changes no id."""
+    """Splitting into sentences first changes no id."""
     assert [i for ids in TOKENIZER.ids(split(text)) for i in ids] == TOKENIZER.ids([text])[0]
 
 
 @pytest.mark.parametrize("unit", [".", "!?", ". ", '."', "a.", "A. ", "\n", "。", "a\n", '"', ".\n"])
 def test_odd_text_takes_no_age(unit):
-    """Very much of anything is split in a moment (a search that goes back and forth would take hours)."""
+    """Long runs of any character are split quickly (backtracking would take hours)."""
     text = unit * (200_000 // len(unit))
     assert len(re.sub(r"\s", "", "".join(split(text)))) == len(re.sub(r"\s", "", text))

@@ -1,4 +1,4 @@
-"""Sequences cut from token files made by hand: where sentences lie, what is left out, which pairs there are."""
+"""Sequences cut from hand-made token files: where sentences are, what is left out, and which pairs there are."""
 
 import logging
 
@@ -7,16 +7,18 @@ import pytest
 
 from mini_bert.common.draws import address
 from mini_bert.data import sequences
-from mini_bert.data.sequences import Documents, Packed, Pairs, Sentences, Special, fair_share
+from mini_bert.data.sequences import Documents, Packed, Pairs, Sentences, fair_share
 from mini_bert.data.shards import Shards
+from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)
-SPECIAL = Special(PAD, CLS, SEP)
+SPECIAL = WordPieceTokenizer([*SPECIAL_TOKENS, "a"])
 WORD = np.arange(100_000) > 4
 
 
 def shards_of(documents):
-    """Documents as lists of sentences, these as lists of ids -> the arrays of data/shards.py, by a plain loop"""
+    """Turns documents (lists of sentences, which are lists of ids) into the arrays of data/shards.py, with a
+    plain loop"""
     tokens, sentences, starts = [], [], []
     for document in documents:
         tokens.append(SEP)
@@ -31,7 +33,7 @@ def shards_of(documents):
 
 
 def numbered(lengths):
-    """The lengths of sentences, document by document -> the same with ids that count through, from 5"""
+    """Turns sentence lengths per document into sentences whose ids count up from 5"""
     ids = iter(range(5, 100_000))
     return [[[next(ids) for _ in range(length)] for length in document] for document in lengths]
 
@@ -42,14 +44,14 @@ def random_lengths(count, seed=0, most=7, longest=15):
 
 
 def small_blocks(monkeypatch, size=7):
-    """So that a small text is many blocks"""
+    """Makes blocks so small that a small text has many"""
     monkeypatch.setattr(
         sequences, "_blocks", lambda n: (np.arange(low, min(low + size, n)) for low in range(0, n, size))
     )
 
 
 def rows_of(source, epochs=1):
-    """All sequences, without padding, and the labels of pairs"""
+    """All sequences without padding, and the labels of pairs"""
     found, labels = [], []
     for epoch in range(epochs):
         numbers = np.arange(source.count)
@@ -64,7 +66,7 @@ def rows_of(source, epochs=1):
 
 
 def test_where_sentences_lie():
-    """Empty documents before, between and behind; ids of special tokens in the text: only separators are left away."""
+    """With empty documents anywhere, and ids of special tokens in the text, only separators are removed."""
     documents = [[], [], [[5, 6, SEP], [SEP]], [], [], [[SEP, 7], [8], [PAD, SEP, SEP]], [[9]], [], []]
     documents = Documents(shards_of(documents))
     flat = [[5, 6, SEP], [SEP], [SEP, 7], [8], [PAD, SEP, SEP], [9]]
@@ -80,12 +82,13 @@ def test_where_sentences_lie():
 
 
 def test_much_that_is_left_out_is_told(caplog):
-    """More than a tenth of the text cut off: a warning that says how much and what to do. Less is in the summary."""
+    """If more than a tenth of the text is cut off, a warning says how much and what to do. Less is only in the
+    summary."""
     documents = Documents(shards_of(numbered([[20, 3], [2]])))
     assert Sentences(documents, 21, SPECIAL, WORD).left_out == "1 token of 1 sentence longer than 19"
     assert not caplog.records
     Sentences(documents, 12, SPECIAL, WORD)
-    assert "37 % of the text is left out, because sentences are cut at 10 tokens" in caplog.text
+    assert "37 % of the text is left out, because sentences are truncated to 10 tokens" in caplog.text
     assert "10 tokens of 1 sentence" in caplog.text and 'mode="packed"' in caplog.text
 
 
@@ -93,7 +96,7 @@ def test_much_that_is_left_out_is_told(caplog):
 
 
 def spoilt_by_unk(seed, share=0.7):
-    """Documents of which most tokens are [UNK]"""
+    """Documents in which most tokens are [UNK]"""
     random = np.random.default_rng(seed)
     documents = numbered([lengths or [1] for lengths in random_lengths(60, seed)])
     return [[[UNK if random.random() < share else i for i in sentence] for sentence in d] for d in documents]
@@ -102,7 +105,7 @@ def spoilt_by_unk(seed, share=0.7):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("held_out", [0.0, 0.3])
 def test_what_has_no_word_is_left_out(monkeypatch, seed, held_out):
-    """Exactly the sequences that hold nothing but special tokens, wherever they stand; their number is told."""
+    """Exactly the sequences with nothing but special tokens are left out, and their number is reported."""
     small_blocks(monkeypatch)
     made = shards_of(spoilt_by_unk(seed))
     documents = Documents(made, held_out)
@@ -133,7 +136,7 @@ def test_what_has_no_word_is_left_out(monkeypatch, seed, held_out):
 
 
 def test_pairs_that_step_in_are_the_same_each_time():
-    """What stands at a place depends on its number and key, not on its neighbours in the batch."""
+    """The pair at a position depends on its number and key, not on its neighbours in the batch."""
     pairs = Pairs(Documents(shards_of(spoilt_by_unk(1, 0.9))), 9, SPECIAL, WORD, "next")
     numbers = np.arange(pairs.count)
     keys = address(3, 0, numbers)
@@ -145,14 +148,14 @@ def test_pairs_that_step_in_are_the_same_each_time():
 
 
 def test_text_without_any_word_is_an_error(caplog):
-    """All is [UNK]: the wrong tokenizer, most likely. If it is much of it, a warning."""
+    """If all tokens are [UNK], the tokenizer is probably wrong: an error. If many are, a warning."""
     documents = Documents(shards_of([[[UNK] * 5, [UNK] * 4]] * 3))
     for make in (Packed, Sentences, lambda *a: Pairs(*a, "next"), lambda *a: Pairs(*a, "order")):
-        with pytest.raises(ValueError, match=r"hardly a word .*is \[UNK\].*another language"):
+        with pytest.raises(ValueError, match=r"hardly any word .*is \[UNK\].*another language"):
             make(documents, 7, SPECIAL, WORD)
     assert not caplog.records
     Sentences(Documents(shards_of([[[UNK] * 5, [5] * 4]] * 3)), 7, SPECIAL, WORD)
-    assert [r.levelno for r in caplog.records] == [logging.WARNING] and "3 of 6 sentences have no word" in caplog.text
+    assert [r.levelno for r in caplog.records] == [logging.WARNING] and "3 of 6 sentences are left out" in caplog.text
 
 
 # ------------------------------------------------------------------ pairs
@@ -183,7 +186,8 @@ def naive_chunks(lengths, room):
 @pytest.mark.parametrize("room", [2, 9, 30, 57])
 @pytest.mark.parametrize("block", [1, 7, 64])
 def test_chunks(monkeypatch, room, block):
-    """As many sentences as fit, at least two; a last one alone goes with the one before. Blocks leave no trace."""
+    """A chunk has as many sentences as fit, at least two; a single last sentence joins the chunk before it. Block sizes
+    make no difference."""
     small_blocks(monkeypatch, block)
     lengths = [*random_lengths(40), [1] * 100, *random_lengths(40, 1)]
     lengths = [document for document in lengths if document]
@@ -193,7 +197,8 @@ def test_chunks(monkeypatch, room, block):
 
 
 def test_what_fits_exactly():
-    """Sentences of 4, 5 and 6 in a room of 15 are one chunk, in a room of 14 two; an odd room favours the first."""
+    """Sentences of 4, 5 and 6 tokens are one chunk if 15 tokens fit, and two if 14 fit; an odd length favours the first
+    part."""
     documents = numbered([[4, 5, 6, 7, 3, 3], [2, 2]])
     for room, chunks in ((15, [0, 3, 6]), (14, [0, 2, 4, 6])):
         pairs = Pairs(Documents(shards_of(documents)), room + 3, SPECIAL, WORD, "order")
@@ -214,7 +219,7 @@ def test_what_fits_exactly():
 
 
 def test_every_cut_comes():
-    """A chunk of five sentences is cut at each of its four places, as often, anew each epoch."""
+    """A chunk of five sentences is cut at each of its four places equally often, newly drawn in each epoch."""
     pairs = Pairs(Documents(shards_of(numbered([[3] * 5, [3, 3]]))), 40, SPECIAL, WORD, "order")
     rows, labels = rows_of(pairs, 400)
     cuts = [row.index(SEP) - 1 for row, label in zip(rows[::2], labels[::2], strict=True) if not label]
@@ -224,7 +229,8 @@ def test_every_cut_comes():
 
 @pytest.mark.parametrize("held_out", [0.0, 0.4])
 def test_false_parts_are_from_elsewhere(held_out):
-    """Never from the own document, never from one held out, from all the others; whole sentences where they fit."""
+    """False parts come from all other documents, never from the same or a held-out one; they are complete sentences
+    where these fit."""
     lengths = random_lengths(30, 2)
     made = shards_of(numbered(lengths))
     own = np.repeat(np.arange(30), [sum(document) for document in lengths])  # of each id, less 5
@@ -241,7 +247,7 @@ def test_false_parts_are_from_elsewhere(held_out):
 
 
 def area(scores, labels):
-    """Under the ROC curve: how likely a pair with label 1 has the larger score (half if equal)"""
+    """The area under the ROC curve: how likely a pair with label 1 has the larger score (ties count half)"""
     scores, labels = np.array(scores), np.array(labels)
     one, two = scores[labels == 1], scores[labels == 0]
     return np.mean((one[:, None] > two) + 0.5 * (one[:, None] == two))
@@ -249,7 +255,8 @@ def area(scores, labels):
 
 @pytest.mark.parametrize("length", [20, 45, 200])
 def test_lengths_do_not_tell_the_label(length):
-    """Neither the length of a pair nor that of its second part; nor whether that ends where a sentence does."""
+    """Neither the length of a pair, nor that of its second part, nor whether it ends at a sentence boundary reveals the
+    label."""
     lengths = random_lengths(260, 5, most=12, longest=25)
     made = shards_of(numbered(lengths))
     last = set((made.tokens[1:][made.tokens[:-1] == SEP] - 1).tolist()) | {made.tokens[-2]}
@@ -262,7 +269,7 @@ def test_lengths_do_not_tell_the_label(length):
 
 @pytest.mark.parametrize("fits", [True, False])
 def test_false_parts_are_cut_where_true_ones_are(fits):
-    """Half of the sentences are too long for the room: one that fits, or one that does not, is found, as is wanted."""
+    """Half of the sentences are too long: the search finds one that fits, or one that does not, as requested."""
     lengths = [[2, 30] * 4] * 50
     made = shards_of(numbered(lengths))
     pairs = Pairs(Documents(made), 23, SPECIAL, WORD, "next")
@@ -276,7 +283,8 @@ def test_false_parts_are_cut_where_true_ones_are(fits):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_fair_share_leaves_a_sequence_on_both_sides(seed):
-    """Wherever some share does, and leaves training at least half of the text; else 0. Tried against every share."""
+    """If some share leaves a sequence on both sides and at least half of the text for training, one is found; else 0.
+    Compared with every share."""
     random = np.random.default_rng(seed)
     shards = shards_of(numbered(random_lengths(random.integers(0, 12), seed, most=4)))
     if seed % 4 == 0 and len(shards.hashes) > 3:
@@ -300,7 +308,7 @@ def test_a_fair_share_leaves_a_sequence_on_both_sides(seed):
 
 
 def test_fair_shares_of_all_kinds_occur():
-    """The test above meets each: nothing to hold out, the share that was asked for, more, and less."""
+    """The test above covers all cases: nothing to hold out, the requested share, more, and less."""
     kinds = set()
     for seed in range(40):
         random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Token files: what lies in them, that they are made once, and that half-made or damaged ones are never used."""
+"""Token files: their contents, that they are built once, and that incomplete or damaged ones are never used."""
 
 import errno
 import io
@@ -24,7 +24,7 @@ FILES = ["documents.bin", "hashes.bin", "sentences.bin", "shards.json", "tokens.
 
 
 def make_text(documents, seed=0):
-    """Documents of a few sentences each, of words over ten letters"""
+    """Documents of a few sentences each, with words over ten letters"""
     random = np.random.default_rng(seed)
 
     def word():
@@ -48,7 +48,7 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def make(corpus, tmp_path):
-    """Prepare the corpus, quietly, in a cache of this test"""
+    """Prepares the corpus silently, in the cache of this test"""
 
     def prepare_it(source=corpus, tokenizer=TOKENIZER, **options):
         return prepare(source, tokenizer, cache_dir=tmp_path / "cache", progress=False, **options)
@@ -58,7 +58,7 @@ def make(corpus, tmp_path):
 
 @pytest.fixture
 def small_jobs(monkeypatch):
-    """So that a small corpus is many jobs"""
+    """Makes jobs so small that a small corpus has many"""
     monkeypatch.setattr(shards, "JOB", 200)
 
 
@@ -70,7 +70,7 @@ def contents(folder):
 
 
 def test_the_layout(make, corpus, small_jobs):
-    """Token by token, what a plain loop over documents and sentences gives, read without this module's help."""
+    """Token by token, the files hold what a plain loop over documents and sentences gives, read without this module."""
     tokens, sentences, documents = [], [], []
     for document in corpus.read_text().split("\n\n"):
         tokens.append(TOKENIZER.sep_id)
@@ -93,7 +93,7 @@ def test_the_layout(make, corpus, small_jobs):
 
 
 def test_arrays_are_mapped_and_cannot_be_changed(make):
-    """Not read into memory; writing to one is an error, not damage."""
+    """Arrays are memory-mapped; writing to one is an error and does no damage."""
     made = make()
     with pytest.raises(ValueError, match="read-only"):
         made.tokens[0] = 1
@@ -104,7 +104,7 @@ def test_arrays_are_mapped_and_cannot_be_changed(make):
 
 
 def test_a_large_vocabulary_takes_four_bytes(tmp_path, corpus):
-    """Up to 65,536 pieces two bytes a token, beyond that four."""
+    """Up to 65,536 pieces, a token takes two bytes, beyond that four."""
     for size, dtype in ((65_536, "<u2"), (65_537, "<u4")):
         tokenizer = WordPieceTokenizer([*PIECES[:5], *(f"word{i}" for i in range(size - 6)), "abc"])
         path = tmp_path / "abc.txt"
@@ -114,7 +114,7 @@ def test_a_large_vocabulary_takes_four_bytes(tmp_path, corpus):
 
 
 def test_what_a_tokenizer_drops_is_no_sentence(make, tmp_path):
-    """A line of characters that leave no piece has no sentence; a document of such lines is there, and empty."""
+    """A line that gives no pieces is not a sentence; a document of such lines exists and is empty."""
     path = tmp_path / "odd.txt"
     path.write_text("\u200b\u200e\n\na b.\n\u200b\nc.\n\n\u200b\n\nd", encoding="utf-8")
     made = make(path)
@@ -124,7 +124,7 @@ def test_what_a_tokenizer_drops_is_no_sentence(make, tmp_path):
 
 
 def test_special_tokens_in_the_text_are_text(make, tmp_path):
-    """Who writes [SEP] means the five characters: no token but ours separates, pads or masks."""
+    """[SEP] in a text means these five characters: only our own tokens separate, pad or mask."""
     tokenizer = WordPieceTokenizer([*PIECES, "[", "]", "sep", "pad"])
     path = tmp_path / "about.txt"
     path.write_text("a [SEP] b\n[PAD].\n\n[SEP]")
@@ -136,7 +136,7 @@ def test_special_tokens_in_the_text_are_text(make, tmp_path):
 
 
 def test_a_document_in_many_passages_is_one(make, corpus, monkeypatch, small_jobs):
-    """Text that is read, and handed to processes, in pieces of a few words gives the same tokens and documents."""
+    """Text that is read and sent to processes in pieces of a few words gives the same tokens and documents."""
     whole = make()
     monkeypatch.setattr("mini_bert.corpora.formats.PASSAGE", 40)
     os.utime(corpus, (1, 1))
@@ -147,7 +147,7 @@ def test_a_document_in_many_passages_is_one(make, corpus, monkeypatch, small_job
 
 
 def test_documents_are_known_by_their_text(make, corpus, tmp_path):
-    """Equal documents have equal hashes, wherever they stand and whatever the tokenizer."""
+    """Equal documents have equal hashes, wherever they are and whatever the tokenizer."""
     hashes = make().hashes.tolist()
     documents = corpus.read_text().split("\n\n")
     other = tmp_path / "other.txt"
@@ -158,7 +158,7 @@ def test_documents_are_known_by_their_text(make, corpus, tmp_path):
 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_the_number_of_processes_leaves_no_trace(make, small_jobs, processes):
-    """The same bytes from one process and from several."""
+    """One process and several give the same bytes."""
     alone = make(processes=1)
     before = contents(alone.folder)
     shutil.rmtree(alone.folder)
@@ -170,7 +170,7 @@ def test_the_number_of_processes_leaves_no_trace(make, small_jobs, processes):
 
 
 def test_a_second_start_only_opens(make, monkeypatch):
-    """No text is read and nothing tokenized again; times and bytes of the files stay."""
+    """The second time, no text is read or tokenized; modification times and contents of the files stay."""
     made = make()
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made.folder.iterdir()}
     monkeypatch.setattr(shards, "_build", None)
@@ -180,7 +180,8 @@ def test_a_second_start_only_opens(make, monkeypatch):
 
 
 def test_other_text_or_another_tokenizer_is_another_folder(make, corpus):
-    """The key changes with the corpus, the vocabulary, the settings and the format; the digest follows the content."""
+    """The key changes with the corpus, the vocabulary, the settings and the format; the digest depends on the
+    content."""
     first = make()
     cased = make(tokenizer=WordPieceTokenizer(PIECES, lowercase=False))
     fewer = make(tokenizer=WordPieceTokenizer(PIECES[:-1]))
@@ -192,7 +193,7 @@ def test_other_text_or_another_tokenizer_is_another_folder(make, corpus):
 
 
 def test_what_the_key_is_made_of(monkeypatch):
-    """Layout, rules, text, vocabulary and settings, separator: each gives another folder."""
+    """Layout, rules, text, vocabulary and settings, separator: changing any of them gives another folder."""
     tokenizer = SimpleNamespace(fingerprint="f", sep_id=3)
     keys = [shards._key("text", tokenizer), shards._key("other", tokenizer)]
     keys += [shards._key("text", SimpleNamespace(fingerprint=f, sep_id=i)) for f, i in (("g", 3), ("f", 4))]
@@ -204,13 +205,14 @@ def test_what_the_key_is_made_of(monkeypatch):
 
 
 def test_the_digest_knows_the_tokenizer(make):
-    """Equal ids under another vocabulary are not the same text."""
+    """The digest depends on the tokenizer: equal ids under another vocabulary are not the same text."""
     one, two = make(), make(tokenizer=WordPieceTokenizer([*PIECES, "zzz"]))
     assert one.tokens.tolist() == two.tokens.tolist() and one.digest != two.digest
 
 
 def test_a_copy_of_the_text_has_the_same_digest(make, corpus, tmp_path):
-    """Another time of change makes another folder, since nobody reads all the text to find out, with equal content."""
+    """Another modification time gives another folder, because the text is not read completely to compare; the digest is
+    the same."""
     first = make()
     os.utime(corpus, (1, 1))
     second = make()
@@ -218,7 +220,7 @@ def test_a_copy_of_the_text_has_the_same_digest(make, corpus, tmp_path):
 
 
 def test_standard_input_is_known_by_its_content(make, corpus, monkeypatch, caplog):
-    """What comes through a pipe has no name: it is tokenized each time, and kept once."""
+    """A pipe has no name: its text is tokenized each time, and stored once."""
 
     def piped():
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(corpus.read_bytes())))
@@ -230,7 +232,8 @@ def test_standard_input_is_known_by_its_content(make, corpus, monkeypatch, caplo
 
 
 def test_a_file_that_changes_after_it_was_read(make, corpus, tmp_path, monkeypatch, caplog):
-    """While the next is read, say: a warning, and neither the old nor the new text gets these tokens."""
+    """If a file changes while the next one is read, there is a warning, and the tokens are used for neither version of
+    the text."""
     other = tmp_path / "other.txt"
     other.write_text("a b c.")
     build = shards._build
@@ -249,19 +252,19 @@ def test_a_file_that_changes_after_it_was_read(make, corpus, tmp_path, monkeypat
 
 
 def test_the_cache_has_a_usual_place(corpus, tmp_path, monkeypatch):
-    """Without cache_dir, a folder `shards` in the cache that MINI_BERT_HOME names."""
+    """Without cache_dir, the folder is `shards` in the cache folder given by MINI_BERT_HOME."""
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
     assert prepare(corpus, TOKENIZER, progress=False).folder.parent == tmp_path / "home" / "shards"
 
 
 def test_an_iterator_of_texts_is_known_by_its_content(make):
-    """Texts that come from a program: the same shards as for the same documents in a file, and kept once."""
+    """Texts from an iterator give the same shards as the same documents in a file, stored once."""
     made = make(iter(TEXT))
     assert made.digest == make().digest and make(text for text in TEXT).folder == made.folder != make().folder
 
 
 def test_a_file_where_the_cache_should_be(corpus, tmp_path, monkeypatch):
-    """The error names the folder, the file in its way, and what to set."""
+    """The error names the folder, the file in its way, and the variable to set."""
     (tmp_path / "file").write_text("")
     for blocked in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(
@@ -275,7 +278,7 @@ def test_a_file_where_the_cache_should_be(corpus, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("where", ["in_order", "_checksums", "put_in_place"])
 def test_a_full_disk_is_explained(make, tmp_path, monkeypatch, where):
-    """The error names the folder, and how to choose another."""
+    """The error names the folder, and says how to choose another."""
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -287,7 +290,7 @@ def test_a_full_disk_is_explained(make, tmp_path, monkeypatch, where):
 
 
 def test_a_folder_that_cannot_be_written_is_explained(make, monkeypatch):
-    """It exists, but is another's, or on a disk that is mounted read-only."""
+    """The folder belongs to someone else, or is on a read-only disk."""
 
     def denied(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", "/odd/.unfinished-123")
@@ -299,7 +302,7 @@ def test_a_folder_that_cannot_be_written_is_explained(make, monkeypatch):
 
 @pytest.mark.parametrize("processes", [0, -1, 1.5, True])
 def test_processes_are_checked_even_if_none_are_needed(make, processes):
-    """A wrong number is told on every start, also when the shards are there."""
+    """A wrong number is an error every time, even if the shards already exist."""
     make()
     with pytest.raises(ValueError, match=f"processes is {processes}, expected a whole number"):
         make(processes=processes)
@@ -326,7 +329,8 @@ def damage(path, how):
 @pytest.mark.parametrize("how", ["gone", "short", "long", "empty", "flipped"])
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_seen_said_and_mended(make, caplog, name, how):
-    """Any file gone, cut, lengthened or changed by one bit: a warning that names the folder, and all is as before."""
+    """If any file is missing, truncated, extended or changed by one bit, a warning names the folder, and it is
+    rebuilt."""
     made = make()
     before, folder = contents(made.folder), made.folder
     del made
@@ -344,7 +348,7 @@ def test_damage_is_seen_said_and_mended(make, caplog, name, how):
 
 
 def test_large_files_are_checked_in_places(make, monkeypatch):
-    """Of a long file the first, the last and evenly spread blocks are compared."""
+    """In a long file, the first, the last and evenly spaced blocks are compared."""
     monkeypatch.setattr(shards, "BLOCK", 16)
     monkeypatch.setattr(shards, "CHECKED", 3)
     made = make()
@@ -362,7 +366,7 @@ def test_large_files_are_checked_in_places(make, monkeypatch):
 
 
 def test_another_format_is_made_anew(make, monkeypatch):
-    """Files of another version of this code are not guessed at."""
+    """Files from another version of this code are rebuilt."""
     made = make()
     info = json.loads((made.folder / "shards.json").read_text())
     (made.folder / "shards.json").write_text(json.dumps(info | {"format": 999}))
@@ -374,7 +378,7 @@ def test_another_format_is_made_anew(make, monkeypatch):
 @pytest.mark.parametrize("where", ["in_order", "_checksums", "force_to_disk", "put_in_place"])
 @pytest.mark.parametrize("what", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_leaves_nothing(make, tmp_path, monkeypatch, where, what):
-    """A full disk, Ctrl-C, at any point: nothing is left behind, and the next start makes it whole."""
+    """After a full disk or Ctrl-C at any point, nothing is left behind, and the next run succeeds."""
 
     def fail(*_):
         raise what
@@ -388,7 +392,7 @@ def test_a_failure_leaves_nothing(make, tmp_path, monkeypatch, where, what):
 
 
 def test_what_a_killed_process_left_is_never_used_and_cleared_later(make, tmp_path, monkeypatch):
-    """A folder without its final name is not looked at. Left untouched for a day, it goes."""
+    """A folder without its final name is ignored, and removed when it is a day old."""
     made = make()
     old, new = (made.folder.parent / f".unfinished-{name}" for name in ("old", "new"))
     for folder in (old, new):
@@ -402,7 +406,7 @@ def test_what_a_killed_process_left_is_never_used_and_cleared_later(make, tmp_pa
 
 
 def test_two_processes_may_make_the_same(make, monkeypatch):
-    """Whoever comes second finds the folder there, whole, and uses it."""
+    """The process that finishes second finds the complete folder and uses it."""
     build = shards._build
 
     def meanwhile(*arguments):
@@ -417,7 +421,8 @@ def test_two_processes_may_make_the_same(make, monkeypatch):
 
 
 def test_many_may_mend_the_same_at_once(make, small_jobs, caplog):
-    """Eight at a time find a damaged folder and make it anew: all get whole shards, and nothing else is left."""
+    """If eight processes rebuild a damaged folder at the same time, all get complete shards, and nothing else
+    is left."""
     folder = make().folder
     before = contents(folder)
     for _ in range(3):
@@ -429,7 +434,7 @@ def test_many_may_mend_the_same_at_once(make, small_jobs, caplog):
 
 
 def test_another_process_may_be_faster_at_any_moment(make, monkeypatch):
-    """The damaged folder disappears just before it would be put aside; or cannot be, and then nothing stays behind."""
+    """The damaged folder disappears just before it is moved away, or cannot be moved; nothing is left behind."""
     folder = make().folder
     before, rename = contents(folder), os.rename
 
@@ -455,7 +460,8 @@ def test_another_process_may_be_faster_at_any_moment(make, monkeypatch):
 
 
 def test_a_name_that_cannot_be_given_is_an_error(make, tmp_path, monkeypatch):
-    """If not because the folder is there already; and if it always is and always damaged, it ends, too."""
+    """A failing rename is an error, unless the folder exists already; if it keeps appearing damaged, the
+    retries end."""
 
     tried = []
 
@@ -481,7 +487,7 @@ def test_a_name_that_cannot_be_given_is_an_error(make, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="permission bits are POSIX")
 def test_folders_have_ordinary_permissions(make, tmp_path):
-    """Others may read a shared cache if the umask says so."""
+    """Others can read a shared cache if the umask allows it."""
     (tmp_path / "usual").mkdir()
     assert make().folder.stat().st_mode == (tmp_path / "usual").stat().st_mode
 
@@ -490,7 +496,7 @@ def test_folders_have_ordinary_permissions(make, tmp_path):
 
 
 def test_text_without_words_is_an_error(make, tmp_path):
-    """An empty file, and one of which nothing is left."""
+    """An empty file, and one that gives no tokens."""
     path = tmp_path / "empty.txt"
     path.write_text(" \n\n")
     with pytest.raises(ValueError, match="there is no text in"):
@@ -502,7 +508,7 @@ def test_text_without_words_is_an_error(make, tmp_path):
 
 
 def test_what_was_mended_is_told(make, tmp_path, caplog):
-    """The report of reading is logged if there is something to tell, and kept with the shards."""
+    """The reading report is logged if it contains anything, and stored with the shards."""
     path = tmp_path / "bad.txt"
     path.write_bytes(b"a b c\xff d.")
     made = make(path)
@@ -511,7 +517,8 @@ def test_what_was_mended_is_told(make, tmp_path, caplog):
 
 
 def test_progress(corpus, tmp_path, capsys, monkeypatch):
-    """A line when it is done, and where it is kept; on a terminal a bar that moves; nothing if not wanted, or found."""
+    """A line at the end says where the shards are; on a terminal, there is a progress bar; nothing is shown if unwanted
+    or already prepared."""
     made = prepare(corpus, TOKENIZER, cache_dir=tmp_path / "a")
     tokens = f"{made.info['tokens'] - 1:,} tokens"
     told = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Agreement of vectors with people's scores, isotropy and neighbours, against plain loops."""
+"""Agreement of vectors with people's scores, isotropy and neighbours, compared with plain loops."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def cosine(a, b):
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_agreement_by_hand(model, tokenizer, pooling):
-    """Cosines pair by pair, ranked; the mean is that of the seven different sentences; threads change nothing."""
+    """Cosines are computed pair by pair and ranked; the mean is that of the seven different sentences; threads change
+    nothing."""
     found = agreement(model, tokenizer, PAIRS, pooling)
     texts = sorted({text for pair in PAIRS for text in pair[:2]})
     assert len(texts) == 7
@@ -119,7 +120,7 @@ def test_neighbours_by_hand(kind, tokenizer):
 
 
 def test_weights_in_sixteen_bits(model, tokenizer):
-    """A model whose weights are kept in 16 bits has almost the same vectors, so almost the same answers."""
+    """A model with 16-bit weights has almost the same vectors, and therefore almost the same results."""
     exact, agreed = neighbours(model, tokenizer, "dogs"), agreement(model, tokenizer, PAIRS)
     model.keep_weights("bfloat16")
     narrow = dict(neighbours(model, tokenizer, "dogs").nearest)
@@ -128,7 +129,7 @@ def test_weights_in_sixteen_bits(model, tokenizer):
 
 
 def test_reports():
-    """Numbers are below their titles; the pieces of a word are listed if there are several."""
+    """Numbers are aligned under their titles; the pieces of a word are listed if there are several."""
     found = Agreement(0.1, 0.3, 0.2, 0.4, 1234, Isotropy(0.5, 0.6))
     header, row, *_ = report_pairs(["a.tsv"], [found]).splitlines()
     assert header.split()[3:] == ["number", "Spearman", "centred", "Pearson", "centred", "mean", "cosine", "isotropy"]

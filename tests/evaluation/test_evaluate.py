@@ -1,4 +1,4 @@
-"""Loss, perplexity and accuracy under seeded masks, against plain counting."""
+"""Loss, perplexity and accuracy with seeded masks, compared with plain counting."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_numbers_match_full_logits(kind, generator):
 
 
 def test_threads_change_nothing(generator):
-    """The same to the last bit on one thread and on three, and progress is reported for every batch."""
+    """One thread and three give the same bits, and progress is reported for every batch."""
     model, told = MiniBERT(SIZES), []
     alone = evaluate(model, generator.once())
     together = evaluate(model, generator.once(), 3, lambda done, loss: told.append((done, loss)))
@@ -120,7 +120,7 @@ def test_errors_reach_the_caller(generator):
 
 @pytest.mark.parametrize("kind", ["mini", "published"])
 def test_calibration_is_that_of_the_first_guesses(kind, generator):
-    """Error, worst bin, the table and Brier's score, from full probabilities; threads change nothing."""
+    """Error, worst bin, table and Brier score match those from full probabilities; threads change nothing."""
     model = (
         MiniBERT(SIZES, seed=1)
         if kind == "mini"

@@ -1,4 +1,4 @@
-"""Scores on cases worked out by hand, and what must hold of any case. Against others' code: test_metrics_peers.py."""
+"""Scores on cases worked out by hand, and properties that always hold. Peer libraries: test_metrics_peers.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GUESS = ["cat", "cat", "dog", "dog", "cat", "cat"]
 
 
 def test_examples_in_docstrings():
-    """They run, and give what they show."""
+    """They run and give the outputs shown."""
     result = doctest.testmod(metrics)
     assert result.failed == 0 and result.attempted >= 4
 
@@ -33,7 +33,7 @@ def test_examples_in_docstrings():
 
 
 def test_every_metric_on_its_known_case():
-    """All are as expected, the exit code is 0, and no metric of the module is left out."""
+    """All results are as expected, the exit code is 0, and no metric of the module is left out."""
     assert CliRunner().invoke(app, ["metrics", "--test"]).exit_code == 0
     out = known_cases.report(known_cases.cases())
     assert out.count("[OK]") == len(known_cases.cases()) > 30 and "[WRONG]" not in out
@@ -61,7 +61,7 @@ def test_a_wrong_value_is_reported(wrong, monkeypatch):
 
 
 def test_the_list_of_formulas():
-    """Without --test: every metric with the first line of its docstring; all that the module offers are in it."""
+    """Without --test, every public metric is listed with the first line of its docstring."""
     out = CliRunner().invoke(app, ["metrics"]).stdout
     assert "brier                1/N Σ_n Σ_k (p_nk − [k = truth_n])²" in out
     ours = (metrics.__name__, "mini_bert.evaluation.vector_metrics")
@@ -72,7 +72,7 @@ def test_the_list_of_formulas():
 
 
 def test_the_script_inside_the_package_folder():
-    """`python metrics.py --test` there is the command."""
+    """`python metrics.py --test` in that folder runs the command."""
     result = subprocess.run(
         [sys.executable, "-X", "utf8", "metrics.py", "--test"],
         cwd=PACKAGE,
@@ -88,7 +88,7 @@ def test_the_script_inside_the_package_folder():
 
 
 def test_classes_by_hand():
-    """Six guesses at three animals, counted on fingers."""
+    """Six guesses at three animals, counted by hand."""
     assert metrics.accuracy(TRUTH, GUESS) == 0.5
     assert metrics.confusion_matrix(TRUTH, GUESS).tolist() == [[2, 1, 0], [1, 1, 0], [1, 0, 0]]
     assert metrics.per_class(TRUTH, GUESS) == {
@@ -102,7 +102,7 @@ def test_classes_by_hand():
 
 
 def test_chosen_labels():
-    """Only these are counted, in this order; a guess at another still costs recall."""
+    """Only these labels are counted, in this order; guessing another label still costs recall."""
     assert metrics.confusion_matrix(TRUTH, GUESS, ["owl", "cat"]).tolist() == [[0, 1], [0, 2]]
     found = metrics.per_class(TRUTH, GUESS, ["dog", "cat", "elk"])
     assert list(found) == ["dog", "cat", "elk"] and found["elk"] == (0, 0, 0, 0)
@@ -168,7 +168,7 @@ def test_what_cannot_be_scored():
 
 
 def test_correlations_by_hand():
-    """A straight line, a curve, its mirror image, ties, and nothing to correlate."""
+    """A straight line, a curve, its mirror image, ties, and too little data."""
     x = [1.0, 2, 3, 4]
     assert metrics.pearson(x, [2, 4, 5, 9]) == pytest.approx(11 / math.sqrt(130))
     assert metrics.pearson(x, [3, 5, 7, 9]) == pytest.approx(1) and metrics.pearson(x, [9, 7, 5, 3]) == pytest.approx(
@@ -183,7 +183,7 @@ def test_correlations_by_hand():
 
 
 def test_correlations_do_not_depend_on_the_scale():
-    """Pearson keeps under any line, however steep, Spearman under any rising curve; both are never beyond 1."""
+    """Pearson is invariant under increasing linear maps, Spearman under increasing functions; both stay within ±1."""
     for _ in range(10):
         x, y = RNG.normal(size=(2, 19))
         for a, b in ((3, 5), (-1e200, 0), (1e-200, 0)):
@@ -217,13 +217,13 @@ def test_correlations_do_not_depend_on_the_scale():
     ],
 )
 def test_entities(tags, wanted):
-    """What each sequence of tags spells."""
+    """The entities of each tag sequence."""
     found = {f"{kind}{first}{last}" for kind, first, last in metrics.entities(tags.split())}
     assert found == set(wanted)
 
 
 def test_tags_spell_what_they_were_made_from():
-    """Entities written as B- and I- are read back, whatever stands next to each other."""
+    """Entities written as B- and I- tags are read back, also when they are adjacent."""
     for _ in range(50):
         tags, wanted = [], set()
         for _ in range(RNG.integers(0, 6)):
@@ -235,7 +235,7 @@ def test_tags_spell_what_they_were_made_from():
 
 
 def test_three_schemes_say_the_same():
-    """BIO, BIOES and BILOU of random entities, side by side where they touch: the same entities, and F1 is 1."""
+    """BIO, BIOES and BILOU tags of random entities, some adjacent, give the same entities, and F1 is 1."""
     for _ in range(50):
         tags: dict[str, list[str]] = {"BIO": [], "BIOES": [], "BILOU": []}
         for _ in range(RNG.integers(1, 6)):
@@ -251,7 +251,7 @@ def test_three_schemes_say_the_same():
 
 
 def test_entity_scores():
-    """Right is what has type, beginning and end; types that are never true, and never guessed."""
+    """An entity is correct if type, start and end match; some types are never true, some never guessed."""
     truth = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "I-ORG", "O"]]
     guesses = [["B-PER", "I-PER", "O", "B-ORG"], ["O", "B-ORG", "O"]]
     micro, macro, by_type = metrics.entity_scores(truth, guesses)
@@ -265,13 +265,13 @@ def test_entity_scores():
 
 
 def test_entity_errors():
-    """Tags of no scheme, and sentences that do not fit, are told with their place."""
+    """Invalid tags and sentences of different lengths give errors with their position."""
     for tag in ("NOUN", "X-PER", "b-PER", "O-PER", "", "BB"):
         with pytest.raises(ValueError, match=f"tag 2 of the sentence is '{tag}', expected O, or B-, I-, E- or L-"):
             metrics.entities(["O", tag])
     with pytest.raises(ValueError, match="sentence 2 has 1 tags, but 2 were guessed"):
         metrics.entity_scores([["O"], ["O"]], [["O"], ["O", "O"]])
-    with pytest.raises(ValueError, match="1 sentences have tags, but 2 have guesses"):
+    with pytest.raises(ValueError, match="number of sentences is 1 in truth, but 2 in guesses"):
         metrics.entity_scores([["O"]], [["O"], ["O"]])
 
 
@@ -291,12 +291,12 @@ def test_entity_errors():
     ],
 )
 def test_normalized(text, wanted):
-    """Lower case, no punctuation, no articles, single spaces: in this order."""
+    """Lower case, no punctuation, no articles, single spaces, in this order."""
     assert metrics.normalized(text) == wanted
 
 
 def test_answers_by_hand():
-    """The best of several answers counts; words count as often as both have them."""
+    """The best of several answers counts; repeated words count as often as both have them."""
     assert metrics.exact_match("the Cat!", ["dog", "a cat"]) == 1 and metrics.exact_match("cats", ["cat"]) == 0
     assert metrics.answer_f1("the black cat sat", ["a black dog", "the cat"]) == pytest.approx(1 / 2)
     assert metrics.answer_f1("the black cat sat", ["the cat", "a black dog"]) == pytest.approx(1 / 2)
@@ -309,7 +309,7 @@ def test_answers_by_hand():
 
 
 def test_answer_scores():
-    """The mean over all questions; one without a guess counts as 0."""
+    """The mean over all questions; a question without a guess counts as 0."""
     answers = {"1": ["red"], "2": ["dark blue", "blue"], "3": ["green"], "4": ["pink"]}
     found = metrics.answer_scores({"1": "Red.", "2": "light blue sky", "3": "yellow"}, answers)
     assert found == pytest.approx((1 / 4, (1 + 1 / 2) / 4, 4))
@@ -323,7 +323,7 @@ def test_answer_scores():
 
 
 def test_calibration_by_hand():
-    """Four guesses in three bins; ends of bins belong to the lower one; empty bins have no mean."""
+    """Four guesses in three bins; bin edges belong to the lower bin; empty bins have no mean."""
     found = metrics.calibration([0.95, 0.85, 0.85, 0.55], [True, True, False, True])
     assert found.error == pytest.approx((0.05 + 2 * 0.35 + 0.45) / 4) and found.worst == pytest.approx(0.45)
     assert len(found.bins) == 10 and [one.cases for one in found.bins] == [0, 0, 0, 0, 0, 1, 0, 0, 2, 1]
@@ -337,14 +337,15 @@ def test_calibration_by_hand():
 
 
 def test_a_model_that_means_what_it_says():
-    """Right as often as it says: almost no error. Half as often: an error of half of what it says."""
+    """A model that is right as often as it claims has almost no error. If it is right half as often, the error is half
+    of its confidence."""
     p = RNG.random(20_000)
     assert metrics.calibration(p, RNG.random(p.size) < p).error < 0.02
     assert metrics.calibration(p, RNG.random(p.size) < p / 2).error == pytest.approx(p.mean() / 2, abs=0.02)
 
 
 def test_parts_add_up():
-    """Counted in two parts and added, the table is that of the whole; of nothing it is nan."""
+    """Counted in two parts and added, the table is that of the whole; without cases, the error is NaN."""
     p, right = RNG.random(41), RNG.random(41) < 0.5
     parts = metrics.reliability(p[:17], right[:17]) + metrics.reliability(p[17:], right[17:])
     assert metrics.calibrated(parts).error == pytest.approx(metrics.calibration(p, right).error)
@@ -353,7 +354,7 @@ def test_parts_add_up():
 
 
 def test_brier():
-    """0 if certain and right, 2 if certain and wrong, and what the sum says between; for two classes twice (p − y)²."""
+    """0 if certain and right, 2 if certain and wrong, otherwise the sum; for two classes, twice (p − y)²."""
     assert metrics.brier(np.eye(3), [0, 1, 2]) == 0 and metrics.brier(np.eye(3), [1, 2, 0]) == 2
     assert metrics.brier(np.full((1, 4), 0.25), [3]) == pytest.approx(0.75**2 + 3 * 0.25**2)
     p = RNG.random(13)
@@ -361,7 +362,7 @@ def test_brier():
 
 
 def test_probability_errors():
-    """Probabilities beyond 0 and 1, lists that do not fit, nothing at all."""
+    """Probabilities outside 0 to 1, lists of different lengths, and empty lists."""
     with pytest.raises(ValueError, match=r"a confidence is 1\.5, expected probabilities from 0 to 1"):
         metrics.calibration([0.5, 1.5], [1, 1])
     with pytest.raises(ValueError, match=r"a confidence is -0\.1"):
@@ -380,7 +381,7 @@ def test_probability_errors():
 
 
 def test_classes_and_hits_that_are_floats():
-    """1.0 is class 1, and 0.0 a miss; what is neither, nan above all, is told and not averaged."""
+    """1.0 is class 1, and 0.0 is a miss; other values, especially NaN, are an error."""
     p = np.array([[0.5, 0.5], [0.2, 0.8]])
     assert metrics.brier(p, np.array([1.0, 0.0])) == metrics.brier(p, [1, 0])
     assert metrics.calibration([0.7, 0.6], np.array([1.0, 0.0])).error == pytest.approx(0.45)
@@ -400,7 +401,7 @@ def test_classes_and_hits_that_are_floats():
 
 
 def test_mean_cosine_is_the_mean_of_all_cosines():
-    """Against a loop over all pairs; a cone is near 1, a cross below 0, and lengths do not matter."""
+    """Compared with a loop over all pairs; a cone is near 1, a cross below 0, and lengths do not matter."""
     v = RNG.normal(size=(11, 5)) + 1
     loop = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in itertools.combinations(v, 2)]
     assert metrics.mean_cosine(v) == pytest.approx(np.mean(loop))
@@ -409,7 +410,8 @@ def test_mean_cosine_is_the_mean_of_all_cosines():
 
 
 def test_partition_ratio():
-    """Against its definition with another decomposition; turning changes nothing, nor, rescaled, length."""
+    """Compared with its definition, using another decomposition; rotation changes nothing, nor, if rescaled, does
+    length."""
     v = RNG.normal(size=(23, 3)) * [0.1, 0.2, 0.9] + [0.4, 0, 0]
     directions = np.linalg.svd(v)[2]
     z = [np.exp(v @ a).sum() for a in (*directions, *-directions)]
@@ -425,7 +427,7 @@ def test_partition_ratio():
 
 
 def test_nearest():
-    """Against a loop; ties keep their order, a vector without length is at a right angle to all."""
+    """Compared with a loop; ties keep their order, and a zero vector is orthogonal to all."""
     v, q = RNG.normal(size=(13, 5)), RNG.normal(size=5)
     cosines = [a @ q / np.linalg.norm(a) / np.linalg.norm(q) for a in v]
     order = np.argsort(cosines)[::-1]
@@ -446,7 +448,7 @@ def test_nearest():
 
 
 def test_vector_errors():
-    """Shapes that do not fit, what is no number, what has no direction."""
+    """Shapes that do not match, NaN, and vectors without a direction."""
     with pytest.raises(ValueError, match=r"shape \(3,\), expected \(N,H\) with N at least 2"):
         metrics.mean_cosine(np.ones(3))
     with pytest.raises(ValueError, match=r"shape \(1, 3\), expected \(N,H\) with N at least 2"):

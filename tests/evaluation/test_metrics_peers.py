@@ -1,4 +1,4 @@
-"""Live against scikit-learn, SciPy and seqeval: every score on thousands of random and degenerate cases."""
+"""Compared live with scikit-learn, SciPy and seqeval: every score on thousands of random and degenerate cases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(Heal
 
 
 def quietly(function, *arguments, **options):
-    """A reference that warns where something is undefined; what it returns is what we compare"""
+    """Runs a reference without its warnings about undefined values; we compare what it returns"""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return function(*arguments, **options)
@@ -31,7 +31,7 @@ def quietly(function, *arguments, **options):
 
 
 def cases(labels):
-    """Truth and guesses of one length; often few labels, so that some are never true or never guessed"""
+    """Truth and guesses of the same length; often with few labels, so that some are never true or never guessed"""
     pairs = st.lists(st.tuples(st.sampled_from(labels), st.sampled_from(labels)), min_size=1, max_size=40)
     one = st.tuples(st.sampled_from(labels), st.sampled_from(labels), st.integers(1, 9)).map(lambda t: [t[:2]] * t[2])
     return st.one_of(pairs, one).map(lambda rows: tuple(map(list, zip(*rows, strict=True))))
@@ -44,7 +44,7 @@ CASES = LABELS.flatmap(cases)
 @FUZZ
 @given(CASES)
 def test_classes(case):
-    """Accuracy, confusion matrix, Matthews, and precision, recall, F1 for each label and in both means."""
+    """Accuracy, confusion matrix, Matthews; precision, recall and F1 for each label and both averages."""
     truth, guesses = case
     labels = sorted({*truth, *guesses})
     assert metrics.accuracy(truth, guesses) == pytest.approx(sklearn.accuracy_score(truth, guesses), **CLOSE)
@@ -64,7 +64,7 @@ def test_classes(case):
 @FUZZ
 @given(CASES, st.randoms(use_true_random=False))
 def test_some_of_the_labels(case, random):
-    """Chosen labels in a chosen order, one of which may never occur."""
+    """Chosen labels in a chosen order, some of which may never occur."""
     truth, guesses = case
     labels = list({*truth, *guesses})
     random.shuffle(labels)
@@ -86,7 +86,7 @@ def test_some_of_the_labels(case, random):
 
 
 def test_many_cases():
-    """A million guesses: sums beyond 32 bits, and their products beyond 64."""
+    """A million guesses: sums beyond 32 bits, and products beyond 64."""
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 3, 1_000_000)
     guesses = np.where(rng.random(truth.size) < 0.6, truth, rng.integers(0, 3, truth.size))
@@ -107,7 +107,7 @@ NUMBERS = st.one_of(
 @FUZZ
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=30))
 def test_correlations(pairs):
-    """Pearson and Spearman, with ties, with all the same, with large and small numbers; and the ranks."""
+    """Pearson, Spearman and ranks, with ties, constant values, and large and small numbers."""
     x, y = map(np.array, zip(*pairs, strict=True))
     assert metrics.mean_ranks(x).tolist() == stats.rankdata(x).tolist()
     wanted = quietly(stats.spearmanr, x, y).statistic
@@ -118,7 +118,7 @@ def test_correlations(pairs):
 
 @pytest.mark.parametrize("x, y", [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [5, 5, 5]), ([2, 2], [3, 3])])
 def test_nothing_to_correlate(x, y):
-    """Where the references have nan, so have we."""
+    """Where the references return NaN, so do we."""
     assert math.isnan(quietly(stats.spearmanr, x, y).statistic) and math.isnan(metrics.spearman(x, y))
     assert math.isnan(quietly(stats.pearsonr, x, y).statistic) and math.isnan(metrics.pearson(x, y))
 
@@ -137,7 +137,7 @@ BIO = st.one_of(st.just("O"), st.sampled_from(["B-PER", "I-PER", "B-LOC", "I-LOC
 @FUZZ
 @given(st.one_of(st.lists(TAGS, max_size=14), st.lists(BIO, max_size=14)))
 def test_entities(tags):
-    """The same spans of any sequence of tags, also of those that no annotator would write."""
+    """The same spans for any tag sequence, including those that no annotator would write."""
     from seqeval.metrics.sequence_labeling import get_entities
 
     wanted = get_entities(tags)
@@ -155,7 +155,7 @@ def test_entities(tags):
     )
 )
 def test_entity_scores(sentences):
-    """Precision, recall and F1 of each type, and both means; with nothing there, nothing guessed, or both."""
+    """Precision, recall and F1 of each type, and both averages; also without true or guessed entities."""
     truth = [[a for a, _ in rows] for rows in sentences]
     guesses = [[b for _, b in rows] for rows in sentences]
     found = metrics.entity_scores(truth, guesses)
@@ -185,7 +185,7 @@ ANSWERS = st.one_of(st.lists(WORDS, max_size=6).map(" ".join), st.text(max_size=
 @FUZZ
 @given(st.lists(st.tuples(ANSWERS, st.lists(ANSWERS, min_size=1, max_size=3)), min_size=1, max_size=5))
 def test_answers(rows):
-    """Exact match and F1, the best of several answers, the mean of several questions, as torchmetrics has them."""
+    """Exact match and F1, the best of several answers, and the mean over questions, as in torchmetrics."""
     from torchmetrics.functional.text.squad import _normalize_text, squad
 
     # For an answer without words the reference follows SQuAD 2.0 (1 if the guess has none), we 1.1 (F1 is 0).
@@ -216,7 +216,7 @@ def test_answers(rows):
     st.integers(1, 15),
 )
 def test_calibration(cases, bins):
-    """The means of every bin that has cases, and both errors made of them."""
+    """The means of every non-empty bin, and both errors computed from them."""
     from sklearn.calibration import calibration_curve
 
     p, right = (np.array(part) for part in zip(*cases, strict=True))
@@ -233,7 +233,7 @@ def test_calibration(cases, bins):
 @FUZZ
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(2, 7))
 def test_brier(seed, cases, classes):
-    """Of probabilities of any number of classes, of which some may never be true."""
+    """For any number of classes, some of which may never be true."""
     rng = np.random.default_rng(seed)
     p, truth = rng.dirichlet([0.5] * classes, cases), rng.integers(0, classes, cases)
     wanted = sklearn.brier_score_loss(truth, p, labels=list(range(classes)), scale_by_half=False)
@@ -245,7 +245,7 @@ def test_brier(seed, cases, classes):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_vectors(seed):
-    """Mean cosine, partition function and neighbours of random clouds, wide, narrow, of few and many points."""
+    """Mean cosine, partition function and neighbours of random clouds: wide, narrow, with few and many points."""
     from scipy.linalg import eigh
     from scipy.special import logsumexp
     from sklearn.metrics.pairwise import cosine_similarity
@@ -271,7 +271,7 @@ def test_vectors(seed):
 
 
 def test_pseudo_perplexity_of_transformers(tmp_path):
-    """Each token hidden alone, in the model of another library with the same weights: the same surprise to 1e-5."""
+    """Each token masked alone, in another library's model with the same weights: the same surprise to 1e-5."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity

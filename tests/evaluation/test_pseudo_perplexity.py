@@ -1,4 +1,4 @@
-"""Surprise at each token of a sentence, against full logits of one hidden token at a time."""
+"""The surprise at each token of a sentence, compared with full logits of one masked token at a time."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_size_of_a_batch_changes_nothing(model, tokenizer):
 
 
 def test_only_words_of_several_pieces_differ(model, tokenizer):
-    """`whole_words` only changes tokens that are followed by pieces of the same word."""
+    """`whole_words` changes only tokens that are followed by pieces of the same word."""
     plain, whole = (pseudo_perplexity(model, tokenizer, "The cats sat.", whole) for whole in (False, True))
     changed = [a.token for a, b in zip(plain.tokens, whole.tokens, strict=True) if abs(a.surprise - b.surprise) > 1e-4]
     assert changed == ["cat"]

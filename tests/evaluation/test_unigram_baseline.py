@@ -1,4 +1,4 @@
-"""Every command says the same of the same loss."""
+"""Every command gives the same verdict on the same loss."""
 
 import doctest
 import json
@@ -16,7 +16,7 @@ ENTROPY = 6.5
 
 @pytest.mark.parametrize("loss", [3.0, ENTROPY - BELOW - 0.01, ENTROPY - BELOW + 0.01, 6.4, 6.6, 6.9, 9.0])
 def test_the_doctor_and_eval_agree(tmp_path, loss):
-    """Word for word, on both sides of each limit."""
+    """The wording is identical, on both sides of each limit."""
     records = [{"kind": "start", "step": 0, "unigram_entropy": ENTROPY}]
     records += [{"kind": "train", "step": 10 * i, "loss": loss, "lr": 1e-3} for i in range(1, 5)]
     records.append({"kind": "stop", "step": 40, "reason": "done"})
@@ -27,7 +27,8 @@ def test_the_doctor_and_eval_agree(tmp_path, loss):
 
 
 def test_the_limits():
-    """0.8 nats below is context: less may be had by copying the tenth that is left standing."""
+    """0.8 nats below the unigram entropy shows context: smaller gains may come from copying the tenth of the tokens
+    left unchanged."""
     assert uses_context(5.7, ENTROPY) and not uses_context(5.71, ENTROPY)
     assert knows_frequencies(6.79, ENTROPY) and not knows_frequencies(6.8, ENTROPY)
 

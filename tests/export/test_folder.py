@@ -1,4 +1,4 @@
-"""A model for others: half the bytes, the same answers but for rounding."""
+"""Exported models: half the bytes, and the same results except for rounding."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
 def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_written(tmp_path):
     model = MiniBERT(MINI)
     model.head.b.data[3] = 1e5
-    with pytest.raises(ValueError, match=r"weight is 100000, but float16 ends at 65,504; export with --full"):
+    with pytest.raises(ValueError, match=r"weight is 100000, but float16 only goes to 65,504; export with --full"):
         export(model, TOKENIZER, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -75,7 +75,7 @@ def test_a_run_without_a_model_gives_its_newest_checkpoint_and_says_so_once(tmp_
 
 
 def test_a_run_that_broke_is_not_exported_unless_its_checkpoint_is_named(tmp_path):
-    """Nothing is written; the error names `doctor` and the checkpoint, which can be exported by its path."""
+    """Nothing is written; the error mentions `doctor` and the checkpoint, which can be exported by its path."""
     broken = {"kind": "nonfinite", "step": 55, "what": "loss", "tensors": ["head.w"], "lr": 0.1}
     run = a_run_without_model(tmp_path / "run", end=broken)
     with pytest.raises(SystemExit, match=r"went wrong \(the numbers are no longer finite\).*mini-bert doctor"):

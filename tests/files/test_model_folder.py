@@ -26,7 +26,7 @@ def folder(tmp_path):
     "dtype", [np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, bool]
 )
 def test_every_dtype_survives(tmp_path, dtype):
-    """Arrays come back with their values, shape and dtype, zero-dimensional and empty ones too."""
+    """Arrays come back with their values, shape and dtype, including zero-dimensional and empty ones."""
     arrays = {
         "a": np.arange(6).reshape(2, 3).astype(dtype),
         "b": np.array(1, dtype),
@@ -40,7 +40,7 @@ def test_every_dtype_survives(tmp_path, dtype):
 
 
 def test_a_view_is_saved_as_what_it_shows(tmp_path):
-    """A transposed or strided array is written in reading order."""
+    """A transposed or strided array is written in row-major order."""
     base = np.arange(12.0).reshape(3, 4)
     write_tensors(tmp_path / "x.safetensors", {"t": base.T, "s": base[:, ::2]})
     loaded = read_tensors(tmp_path / "x.safetensors")
@@ -50,7 +50,7 @@ def test_a_view_is_saved_as_what_it_shows(tmp_path):
 
 @pytest.mark.parametrize(("kind", "name"), [("bfloat16", "BF16"), ("float16", "F16")])
 def test_weights_in_16_bits_are_written_as_they_are(tmp_path, kind, name):
-    """Half the bytes, a file that the library finds whole, and the same bits when they are read again."""
+    """The file has half the size, the safetensors library accepts it, and the bits are the same when read again."""
     exact = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
     weights = Stored(stored((3, 5), kind))
     weights[...] = exact
@@ -91,7 +91,7 @@ def test_sixteen_bit_weights_load_into_a_float32_model(folder):
 
 @pytest.mark.parametrize("keep", [0, 1, 7, 8, 100, 2000, -1])
 def test_truncated_safetensors_are_refused(folder, keep):
-    """Cut anywhere, the file is named and called what it is."""
+    """Wherever the file is truncated, the error names it and says so."""
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"model\.safetensors is not a complete safetensors file.*copy it again"):
@@ -99,7 +99,7 @@ def test_truncated_safetensors_are_refused(folder, keep):
 
 
 def test_corrupt_safetensors_are_refused(folder):
-    """Noise instead of a header gets the same answer."""
+    """Random bytes instead of a header give the same error."""
     path = folder / "model.safetensors"
     path.write_bytes(np.random.default_rng(0).bytes(5000))
     with pytest.raises(ValueError, match="is not a complete safetensors file"):
@@ -107,7 +107,7 @@ def test_corrupt_safetensors_are_refused(folder):
 
 
 def test_pickles_are_never_loaded(tmp_path):
-    """A `.pkl` is refused by name, before it is even opened."""
+    """A `.pkl` is refused by its name, before it is opened."""
     with pytest.raises(ValueError, match=r"is a pickle\. Loading a pickle runs the code in it"):
         MiniBERT(TINY).load_checkpoint(tmp_path / "best.pkl")
 
@@ -120,7 +120,7 @@ def test_pickles_are_never_loaded(tmp_path):
     ],
 )
 def test_other_files_are_named(tmp_path, name, error, message):
-    """A file that is not there, or of a kind we do not know."""
+    """A missing file, or one of an unknown type."""
     with pytest.raises(error, match=message):
         read_tensors(tmp_path / name)
 
@@ -145,7 +145,7 @@ def test_incomplete_folders_say_what_is_missing(folder):
 
 
 def test_weights_of_another_model_change_nothing(folder):
-    """A checkpoint that does not fit is refused whole: missing, unknown and misshapen tensors are named."""
+    """A checkpoint that does not fit is refused entirely: missing, unknown and misshapen tensors are named."""
     model = MiniBERT(TINY, seed=9)
     before = model.flat.data.copy()
     tensors = dict(read_tensors(folder / "model.safetensors"))
@@ -160,7 +160,7 @@ def test_weights_of_another_model_change_nothing(folder):
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    """If the disk is full or the power goes, the old content stands and no debris is left."""
+    """If the disk is full or the power fails, the old content stays and no temporary files are left."""
     path = tmp_path / "file"
     write_atomic(path, b"old")
 
@@ -182,7 +182,7 @@ def test_written_files_have_ordinary_permissions(tmp_path):
 
 
 def test_reading_draws_no_random_weights(folder, monkeypatch):
-    """Weights that will be read are not drawn first: of a large model that would take most of the time."""
+    """Weights that will be read are not initialised first: for a large model, that would take most of the time."""
     assert not MiniBERT(TINY, seed=None).flat.data.any()
     monkeypatch.setattr(np.random, "default_rng", None)
     assert MiniBERT.from_pretrained(folder).flat.data.any()

@@ -1,7 +1,7 @@
-"""Reading torch.save's files: what is in them comes out bit by bit, and no file can do anything else.
+"""Reading torch.save's files: their tensors are read bit for bit, and no file can do anything else.
 
-The golden files come from torch itself (tests/golden/make_torch_files.py); the hostile ones are put together
-below, instruction by instruction.
+The golden files come from torch itself (tests/golden/make_torch_files.py); the malicious ones are assembled below,
+instruction by instruction.
 """
 
 import gzip
@@ -73,7 +73,7 @@ def tensor(offset=0, size=(2, 3), stride=(3, 1), of=None, more=()):
 
 
 def encode(value):
-    """The pickle instructions that make a value; bytes stand for themselves."""
+    """The pickle instructions that create a value; bytes stand for themselves."""
     match value:
         case bytes():
             return value
@@ -103,7 +103,7 @@ SIX = np.arange(6, dtype="<f4").tobytes()
 
 
 def write(path, value, layout="zip", storages=None, counts=None, records=None, **zip_options):
-    """A file of either layout holding `value`; `storages` are raw bytes by key, six float32 unless told."""
+    """A file of either layout that contains `value`; `storages` are raw bytes by key, by default six float32."""
     storages = {"0": SIX} if storages is None else storages
     program = b"\x80\x02" + encode(value) + b"."
     if layout == "zip":
@@ -122,7 +122,7 @@ def write(path, value, layout="zip", storages=None, counts=None, records=None, *
 
 
 def refusal(path, kind=TorchFileError):
-    """The error's text; it always names the file."""
+    """The text of the error; it always names the file."""
     with pytest.raises(kind) as caught:
         load_torch_file(path)
     assert type(caught.value) in (TorchFileError, UnsafeFileError)
@@ -131,7 +131,7 @@ def refusal(path, kind=TorchFileError):
 
 
 def same(ours, expected):
-    """Equal names, types, shapes and bits: NaN, -0 and all."""
+    """Equal names, types, shapes and bits, including NaN and -0."""
     assert list(ours) == list(expected)
     for name, array in expected.items():
         assert (ours[name].dtype, ours[name].shape) == (array.dtype, array.shape), name
@@ -143,14 +143,14 @@ def same(ours, expected):
 
 @pytest.mark.parametrize("name", CONTENTS)
 def test_golden_files_read_bit_for_bit(name):
-    """Every dtype, view, parameter, 0-dimensional and empty tensor is what torch held, in both layouts."""
+    """Every dtype, view, parameter, 0-dimensional and empty tensor is the same as in torch, in both layouts."""
     with np.load(GOLDEN / CONTENTS[name], allow_pickle=False) as expected:
         same(load_torch_file(GOLDEN / name), dict(expected))
 
 
 @pytest.mark.parametrize("name", ["zip.bin", "legacy.bin"])
 def test_arrays_are_read_only_views_of_shared_storages(name):
-    """Tied weights share memory, views share their storage, and nobody can write to either by accident."""
+    """Tied weights share memory, views share their storage, and neither can be written to by accident."""
     arrays = load_torch_file(str(GOLDEN / name))
     assert not any(array.flags.writeable for array in arrays.values())
     assert np.shares_memory(arrays["tied.a"], arrays["tied.b"])
@@ -161,7 +161,7 @@ def test_arrays_are_read_only_views_of_shared_storages(name):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_files_made_by_hand_read(tmp_path, layout):
-    """The files built in this module are valid ones, so what the attacks below change is what is refused."""
+    """The files built in this module are valid, so the attacks below are refused only because of what they change."""
     older = (None,) if layout == "legacy" else ()
     of = storage("Float", "0", 6, *older)
     size = Call("torch.Size", (3, 2))
@@ -176,7 +176,7 @@ def test_files_made_by_hand_read(tmp_path, layout):
 
 
 def test_big_endian_storages_come_out_in_native_order(tmp_path):
-    """A zip that says "big" in `byteorder` gives the same arrays, in this computer's byte order."""
+    """A zip with "big" in `byteorder` gives the same arrays, in this computer's byte order."""
     raw = {"0": np.arange(6, dtype=">f4").tobytes(), "1": b"\x3f\x80\xc0\x00"}
     value = {"a": tensor(), "b": tensor(0, (2,), (1,), storage("BFloat16", "1", 2))}
     arrays = load_torch_file(write(tmp_path / "model.bin", value, storages=raw, records={"byteorder": b"big"}))
@@ -193,7 +193,7 @@ def test_booleans_are_proper_whatever_the_byte(tmp_path):
 @pytest.mark.parametrize("kind", ["Float", "BFloat16"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_memory_stays_near_the_size_of_the_weights(tmp_path, layout, kind):
-    """Loading eight storages of 8 MB takes what the arrays hold, plus about one storage at most."""
+    """Loading eight storages of 8 MB takes the memory of the arrays, plus about one storage at most."""
     count = 1 << 21
     width = 4 if kind == "Float" else 2
     value = {f"w{i}": tensor(0, (count,), (1,), storage(kind, str(i), count)) for i in range(8)}
@@ -212,7 +212,7 @@ def test_memory_stays_near_the_size_of_the_weights(tmp_path, layout, kind):
 
 
 def payloads(marker):
-    """Programs that leave a file behind when something runs them, and the name each asks for."""
+    """Programs that create a file if something runs them, and the name each refers to."""
     shell, python = f'echo > "{marker}"', f"open({str(marker)!r}, 'w').close()"
     return {
         "os.system": Call("os.system", shell),
@@ -226,7 +226,7 @@ def payloads(marker):
 @pytest.mark.parametrize("name", [*payloads("")])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_code_in_a_file_is_refused_by_name_and_not_run(tmp_path, layout, name):
-    """A live payload (pickle.loads runs it) is refused, the error names what it asks for, nothing ran."""
+    """A working payload (pickle.loads runs it) is refused, the error names what it refers to, and nothing is run."""
     marker = tmp_path / "ran"
     payload = payloads(marker)[name]
     for value in ({"weight": tensor(), "bias": payload}, payload, {"a": {"b": [({"c": payload},)]}}):
@@ -266,13 +266,13 @@ INSTRUCTIONS = {
 @pytest.mark.parametrize("case", INSTRUCTIONS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_instruction_reaches_a_foreign_object(tmp_path, layout, case):
-    """Every way a pickle has to name, make or look up an object is refused, and the error says which."""
+    """Every way in which a pickle can name, create or look up an object is refused, and the error says which."""
     instructions, expected = INSTRUCTIONS[case]
     assert expected in refusal(write(tmp_path / "model.bin", {"weight": instructions}, layout))
 
 
 def test_pickle_itself_is_never_asked(tmp_path, monkeypatch):
-    """Loading works with Python's unpickler taken away: no road leads through it."""
+    """Loading works with Python's unpickler disabled, so it is never used."""
     for name in ("load", "loads", "Unpickler", "_Unpickler"):
         monkeypatch.delattr(pickle, name)
     assert load_torch_file(GOLDEN / "zip.bin") and load_torch_file(GOLDEN / "legacy.bin")
@@ -317,7 +317,7 @@ WRONG_CALLS = {
 @pytest.mark.parametrize("case", WRONG_CALLS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_allowed_names_with_wrong_arguments_are_refused(tmp_path, layout, case):
-    """What is allowed takes only what torch gives it."""
+    """Allowed names accept only the arguments that torch writes."""
     refusal(write(tmp_path / "model.bin", {"weight": WRONG_CALLS[case]}, layout))
 
 
@@ -342,7 +342,7 @@ OUTSIDE = {
 @pytest.mark.parametrize("case", OUTSIDE)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_tensor_reaches_outside_its_storage(tmp_path, layout, case):
-    """Offsets, sizes and strides are checked against the numbers that are there, in exact arithmetic."""
+    """Offsets, sizes and strides are checked against the size of the storage, in exact arithmetic."""
     refusal(write(tmp_path / "model.bin", {"weight": OUTSIDE[case]}, layout))
 
 
@@ -352,7 +352,7 @@ def test_no_tensor_reaches_outside_its_storage(tmp_path, layout, case):
 )
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_window_is_right_or_refused(tmp_path, offset, dims):
-    """Each element is number offset + Σ index·stride of the storage; if one lies outside, an error."""
+    """Each element is number offset + Σ index·stride of the storage; if one lies outside, it is an error."""
     size, stride = tuple(n for n, _ in dims), tuple(step for _, step in dims)
     places = [
         offset + sum(i * step for i, step in zip(index, stride, strict=True))
@@ -371,7 +371,7 @@ def test_any_window_is_right_or_refused(tmp_path, offset, dims):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_declared_sizes_are_checked_before_memory_is_taken(tmp_path, layout):
-    """A storage that claims 2^40 numbers is refused with no more than 8 MB taken on the way."""
+    """A storage that claims 2^40 numbers is refused, using no more than 8 MB on the way."""
     value = {"weight": tensor(of=storage(count=2**40))}
     path = write(tmp_path / "model.bin", value, layout, counts={"0": 2**40})
     tracemalloc.start()
@@ -382,7 +382,7 @@ def test_declared_sizes_are_checked_before_memory_is_taken(tmp_path, layout):
 
 
 def test_compressed_records_are_refused(tmp_path):
-    """torch.save never compresses, so a megabyte of zeros in a kilobyte is a bomb, wherever it lies."""
+    """torch.save never compresses, so a megabyte of zeros in a kilobyte is a zip bomb, wherever it is."""
     zeros = bytes(1 << 20)
     squeezed = write(
         tmp_path / "model.bin",
@@ -407,7 +407,7 @@ def test_overlapping_records_are_refused(tmp_path):
 
 
 def test_an_overlong_pickle_is_refused(tmp_path):
-    """Descriptions longer than four megabytes are not read: a byte of pickle can cost a hundred of memory."""
+    """Pickles longer than four megabytes are not read: one byte of pickle can take a hundred bytes of memory."""
     value = {"weight": tensor(), "state": "x" * (5 << 20)}
     assert "longer than" in refusal(write(tmp_path / "model.bin", value))
     refusal(write(tmp_path / "model.bin", value, "legacy"))
@@ -447,7 +447,8 @@ for path in sys.argv[1:]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_program_runs_long_crashes_or_fills_memory(tmp_path, layout):
-    """Programs that hang, crash or swell Python's own unpickler end here with an error, within seconds."""
+    """Programs that hang, crash or exhaust the memory of Python's own unpickler end here with an error, within
+    seconds."""
     paths = [write(tmp_path / f"{i}.bin", {"weight": value}, layout) for i, value in enumerate(WORK.values())]
     done = subprocess.run(
         [sys.executable, "-c", CHILD, *map(str, paths)],
@@ -466,7 +467,7 @@ def test_no_program_runs_long_crashes_or_fills_memory(tmp_path, layout):
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 7])
 @pytest.mark.parametrize("name", ["module_zip.bin", "module_legacy.bin", "wrapped_legacy.bin"])
 def test_every_truncation_gives_the_clean_error(tmp_path, name, step):
-    """Cut after any byte, a file is refused with an error that names it, never with another exception."""
+    """Truncated after any byte, a file is refused with an error that names it, never with another exception."""
     whole, path = (GOLDEN / name).read_bytes(), tmp_path / "model.bin"
     for length in range(0, len(whole), step):
         path.write_bytes(whole[:length])
@@ -489,7 +490,7 @@ def test_a_truncated_empty_storage_is_noticed(tmp_path):
 )
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damage_gives_arrays_or_the_clean_error(tmp_path, name, flips):
-    """Whatever bytes are changed, the outcome is arrays or TorchFileError."""
+    """Whatever bytes are changed, the result is arrays or TorchFileError."""
     raw = bytearray((GOLDEN / name).read_bytes())
     for place, change in flips:
         raw[int(place * len(raw))] ^= change
@@ -509,7 +510,7 @@ FRAGMENTS += [encode(Global(f"torch.{name}")) for name in ("FloatStorage", "Size
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=30), st.sampled_from(LAYOUTS))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_program_gives_arrays_or_the_clean_error(tmp_path, fragments, layout):
-    """Whatever order the allowed instructions come in, the outcome is arrays or TorchFileError."""
+    """In whatever order the allowed instructions come, the result is arrays or TorchFileError."""
     path = write(tmp_path / "model.bin", b"".join(fragments), layout)
     try:
         assert all(isinstance(array, np.ndarray) for array in load_torch_file(path).values())
@@ -518,7 +519,7 @@ def test_any_program_gives_arrays_or_the_clean_error(tmp_path, fragments, layout
 
 
 def test_a_flipped_bit_in_the_weights_is_noticed(tmp_path):
-    """The zip's checksums are compared, so weights that changed on the way are not used."""
+    """The zip's checksums are compared, so weights that were corrupted in transfer are not used."""
     path = write(tmp_path / "model.bin", {"weight": tensor()})
     raw = path.read_bytes()
     path.write_bytes(raw.replace(SIX, SIX[:-1] + b"\0"))
@@ -574,7 +575,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_foreign_files_are_recognised(tmp_path, kind):
-    """A file of another kind gets an error that names it, says what it looks like and what to try."""
+    """For a file of another kind, the error names it, says what it looks like and what to try."""
     content, expected = FOREIGN[kind]
     path = tmp_path / "pytorch_model.bin"
     path.write_bytes(content)
@@ -594,13 +595,13 @@ CONTENT = {
 @pytest.mark.parametrize("case", CONTENT)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_only_a_dict_of_named_tensors_is_taken(tmp_path, layout, case):
-    """What is not a tensor is refused by its name in the file."""
+    """Anything that is not a tensor is refused by its name in the file."""
     value, expected = CONTENT[case]
     assert expected in refusal(write(tmp_path / "model.bin", value, layout))
 
 
 def test_paths_that_cannot_be_opened_keep_their_error(tmp_path):
-    """A missing file is a FileNotFoundError, a folder an OSError: Python's own words name the path."""
+    """A missing file is a FileNotFoundError, a folder an OSError: Python's own message names the path."""
     with pytest.raises(FileNotFoundError, match="missing"):
         load_torch_file(tmp_path / "missing.bin")
     with pytest.raises(OSError):
@@ -622,7 +623,7 @@ def installed(package, name):
 @pytest.mark.peers
 @pytest.mark.parametrize("package, count", [("rxnfp", 3), ("antiberty", 1)])
 def test_real_weights_equal_torch_load(package, count):
-    """Published BERT weights, in both layouts, are bit for bit what torch.load finds."""
+    """Published BERT weights, in both layouts, are bit for bit what torch.load reads."""
     torch = pytest.importorskip("torch")
     paths = installed(package, "pytorch_model.bin")
     assert len(paths) == count
@@ -634,6 +635,6 @@ def test_real_weights_equal_torch_load(package, count):
 @pytest.mark.peers
 @pytest.mark.parametrize("package, asked", [("rxnfp", "Namespace"), ("antiberty", "TrainingArguments")])
 def test_real_files_with_objects_are_refused_by_name(package, asked):
-    """The training arguments that lie beside the weights are Python objects, and refused as such."""
+    """Training arguments stored next to the weights are Python objects, and refused as such."""
     for path in installed(package, "training_args.bin"):
         assert asked in refusal(path, UnsafeFileError)

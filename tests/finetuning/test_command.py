@@ -1,4 +1,4 @@
-"""From files to a model that predicts: the commands, the folder, and what is said of bad files."""
+"""From files to a model that predicts: the commands, the model folder, and the errors for bad files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ ENDING = {"classify": "tsv", "tag": "conll", "qa": "jsonl", "similarity": "tsv"}
 def finetuned_on(
     kind: str, train: str | None = None, dev: str | None = None, max_samples: int | None = None, **given
 ) -> list[Result]:
-    """As the command does: read the files, fine-tune, print; `given` are settings and arguments of `finetune`."""
+    """Does what the command does: reads the files, fine-tunes, prints; `given` are settings and arguments of
+    `finetune`."""
     quiet = given.pop("quiet")
     settings = {name: given.pop(name) for name in list(given) if name in FineTuning.__dataclass_fields__}
     data = read_data(kind, train, dev, max_samples, settings.get("seed", 0))
@@ -74,7 +75,7 @@ def files(folder: Path, kind: str, count: int = 48) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_files_in_model_out(kind, folder, tmp_path, capsys):
-    """The folder holds the model that was measured: loaded again it gives the same answers to the last bit."""
+    """The folder holds the model that was measured: loaded again, it gives bit-identical answers."""
     out = tmp_path / "out"
     (result,) = finetuned_on(kind, **files(tmp_path, kind), out=out, model=str(folder), **QUICK)
     tuned = load(out)
@@ -121,7 +122,8 @@ def test_the_model_that_is_kept_is_the_best_of_all_seeds(mini, tmp_path, capsys)
 
 
 def test_ctrl_c_keeps_what_was_saved(signals, mini, tmp_path, monkeypatch, capsys):
-    """Interrupted when the first model has been saved: the table says so, the folder is whole and predicts."""
+    """Interrupted after the first model has been saved: the table says so, and the folder is complete and can
+    predict."""
     saved = finetuned.save
 
     def save(*words):
@@ -153,7 +155,8 @@ def test_a_save_that_fails_leaves_the_old_folder(tmp_path, monkeypatch):
 
 
 def test_the_encoder_of_a_fine_tuned_folder_can_be_used(folder, tmp_path, caplog):
-    """load_model gives it, and says what it leaves out; it can be fine-tuned again, and has no words to guess."""
+    """load_model returns the encoder and says what it leaves out; it can be fine-tuned again, but not predict masked
+    words."""
     out = tmp_path / "out"
     finetuned_on("classify", **files(tmp_path, "classify"), out=out, model=str(folder), **QUICK)
     with caplog.at_level(logging.WARNING):
@@ -171,7 +174,7 @@ def test_the_encoder_of_a_fine_tuned_folder_can_be_used(folder, tmp_path, caplog
 
 
 def test_vectors_are_those_that_embed_gives(mini, tmp_path):
-    """A model for sentence vectors is an ordinary encoder: cosines of `embed` are its scores."""
+    """A model for sentence vectors is an ordinary encoder: its scores are the cosines of `embed`."""
     out = tmp_path / "out"
     finetuned_on("similarity", **files(tmp_path, "similarity"), out=out, model=str(mini), vectors=True, **QUICK)
     encoder, tokenizer = load_pair(out)
@@ -182,7 +185,7 @@ def test_vectors_are_those_that_embed_gives(mini, tmp_path):
 
 
 def test_names_in_the_file_of_a_published_bert(tmp_path):
-    """Those of transformers; tests/test_finetuning_peers.py opens them with it."""
+    """Tensors have the names of transformers; tests/finetuning/test_finetuning_peers.py opens such a folder with it."""
     bert = tiny.encoder("bert")
     for task, head in (
         (finetuned.Classify(["a", "b"], ("cls",), dense=True), "classifier"),
@@ -257,7 +260,7 @@ def test_predict_similarity(mini, tmp_path):
 
 
 def test_pairs_of_texts(folder, tmp_path):
-    """A file of pairs makes a model of pairs, whose folder says so; a published one is told with --pairs."""
+    """A file of pairs gives a model for pairs, and its folder says so; for a published model, use --pairs."""
     rows = (f"{one.first}\t{one.second}\t{'same' if one.score else 'other'}\n" for one in tiny.scored(48))
     (tmp_path / "train.tsv").write_text("premise\thypothesis\tgold_label\n" + "".join(rows))
     finetuned_on("classify", str(tmp_path / "train.tsv"), out=tmp_path / "out", model=str(folder), **QUICK)
@@ -280,7 +283,7 @@ def test_larger_bert_is_fine_tuned_alike(tmp_path):
 
 
 def test_labels_come_from_all_of_the_file(mini, tmp_path):
-    """Though only one example is learnt from."""
+    """All labels are known, although the model trains on one example only."""
     paths = files(tmp_path, "classify")
     finetuned_on("classify", **paths, out=tmp_path / "out", model=str(mini), max_samples=1, **QUICK)
     assert load(tmp_path / "out").task.labels == ["neg", "pos"]
@@ -373,7 +376,8 @@ def test_bad_options(mini, tmp_path):
 
 
 def test_a_part_is_held_out_where_there_is_no_dev_file(mini, tmp_path, capsys):
-    """In blocks, not every tenth line; the screen, results.json and the card say that it is no independent dev set."""
+    """It is held out in blocks, not every tenth line; screen, results.json and model card say that it is not an
+    independent dev set."""
     rows = "".join(f"a film {n}\t{'pos' if n < 20 else 'neg'}\n" for n in range(40))
     (tmp_path / "sorted.tsv").write_text("sentence\tlabel\n" + rows)
     train = str(tmp_path / "sorted.tsv")
@@ -399,7 +403,7 @@ def test_a_tenth_is_held_out_in_blocks_that_are_spread(count):
 
 
 def test_what_belongs_together_is_held_out_together(tmp_path):
-    """All questions on a text, and all examples with the same text, however they are written."""
+    """All questions on a text, and all examples with the same text in any spelling, are on the same side."""
     asked = [
         tiny.Question(f"{text}.{n}", f"{n}?", f"text {text}", ["text"], [0], 1) for n in range(4) for text in range(7)
     ]
@@ -422,7 +426,8 @@ def test_labels_that_are_only_held_out_are_no_error(tmp_path):
 
 
 def test_max_samples_draws_from_all_of_the_file(tmp_path):
-    """Not the first of a sorted file; the same with the same seed, others with another; dev stays whole."""
+    """Examples are not just the first of a sorted file; the same seed gives the same ones, another seed others; dev
+    stays complete."""
     rows = "".join(f"a film {n}\t{'pos' if n < 100 else 'neg'}\n" for n in range(200))
     (tmp_path / "sorted.tsv").write_text("sentence\tlabel\n" + rows)
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\na cat\tpos\n")
@@ -451,7 +456,7 @@ def test_training_data_as_dev_data_is_said(mini, tmp_path, capsys):
 
 
 def test_tags_of_other_schemes(mini, tmp_path, capsys):
-    """BILOU gets its entity F1; a tag that is of no scheme costs it, and the line of that tag is named."""
+    """BILOU tags get an entity F1; with a tag of no scheme there is none, and its line is named."""
     text = "".join("ada\tB-PER\nben\tL-PER\nis\tO\n\nrome\tU-LOC\n\n" for _ in range(8))
     (tmp_path / "good.conll").write_text(text)
     (tmp_path / "bad.conll").write_text(text + "cleo\tM-PER\n")
@@ -469,7 +474,7 @@ def test_tags_of_other_schemes(mini, tmp_path, capsys):
 
 
 def test_guessing_is_known_by_hand():
-    """The most frequent class or tag of the dev data, the whole text, no correlation."""
+    """Guessing means the most frequent class or tag of the dev data, the whole text, or no correlation."""
     texts = [tiny.Labelled("x", None, label, 1) for label in ("pos", "neg", "pos", "pos")]
     found = baseline(finetuned.Classify(["neg", "pos"]), texts)
     assert found.name == "always pos" and found.scores == {"accuracy": 0.75, "macro_f1": pytest.approx(3 / 7)}
@@ -486,13 +491,13 @@ def test_guessing_is_known_by_hand():
 
 
 def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
-    """Labels at random: the table shows the baseline, and a sentence says it."""
+    """With random labels, the table shows the baseline, and a sentence says that the result is not above it."""
     task = finetuned.Classify(["neg", "pos"])
     guess = baseline(task, tiny.labelled(50))
     at = guess.scores["accuracy"]
-    assert verdict(task, at, guess, 50).startswith("Not above guessing: “always")
+    assert verdict(task, at, guess, 50).startswith("No better than guessing: “always")
     assert verdict(task, at + 0.02, guess, 50).startswith(
-        "Hardly above guessing: 2.0 points more accuracy than “always"
+        "Hardly better than guessing: 2.0 points more accuracy than “always"
     )
     assert "With 50 dev examples, up to 14" in verdict(task, at + 0.02, guess, 50)
     assert verdict(task, at + 0.2, guess, 50) is None
@@ -500,7 +505,7 @@ def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + "a film\tpos\na film\tneg\n" * 5)
     finetuned_on("classify", str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv"), model=str(mini), **QUICK)
     out = capsys.readouterr().out
-    assert "guessing: always pos              50.0            33.3\n" in out and "Not above guessing" in out
+    assert "guessing: always pos              50.0            33.3\n" in out and "No better than guessing" in out
     finetuned_on("tag", **files(tmp_path, "tag"), model=str(mini), **QUICK | {"epochs": 6})
     out = capsys.readouterr().out
     assert "guessing: always O                 0.0" in out and "above guessing" not in out
@@ -514,7 +519,8 @@ def test_the_data_is_described_once(mini, tmp_path, capsys):
 
 
 def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
-    """And of similarity, where a guess is near or far but not right or wrong, no share of right ones is shown."""
+    """The progress line labels them as training numbers. For similarity, where a guess is not right or wrong, no
+    accuracy is shown."""
     found = {"epoch": 1.5, "loss": 0.25, "right": 0.696}
     assert progress(found, 3, "accuracy") == "epoch 1.5 of 3; training: loss 0.250, accuracy 69.6%"
     for kind in ("classify", "similarity"):
@@ -542,7 +548,7 @@ def test_what_is_cut_is_counted_in_good_english(caplog):
 
 
 def test_sst2_needs_no_file(mini):
-    """`python finetune_sst2.py --epochs 1 --max_samples 50`, in the package folder: synthetic, and it says so."""
+    """`python finetune_sst2.py --epochs 1 --max_samples 50` in the package folder uses synthetic data, and says so."""
     package = Path(finetuned.__file__).parents[1]
     words = ["--epochs", "1", "--max_samples", "50", "--model", str(mini)]
     result = subprocess.run(
@@ -560,7 +566,7 @@ def test_synthetic_data_is_there_for_every_task(kind, mini, capsys):
 
 
 def test_options_reach_the_library(monkeypatch):
-    """Every option of the four commands arrives under its name."""
+    """Every option of the four commands is passed on under its name."""
     calls = []
 
     def note(kind, data, settings, model, out, seeds, from_scratch, max_length, show, **options):
@@ -631,7 +637,7 @@ def test_words_are_hidden_where_a_text_is_judged_as_a_whole(kind, given, hidden,
 
 
 def test_words_are_hidden_behind_the_mask_of_the_vocabulary(mini, monkeypatch):
-    """Wherever that is: 4 in ours, 103 in that of published BERT."""
+    """Word dropout uses the vocabulary's mask id: 4 in ours, 103 in that of published BERT."""
     seen = set()
     monkeypatch.setattr("mini_bert.finetuning.loop.hide", lambda batch, share, mask_id, run: seen.add(mask_id) or batch)
 
@@ -656,7 +662,8 @@ def test_a_run_that_stops_early_says_so(mini, capsys):
 
 
 def test_windows_count_when_epochs_are_chosen(mini, monkeypatch):
-    """A question on a long text is several sequences, and each is a step here: so three epochs, and not 100 / 20."""
+    """A question on a long text is several sequences, and each is a step here; this gives three epochs instead of 100 /
+    20."""
     monkeypatch.setattr("mini_bert.finetuning.finetune.STEPS", 100)
     settings = {name: value for name, value in QUICK.items() if name != "epochs"} | {"batch_size": 1, "max_samples": 20}
     (found,) = finetuned_on("qa", model=str(mini), max_length=24, **settings)

@@ -1,4 +1,5 @@
-"""Fine-tuning against transformers and PyTorch: the same outputs, losses, gradients and steps from the same weights."""
+"""Fine-tuning compared with transformers and PyTorch: the same outputs, losses, gradients and steps from the same
+weights."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def ids():
 
 
 def theirs(kind: str, **more):
-    """A random model of transformers, in float64, its weights far from where they start"""
+    """A random transformers model in float64, with weights far from their initial values"""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(0)
     model = getattr(transformers, kind)(transformers.BertConfig(**SETTINGS, **more)).double()
@@ -61,7 +62,7 @@ CASES = {
 
 
 def loss_of_theirs(kind, model, batch):
-    """transformers' own loss; of questions all tokens that are no padding are candidates, as in ours below"""
+    """The loss of transformers; for questions, all tokens except padding are candidates, as in ours below"""
     import torch
 
     targets = torch.tensor(batch.targets)
@@ -81,7 +82,8 @@ def loss_of_theirs(kind, model, batch):
 
 @pytest.mark.parametrize("kind", CASES)
 def test_loss_gradients_and_ten_steps_are_those_of_pytorch(kind, tmp_path):
-    """A folder that transformers wrote: loss and every gradient to 1e-9, ten steps with layer-wise decay to 1e-7."""
+    """For a folder written by transformers, loss and every gradient agree to 1e-9, and ten steps with layer-wise decay
+    to 1e-7."""
     import torch
 
     architecture, more, targets = CASES[kind]
@@ -129,7 +131,7 @@ def test_loss_gradients_and_ten_steps_are_those_of_pytorch(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", CASES)
 def test_transformers_opens_what_we_write(kind, tmp_path):
-    """Without a missing or an unexpected tensor, with our labels, and with the same logits."""
+    """There is no missing or unexpected tensor; labels and logits are the same."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     task = {
         "classify": finetuned.Classify(["bad", "fine", "good"], ("cls",), dense=True),
@@ -174,7 +176,7 @@ def test_vectors_are_a_bert_model(tmp_path):
 
 
 def test_seqeval_agrees_on_our_predictions():
-    """Entity F1 of a tagger's predictions is that of seqeval on the same tags."""
+    """The entity F1 of a tagger's predictions equals that of seqeval on the same tags."""
     seqeval = pytest.importorskip("seqeval.metrics")
     task = finetuned.Tag(["B-LOC", "B-PER", "I-PER", "O"])
     rng = np.random.default_rng(0)

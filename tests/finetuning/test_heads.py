@@ -1,4 +1,4 @@
-"""Heads and what they are made of, against the formulas written once more. Their gradients: layers/test_contract.py."""
+"""Heads and their parts, compared with the formulas written out again. Their gradients: layers/test_contract.py."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_heads_drop_only_while_training():
 
 
 def test_a_span_loss_is_the_mean_of_two_cross_entropies():
-    """And nothing that is not allowed has a probability or a gradient."""
+    """Positions that are not allowed have neither probability nor gradient."""
     logits, _ = bound(SpanHead(H)).forward(X, Run())
     assert logits.shape == (B, 2, T)
     targets = np.array([[1, 3], [1, 1], [0, 4]])

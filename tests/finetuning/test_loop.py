@@ -1,4 +1,4 @@
-"""Fine-tuning: each task is learnt, the same seed gives the same bits, and the best model stays."""
+"""Fine-tuning: each task is learnt, the same seed gives the same bits, and the best model is kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LENGTH = 24
 
 
 def learn(task, train, dev, settings=SETTINGS, kind="mini", **hooks):
-    """-> the model, and the outcome"""
+    """Returns the model and the outcome"""
     model = with_task(tiny.encoder(kind), task, settings.dropout, settings.seed)
     items, dev_items = (task.items(part, tiny.TOKENIZER, LENGTH, part is train) for part in (train, dev))
 
@@ -51,7 +51,7 @@ TASKS = {
 
 @pytest.mark.parametrize("name", TASKS)
 def test_each_task_is_learnt(name):
-    """Far above chance on examples it has not seen (chance: 50 %, no entity, one word in ten, no correlation)."""
+    """Scores on unseen examples are far above chance (chance: 50 %, no entity, one word in ten, no correlation)."""
     make, examples, metric, wanted = TASKS[name]
     settings = replace(SETTINGS, epochs=6) if name == "qa" else SETTINGS
     if name == "similarity":  # to compare two texts is the hardest: so it learnt with each of three seeds
@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_bits(threads):
 
 @pytest.mark.parametrize("name", ["classify", "tag", "similarity"])  # Adam makes steps of what rounding leaves in qa
 def test_threads_change_nothing_but_rounding(name):
-    """Dropout and hidden words are those of the sequence, whoever computes it."""
+    """Dropout and masked words belong to the sequence, whichever thread computes it."""
     make, examples, *_ = TASKS[name]
     settings = replace(SETTINGS, epochs=1, dropout=0.3, word_dropout=0.2)
     one, three = (
@@ -117,7 +117,8 @@ def test_the_encoder_is_copied_and_the_head_is_new(kind):
 
 
 def test_word_dropout_hides_a_share_of_the_words_and_nothing_else():
-    batch = Classify(["a", "b"]).batch([Item(0, [2, *range(10, 60), 3], list(range(1, 51)), 0)] * 40, 0)
+    sequence, words = packed(tiny.TOKENIZER, list(range(10, 60)), None, 52)
+    batch = Classify(["a", "b"]).batch([Item(0, sequence, words, 0)] * 40)
     run = Run((1, 2))
     hidden = hide(batch, 0.2, 4, run)
     changed = hidden.ids != batch.ids
@@ -127,7 +128,7 @@ def test_word_dropout_hides_a_share_of_the_words_and_nothing_else():
     assert np.array_equal(hide(batch, 0.2, 4, Run((1, 2), train=True)).ids, hidden.ids)
     for other in (Run((1, 3)), Run((2, 2)), Run((1, 2), first=1)):
         assert not np.array_equal(hide(batch, 0.2, 4, other).ids, hidden.ids)
-    one = Classify(["a", "b"]).batch([Item(0, [2, *range(10, 60), 3], list(range(1, 51)), 0)], 0)
+    one = Classify(["a", "b"]).batch([Item(0, sequence, words, 0)])
     assert np.array_equal(hide(one, 0.2, 4, Run((1, 2), first=7)).ids[0], hidden.ids[7])  # by number, not by company
     assert hide(batch, 0.0, 4, run) is batch
 
@@ -152,7 +153,8 @@ def test_dropout_is_on_in_fine_tuning_where_the_model_has_none():
 
 @pytest.mark.parametrize("kind", ["mini", "bert"])
 def test_layer_decay_is_exact(kind):
-    """1 on top, 0.5 for the last block, 0.25 for the first, 0.125 for the embeddings; every weight has its share."""
+    """1 for the head, 0.5 for the last block, 0.25 for the first, 0.125 for the embeddings; every weight has a
+    multiplier."""
     model = with_task(tiny.encoder(kind), Classify(["a", "b"]))
     wanted = {"task": 1.0, "encoder.blocks.1": 0.5, "final_norm": 0.5, "encoder.blocks.0": 0.25,
               "tokens": 0.125, "positions": 0.125, "types": 0.125, "norm": 0.125}  # fmt: skip
@@ -167,7 +169,7 @@ def test_layer_decay_is_exact(kind):
 
 
 def test_the_first_step_of_each_layer_is_its_share_of_the_learning_rate():
-    """Adam's first step moves a weight by the learning rate; here by its share of it."""
+    """Adam's first step moves a weight by the learning rate; here, by its multiple of it."""
     task = Classify(["neg", "pos"])
     settings = replace(SETTINGS, epochs=1, batch_size=40, layer_decay=0.5, weight_decay=0.0, dropout=0.0)
     train = tiny.labelled(40)
@@ -184,7 +186,7 @@ def test_the_first_step_of_each_layer_is_its_share_of_the_learning_rate():
 
 
 def scripted(scores, settings, losses=None, **hooks):
-    """A run whose measurements are given -> model, the weights at each measurement, outcome"""
+    """A run with given measurements; returns the model, the weights at each measurement, and the outcome"""
     task, seen = Classify(["neg", "pos"]), []
     model = with_task(tiny.encoder(), task)
     items = task.items(tiny.labelled(32), tiny.TOKENIZER, LENGTH, True)
@@ -206,14 +208,16 @@ def test_it_stops_when_nothing_gets_better_and_the_best_weights_stay():
 
 
 def test_patience_begins_when_warm_up_ends():
-    """Forty steps, measured at every second; with half of them for warm-up the first that counts is the eleventh."""
+    """Forty steps, measured every second step; if half of them are warm-up, the eleventh measurement is the first that
+    counts."""
     settings = replace(SETTINGS, epochs=10, measurements=2, patience=3, warmup=0.5)
     _, seen, outcome = scripted([0.5] * 20, settings)
     assert outcome.stopped == "early" and len(seen) == 13 and outcome.steps == 26
 
 
 def test_equal_scores_are_decided_by_the_lower_loss():
-    """Only among equals: a lower loss with a lower score does not count, and patience does not wait for it."""
+    """The loss decides only between equal scores: a lower loss with a lower score does not count, and does not reset
+    patience."""
     kept = []
     settings = replace(SETTINGS, epochs=10, measurements=2, patience=3)
     scores, losses = [0.5, 0.8, 0.8, 0.8, 0.7] + [0.9] * 15, [0.6, 0.5, 0.4, 0.45, 0.1] + [0.0] * 15
@@ -224,7 +228,7 @@ def test_equal_scores_are_decided_by_the_lower_loss():
 
 
 def test_the_loss_of_the_dev_examples():
-    """Worked out by hand: −log of what the truth was given, over examples or words; squared differences of scores."""
+    """Computed by hand: −log p of the truth, averaged over examples or words; squared differences of scores."""
     said = [np.array([0.5, 0.5]), np.array([0.2, 0.8])]
     found = Classify(["neg", "pos"]).dev_loss(
         [tiny.Labelled("a", None, "pos", 1), tiny.Labelled("b", None, "neg", 2)], said
@@ -245,7 +249,7 @@ def test_measurements_are_spread_over_the_epochs():
 
 
 def test_ctrl_c_leaves_the_best_model(signals):
-    """Asked to stop in step 5 of 20: the step is finished, the best measured weights are back."""
+    """Interrupted in step 5 of 20: the step is finished, and the best measured weights are restored."""
 
     def interrupt(record):
         if record["kind"] == "dev" and record["step"] == 4:
@@ -323,7 +327,8 @@ def test_windows_cover_every_place_and_each_has_one_owner(size):
 
 @pytest.mark.parametrize(("count", "size", "stride"), [(40, 8, 4), (41, 8, 5), (23, 9, 3), (17, 8, 7), (30, 10, 10)])
 def test_the_owner_of_a_place_sees_most_around_it(count, size, stride):
-    """Where two windows overlap, a place is the first one's if more follows it there than precedes it in the second."""
+    """Where two windows overlap, a token belongs to the first one if it has more tokens after it there than before it
+    in the second."""
     spans = windows(count, size, stride)
     own = owners(spans)
     for number, ((_, stop), (start, _)) in enumerate(itertools.pairwise(spans)):
@@ -334,13 +339,15 @@ def test_the_owner_of_a_place_sees_most_around_it(count, size, stride):
 
 
 def test_pairs_are_cut_to_fit_and_their_words_are_known():
-    ids, second, words = packed(tiny.TOKENIZER, [10] * 9, [11] * 3, 10)
-    assert ids == [2, 10, 10, 10, 10, 3, 11, 11, 11, 3] and second == 6 and words == [1, 2, 3, 4, 6, 7, 8]
-    assert packed(tiny.TOKENIZER, [], None, 10) == ([2, 1, 3], None, [1])  # nothing but control characters
+    (ids, types, starts, summary), words = packed(tiny.TOKENIZER, [10] * 9, [11] * 3, 10)
+    assert ids == [2, 10, 10, 10, 10, 3, 11, 11, 11, 3] and types == [0] * 6 + [1] * 4 and starts == [1, 6]
+    assert words == [1, 2, 3, 4, 6, 7, 8] and summary == 0
+    (ids, *_), words = packed(tiny.TOKENIZER, [], None, 10)
+    assert ids == [2, 1, 3] and words == [1]  # nothing but control characters
 
 
 def test_first_pieces_are_asked_and_long_sentences_go_in_windows():
-    """unknown is un ##known: one word, one question. Sixty words through windows of ten are asked once each."""
+    """ "unknown" is un ##known: one prediction per word. Sixty words in windows of ten get one prediction each."""
     task = Tag(["O", "X"])
     words = ["unknown", "cats", "the"] * 20
     example = tiny.Tagged(words, ["O", "X", "X"] * 20, 1)
@@ -349,7 +356,7 @@ def test_first_pieces_are_asked_and_long_sentences_go_in_windows():
     firsts = [tiny.TOKENIZER.tokens[item.ids[place]] for item in items for place in item.asked]
     assert firsts == ["un", "cat", "the"] * 20
     assert [tag for item in items for tag in item.target] == [0, 1, 1] * 20
-    batch = task.batch(items, 0)
+    batch = task.batch(items)
     assert batch.chosen.size == 60 == batch.targets.size
     model = with_task(tiny.encoder(), task)
     (joined,) = task.join([example], items, predict(model, task, items))
@@ -376,7 +383,8 @@ def test_entities_are_told_from_other_tags():
 
 
 def test_windows_of_a_text_hold_question_and_answer():
-    """A text of 60 tokens in sequences of 16: every token is in a window; where the answer is, it is the target."""
+    """A text of 60 tokens in sequences of 16: every token is in a window; in windows that contain the answer, it is the
+    target."""
     task = Answer()
     context = "the old cat was in the old house . " * 6 + "ada is in rome ."
     example = tiny.Question("1", "what is ?", context, ["rome"], [context.index("rome")], 1)
@@ -387,7 +395,7 @@ def test_windows_of_a_text_hold_question_and_answer():
     with_answer = [item for item in items if item.target != (0, 0)]
     assert with_answer and all(tiny.TOKENIZER.tokens[item.ids[item.target[0]]] == "rome" for item in with_answer)
     for item in items:
-        assert tiny.TOKENIZER.decode(item.ids[1 : item.second - 1]) == "what is?" and item.length <= 16
+        assert tiny.TOKENIZER.decode(item.ids[1 : item.sequence.starts[1] - 1]) == "what is?" and item.length <= 16
         assert len(item.offsets) == len(item.asked) - 1  # and [CLS], for "not here"
     assert len(task.items([example], tiny.TOKENIZER, 16, True)) == len(with_answer) + 2  # of the others, two
 
@@ -419,7 +427,7 @@ def test_the_best_spans_are_those_of_trying_all():
 
 
 def test_the_answers_of_windows_are_joined():
-    """The same span from two windows counts once, with its better score; the text is cut from the context."""
+    """The same span from two windows counts once, with its better score; the answer is cut from the context."""
     example = tiny.Question("1", "?", "Ada lives in Rome.", ["Rome"], [13], 1)
     offsets = [(0, 3), (4, 9), (10, 12), (13, 17), (17, 18)]
     items = [

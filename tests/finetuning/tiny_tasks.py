@@ -1,4 +1,4 @@
-"""A language of forty words, with labelled examples of every task that a tiny model learns in a second."""
+"""A language of forty words, with labelled examples for every task, which a tiny model learns in a second."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def questions(count: int, seed: int = 0, longest: int = 3) -> list[Question]:
 
 
 def scored(count: int, seed: int = 0) -> list[Scored]:
-    """5 where both are about the same thing, 0 where not"""
+    """5 if both texts are about the same thing, else 0"""
     rng = random.Random(seed)
     found = []
     for line in range(count):
@@ -81,7 +81,7 @@ def scored(count: int, seed: int = 0) -> list[Scored]:
 
 
 def write(folder: Path, name: str, examples) -> str:
-    """A file of the kind that people have"""
+    """A file in a usual format"""
     path = folder / name
     first = examples[0]
     if isinstance(first, Labelled):

@@ -1,10 +1,10 @@
-"""Compute the coefficients in mini_bert/layers/erf.py, from the definition of erf, to 60 digits.
+"""Compute the coefficients in mini_bert/layers/erf.py from the definition of erf, to 60 digits.
 
-    python tests/golden/make_erf.py             print the constants, and whether erf.py holds the same (10 s)
-    python tests/golden/make_erf.py --search    also how KAPPA was chosen, with every float32 there is (3 min)
+    python tests/golden/make_erf.py             print the constants, and whether erf.py has the same ones (10 s)
+    python tests/golden/make_erf.py --search    also show how KAPPA was chosen, with all float32 numbers (3 min)
 
 Needs mpmath. Each polynomial is the one of its degree whose *largest* error is smallest (Remez's algorithm).
-The weight says how much an error in the polynomial at a point is felt in erf there, relative to erf.
+The weight says how much an error of the polynomial at a point affects erf there, relative to erf.
 """
 
 import math
@@ -100,13 +100,13 @@ def show(name, array):
 
 
 def search_kappa(p):
-    """Try 256 values of κ that float32 holds exactly on a grid, then the best few with every float32 x.
+    """Try 256 values of κ on a grid that float32 represents exactly, then the best few with every float32 x.
 
     "Every" is 2⁻¹⁴ … 4: below, erf(x) = x · 2/√π and each octave repeats the last; above, erf(x) = 1.
     """
 
     def worst(kappa, x, true):
-        """Largest error, in units of the distance between neighbouring float32 numbers there (ulp)."""
+        """The largest error, in units of the distance between neighbouring float32 numbers (ulp)."""
         module.P32, module.KAPPA = constants32(p, kappa), np.float32(kappa)
         return float(np.max(np.abs(module.erf(x) - true) / np.spacing(true.astype(np.float32))))
 

@@ -2,8 +2,8 @@
 
     python tests/golden/make_models.py            (needs torch and transformers: `python run.py test --peers`)
 
-bert/       a BertForPreTraining of `transformers`, with its config.json and model.safetensors as published ones
-            look; expected.safetensors holds inputs, outputs, the loss (masked words + next sentence), and the
+bert/       a BertForPreTraining of `transformers`, with config.json and model.safetensors in the published format;
+            expected.safetensors holds inputs, outputs, the loss (masked words + next sentence), and the
             gradient of every tensor by autograd
 mini_bert/  the same for Mini-BERT's mathematics, written here with PyTorch's own functions; training.json holds the
             losses of 20 steps of training
@@ -42,7 +42,8 @@ def batch(vocab: int, types: int) -> dict[str, torch.Tensor]:
 
 
 def randomise(parameters) -> None:
-    """Biases and norms start at 0 and 1, where mistakes can hide; move everything off its start."""
+    """Biases and norms are initialised to 0 and 1, where mistakes can hide; move all weights away from their initial
+    values."""
     with torch.no_grad():
         for parameter in parameters:
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -131,7 +132,7 @@ def make_mini_bert(folder: Path) -> None:
 
 
 def mini_bert(w: dict[str, torch.Tensor], L: int, A: int, ids: torch.Tensor, mask: torch.Tensor):
-    """-> hidden (B,T,H), logits (B,T,V)"""
+    """Returns hidden (B,T,H) and logits (B,T,V)"""
     B, T = ids.shape
     H = w["tokens.table"].shape[1]
     visible = mask.bool()[:, None, None, :]
@@ -152,7 +153,8 @@ def mini_bert(w: dict[str, torch.Tensor], L: int, A: int, ids: torch.Tensor, mas
 
 
 def make_training(w: dict[str, torch.Tensor], L: int, A: int, steps: int = 20) -> list[float]:
-    """The losses of 20 steps of AdamW, warm-up and decay, clipping, two micro-batches a step, from these weights."""
+    """The losses of 20 steps of AdamW from these weights, with warm-up and decay, clipping, and two micro-batches per
+    step."""
     w = {name: array.detach().clone().requires_grad_() for name, array in w.items()}
     groups = [
         {"params": [array for array in w.values() if array.ndim > 1], "weight_decay": 0.01},

@@ -1,8 +1,9 @@
-"""Writes tests/golden/tokenizer_cases.json: what the `tokenizers` library makes of odd texts, vocabulary made here.
+"""Writes tests/golden/tokenizer_cases.json: the output of the `tokenizers` library for odd texts, with a vocabulary
+made here.
 
     python tests/golden/make_tokenizer.py        needs tokenizers (made with 0.23.3)
 
-Every text with every setting: ids, offsets and word ids. So the default tests compare with the reference without it.
+Stores ids, offsets and word ids of every text with every setting, so the default tests can compare without the library.
 """
 
 import json

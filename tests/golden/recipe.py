@@ -1,4 +1,4 @@
-"""The batches that the 20 golden steps are trained on; the test makes the same."""
+"""The batches for the 20 golden training steps; the test uses the same ones."""
 
 import numpy as np
 

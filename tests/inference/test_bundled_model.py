@@ -1,4 +1,4 @@
-"""The Mini-BERT in the package: small, what its card says, and it has learnt something."""
+"""The bundled Mini-BERT: it is small, matches its model card, and has learnt something."""
 
 import json
 import re
@@ -41,7 +41,8 @@ def test_the_default_names_it(bundled):
 
 
 def test_it_uses_context(bundled):
-    """Every word of a plain English text hidden in turn: far below ln 8192 = 9.01 and below any unigram entropy."""
+    """With each word of a plain English text masked in turn, the loss is far below ln 8192 = 9.01 and below any unigram
+    entropy."""
     model, tokenizer = bundled
     ids = np.array(tokenizer.encode(TEXT))
     places = np.arange(1, ids.size - 1)

@@ -1,4 +1,4 @@
-"""Vectors of sentences: means of the right tokens, whatever the batch, from arguments, files and pipes."""
+"""Sentence vectors: means of the right tokens, for any batch, from arguments, files and pipes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_long_texts_are_cut(tokenizer, caplog):
 
 
 def test_what_cannot_be_embedded(tokenizer):
-    """A bare str, an empty text, an unknown pooling."""
+    """A bare str, an empty text, and an unknown pooling are errors."""
     with pytest.raises(TypeError, match="takes a list of texts"):
         embed(MODELS[0], tokenizer, "text")
     with pytest.raises(ValueError, match="text 2 of 2, '', has no words"):
@@ -65,7 +65,7 @@ def test_what_cannot_be_embedded(tokenizer):
 
 
 def test_cosines():
-    """1 for one direction, 0 for a right angle, −1 for the opposite; 0 with a vector of zeros."""
+    """1 for the same direction, 0 for orthogonal vectors, −1 for opposite ones; 0 with a zero vector."""
     found = cosines(np.array([[1.0, 0], [3, 0], [0, 2], [-5, 0], [0, 0]]))
     np.testing.assert_allclose(found[0], [1, 1, 0, -1, 0])
 
@@ -86,7 +86,7 @@ def test_files(folder, tmp_path, capsys, tokenizer, caplog):
     wanted = embed(MODELS[0], tokenizer, ["The cat sat.", "The dog sat.", "Dogs."])
     use.embed(None, folder, file=str(source), out=str(tmp_path / "v.npy"))
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
-    assert "skipped 1 blank line" in caplog.text and "3 vectors of 10 numbers" in capsys.readouterr().err
+    assert "skipped 1 blank line" in caplog.text and "3 vectors of width 10" in capsys.readouterr().err
     use.embed(None, folder, file=str(source), out=str(tmp_path / "v.jsonl"))
     records = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     assert [record["text"] for record in records] == ["The cat sat.", "The dog sat.", "Dogs."]

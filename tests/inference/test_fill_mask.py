@@ -1,4 +1,4 @@
-"""Gaps are filled with the words that full logits say, and what cannot be asked is answered in a sentence."""
+"""Masks are filled with the words that the full logits give, and impossible requests get a one-sentence error."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_it_can_fill_what_it_was_taught(tokenizer):
 
 
 def test_errors(tokenizer):
-    """No mask, a mask spelt differently, a text too long, no guesses, a model without a head."""
+    """No mask, a misspelt mask, a text that is too long, no guesses requested, a model without a head."""
     model = MiniBERT(SIZES)
     with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'The cat'; put one .* such as"):
         fill_mask(model, tokenizer, "The cat")
@@ -72,7 +72,7 @@ def test_errors(tokenizer):
 
 
 def test_the_report_is_aligned():
-    """Words, probabilities and bars in columns; several masks have titles."""
+    """Words, probabilities and bars are in columns; several masks have titles."""
     guesses = [Guess("cat", 0.5, 7), Guess("elephant", 0.25, 8)]
     lines = report(Filled([guesses], "the cat", "[MASK]")).splitlines()
     assert lines[0].startswith("  cat        50.0%  ") and lines[1].startswith("  elephant   25.0%  ")

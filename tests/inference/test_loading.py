@@ -32,7 +32,7 @@ def save(folder, model, tokenizer: bool = True):
 
 
 def test_a_mini_bert_folder(tmp_path):
-    """model_type mini_bert: a MiniBERT with the weights of the folder, and its tokenizer."""
+    """model_type mini_bert gives a MiniBERT with the weights of the folder, and its tokenizer."""
     saved = MiniBERT(TINY, seed=3)
     model, tokenizer = load(save(tmp_path, saved))
     assert isinstance(model, MiniBERT) and model.max_length == 11
@@ -41,7 +41,7 @@ def test_a_mini_bert_folder(tmp_path):
 
 
 def test_a_published_bert_folder(tmp_path):
-    """model_type bert, or none as in the first configs: a Bert."""
+    """model_type bert, or none as in early configs, gives a Bert."""
     save(tmp_path, Bert(TINY_BERT))
     model, _ = load(tmp_path)
     assert isinstance(model, Bert) and model.max_length == 17
@@ -52,7 +52,7 @@ def test_a_published_bert_folder(tmp_path):
 
 
 def test_the_folder_of_a_run(tmp_path, caplog):
-    """Of a run the best model is taken; before there is one, the newest checkpoint, and that is said."""
+    """From a run, the best model is loaded; if there is none yet, the newest checkpoint, with a message."""
     (tmp_path / "config.json").write_text('{"model": {}, "training": {}}')
     for step in (500, 1000):
         save(tmp_path / f"checkpoints/step-{step:08}", MiniBERT(TINY, seed=step))
@@ -68,7 +68,7 @@ def test_the_folder_of_a_run(tmp_path, caplog):
 
 
 def test_bundled_by_name(tmp_path, monkeypatch):
-    """ "mini-bert" is the model in the package, unless a model folder of that name is here."""
+    """ "mini-bert" is the bundled model, unless there is a model folder with that name here."""
     monkeypatch.setattr(pretrained, "BUNDLED", tmp_path / "package")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match="bundled model 'mini-bert' is missing from this installation"):
@@ -82,21 +82,21 @@ def test_bundled_by_name(tmp_path, monkeypatch):
 
 
 def test_no_tokenizer_in_the_folder(tmp_path, caplog):
-    """The bundled tokenizer of the model's size is taken, and that is said; where none fits, that is the error."""
+    """The bundled tokenizer of the model's size is used, with a message; if none fits, it is an error."""
     sizes = {"hidden_size": 2, "num_layers": 1, "num_heads": 1, "intermediate_size": 2}
     save(tmp_path / "a", MiniBERT(MiniBertConfig(vocab_size=8192, **sizes)), tokenizer=False)
     assert load(tmp_path / "a")[1].vocab_size == 8192
-    assert "taking the bundled tokenizer '8k'" in caplog.text
+    assert "using the bundled tokenizer '8k'" in caplog.text
     save(tmp_path / "b", MiniBERT(TINY), tokenizer=False)
     with pytest.raises(FileNotFoundError, match=r"neither tokenizer\.json nor vocab\.txt, and no bundled .* 13 tokens"):
         load(tmp_path / "b")
     WordPieceTokenizer([*WORDS, "more"]).save(tmp_path / "b")
-    with pytest.raises(ValueError, match="tokenizer has 14 tokens, but its model knows 13 ids"):
+    with pytest.raises(ValueError, match="tokenizer has 14 tokens, but its model has only 13 ids"):
         load(tmp_path / "b")
 
 
 def test_what_cannot_be_loaded(tmp_path):
-    """No such folder, a file, a pickle, a model of another kind: each is named."""
+    """A missing folder, a file, a pickle and an unknown kind of model are all named in the error."""
     with pytest.raises(FileNotFoundError, match=r"no model folder .*roberta-base; .*a bundled model: mini-bert"):
         load(tmp_path / "roberta-base")
     (tmp_path / "file").touch()
@@ -110,7 +110,7 @@ def test_what_cannot_be_loaded(tmp_path):
 
 
 def test_warnings_become_lines(tmp_path, caplog):
-    """What from_pretrained warns of is logged, as a sentence without a place in the code."""
+    """Warnings of from_pretrained are logged as plain sentences, without a code location."""
     save(tmp_path, Bert(TINY_BERT))
     tensors = pretrained.read_tensors(tmp_path / "model.safetensors")
     pretrained.write_tensors(tmp_path / "model.safetensors", tensors | {"classifier.weight": np.ones(2)})

@@ -1,4 +1,4 @@
-"""Attention, saliency, activations and probes use nothing of a model but its interface."""
+"""Attention, saliency, activations and probes use only the model interface."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from mini_bert.text.wordpiece import WordPieceTokenizer
 
 
 class Sizes(NamedTuple):
-    """A configuration with nothing but what the interface names"""
+    """A configuration with only the fields of the interface"""
 
     width: int = 10
     depth: int = 2
@@ -31,7 +31,7 @@ class Sizes(NamedTuple):
 
 
 class BagOfWords(Model):
-    """An architecture that the library does not know: no positions, no final norm"""
+    """An architecture outside the library: no positions, no final norm"""
 
     model_type, config_class, family, head_help = "bag", Sizes, "Bag", {MASKED_WORDS: "it has none"}
 
@@ -61,7 +61,7 @@ def tokenizer():
 
 
 def test_an_unknown_architecture(tokenizer):
-    """Every analysis runs on it; saliency sums to the derivative along the embeddings."""
+    """Every analysis works on it; saliency sums to the derivative along the embeddings."""
     model = BagOfWords(Sizes())
     analysis = analyse(model, tokenizer, "the cat sat on the mat", every_word=True)
     assert analysis.maps.weights.shape == (2, 5, 8, 8) and len(analysis.saliency) == 6

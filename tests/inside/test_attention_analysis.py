@@ -1,4 +1,4 @@
-"""Where a model looks: numbers of hand-made heads, saliency against finite differences, relations, the page."""
+"""Attention analysis: statistics of hand-made heads, saliency compared with finite differences, relations, the page."""
 
 import doctest
 import json
@@ -83,7 +83,7 @@ def folder(tmp_path):
 
 
 def test_a_look_is_what_the_model_computed(model):
-    """Weights of all layers, as the cache has them; rows are shares."""
+    """The weights of all layers equal those in the cache; rows sum to 1."""
     maps = attention_maps(model, TOKENIZER, "The old cat sat.")
     assert maps.tokens == ["[CLS]", "the", "old", "cat", "sat", ".", "[SEP]"]
     assert maps.weights.shape == (3, 2, 7, 7)
@@ -94,7 +94,8 @@ def test_a_look_is_what_the_model_computed(model):
 
 
 def test_pairs_long_texts_and_no_text(model, caplog):
-    """A pair has two [SEP] and types; what is too long is cut and said; what has no word is refused."""
+    """A pair has two [SEP] and token types; a long text is truncated with a message; a text without words is
+    refused."""
     pair = attention_maps(model, TOKENIZER, "the cat", "it sat")
     assert pair.tokens == ["[CLS]", "the", "cat", "[SEP]", "it", "sat", "[SEP]"]
     assert pair.types.tolist() == [0, 0, 0, 0, 1, 1, 1]
@@ -105,13 +106,13 @@ def test_pairs_long_texts_and_no_text(model, caplog):
 
 
 def hand_made(tokens, *heads):
-    """One layer; each head a map (T,T)"""
+    """One layer; each head is a map (T,T)"""
     T, roles = len(tokens), ["cls", *[""] * (len(tokens) - 2), "sep"]
     return AttentionMaps(tokens, np.arange(T), np.zeros(T, int), np.array(heads, float)[None], roles)
 
 
 def test_numbers_of_hand_made_heads():
-    """Four heads whose answers are known: the previous token, everything alike, [SEP], itself."""
+    """Four heads with known statistics: previous token, uniform, [SEP], itself."""
     tokens = ["[CLS]", "a", "b", "c", "[SEP]"]
     previous = np.eye(5, k=-1)
     previous[0, 0] = 1
@@ -132,7 +133,7 @@ def test_numbers_of_hand_made_heads():
 
 
 def test_numbers_of_several_texts_are_means_over_all_words():
-    """Two texts of one and three words: each word counts alike, not each text."""
+    """Texts of one and three words: each word has the same weight, not each text."""
     one = hand_made(["[CLS]", "a", "[SEP]"], np.eye(3))
     three = hand_made(["[CLS]", "a", "b", "c", "[SEP]"], np.full((5, 5), 0.2))
     (both,) = head_statistics([one, three])
@@ -143,7 +144,7 @@ def test_numbers_of_several_texts_are_means_over_all_words():
 
 
 def test_what_is_looked_at_most():
-    """Means of the rows of words, largest first."""
+    """Means over the rows of words, largest first."""
     weights = np.array([[1, 0, 0, 0], [0.5, 0, 0.3, 0.2], [0.1, 0, 0.1, 0.8], [0, 1, 0, 0]])
     found = most_attended(["cls", "", "", "sep"], weights, 2)
     assert found == [(3, pytest.approx(0.5)), (0, pytest.approx(0.3))]
@@ -153,7 +154,7 @@ def test_what_is_looked_at_most():
 
 
 def slopes(model, ids, value):
-    """How value() changes when the vector of each token grows: central differences. Every id stands once."""
+    """How value() changes when the vector of each token grows, by central differences. Every id must occur once."""
     found = []
     for i in ids:
         row = model.tokens.table.data[i].copy()
@@ -167,7 +168,7 @@ def slopes(model, ids, value):
 
 
 def test_saliency_of_a_hidden_word_is_the_slope(model):
-    """Gradient × input equals finite differences of log p along each word's vector, and leaves no trace."""
+    """Gradient × input equals finite differences of log p along each word's vector, and the model is unchanged."""
     ids = np.array(TOKENIZER.encode("the old cat sat on it ."))
     model.flat.grad[...] = 7.0
     found = word_saliency(model, TOKENIZER, ids, [3])[0]
@@ -183,7 +184,7 @@ def test_saliency_of_a_hidden_word_is_the_slope(model):
 
 
 def test_saliency_with_a_tied_head_does_not_count_the_head():
-    """A word's vector is also a row of a tied head; only its way through the blocks counts."""
+    """A word's vector is also a row of a tied head; only its path through the blocks counts."""
     tied = Bert(BertConfig(**{**vars(BERT), "tie_word_embeddings": True}), seed=5, dtype=np.float64)
     free = Bert(BERT, seed=5, dtype=np.float64)
     for name, param in free.named_params().items():
@@ -196,7 +197,7 @@ def test_saliency_with_a_tied_head_does_not_count_the_head():
 
 
 def test_many_words_at_once_are_each_by_itself(model, monkeypatch):
-    """In batches or one at a time, with progress told."""
+    """Several words give the same results as one at a time, and progress is reported."""
     ids = TOKENIZER.encode("the old cat sat on it")
     alone = [word_saliency(model, TOKENIZER, ids, [place])[0] for place in (1, 4, 2)]
     monkeypatch.setattr(saliency, "TOKENS", 2 * len(ids))
@@ -209,7 +210,7 @@ def test_many_words_at_once_are_each_by_itself(model, monkeypatch):
 
 
 def test_a_gap_is_asked_for_its_first_guess(model):
-    """[MASK] in the text: the word is the one that fill-mask offers first, with its probability."""
+    """With [MASK] in the text, the explained word is the first guess of fill-mask, with its probability."""
     text = "the old [MASK] sat on it"
     best = fill_mask(model, TOKENIZER, text).gaps[0][0]
     found = word_saliency(model, TOKENIZER, TOKENIZER.encode(text), [3])[0]
@@ -220,7 +221,7 @@ def test_a_gap_is_asked_for_its_first_guess(model):
 
 
 class MeanHead(Layer):
-    """A classifier on the mean of all vectors"""
+    """A classifier on the mean of all hidden vectors"""
 
     def __init__(self):
         self.out = Linear(14, 3)
@@ -235,7 +236,7 @@ class MeanHead(Layer):
 
 
 def test_saliency_of_a_class_is_the_slope(model):
-    """Any head that makes scores of y: log p of a class, against finite differences; padding has none."""
+    """For any classification head: log p of a class, compared with finite differences; padding has none."""
     head = MeanHead()
     bind(head, dtype=np.float64, seed=1)
     ids = np.array([TOKENIZER.encode("the cat sat")])
@@ -253,7 +254,7 @@ def test_saliency_of_a_class_is_the_slope(model):
 
 @pytest.mark.parametrize(("pooling", "pairs"), [(("mean",), False), (("cls",), False), (("mean",), True)])
 def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling, pairs):
-    """The model's own layer for a task: probabilities as `predict` has them, slopes as finite differences."""
+    """For a model's own task head, probabilities match `predict`, and slopes match finite differences."""
     task = Classify(["bad", "fair", "good"], pooling, dense=not pairs, pairs=pairs)
     tuned = FineTuned(with_task(model, task, seed=3), task, TOKENIZER, 9)
     tuned.model.flat.grad[...] = 7.0
@@ -281,7 +282,7 @@ def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling, pairs):
 
 
 def test_a_very_unlikely_word_has_a_finite_number():
-    """log p of a probability too small for float32 is no infinity."""
+    """log p of a probability too small for float32 is finite."""
     model = MiniBERT(MINI, seed=5)
     model.named_params()["head.b"].data[7] = -500
     ids = np.array([TOKENIZER.encode("the cat sat")])
@@ -290,7 +291,7 @@ def test_a_very_unlikely_word_has_a_finite_number():
 
 
 def test_weights_in_sixteen_bits():
-    """A model that keeps its weights in 16 bits is asked in the same way."""
+    """Saliency works the same for a model with 16-bit weights."""
     model = MiniBERT(MINI, seed=5)
     ids = TOKENIZER.encode("the cat sat")
     exact = word_saliency(model, TOKENIZER, ids, [2])[0]
@@ -311,7 +312,7 @@ TREE = Parsed(
 
 
 def test_pieces_become_words():
-    """To a word: the sum over its pieces; from a word: their mean. Word 1 has two pieces."""
+    """Attention to a word is the sum over its pieces; attention from a word is their mean. Word 1 has two pieces."""
     weights = np.array(
         [
             [9, 9, 9, 9, 9],  # [CLS]
@@ -321,13 +322,14 @@ def test_pieces_become_words():
             [9, 9, 9, 9, 9],  # [SEP]
         ]
     )
-    np.testing.assert_allclose(word_attention(weights, [1, 2]), [[0.1, 0.5], [0.5, 0.3]])
+    np.testing.assert_allclose(word_attention(weights, [1, 2], 1), [[0.1, 0.5], [0.5, 0.3]])
     stacked = np.stack([weights, weights / 2])[None]
-    np.testing.assert_allclose(word_attention(stacked, [1, 2])[0, 1], [[0.05, 0.25], [0.25, 0.15]])
+    np.testing.assert_allclose(word_attention(stacked, [1, 2], 1)[0, 1], [[0.05, 0.25], [0.25, 0.15]])
 
 
 def test_a_head_that_follows_the_tree():
-    """Head 0 looks from each word to its head, head 1 from each head to its dependents, head 2 at the next word."""
+    """Attention head 0 attends from each word to its syntactic head, head 1 from there to the dependents, head 2 to the
+    next word."""
     N = 4
     follows, leads, following = np.zeros((3, N, N))
     for word, head in enumerate(TREE.heads):
@@ -361,7 +363,7 @@ SENTENCES = [
 
 
 def by_hand(model, sentence):
-    """Clark's reading of one sentence, by loops: -> {(direction, layer, head): guess of each word}"""
+    """Clark's method for one sentence, with loops: returns {(direction, layer, head): the prediction for each word}"""
     pieces = [TOKENIZER.ids([word])[0] or [TOKENIZER.unk_id] for word in sentence.words]
     ids = [TOKENIZER.cls_id, *(i for row in pieces for i in row), TOKENIZER.sep_id]
     _, cache = model.encode(np.array([ids]))
@@ -385,7 +387,8 @@ def by_hand(model, sentence):
 
 
 def test_relations_as_counted_by_hand(model, monkeypatch):
-    """In padded batches the same counts as by loops over one sentence at a time; what does not fit is left out."""
+    """Padded batches give the same counts as loops over one sentence at a time; sentences that do not fit are
+    left out."""
     monkeypatch.setattr(attention_relations, "TOKENS", 16)
     told = []
     found = relation_scores(model, TOKENIZER, SENTENCES, told.append)
@@ -405,7 +408,7 @@ def test_relations_as_counted_by_hand(model, monkeypatch):
 
 
 def test_relations_with_a_gain_are_shown_and_the_others_counted():
-    """Of four relations two are followed better than by the best offset and the best untrained head."""
+    """Of four relations, two are predicted better than by the best offset and the best untrained head."""
     right = {"all": 50, "obj": 60, "det": 70, "case": 80, "amod": 90}
 
     def relations(more: dict[str, int]) -> Relations:
@@ -427,7 +430,7 @@ def test_relations_with_a_gain_are_shown_and_the_others_counted():
 
 
 def test_nothing_to_score(model):
-    """No sentence, or none that fits: errors that say so."""
+    """Without sentences, or without any that fits, the error says so."""
     with pytest.raises(ValueError, match="no sentences to score heads on"):
         relation_scores(model, TOKENIZER, [])
     with pytest.raises(ValueError, match="none of the 2 sentences has a dependency and fits into the model's 11"):
@@ -435,8 +438,7 @@ def test_nothing_to_score(model):
 
 
 def test_the_table_of_relations(mini):
-    """`all` is first. Relations that come too rarely, or that no head follows better than one that has learnt nothing,
-    are not shown."""
+    """`all` is first. Relations that are too rare, or that no head predicts better than a baseline, are not shown."""
     found = relation_scores(mini, TOKENIZER, SENTENCES)
     text = relation_table(found, "a treebank", least=2, untrained=found)
     lines = text.splitlines()
@@ -456,7 +458,7 @@ def test_the_table_of_relations(mini):
 
 
 def test_the_command_prints_and_draws(folder, tmp_path, capsys):
-    """A table of heads, one head word by word, saliency, the warning, and relations of a file."""
+    """A table of heads, one head word by word, saliency, the warning, and the relations of a file."""
     treebank = tmp_path / "tiny.conllu"
     rows = [
         f"{number}\t{word}\t_\t{tag}\t_\t_\t{head}\t{relation}\t_\t_"
@@ -475,7 +477,7 @@ def test_the_command_prints_and_draws(folder, tmp_path, capsys):
 
 
 def test_the_default_treebank_is_named_as_synthetic(folder, capsys, monkeypatch):
-    """Without a file: synthetic English, and the output says so, for people and for programs."""
+    """Without a file, the sentences are synthetic, and both text and JSON output say so."""
     monkeypatch.setattr(attention_analysis, "SYNTHETIC_SENTENCES", 12)
     attention_command("the cat sat", folder)
     assert "synthetic English (mini_bert/data/synthetic)" in capsys.readouterr().out
@@ -492,7 +494,8 @@ def test_the_default_treebank_is_named_as_synthetic(folder, capsys, monkeypatch)
 
 
 def test_a_fine_tuned_model_explains_its_label(tmp_path, capsys):
-    """A folder that `finetune classify` wrote: saliency of its answer, or of --label; on a page, of every label."""
+    """For a folder written by `finetune classify`: saliency of its prediction, or of --label; on a page, of every
+    label."""
     task = Classify(["bad", "good"])
     save_tuned(tmp_path / "tuned", with_task(MiniBERT(MINI, seed=5), task), task, TOKENIZER, 7)
     folder, page = str(tmp_path / "tuned"), tmp_path / "page.html"
@@ -514,7 +517,7 @@ def test_a_fine_tuned_model_explains_its_label(tmp_path, capsys):
 @pytest.mark.parametrize("kind", ["mini", "bert"])
 @pytest.mark.parametrize("vectors", [False, True])
 def test_a_model_of_similarity_is_looked_at(kind, vectors, tmp_path, capsys, caplog):
-    """It has a layer for scores, in a published BERT under the name of one for classes, and no label to explain."""
+    """It has a head for scores (in a published BERT, with the name of a classifier), and no label to explain."""
     task = Similarity(0, 5, vectors=vectors)
     encoder = MiniBERT(MINI, seed=5) if kind == "mini" else Bert(BERT, seed=5)
     save_tuned(tmp_path / "tuned", with_task(encoder, task), task, TOKENIZER, 11)
@@ -526,7 +529,7 @@ def test_a_model_of_similarity_is_looked_at(kind, vectors, tmp_path, capsys, cap
 
 
 def test_wrong_wishes_are_told_before_the_work(folder, tmp_path):
-    """Each error names what was given and what there is."""
+    """Errors come before the work, and name the value and the alternatives."""
     for options, message in (
         ({"text": None}, "there is no text; give one"),
         ({"text": None, "treebank": "x", "out": "a.png"}, "no text to draw into a.png"),
@@ -542,17 +545,18 @@ def test_wrong_wishes_are_told_before_the_work(folder, tmp_path):
 
 
 def test_a_word_by_name_or_number(mini):
-    """Upper case is forgiven; a number in the text is meant before a place."""
-    assert find_word(["[CLS]", "cat", "1", "[SEP]"], ["cls", "", "", "sep"], "Cat") == 1
-    assert find_word(["[CLS]", "cat", "1", "[SEP]"], ["cls", "", "", "sep"], "1") == 2
+    """Case does not matter; a number is first looked for as a word in the text, then used as a position."""
+    numbers = WordPieceTokenizer([*SPECIAL_TOKENS, "cat", "1"])
+    assert find_word(numbers, numbers.encode("cat 1"), "Cat") == 1
+    assert find_word(numbers, numbers.encode("cat 1"), "1") == 2
     with pytest.raises(ValueError, match="'0' is not a token"):
-        find_word(["[CLS]", "cat", "[SEP]"], ["cls", "", "sep"], "0")
+        find_word(numbers, numbers.encode("cat dog"), "0")
     found = analyse(mini, TOKENIZER, "the old cat sat", word="old", relations=False)
     assert found.saliency[0].position == 2 and found.saliency[0].tokens[2] == "[MASK]"
 
 
 def test_a_model_without_a_word_head_has_maps_but_no_saliency(caplog):
-    """Sentence encoders are published without one."""
+    """Sentence encoders are published without a masked-word head."""
     bert = Bert(BERT, masked_words=False, seed=5)
     found = analyse(bert, TOKENIZER, "the cat sat", relations=False)
     assert found.saliency == [] and "no head for masked words" in caplog.text
@@ -563,7 +567,7 @@ def test_a_model_without_a_word_head_has_maps_but_no_saliency(caplog):
 
 
 def test_checkpointed_blocks_are_refused(mini):
-    """Recompute keeps no weights; the error says what to do."""
+    """Recompute stores no attention weights; the error says what to do."""
     mini.encoder.blocks = [Recompute(block) for block in mini.encoder.blocks]
     with pytest.raises(ValueError, match="without gradient checkpointing"):
         attention_maps(mini, TOKENIZER, "the cat")
@@ -575,7 +579,7 @@ VOID = {"meta", "br", "hr", "input", "img", "link"}
 
 
 class Structure(HTMLParser):
-    """Tags that are opened and closed in order, and what stands in scripts"""
+    """Checks that tags are opened and closed in order, and collects the contents of scripts"""
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -608,7 +612,7 @@ def page(mini, monkeypatch):
 
 
 def test_the_page_is_well_formed_and_holds_its_data(page):
-    """Every element is closed in order, ids are unique, labels lead somewhere, and weights come back."""
+    """Every element is closed in order, ids are unique, labels refer to elements, and the weights can be read back."""
     found, text = page
     structure = Structure()
     structure.feed(text)
@@ -618,6 +622,9 @@ def test_the_page_is_well_formed_and_holds_its_data(page):
     assert referred and referred <= set(structure.ids)
     data = json.loads(structure.scripts[0])
     assert data["tokens"] == found.maps.tokens and data["chosen"] == [2, 0]
+    assert data["roles"] == found.maps.roles and not re.search(
+        r'"\[(CLS|SEP|PAD)\]"[^)]*includes', structure.scripts[1]
+    )
     weights = np.frombuffer(b64decode(data["weights"]), "<u2").reshape(3, 2, len(data["tokens"]), -1) / 65535
     np.testing.assert_allclose(weights, found.maps.weights, atol=1e-5)
     assert len(data["saliency"]) == len(data["tokens"]) - 2 and len(data["statistics"]) == 6
@@ -627,7 +634,7 @@ def test_the_page_is_well_formed_and_holds_its_data(page):
 
 
 def test_the_page_needs_nothing_and_runs_nothing_of_the_text(page):
-    """No address, no source, no link; a text that holds markup stays text; a policy forbids fetching."""
+    """No address, source or link; markup in the text stays text; a content security policy forbids fetching."""
     _, text = page
     for word in ("http://", "https://", "src=", "href=", "@import", "url(", "//cdn", "fetch(", "XMLHttp", "innerHTML"):
         assert word not in text, word
@@ -639,13 +646,13 @@ def test_the_page_needs_nothing_and_runs_nothing_of_the_text(page):
 
 
 def test_weights_are_packed_in_two_bytes():
-    """0 and 1 exactly, others to 1/65535, the lower byte first."""
+    """0 and 1 are exact, others to 1/65535; the lower byte comes first."""
     assert b64decode(packed(np.array([0.0, 1.0, 0.5]))) == bytes([0, 0, 255, 255, 0, 128])
 
 
 @pytest.mark.slow
 def test_the_page_draws_itself_in_a_browser(page, tmp_path):
-    """Chromium, from disk: a button for each head, a table row for each, chips for each token, no error."""
+    """In Chromium, from disk: a button and a table row for each head, a chip for each token, and no error."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("no Chromium here")

@@ -1,4 +1,4 @@
-"""Pictures of what is inside a model: every text on the page, PNG and SVG, nothing global touched, numbers as known."""
+"""Figures of a model: no text is cut off, PNG and SVG work, no global state changes, and numbers are correct."""
 
 import io
 import sys
@@ -54,12 +54,12 @@ LONG = ["internationalisationally", "##counterrevolutionaries" * 3]
 
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch):
-    """Fewer dots are drawn sooner."""
+    """A lower resolution draws faster."""
     monkeypatch.setattr(plots_style, "DPI", 50)
 
 
 def texts_of(figure):
-    """Lay the picture out -> its texts, every one of which lies on the page; a letter without a font is a warning"""
+    """Lay out the figure and return its texts, all of which must be on the page; a missing glyph is a warning"""
     figure.draw_without_rendering()
     axes = [axis for panel in figure.get_axes() for axis in (panel.xaxis, panel.yaxis)]
     beyond = {id(tick.label1) for axis in axes for tick in axis.get_major_ticks()}  # matplotlib keeps some in reserve
@@ -74,7 +74,7 @@ def texts_of(figure):
 
 
 def heads(T, L=2, A=3):
-    """Weights, mostly on one token each: what is not 0 is written into small maps, and letters take time"""
+    """Weights, mostly on one token each: non-zero weights are printed into small maps, and drawing text is slow"""
     return np.random.default_rng(T).dirichlet(np.full(T, 0.02), size=(L, A, T))
 
 
@@ -88,7 +88,8 @@ def of(tokens):
 
 @pytest.mark.parametrize("tokens", [["[SEP]"], [*ODD, *LONG], ["gyroscope"] * 64], ids=["one", "odd", "64"])
 def test_a_map_names_every_token(tokens):
-    """One token, any script, long tokens, 64 of them: all named on both sides and under the bars, none cut off."""
+    """One token, any script, long tokens, 64 tokens: all are labelled on both axes and under the bars, and none is cut
+    off."""
     weights = heads(len(tokens))
     figure = attention_map(tokens, weights, 1, 2, saliency=of(tokens))
     texts = texts_of(figure)
@@ -109,7 +110,7 @@ def test_a_map_names_every_token(tokens):
 
 
 def test_small_maps_have_their_weights_in_figures():
-    """Up to 20 tokens; white on dark, black on pale."""
+    """Up to 20 tokens, weights are printed: white on dark, black on light."""
     weights = np.zeros((1, 1, 2, 2))
     weights[0, 0] = [[0.9, 0.1], [0.001, 0.999]]
     figure = attention_map(["a", "b"], weights, 0, 0)
@@ -120,7 +121,8 @@ def test_small_maps_have_their_weights_in_figures():
 
 
 def test_a_grid_of_all_heads():
-    """A panel for each head, all on one scale; names at the left and below, once; the title may hold anything."""
+    """One panel per head, all on one scale; labels only on the left and at the bottom; the title may contain
+    anything."""
     figure = attention_grid(ODD, heads(len(ODD), 2, 2), title="$5_模型", saliency=of(ODD))
     texts = texts_of(figure)
     for layer in range(2):
@@ -133,7 +135,7 @@ def test_a_grid_of_all_heads():
 
 
 def test_a_grid_of_64_tokens_or_of_some_heads():
-    """All of 64 tokens are named; small maps of more say where names are found. Heads can be chosen."""
+    """Up to 64 tokens are labelled; larger grids say where to find the labels. Heads can be chosen."""
     words = [f"word{number}" for number in range(64)]
     figure = attention_grid(words, heads(64), [(0, 0), (0, 1)])
     texts = texts_of(figure)
@@ -148,7 +150,7 @@ def test_a_grid_of_64_tokens_or_of_some_heads():
 
 
 def test_bars_differ_in_more_than_colour():
-    """What speaks against the answer is hatched."""
+    """Negative bars are hatched."""
     figure = attention_map(["a", "b", "c"], heads(3), 0, 0, saliency=of(["a", "b", "c"]))
     bars = figure.get_axes()[-1].patches
     assert {(bar.get_height() < 0, bar.get_hatch()) for bar in bars} == {(True, "////"), (False, None)}
@@ -158,7 +160,7 @@ def test_bars_differ_in_more_than_colour():
 
 
 def lab(red, green, blue):
-    """sRGB -> CIELAB, the way back, from the standards' own formulas"""
+    """sRGB to CIELAB, from the formulas of the standards"""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)]
     matrix = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
     xyz = np.array(matrix) @ linear / [0.95047, 1, 1.08883]
@@ -167,7 +169,7 @@ def lab(red, green, blue):
 
 
 def test_shades_are_steps_that_look_equal():
-    """From white to dark, each step as far from the last as any other in CIELAB, and darker: also in grey."""
+    """From white to dark, all steps have the same distance in CIELAB and get darker, also in greyscale."""
     colours = np.array([lab(*colour) for colour in shades(count=20)])
     steps = np.linalg.norm(np.diff(colours, axis=0), axis=1)
     assert steps.max() / steps.min() < 1.05
@@ -176,7 +178,7 @@ def test_shades_are_steps_that_look_equal():
 
 
 def test_letters_without_a_font_are_written_as_numbers(monkeypatch):
-    """No box, no warning: U+4E2D where no font has the letter; a font that has it is named."""
+    """No box, no warning: U+4E2D if no font has the character; a font that has it is used."""
     manager = matplotlib.font_manager.fontManager
     monkeypatch.setattr(manager, "ttflist", [font for font in manager.ttflist if font.name.startswith("DejaVu")])
     plots_style._fonts.cache_clear()
@@ -202,7 +204,8 @@ def test_statistics_of_known_numbers():
 
 @pytest.mark.parametrize("model", [MiniBERT(MINI, seed=3), Bert(BERT, seed=3)], ids=["mini", "bert"])
 def test_statistics_come_from_the_caches(model):
-    """Places in order; padding does not count; in several batches as in one; packed caches nearly alike."""
+    """Layers are in order; padding does not count; several batches give the same as one; packed caches nearly
+    the same."""
     ids, mask = padded([[2, 7, 8, 9, 3], [2, 5, 3]])
     found = layer_statistics(model, ids, mask)
     assert [place.name for place in found][:5] == [
@@ -228,7 +231,7 @@ def test_statistics_come_from_the_caches(model):
 
 
 def test_the_picture_of_activations():
-    """Every place is named; deviation, mean, active and dead units are where the numbers say."""
+    """Every layer is labelled; deviation, mean, active and dead units are drawn at their values."""
     ids, mask = padded([[2, 7, 8, 9, 3], [2, 5, 3]])
     found = layer_statistics(MiniBERT(MINI, seed=3), ids, mask)
     figure = activation_statistics(found, "tiny on 8 tokens")
@@ -251,7 +254,7 @@ def test_the_picture_of_activations():
 
 
 def test_principal_components_of_a_known_cloud():
-    """Points that spread along two given directions: these are found, with their shares of the variance."""
+    """For points spread along two given directions, these are found, with their shares of the variance."""
     first, second = np.array([0.6, 0.8, 0, 0]), np.array([0, 0, 1, 0])
     along = np.array([[3, 0], [-3, 0], [0, 1], [0, -1]])
     points, shares, directions, centre = pca(5 + along @ np.stack([first, second]))
@@ -262,7 +265,7 @@ def test_principal_components_of_a_known_cloud():
 
 
 def test_principal_components_of_little():
-    """Two points have one direction; equal points none; one point is an error."""
+    """Two points have one direction, equal points none; one point is an error."""
     points, shares, *_ = pca(np.array([[0.0, 0], [1, 1]]))
     np.testing.assert_allclose(shares, [1, 0], atol=1e-12)  # how exactly LAPACK finds the 0 depends on the machine
     np.testing.assert_allclose(points[:, 1], 0, atol=1e-12)
@@ -273,7 +276,7 @@ def test_principal_components_of_little():
 
 @pytest.mark.peers
 def test_principal_components_as_scikit_learn_has_them():
-    """Points, shares and directions agree, but for the sign, which scikit-learn chooses otherwise."""
+    """Points, shares and directions agree, except for the sign, which scikit-learn chooses differently."""
     decomposition = pytest.importorskip("sklearn.decomposition")
     vectors = np.random.default_rng(0).normal(size=(40, 7)) @ np.diag([5, 4, 3, 2, 1, 1, 1])
     found, theirs = pca(vectors, 3), decomposition.PCA(3).fit(vectors)
@@ -283,7 +286,8 @@ def test_principal_components_as_scikit_learn_has_them():
 
 
 def test_the_picture_of_embeddings():
-    """Shares on the axes, groups in the legend by colour and form, labels that meet neither each other nor a point."""
+    """Shares on the axes, groups in the legend by colour and marker, and labels that overlap neither each other nor a
+    point."""
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(60, 5))
     groups = ["verbs", "中"] * 30
@@ -312,7 +316,7 @@ def test_the_picture_of_embeddings():
 
 
 def test_of_many_groups_the_large_have_colours_of_their_own():
-    """Nine groups, seven colours: the first and the last are small, and share theirs with large ones."""
+    """Nine groups, seven colours: the first and the last are small, and share the colours of large ones."""
     groups = [name for name, size in zip("abcdefghi", (1, *[3] * 7, 1), strict=True) for _ in range(size)]
     (panel,) = embedding_pca(np.random.default_rng(0).normal(size=(len(groups), 3)), groups=groups).get_axes()
     assert [text.get_text() for text in panel.get_legend().get_texts()] == list("bcdefghai")
@@ -322,7 +326,7 @@ def test_of_many_groups_the_large_have_colours_of_their_own():
 
 
 def test_points_in_one_place():
-    """Twenty equal vectors: a picture all the same, and a word on the labels that found no room."""
+    """Twenty equal vectors still give a figure, with a note about the labels that are not shown."""
     figure = embedding_pca(np.ones((20, 3)), ["same"] * 20)
     texts = texts_of(figure)
     assert any("labels not shown" in text for text in texts)
@@ -344,7 +348,8 @@ def folder(tmp_path_factory):
 
 
 def test_the_commands(folder, tmp_path, capsys, monkeypatch):
-    """Synthetic English by default, and named so; texts or a file of one's own; labels colour; the path is printed."""
+    """Synthetic English by default, labelled as such; or your own texts or file; labels set colours; the path is
+    printed."""
     monkeypatch.setattr(inputs, "SYNTHETIC_SENTENCES", 8)
     monkeypatch.chdir(tmp_path)
     plot_embeddings(["A cat sat.", "A dog lay down.", "Prices rose."], folder, out="three")
@@ -380,7 +385,8 @@ def test_the_commands(folder, tmp_path, capsys, monkeypatch):
 
 
 def test_every_picture_as_png_and_svg_touches_nothing_global():
-    """Each can be written in both; rcParams and the filters of warnings stay as they are, pyplot is not loaded."""
+    """Each figure can be saved in both formats; rcParams and warning filters stay unchanged, and pyplot is not
+    loaded."""
     before, filters = dict(dict.items(matplotlib.rcParams)), list(warnings.filters)
     tokens, (ids, mask) = ["[CLS]", "שלום", "中"], padded([[2, 7, 8, 9, 3]])
     for figure in (

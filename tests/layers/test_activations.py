@@ -1,4 +1,4 @@
-"""erf against Python's own, then every activation against known values, symmetries and finite differences."""
+"""erf compared with Python's own, and every activation with known values, symmetries and finite differences."""
 
 import math
 
@@ -29,7 +29,7 @@ def math_erf(x):
 
 
 def numbers_between(a, b):
-    """How many steps from one float to the next lead from a to b; for numbers from −1 to 1."""
+    """How many floating-point steps lead from a to b; for numbers from −1 to 1."""
     integer = INTEGER[a.dtype.type]
 
     def place(x):  # floats of one sign are ordered like their bits
@@ -53,14 +53,14 @@ def assert_erf_is_right(x):
 
 @both_dtypes
 def test_erf_on_dense_grids(dtype):
-    """Evenly over −6.5 … 6.5 and over the magnitudes from 1e-30 to 10, erf is right to the last place or two."""
+    """On dense grids over −6.5 … 6.5 and over magnitudes from 1e-30 to 10, erf is correct to the last place or two."""
     assert_erf_is_right(np.linspace(-6.5, 6.5, 200_001).astype(dtype))
     assert_erf_is_right(np.geomspace(1e-30, 10, 200_001).astype(dtype))
 
 
 @both_dtypes
 def test_erf_where_its_formula_changes(dtype):
-    """Around 0, 1, 4 and 6 (clipping, change of formula) it is as accurate as elsewhere."""
+    """Around 0, 1, 4 and 6 (clipping, change of formula), it is as accurate as elsewhere."""
     steps = np.arange(-5000, 5000)
     for place in (1, 4, 6):
         near = np.array([place], dtype).view(INTEGER[dtype]) + steps.astype(INTEGER[dtype])
@@ -71,7 +71,8 @@ def test_erf_where_its_formula_changes(dtype):
 
 @both_dtypes
 def test_erf_of_any_bits(dtype):
-    """Any bit pattern is a valid input: finite numbers give the right value, nan gives nan, nothing warns."""
+    """Any bit pattern is a valid input: finite numbers give the right value, NaN gives NaN, and there are no
+    warnings."""
     bits = np.random.default_rng(0).integers(0, 256, 1_000_000, dtype=np.uint8)
     x = bits.view(dtype)
     with np.errstate(all="raise"):
@@ -82,9 +83,9 @@ def test_erf_of_any_bits(dtype):
 
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 13])
 def test_erf_of_every_float32_in_its_worst_octave(step):
-    """From 1/64 to 1/32, where the worst of all lies, each of the 8,388,608 is within 2 of the truth.
+    """From 1/64 to 1/32, where the largest error is, each of the 8,388,608 values is within 2 ulp of the truth.
 
-    In the default tests every thirteenth.
+    The default tests check every thirteenth.
     """
     first, last = np.array([1 / 64, 1 / 32], np.float32).view(np.int32).tolist()
     for start in range(first, last, 2**20):
@@ -93,7 +94,7 @@ def test_erf_of_every_float32_in_its_worst_octave(step):
 
 @both_dtypes
 def test_erf_of_special_values(dtype):
-    """erf(±0) = ±0, erf(±∞) = ±1, erf(nan) = nan."""
+    """erf(±0) = ±0, erf(±∞) = ±1, erf(NaN) = NaN."""
     x = np.array([0.0, -0.0, math.inf, -math.inf, math.nan], dtype)
     y = erf(x)
     np.testing.assert_array_equal(y, np.array([0, 0, 1, -1, math.nan], dtype))
@@ -102,14 +103,14 @@ def test_erf_of_special_values(dtype):
 
 @both_dtypes
 def test_erf_is_odd_and_levels_off(dtype):
-    """erf(−x) = −erf(x) to the last bit; from 4 (float32) or 6 (float64) on it is exactly 1."""
+    """erf(−x) = −erf(x) to the last bit; from 4 (float32) or 6 (float64) on, it is exactly 1."""
     x = np.abs(np.random.default_rng(1).normal(0, 3, 10_000)).astype(dtype)
     np.testing.assert_array_equal(erf(-x), -erf(x))
     assert np.all(erf(np.linspace(4 if dtype == np.float32 else 6, 40, 1000).astype(dtype)) == 1)
 
 
 def test_erf_known_values():
-    """Values that tables print: erf(½), erf(1), erf(2), and erf(1/√2), the share within one deviation."""
+    """Values from tables: erf(½), erf(1), erf(2), and erf(1/√2), the probability within one standard deviation."""
     got = erf(np.array([0.5, 1, 2, 1 / math.sqrt(2)]))
     np.testing.assert_allclose(
         got, [0.5204998778130465, 0.8427007929497149, 0.9953222650189527, 0.6826894921370859], rtol=1e-15
@@ -119,7 +120,7 @@ def test_erf_known_values():
 @both_dtypes
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (7,), (2, 3, 5), (CHUNK + 1,), (3, CHUNK)])
 def test_erf_keeps_shape_dtype_and_input(dtype, shape):
-    """Any shape goes in and comes out, in the same dtype; the input stays as it was and shares no memory."""
+    """Shape and dtype are kept; the input is unchanged and shares no memory with the output."""
     x = np.random.default_rng(2).normal(size=shape).astype(dtype)
     before = np.copy(x)
     y = erf(x)
@@ -142,7 +143,7 @@ def test_erf_of_a_number_does_not_depend_on_its_neighbours(dtype):
 
 @pytest.mark.parametrize("x", [3, True, np.arange(3), np.float16(1), np.ones(2, ">f4"), 1j, "one"])
 def test_erf_of_another_type(x):
-    """What is neither float32 nor float64 is refused in words, not converted in silence."""
+    """Types other than float32 and float64 give an error and are not converted silently."""
     with pytest.raises(TypeError, match="erf takes float32 or float64, not "):
         erf(x)
 
@@ -152,7 +153,7 @@ def test_erf_of_another_type(x):
 
 @every_activation
 def test_slope_is_what_finite_differences_say(name):
-    """backward(1) is the slope of forward, from −9 to 9."""
+    """backward(1) equals the finite-difference slope of forward, from −9 to 9."""
     f, step = activation(name), 1e-5
     x = np.linspace(-9, 9, 5000)  # no x is 0, where ReLU has its corner
     numeric = (f.forward(x + step)[0] - f.forward(x - step)[0]) / (2 * step)
@@ -161,7 +162,7 @@ def test_slope_is_what_finite_differences_say(name):
 
 @every_activation
 def test_backward_is_linear_in_dy(name):
-    """Each number is bent alone: dx is dy times the slope, number by number."""
+    """Activations are elementwise: dx is dy times the slope."""
     rng = np.random.default_rng(4)
     x, dy = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3, 5))
     f = activation(name)
@@ -173,7 +174,7 @@ def test_backward_is_linear_in_dy(name):
 @both_dtypes
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 3, 5)])
 def test_dtype_shape_and_inputs_are_kept(name, dtype, shape):
-    """float32 stays float32 (no NumPy scalar widens it), float64 float64; x, dy and cache stay as they were."""
+    """float32 stays float32 (no NumPy scalar widens it), float64 stays float64; x, dy and the cache are unchanged."""
     rng = np.random.default_rng(5)
     x, dy = (np.asarray(rng.normal(size=shape), dtype) for _ in range(2))
     x_before, dy_before = x.copy(), dy.copy()
@@ -200,7 +201,7 @@ def test_float32_is_float64_rounded(name):
 
 
 def test_known_values():
-    """gelu(1) = Φ(1), gelu(−1) = Φ(1) − 1; the tanh form at 1 by its formula; gelu's lowest is −0.16997."""
+    """gelu(1) = Φ(1), gelu(−1) = Φ(1) − 1; the tanh form at 1 by its formula; the minimum of gelu is −0.16997."""
     x = np.array([1.0, -1, 0, 2])
     np.testing.assert_allclose(
         gelu(x)[0], [0.8413447460685429, -0.15865525393145707, 0, 1.9544997361036416], rtol=1e-15
@@ -214,7 +215,7 @@ def test_known_values():
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "gelu_new", "gelu_pytorch_tanh"])
 def test_gates_share_x_between_both_sides(name):
-    """f(x) − f(−x) = x: what x loses at the gate, −x lets through. So f′(x) + f′(−x) = 1."""
+    """f(x) − f(−x) = x, so f′(x) + f′(−x) = 1."""
     x = np.random.default_rng(6).normal(0, 2, 1000)
     f = activation(name)
     (right, right_cache), (left, left_cache) = f.forward(x), f.forward(-x)
@@ -231,7 +232,8 @@ def test_tanh_is_odd():
 
 
 def test_the_two_gelus_are_close_but_not_the_same():
-    """The tanh form is within 0.0005 of GELU everywhere, its slope within 0.0015: near, yet two functions."""
+    """The tanh form is within 0.0005 of GELU everywhere, and its slope within 0.0015, but they are different
+    functions."""
     x = np.linspace(-10, 10, 100_001)
     ones = np.ones_like(x)
     apart = np.abs(gelu(x)[0] - gelu_tanh(x)[0]).max()
@@ -250,13 +252,13 @@ def test_gelu_is_relu_from_afar():
 
 
 def test_relu_has_slope_0_at_its_corner():
-    """At 0 (either sign) nothing flows back, as in other libraries."""
+    """At 0 (either sign), the gradient is 0, as in other libraries."""
     x = np.array([-1.0, -0.0, 0.0, 1.0])
     np.testing.assert_array_equal(relu_backward(np.ones(4), relu(x)[1]), [0, 0, 0, 1])
 
 
 def test_relu_is_the_maximum():
-    """np.clip, taken for its speed, gives bit for bit what max(x, 0) gives, and lets nan through."""
+    """np.clip, used for speed, gives exactly max(x, 0), and keeps NaN."""
     x = np.random.default_rng(8).normal(size=1000).astype(np.float32)
     x[:3] = math.nan, math.inf, -math.inf
     np.testing.assert_array_equal(relu(x)[0], np.maximum(x, 0))

@@ -1,4 +1,4 @@
-"""Params, binding, runs, pools and the two helpers for sums."""
+"""Params, binding, runs, pools, and the two helpers for sums."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ class Small(Layer):
 
 
 def test_params_are_views_of_two_flat_arrays():
-    """After bind, writing into the vector changes the weights, and the other way round."""
+    """After bind, writing to the flat array changes the weights, and vice versa."""
     model = Small()
     flat = bind(model, seed=0)
     assert flat.data.size == flat.grad.size == 3 + 3 + 15 + 5 + 10 + 21 + 7
@@ -34,7 +34,7 @@ def test_params_are_views_of_two_flat_arrays():
 
 
 def test_every_param_knows_its_place():
-    """The slice of the flat arrays that is its own; a part of it has none, and before bind there is none."""
+    """Each Param has its slice of the flat arrays; a part of a Param has none, and before bind there is none."""
     model = Small()
     with pytest.raises(AttributeError, match="has no memory yet"):
         _ = model.norm.gamma.place
@@ -50,7 +50,7 @@ def test_every_param_knows_its_place():
 
 
 def test_weights_that_decay_come_first():
-    """Weight decay is a slice: matrices and tables before biases and norms."""
+    """Weight decay applies to a slice: matrices and tables come before biases and norms."""
     model = Small()
     flat = bind(model, seed=0)
     flat.data[: flat.decayed] = 1
@@ -92,7 +92,7 @@ def test_names_survive_wrapping():
 
 
 def test_the_same_seed_gives_the_same_weights_in_both_dtypes():
-    """float64 is for checking what float32 does: both start from the same draw."""
+    """float64 is used to check float32, so both have the same initial weights."""
     one, other = Small(), Small()
     a, b = bind(one, seed=5), bind(other, seed=5, dtype=np.float64)
     np.testing.assert_array_equal(a.data, b.data.astype(np.float32))
@@ -100,7 +100,7 @@ def test_the_same_seed_gives_the_same_weights_in_both_dtypes():
 
 
 def test_a_replica_shares_weights_and_owns_gradients():
-    """bind(replica, data) is how threads see one set of weights."""
+    """With bind(replica, data), threads share one set of weights."""
     one, other = Small(), Small()
     first = bind(one, seed=0)
     second = bind(other, first.data)
@@ -110,13 +110,13 @@ def test_a_replica_shares_weights_and_owns_gradients():
 
 
 def test_an_unbound_weight_says_what_to_do():
-    """Using a layer before bind is an error that names the remedy."""
+    """Using a layer before bind is an error that says what to do."""
     with pytest.raises(AttributeError, match="call bind"):
         Linear(2, 3).forward(np.ones((1, 2)), Run())
 
 
 def test_keys_depend_on_seed_place_and_number_alone():
-    """The same address has the same key whoever asks; another seed, fork or place has another."""
+    """The same address always has the same key; another seed, fork or index has another."""
     run = Run(seed=1)
     key = int(run.keys(4, 5)[0])
     assert key == Run(np.int64(1)).keys(4, 5)[0] == Run((1,), train=True).keys(4, 5)[0] == Run(1, first=3).keys(1, 5)[0]
@@ -160,7 +160,7 @@ def test_add_product():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 100])
 def test_add_rows_is_add_at(count):
-    """Sorting and summing runs of equals gives what np.add.at gives, also with repeated indices."""
+    """Sorting and summing runs of equal indices gives the same as np.add.at, also with repeated indices."""
     rng = np.random.default_rng(count)
     index, values, total = rng.integers(0, 7, count), rng.normal(size=(count, 3)), rng.normal(size=(7, 3))
     wanted = total.copy()

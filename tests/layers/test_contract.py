@@ -1,4 +1,4 @@
-"""One contract for every layer: each row of `gradcheck.CASES` passes all of these."""
+"""One contract for every layer: each row of `gradcheck.CASES` passes all of these tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 class PoisonedPool(Pool):
-    """A pool that fills what comes back with NaN: whoever still reads it is found out."""
+    """A pool that fills returned buffers with NaN, which exposes code that still reads them."""
 
     lent = 0
 
@@ -84,14 +84,14 @@ def test_gradients(case):
 @pytest.mark.slow
 @every_layer
 def test_gradients_number_by_number(case):
-    """As `gradcheck` does it, and more: up to 400 numbers of each."""
+    """Like `gradcheck`, but with up to 400 numbers of each tensor."""
     for row in check_case(case, entries=400):
         assert row.error <= TOLERANCE, row
 
 
 @every_layer
 def test_two_forwards_before_two_backwards(case):
-    """A layer remembers nothing: two passes may be under way at once, in any order."""
+    """Layers have no state: two passes may be in progress at once, in any order."""
     layer, inputs, grad, dy = set_up(case)
     others = [2 * x + 1 for x in inputs]
     wanted = []
@@ -112,7 +112,7 @@ def test_two_forwards_before_two_backwards(case):
 
 @every_layer
 def test_backward_adds(case):
-    """A second backward doubles every gradient of a weight: gradients are added to, never overwritten."""
+    """A second backward doubles every weight gradient: gradients accumulate and are never overwritten."""
     layer, inputs, grad, dy = set_up(case)
     _, cache = forward(case, layer, inputs)
     layer.backward(dy, cache, Run())
@@ -143,7 +143,7 @@ def test_an_unset_gradient_is_overwritten(case):
 
 @every_layer
 def test_inputs_stay_as_they_are(case):
-    """Neither pass writes into what it was given: inputs, weights, the incoming gradient."""
+    """Neither pass changes inputs, weights or the incoming gradient."""
     layer, inputs, _, dy = set_up(case)
     kept = [x.copy() for x in inputs]
     weights = {name: param.data.copy() for name, param in layer.named_params().items()}
@@ -194,7 +194,8 @@ def test_recomputing_changes_nothing(case):
 
 @every_layer
 def test_the_pool_changes_nothing(case):
-    """Reused scratch memory gives the same bits, even when returned buffers are filled with NaN; all come back."""
+    """Reused scratch memory gives the same bits, even when returned buffers are filled with NaN; all buffers are
+    returned."""
     pool = PoisonedPool()
     assert_same(outcome(case), outcome(case, pool))
     assert_same(outcome(case), outcome(case, pool))

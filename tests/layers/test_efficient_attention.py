@@ -1,4 +1,4 @@
-"""Row selection and tiling, against the plain layer."""
+"""Row selection and tiling, compared with the plain layer."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def outcome(layer, x, dy, data, keywords):
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("method", ["plain", "lean"])
 def test_same_as_the_plain_layer(method, mask, chosen):
-    """y, dx and all weight gradients are those of the plain layer, at the chosen rows; with the same dropout."""
+    """y, dx and all weight gradients equal those of the plain layer at the chosen rows, with the same dropout."""
     rng = np.random.default_rng(0)
     plain, efficient = MultiHeadAttention(A * D, A, p=0.3), EfficientAttention(A * D, A, p=0.3)
     efficient.method, efficient.tile = method, 4
@@ -58,7 +58,7 @@ def test_same_as_the_plain_layer(method, mask, chosen):
 
 
 def test_a_layout_arranges_rows_by_sequence():
-    """Rows in any order, one of them twice, in a padded batch and back."""
+    """Rows in any order, one of them twice, go to a padded batch and back."""
     layout = row_layout(np.array([6, 2, 2, 0]), B=3, T=5)
     listed = np.array([[60.0], [20.0], [21.0], [1.0]])
     batch = layout.to_batch(listed)

@@ -1,4 +1,4 @@
-"""Each layer against something independent: a loop-and-einsum version, or a fact that must hold."""
+"""Each layer compared with something independent: a loop-and-einsum version, or a fact that must hold."""
 
 import math
 import runpy
@@ -31,7 +31,7 @@ def bound(layer, dtype=np.float64):
 
 
 def test_attention_is_the_formula():
-    """Multi-head attention, written once more with loops over batch, head and token."""
+    """Multi-head attention equals a version with loops over batch, head and token."""
     B, T, A, d = 2, 5, 3, 7
     H = A * d
     layer = bound(MultiHeadAttention(H, A))
@@ -57,7 +57,7 @@ def test_attention_is_the_formula():
 
 
 def test_attention_weights_are_probabilities_and_padding_gets_none():
-    """Rows sum to 1; a padded token has weight exactly 0; a row with nothing to see takes nothing."""
+    """Rows sum to 1; a padded token has weight exactly 0; if all keys are masked, the output is 0."""
     scores = rng.normal(size=(2, 3, 4, 4)).astype(np.float32)
     mask = np.array([[1, 1, 0, 0], [0, 0, 0, 0]], bool)[:, None, None, :]
     context, cache = attend(scores, scores, Run(), mask)
@@ -67,7 +67,7 @@ def test_attention_weights_are_probabilities_and_padding_gets_none():
 
 
 def test_masked_tokens_stay_hidden_whatever_the_scores():
-    """Even where all visible scores are hugely negative, a masked token gets weight exactly 0."""
+    """Even where all unmasked scores are hugely negative, a masked token gets weight exactly 0."""
     scores = np.full((1, 1, 2, 3), -1e30, np.float32)
     scores[..., 2] = 50
     _, cache = attend(scores, np.ones((1, 1, 3, 2), np.float32), Run(), np.array([True, True, False]))
@@ -75,7 +75,7 @@ def test_masked_tokens_stay_hidden_whatever_the_scores():
 
 
 def test_dropouts_of_a_block_are_set_apart():
-    """p is for the two sub-layers' outputs, attention_p for the attention weights; each really drops."""
+    """p is for the outputs of the two sub-layers, attention_p for the attention weights; each takes effect."""
     block = bound(TransformerBlock(48, 4, 64, p=0.5, attention_p=0.1))
     x = rng.normal(size=(8, 16, 48))
     _, cache = block.forward(x, Run(1, train=True))
@@ -87,7 +87,7 @@ def test_dropouts_of_a_block_are_set_apart():
 
 
 def test_blocks_and_their_halves_draw_different_masks():
-    """Each block of an encoder has random numbers of its own, and so has each half of it, each sequence and head."""
+    """Each block of an encoder has its own random numbers, and so do each half of it, each sequence and each head."""
     encoder = bound(Encoder([TransformerBlock(5, 5, 11, p=0.5) for _ in range(2)]))
     _, caches = encoder.forward(rng.normal(size=(4, 5, 5)), Run(1, train=True))
     masks = [dropped.keep for cache in caches for dropped in (cache.attention_dropped, cache.output_dropped)]
@@ -97,7 +97,7 @@ def test_blocks_and_their_halves_draw_different_masks():
 
 
 def test_feed_forward_starts_with_the_asked_spread():
-    """std reaches both matrices."""
+    """std is used for both matrices."""
     layer = bound(FeedForward(64, 96, std=0.3))
     np.testing.assert_allclose([layer.expand.w.data.std(), layer.contract.w.data.std()], 0.3, rtol=0.05)
 
@@ -134,7 +134,7 @@ def test_layer_norm_projects_out_shift_and_scale():
 
 
 def test_softmax_survives_large_numbers():
-    """Subtracting the largest first: no overflow, and a shift changes nothing."""
+    """The maximum is subtracted first: no overflow, and a shift changes nothing."""
     x = np.array([[1000.0, 1001.0], [-1000.0, -1001.0]])
     p, _ = softmax(x)
     np.testing.assert_allclose(p[0], p[1][::-1])
@@ -143,7 +143,7 @@ def test_softmax_survives_large_numbers():
 
 
 def test_dropout_keeps_the_mean_and_draws_the_asked_share():
-    """About p of the numbers are 0, the rest are x/(1−p); the mask is the same in both dtypes."""
+    """About p of the numbers are 0, the others x/(1−p); the mask is the same in both dtypes."""
     x = np.ones(200_000, np.float32)
     y, mask = dropout(x, 0.3, Run(seed=1, train=True))
     assert abs((y == 0).mean() - 0.3) < 0.005
@@ -155,7 +155,7 @@ def test_dropout_keeps_the_mean_and_draws_the_asked_share():
 
 
 def test_a_mask_depends_on_where_a_row_is_and_not_on_what_is_around_it():
-    """Sequences in two parts, in another order, rows one by one, in tiles: always the mask of the whole batch."""
+    """For parts of a batch, rows in any order, single rows and tiles, the mask is that of the whole batch."""
     x, run = np.ones((4, 3, 21), np.float32), Run((5, 2), train=True)
     whole = dropout(x, 0.4, run)[1].keep
     part = dropout(x[:2], 0.4, Run((5, 2), train=True, first=2))[1].keep
@@ -172,7 +172,8 @@ def test_a_mask_depends_on_where_a_row_is_and_not_on_what_is_around_it():
 
 
 def test_masks_in_many_rows_and_in_few(monkeypatch):
-    """However many rows are drawn at a time, and where one byte leaves it open (here for half of them)"""
+    """The mask does not depend on how many rows are drawn at a time, also where one byte does not decide (here, for
+    half of the dropped ones)."""
     keys, p = Run(3).keys(np.arange(50)), 0.5 / 256
     whole = draw_keep(keys, range(100), p)
     monkeypatch.setattr("mini_bert.layers.dropout.WORDS", 30)
@@ -182,13 +183,13 @@ def test_masks_in_many_rows_and_in_few(monkeypatch):
 
 
 def test_dropout_is_absent_at_inference():
-    """Outside training the very same array comes back."""
+    """Outside training, the very same array is returned."""
     x = np.ones(5)
     assert dropout(x, 0.5, Run())[0] is x
 
 
 def test_sinusoids_make_neighbours_one_rotation():
-    """One matrix takes the row of place t to the row of place t+1, for every t."""
+    """One matrix maps the row of position t to that of position t+1, for every t."""
     layer = bound(PositionEmbedding(16, 8, sinusoids(0.14)))
     table = layer.table.data
     rotation, *_ = np.linalg.lstsq(table[:-1], table[1:], rcond=None)
@@ -197,7 +198,7 @@ def test_sinusoids_make_neighbours_one_rotation():
 
 
 def test_cross_entropy_of_known_cases():
-    """Uniform logits cost ln V; a certain and right answer costs nothing; a certain and wrong one its margin."""
+    """Uniform logits cost ln V; a confident right answer costs nothing, a confident wrong one its margin."""
     uniform, _ = cross_entropy(np.zeros((3, 11)), np.array([0, 5, 10]))
     assert uniform == pytest.approx(math.log(11))
     logits = np.zeros((1, 5))
@@ -207,7 +208,7 @@ def test_cross_entropy_of_known_cases():
 
 
 def test_parts_of_a_batch_add_up_to_its_mean():
-    """With the whole batch's count, losses and gradients of two halves are those of the whole."""
+    """With the count of the whole batch, losses and gradients of two halves add up to those of the whole."""
     logits, targets = rng.normal(size=(6, 11)), rng.integers(0, 11, 6)
     whole, cache = cross_entropy(logits, targets)
     halves = [cross_entropy(logits[part], targets[part], count=6) for part in (slice(0, 2), slice(2, 6))]
@@ -225,7 +226,7 @@ def test_parts_of_a_batch_add_up_to_its_mean():
     ],
 )
 def test_cross_entropy_refuses(logits, targets, message):
-    """Targets outside the vocabulary, a wrong number of them, and none at all."""
+    """Targets outside the vocabulary, the wrong number of targets, and none at all."""
     with pytest.raises(ValueError, match=message):
         cross_entropy(logits, np.array(targets, int))
 
@@ -240,7 +241,7 @@ def test_choose_rows_counts_tokens_of_all_sequences():
 @pytest.mark.parametrize("mask", [None, "padding", "causal", "one for each sequence"])
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_chosen_rows_are_those_of_all_rows(chosen, mask, p):
-    """The shortcut is exact, with dropout, too: output and all gradients equal those of the full computation."""
+    """The shortcut is exact, also with dropout: output and all gradients equal those of the full computation."""
     rng = np.random.default_rng(0)
     x, chosen = rng.normal(size=(2, 5, 12)), np.array(chosen, np.intp)
     masks = {
@@ -267,7 +268,7 @@ def test_chosen_rows_are_those_of_all_rows(chosen, mask, p):
 
 
 def test_a_cache_is_used_up_once():
-    """The encoder frees caches as it goes; a second backward on the same cache is refused in words."""
+    """The encoder frees caches as it goes; a second backward with the same cache is an error that says so."""
     encoder = bound(Encoder([TransformerBlock(6, 2, 11), Recompute(TransformerBlock(6, 2, 11))]))
     y, cache = encoder.forward(rng.normal(size=(1, 3, 6)), Run())
     encoder.backward(y, cache, Run())
@@ -287,7 +288,8 @@ def test_each_layer_shows_itself(name, capsys):
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_heads_start_by_looking_at_their_neighbours(heads):
-    """Head 0 at the token before, head 1 at the one after, then two before, two after; with the score asked for."""
+    """Head 0 attends to the previous token, head 1 to the next, then two before, two after, with the requested
+    score."""
     d, T, amplitude = 16, 12, 0.2
     H = heads * d
     rng = np.random.default_rng(0)
@@ -304,7 +306,7 @@ def test_heads_start_by_looking_at_their_neighbours(heads):
 
 
 def test_even_waves_say_exactly_where():
-    """Two places have the product 0 unless they are the same, up to as many places as there are coordinates."""
+    """Different positions have a dot product of 0, up to as many positions as there are coordinates."""
     table = sinusoids(1.0, even=16)(np.random.default_rng(0), (16, 40))[:, :16]
     np.testing.assert_allclose(table @ table.T, 8 * np.eye(16), atol=1e-12)
     assert frequencies(40, 16)[8:].tolist() == frequencies(40)[8:].tolist()

@@ -1,4 +1,5 @@
-"""Lean attention is attention: the same numbers and gradients in tiles, in memory that grows with the length."""
+"""Lean attention is attention: tiles give the same outputs and gradients, with memory that grows linearly with the
+length."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ TOLERANCE = {np.float32: 1e-5, np.float64: 1e-12}
 
 
 def some(M, T, dtype=np.float64, spread=1.0):
-    """q, k, v and dcontext, as the layer hands them over: views with the heads side by side in memory"""
+    """q, k, v and dcontext as the layer passes them: views with the heads side by side in memory"""
     rng = np.random.default_rng(0)
     shapes = [M, T, T, M]
     return [(spread * rng.normal(size=(B, n, A, D))).astype(dtype).transpose(0, 2, 1, 3) for n in shapes]
@@ -53,7 +54,7 @@ def masks(M, T):
 
 
 def plain(q, k, v, dcontext, scale, mask, dropped):
-    """Attention with the whole matrix, and a dropout mask that is given -> C, dq, dk, dv, P"""
+    """Attention with the whole matrix and a given dropout mask; returns C, dq, dk, dv, P"""
     scores = q @ k.swapaxes(-1, -2) * scale
     seen = np.broadcast_to(True if mask is None else mask, scores.shape)
     probs, _ = softmax(np.where(seen, scores, np.finfo(scores.dtype).min))
@@ -79,7 +80,8 @@ def plain(q, k, v, dcontext, scale, mask, dropped):
     ],
 )
 def test_the_numbers_and_gradients_of_plain_attention(M, T, tile, mask, p, dtype):
-    """For any tiles, one token or many, any mask and dropout; to 1e-5 in float32 and 1e-12 in float64."""
+    """For any tile size, one token or many, any mask and dropout, they agree to 1e-5 in float32 and 1e-12 in
+    float64."""
     *inputs, dcontext = some(M, T, dtype)
     scale, who = D**-0.5, masks(M, T)[mask]
     context, cache = lean_attend(*inputs, scale, Run(3, train=True), who, p, tile)
@@ -92,7 +94,7 @@ def test_the_numbers_and_gradients_of_plain_attention(M, T, tile, mask, p, dtype
 
 
 def test_the_formula_here_is_the_plain_layer():
-    """What the others are compared with is attend and attend_backward where there is no dropout."""
+    """The reference above equals attend and attend_backward if there is no dropout."""
     q, k, v, dcontext = some(5, 5)
     mask = masks(5, 5)["full"]
     context, cache = attend(q @ k.swapaxes(-1, -2), v, Run(), mask)
@@ -104,7 +106,7 @@ def test_the_formula_here_is_the_plain_layer():
 
 @pytest.mark.parametrize("spread", [30.0, 300.0])
 def test_scores_far_beyond_what_exp_can_take(spread):
-    """Scores of thousands, rising from tile to tile: the running maximum keeps every exponent at most 0."""
+    """With scores in the thousands that rise from tile to tile, the running maximum keeps every exponent at most 0."""
     q, k, v, dcontext = some(13, 13, np.float32, spread)
     context, cache = lean_attend(q, k, v, 1.0, Run(), tile=3)
     assert np.isfinite(context).all() and np.abs(cache.logsumexp).max() > 1000
@@ -115,7 +117,7 @@ def test_scores_far_beyond_what_exp_can_take(spread):
 
 
 def test_masked_keys_stay_hidden_whatever_the_scores():
-    """A hidden score of 50 beside visible ones of −1e30, in another tile or in the same: the hidden gets nothing."""
+    """A masked score of 50 next to unmasked ones of −1e30, in another tile or the same, gets weight 0."""
     q = np.ones((1, 1, 1, 1), np.float32)
     k = np.array([-1e30, 50, -1e30], np.float32).reshape(1, 1, 3, 1)
     v = np.array([1, 77, 3], np.float32).reshape(1, 1, 3, 1)
@@ -125,7 +127,7 @@ def test_masked_keys_stay_hidden_whatever_the_scores():
 
 
 def test_hidden_tiles_are_not_visited():
-    """What is not a number behind a padding mask does no harm, since nobody computes with it; nor in backward."""
+    """NaN behind a padding mask does no harm, because these tiles are skipped, also in backward."""
     q, k, v, dcontext = some(8, 8)
     k[:, :, 4:], v[:, :, 4:] = np.nan, np.nan
     context, cache = lean_attend(q, k, v, 1.0, Run(), np.arange(8) < 4, tile=4)
@@ -135,7 +137,7 @@ def test_hidden_tiles_are_not_visited():
 
 
 def layers(p=0.0, **settings):
-    """The same layer twice: plain, and lean in tiles of four"""
+    """The same layer twice: plain, and lean with tiles of four"""
     pair = []
     for method in ("plain", "lean"):
         layer = EfficientAttention(A * D, A, p=p)
@@ -150,7 +152,7 @@ def layers(p=0.0, **settings):
 @pytest.mark.parametrize("mask", ["none", "padding", "full", "causal"])
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_the_layer_gives_the_same_by_either_method(mask, chosen, dtype, p):
-    """Output, gradient of the input, gradients of all weights; for all rows and for chosen ones, with dropout, too."""
+    """Output, input gradient and all weight gradients agree, for all rows and for chosen ones, also with dropout."""
     rng, T = np.random.default_rng(0), 13
     x, keywords = rng.normal(size=(B, T, A * D)).astype(dtype), {"mask": masks(T, T)[mask]}
     if chosen is not None:
@@ -167,7 +169,8 @@ def test_the_layer_gives_the_same_by_either_method(mask, chosen, dtype, p):
 
 
 def test_dropout_draws_other_masks_for_every_run_tile_and_head():
-    """About p of the weights, differently for each; and from the same run the same, so a replay is exact."""
+    """About p of the weights are dropped, differently for each; the same run gives the same mask, so a replay
+    is exact."""
     k, v = np.zeros((B, A, 60, 60)), np.broadcast_to(np.eye(60), (B, A, 60, 60))  # all are alike, and say who they are
     first, second, again = (
         lean_attend(k, k, v, 1.0, Run(seed, train=True), None, 0.25, 20)[0] * 60 * 0.75 for seed in (1, 2, 1)
@@ -187,7 +190,7 @@ def test_outside_training_nothing_is_dropped():
 
 
 def test_the_method_is_chosen_by_length():
-    """By itself for long sequences only; and by name."""
+    """ "auto" uses lean for long sequences only; a method can also be set by name."""
     assert [is_lean("auto", T) for T in (1, 64, 128, LONG, LONG + 1, 8192)] == [False] * 4 + [True] * 2
     assert is_lean("lean", 1) and not is_lean("plain", 8192)
     with pytest.raises(ValueError, match="method is 'tiles', expected one of auto, plain, lean"):
@@ -200,7 +203,7 @@ def test_the_method_is_chosen_by_length():
 
 
 def test_short_sequences_keep_their_bits():
-    """Up to LONG tokens, a layer left alone computes what a plain one does to the last bit, and draws the same."""
+    """Up to LONG tokens, "auto" is bit-identical to plain attention, including dropout."""
     x, outcomes = np.random.default_rng(0).normal(size=(2, 64, A * D)).astype(np.float32), []
     for method in ("auto", "plain"):
         layer = EfficientAttention(A * D, A, p=0.1)
@@ -216,7 +219,8 @@ TINY = MiniBertConfig(31, 12, 2, 1, 13, LONG + 12)
 
 
 def test_weights_are_computed_again_for_who_wants_to_see_them():
-    """encoders.attention_weights gives those of plain attention; the cache of forward says that it keeps none."""
+    """cache.attention_weights() gives those of plain attention; asking the cache by name says that lean attention keeps
+    none."""
     ids, found = np.random.default_rng(0).integers(0, 31, (2, 23)), []
     mask = np.ones((2, 23), int)
     mask[1, 9:] = 0
@@ -239,7 +243,7 @@ def test_weights_are_computed_again_for_who_wants_to_see_them():
 
 
 def gradient(model, method, threads=1, recompute=False, T=LONG + 11):
-    """Of a step of two parts, in float64"""
+    """The gradient of a step with two parts, in float64"""
     rng = np.random.default_rng(0)
     for block in model.encoder.blocks:
         block.attention.method = method
@@ -253,14 +257,14 @@ def gradient(model, method, threads=1, recompute=False, T=LONG + 11):
 
 
 def test_a_long_model_by_itself_is_the_plain_one():
-    """Beyond LONG a model takes lean attention unasked: the loss and all gradients of the plain one."""
+    """Beyond LONG, a model uses lean attention by default: loss and all gradients equal those of the plain one."""
     outcomes = [gradient(MiniBERT(TINY, dtype=np.float64), method) for method in ("plain", "auto")]
     assert outcomes[1][0] == pytest.approx(outcomes[0][0], abs=1e-12)
     np.testing.assert_allclose(outcomes[1][1], outcomes[0][1], atol=1e-12)
 
 
 def test_threads_and_recomputing_change_nothing():
-    """With dropout on: bit-identical when recomputed; on two threads the same up to the order of a sum."""
+    """With dropout, recomputation is bit-identical; two threads differ only by the order of a sum."""
     config = replace(TINY, dropout=0.2)
     once, recomputed = (gradient(MiniBERT(config, dtype=np.float64), "auto", recompute=r) for r in (False, True))
     assert once[0] == recomputed[0]
@@ -288,7 +292,7 @@ def base(array):
 
 
 def test_what_is_kept_grows_with_the_length():
-    """Four times the tokens: four times the cache, and the same scratch memory."""
+    """Four times the tokens need four times the cache, and the same scratch memory."""
     (small, scratch), (large, same) = cache_size(32), cache_size(128)
     assert large == 4 * small and scratch == same == 16 * 16 * 4
 
@@ -297,7 +301,7 @@ def test_what_is_kept_grows_with_the_length():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(("width", "heads"), [(192, 4), (384, 8)])
 def test_a_tenth_of_the_memory_at_4096_tokens(width, heads):
-    """Forward and backward of one layer, each method in a process of its own: peak above what it held before."""
+    """Forward and backward of one layer, each method in its own process: the peak above the memory used before."""
     peaks = {}
     for method in ("plain", "lean"):
         arguments = json.dumps(["attention", method, 4096, width, heads, 0.0])
@@ -311,7 +315,8 @@ def test_a_tenth_of_the_memory_at_4096_tokens(width, heads):
 
 @pytest.mark.slow
 def test_a_model_of_8192_positions_runs_at_that_length():
-    """Mini-BERT with more positions, forward and backward over 8,192 tokens: finite, and every weight is reached."""
+    """Mini-BERT with more positions, forward and backward over 8,192 tokens: finite, and every weight gets a
+    gradient."""
     model = MiniBERT(replace(MINI_BERT_CONFIG, max_seq_length=8192))
     rng = np.random.default_rng(0)
     ids, rows = rng.integers(5, 8192, (1, 8192)), np.arange(0, 8192, 7)

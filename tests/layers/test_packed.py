@@ -1,4 +1,4 @@
-"""Packed caches: the same function, half the memory, gradients but for rounding."""
+"""Packed caches: the same function, half the memory, and the same gradients except for rounding."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def owners(tree):
 @pytest.mark.parametrize(("kind", "error"), [("bfloat16", 4e-3), ("float16", 5e-4)])
 @pytest.mark.parametrize("p", [0.0, 0.2])
 def test_a_packed_block_is_the_block_but_for_rounding(kind, error, p):
-    """y to the last bit; gradients to the rounding of what was kept, and not exactly: it was rounded."""
+    """y is bit-identical; gradients differ by the rounding of the cached arrays, and do differ."""
     x, dy = np.random.default_rng(0).normal(size=(2, 3, 11, 34)).astype(np.float32)
     mask = np.arange(11) < np.array([11, 7, 4])[:, None, None, None]
     found = []
@@ -45,7 +45,8 @@ def test_a_packed_block_is_the_block_but_for_rounding(kind, error, p):
 
 @pytest.mark.parametrize(("gain", "error"), [(1, 4.5e-3), (4, 1.5e-2)])
 def test_a_packed_block_with_lean_attention(gain, error):
-    """Weights are made again from what was rounded: as good as plain while scores are small, worse where large."""
+    """Weights are recomputed from rounded arrays: as accurate as plain attention for small scores, less so for large
+    ones."""
     x, dy = np.random.default_rng(0).normal(size=(2, 2, 300, 34)).astype(np.float32)
     found = []
     for wrap in (lambda block: block, Packed):
@@ -111,7 +112,7 @@ def test_a_model_with_packed_blocks_trains_and_can_be_looked_into():
 
 
 def test_numbers_beyond_float16_become_its_largest():
-    """65,504: then gradients are finite, and off only where such a number was."""
+    """They become 65,504: gradients are finite, and wrong only where such a number was."""
     x = np.random.default_rng(0).normal(size=2 * SMALL).astype(np.float32)
     x[:3] = 1e6, -7e4, 65_504
     (found,) = pack((x,), "float16").unpacked()

@@ -1,4 +1,4 @@
-"""Published BERT: the same numbers as `transformers`, from stored references and, in the peers tier, live."""
+"""Published BERT gives the same numbers as `transformers`: stored references and, with --peers, live."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def relative(a, b):
 
 
 def published_gradients(model: Bert) -> dict[str, np.ndarray]:
-    """Our gradients under published names, by the same table that saves weights."""
+    """Our gradients under published names, using the table that also saves weights."""
     params, gradients = model.named_params(), {}
     for entry in model.names():
         gradients |= entry.save(params[entry.ours].grad)
@@ -43,7 +43,7 @@ def published_gradients(model: Bert) -> dict[str, np.ndarray]:
 
 
 def scattered(config: BertConfig, seed: int = 0, **heads) -> Bert:
-    """A model whose biases and norms are off their starts, where mistakes could hide."""
+    """A model whose biases and norms are away from their initial values, where mistakes could hide."""
     model = Bert(config, seed=seed, **heads)
     model.flat.data[...] += 0.2 * np.random.default_rng(seed).normal(size=model.flat.data.size).astype(model.dtype)
     return model
@@ -87,7 +87,7 @@ def test_golden_loss_and_every_gradient(expected):
 
 
 def test_backward_of_all_outputs_is_the_backward_of_the_loss(expected):
-    """`backward` from the gradients of the outputs gives what `loss_backward` gives."""
+    """`backward` from the gradients of the outputs gives the same as `loss_backward`."""
     model = Bert.from_pretrained(GOLDEN, dtype=np.float64)
     ids, types, mask = (expected[name] for name in ("input_ids", "token_type_ids", "attention_mask"))
     rows, targets, follows = (expected[name] for name in ("rows", "targets", "next_sentence"))
@@ -119,7 +119,7 @@ def test_a_torch_file_gives_the_same_model(tmp_path):
 
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 def test_save_and_load_are_bit_identical(heads, tmp_path):
-    """Each choice of heads survives the round trip exactly, tied or not."""
+    """Every combination of heads survives the round trip exactly, tied or not."""
     for tied in (True, False):
         model = scattered(replace(TINY, tie_word_embeddings=tied), **heads)
         model.save_pretrained(tmp_path / str(tied))
@@ -129,7 +129,7 @@ def test_save_and_load_are_bit_identical(heads, tmp_path):
 
 
 def test_old_spellings_are_understood(tmp_path):
-    """Old files say LayerNorm.gamma and leave out `bert.`; both load."""
+    """Old files use LayerNorm.gamma and omit `bert.`; both load."""
     config = json.loads((GOLDEN / "config.json").read_text())
     tensors = read_tensors(GOLDEN / "model.safetensors")
     spelling = {"bert.": "", "LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
@@ -143,7 +143,7 @@ def test_old_spellings_are_understood(tmp_path):
 
 
 def test_tensors_that_are_not_used_are_named(tmp_path):
-    """A classifier's head is not part of BERT: it is left out, and a warning says so."""
+    """A classifier's head is not part of BERT: it is left out, with a warning."""
     config = json.loads((GOLDEN / "config.json").read_text())
     tensors = read_tensors(GOLDEN / "model.safetensors")
     write_folder(tmp_path, config, tensors | {"classifier.weight": np.zeros((2, 10), np.float32)})
@@ -152,7 +152,7 @@ def test_tensors_that_are_not_used_are_named(tmp_path):
 
 
 def test_missing_and_misshapen_tensors_are_named(tmp_path):
-    """A folder that lacks a tensor or has one of another size says which."""
+    """If a tensor is missing or has another shape, the error names it."""
     config = json.loads((GOLDEN / "config.json").read_text())
     tensors = read_tensors(GOLDEN / "model.safetensors")
     lacking = {name: array for name, array in tensors.items() if "layer.1.output.dense.bias" not in name}
@@ -175,7 +175,7 @@ def test_missing_and_misshapen_tensors_are_named(tmp_path):
     ],
 )
 def test_configs_that_mean_something_else_are_refused(change, message):
-    """What would silently change the result is an error."""
+    """Settings that would silently change the result are an error."""
     config = json.loads((GOLDEN / "config.json").read_text())
     with pytest.raises(ValueError, match=message):
         BertConfig.from_dict({**config, **change})
@@ -195,7 +195,7 @@ def test_bad_token_types_are_named(types, error, message):
 
 
 def test_a_missing_head_is_named():
-    """Asking a plain encoder for a masked-word loss says what to build instead."""
+    """Asking a plain encoder for a masked-word loss gives an error that says what to build instead."""
     model = Bert(TINY, masked_words=False, next_sentence=False)
     with pytest.raises(ValueError, match="no head for masked words: it was published without one"):
         model.loss([[1, 2, 3]], [1], [2])
@@ -214,7 +214,7 @@ def test_padding_changes_nothing():
 
 
 def test_backward_from_hidden_and_pooled():
-    """Gradients of the plain outputs, as a classifier would send them, agree with finite differences."""
+    """Gradients from the plain outputs, as a classifier would send them, agree with finite differences."""
     model = Bert(TINY, masked_words=False, next_sentence=False, dtype=np.float64)
     rng = np.random.default_rng(0)
     model.flat.data[...] += 0.2 * rng.normal(size=model.flat.data.size)
@@ -232,12 +232,12 @@ def test_backward_from_hidden_and_pooled():
     arrays = {name: param.data for name, param in params.items()}
     for row in gradient_check(loss, arrays, {name: param.grad.copy() for name, param in params.items()}, entries=6):
         assert row.passed(), row
-    with pytest.raises(ValueError, match="all gradients are None"):
+    with pytest.raises(ValueError, match="all gradients in dout are None"):
         model.backward(BertOutput(None), model.forward(ids)[1])
 
 
 def test_settings_reach_every_part():
-    """Activation, ε, both dropouts and the spread of the start come from the config, everywhere."""
+    """Activation, ε, both dropouts and the initial standard deviation come from the config, everywhere."""
     config = replace(
         TINY, hidden_size=48, intermediate_size=96, vocab_size=300, max_position_embeddings=100, hidden_act="relu",
         layer_norm_eps=1e-3, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2, initializer_range=0.05,
@@ -290,7 +290,7 @@ def test_count_and_dloss_scale_the_loss(expected):
     )),
 )  # fmt: skip
 def test_folders_say_what_they_are(heads, architecture, prefix, tmp_path):
-    """`architectures` names the class that opens the folder, and tensors have the names that it expects."""
+    """`architectures` names the class that opens the folder, and tensors have the names it expects."""
     Bert(TINY, **heads).save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [architecture]
     names = read_tensors(tmp_path / "model.safetensors")
@@ -299,7 +299,7 @@ def test_folders_say_what_they_are(heads, architecture, prefix, tmp_path):
 
 
 def test_sparse_configs_are_read():
-    """The first published configs name no model_type, and some fields are null: defaults take their place."""
+    """Early published configs have no model_type, and some fields are null: defaults are used."""
     config = BertConfig.from_dict({"vocab_size": 31, "hidden_size": 12, "num_attention_heads": 3, "pad_token_id": None})
     assert (config.vocab_size, config.pad_token_id, config.num_hidden_layers) == (31, 0, 12)
     with pytest.raises(ValueError, match="describes a decoder"):
@@ -309,7 +309,7 @@ def test_sparse_configs_are_read():
 
 
 def test_parts_of_a_batch_add_up(expected):
-    """With the numbers of the whole batch, losses and gradients of its parts add up to those of the whole."""
+    """With the counts of the whole batch, losses and gradients of its parts add up to those of the whole."""
     model = Bert.from_pretrained(GOLDEN, dtype=np.float64)
     ids, rows, targets, follows = (expected[name] for name in ("input_ids", "rows", "targets", "next_sentence"))
     whole, cache = model.loss(ids, rows, targets, next_sentence=follows)
@@ -334,7 +334,7 @@ def test_parts_of_a_batch_add_up(expected):
 
 
 def test_a_head_that_claims_to_be_tied_and_is_not(tmp_path):
-    """A tied config with another decoder matrix in the file: the matrix is not used, and a warning says so."""
+    """If a tied config comes with a different decoder matrix, the matrix is not used, with a warning."""
     config = json.loads((GOLDEN / "config.json").read_text())
     tensors = read_tensors(GOLDEN / "model.safetensors")
     write_folder(tmp_path, config, tensors | {"cls.predictions.decoder.weight": np.ones((31, 10))})
@@ -399,7 +399,7 @@ def test_autograd_on_random_models(seed, act):
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 def test_transformers_opens_what_we_write(heads, tied, tmp_path):
-    """`save_pretrained` writes a folder that `transformers` opens without complaint and computes the same from."""
+    """`transformers` opens a folder written by `save_pretrained` without warnings and computes the same."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     model = scattered(replace(TINY, tie_word_embeddings=tied), **heads)
     model.save_pretrained(tmp_path)
@@ -431,7 +431,7 @@ def test_transformers_opens_what_we_write(heads, tied, tmp_path):
 
 
 def package_folder(package: str, weights: str, folder: str) -> Path:
-    """The folder of real weights inside an installed package, found without importing it."""
+    """The folder of real weights in an installed package, found without importing it."""
     import importlib.metadata
 
     try:
@@ -485,6 +485,6 @@ def test_real_weights(package, weights, name, architecture):
 
 
 def test_activation_names_are_checked():
-    """An unknown activation in a config names the known ones."""
+    """The error for an unknown activation in a config lists the known ones."""
     with pytest.raises(ValueError, match="gelu"):
         activation("swish")

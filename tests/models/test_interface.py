@@ -1,4 +1,4 @@
-"""One view of every encoder: the states and weights it shows are those that the model computed."""
+"""All models have the same interface: the states and weights in the cache are those that the model computed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Mini-BERT: its size, its mathematics, its doors and its files."""
+"""Mini-BERT: its size, its mathematics, its entry points and its files."""
 
 import json
 import math
@@ -48,7 +48,7 @@ def test_parameter_count(model):
 
 
 def test_larger_bert_is_the_same_class_with_other_numbers():
-    """49,137,488 parameters, 29,937,488 with a tied head; one forward at its sizes."""
+    """49,137,488 parameters, 29,937,488 with a tied head; one forward pass at full size."""
     larger = LargerBERT(LARGER_BERT_CONFIG, seed=None)  # no weights are drawn: two seconds
     assert larger.get_parameter_count() == 49_137_488
     assert larger.forward([[2, 49_999, 3]])[0].shape == (1, 3, 50_000)
@@ -56,7 +56,7 @@ def test_larger_bert_is_the_same_class_with_other_numbers():
 
 
 def test_forward_shapes_and_names(model):
-    """(B,T) -> (B,T,V), and the arrays on the way can be asked for by name."""
+    """(B,T) -> (B,T,V), and intermediate arrays are available by name."""
     ids = random_ids(model.config, (2, 8))
     logits, cache = model.forward(ids)
     assert logits.shape == (2, 8, 8192) and logits.dtype == np.float32
@@ -107,7 +107,7 @@ def test_golden_forward_and_every_gradient():
 
 
 def test_loss_on_chosen_rows_is_the_loss_of_the_full_forward():
-    """Running the head on the chosen rows alone changes nothing: loss and every gradient are those of all rows."""
+    """Running the head on the chosen rows only changes nothing: loss and every gradient equal those of all rows."""
     model = MiniBERT(TINY, dtype=np.float64)
     ids, rows = random_ids(TINY, (3, 7)), np.array([1, 4, 9, 20])
     targets = ids.ravel()[rows]
@@ -130,7 +130,8 @@ def test_loss_on_chosen_rows_is_the_loss_of_the_full_forward():
 
 @pytest.mark.parametrize("name", [name for name in MODELS if "full size" not in name])
 def test_whole_model_gradients(name, monkeypatch):
-    """Every tensor of a whole model agrees with central differences to 1e-6: the largest gradients, and some others."""
+    """Every tensor of a whole model agrees with central differences to 1e-6, for the largest gradients and some
+    others."""
 
     def sixteen(loss, arrays, claims, entries, *others):
         return gradient_check(loss, arrays, claims, min(entries, 16), *others)
@@ -143,7 +144,7 @@ def test_whole_model_gradients(name, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_whole_model_gradients_number_by_number(name):
-    """All numbers of tiny models; of the full size, half a minute's worth (with fewer, simple_test does that)."""
+    """All numbers of tiny models, and half a minute's worth of the full-sized one (simple_test checks fewer)."""
     for row in MODELS[name]():
         assert row.error <= TOLERANCE, row
 
@@ -163,14 +164,14 @@ def test_padding_changes_nothing(model):
 
 
 def test_permuting_the_batch_permutes_the_output(model):
-    """Sequences of one batch do not see each other."""
+    """Sequences of a batch do not affect each other."""
     ids, order = random_ids(model.config, (5, 9)), np.array([3, 0, 4, 1, 2])
     logits, _ = model.forward(ids)
     np.testing.assert_allclose(model.forward(ids[order])[0], logits[order], atol=1e-5)
 
 
 def test_overfits_one_batch():
-    """Eight sequences can be learnt by heart: the loss falls below 0.01."""
+    """Eight sequences can be memorised: the loss falls below 0.01."""
     model = MiniBERT(
         MiniBertConfig(vocab_size=101, hidden_size=48, num_layers=2, intermediate_size=96, max_seq_length=16)
     )
@@ -190,7 +191,7 @@ def test_overfits_one_batch():
 
 
 def test_training_mode_draws_and_inference_repeats():
-    """With dropout, training passes differ from each other, the same run repeats one, inference is steady."""
+    """With dropout, training passes differ, the same run repeats a pass, and inference is deterministic."""
     config = MiniBertConfig(31, 10, 2, 2, 13, 11, dropout=0.2)
     model, ids = MiniBERT(config), random_ids(config, (2, 5))
     steady = [model.forward(ids)[0] for _ in range(2)]
@@ -265,7 +266,7 @@ def test_bad_input_is_named(model, ids, mask, error, message):
     ],
 )
 def test_bad_rows_are_named(model, rows, targets, error, message):
-    """The loss says which row or target is impossible."""
+    """The error names the invalid row or target."""
     with pytest.raises(error, match=message):
         model.loss(random_ids(model.config, (2, 4)), rows, targets)
 
@@ -283,7 +284,7 @@ def test_bad_rows_are_named(model, rows, targets, error, message):
     ],
 )
 def test_bad_configs_are_named(change, message):
-    """A config that cannot work is refused when it is made."""
+    """An invalid config is refused when it is created."""
     with pytest.raises(ValueError, match=message):
         MiniBertConfig(**change)
 
@@ -304,7 +305,8 @@ def test_only_float_dtypes():
 
 
 def test_caches_and_configs_are_not_confused(model):
-    """The cache of the wrong call, a gradient of the wrong shape, sizes instead of a config: each is named."""
+    """A cache from the wrong call, a gradient of the wrong shape, and sizes instead of a config are all named in the
+    error."""
     ids = random_ids(model.config, (2, 4))
     logits, forward = model.forward(ids)
     _, loss = model.loss(ids, [1], [5])
@@ -347,7 +349,8 @@ def test_named_arrays_are_what_they_are_called():
 
 
 def test_dropout_is_everywhere_it_should_be():
-    """Embeddings, attention weights and both sub-layer outputs of every block: each its own mask, each about p."""
+    """Embeddings, attention weights and both sub-layer outputs of every block have their own masks, with a rate of
+    about p."""
     config = MiniBertConfig(101, 48, 2, 4, 64, 32, dropout=0.3)
     model = MiniBERT(config)
     _, cache = model.forward(random_ids(config, (8, 32)), run=Run(1, train=True))
@@ -364,7 +367,8 @@ def test_dropout_is_everywhere_it_should_be():
 
 
 def test_settings_reach_every_block():
-    """The config's ε is that of every norm; projections start with spread 1/√fan_in, tokens 0.1, the head 0.02."""
+    """Every norm uses the config's ε; projections have an initial standard deviation of 1/√fan_in, tokens 0.1, the head
+    0.02."""
     config = replace(MINI_BERT_CONFIG, layer_norm_eps=1e-3, dropout=0.25)
     model = MiniBERT(config)
     norms = [norm for block in model.encoder.blocks for norm in (block.attention_norm, block.output_norm)]
@@ -398,7 +402,8 @@ def test_count_and_dloss_scale_the_loss():
 
 
 def test_the_gradient_at_the_embeddings():
-    """loss_backward returns what reaches the embeddings: summed over the batch it is the position table's gradient."""
+    """loss_backward returns the gradient at the embeddings: summed over the batch, it equals the position table's
+    gradient."""
     model, ids = MiniBERT(TINY, dtype=np.float64), random_ids(TINY, (3, 5))
     _, cache = model.loss(ids, [1, 7], [7, 8])
     dx = model.loss_backward(cache)
@@ -407,7 +412,7 @@ def test_the_gradient_at_the_embeddings():
 
 
 def test_training_can_be_turned_off_again():
-    """set_training(True), then False: answers are steady again."""
+    """After set_training(True) and then False, outputs are deterministic again."""
     config = replace(TINY, dropout=0.5)
     model, ids = MiniBERT(config), random_ids(config, (2, 5))
     before = model.forward(ids)[0]
@@ -427,7 +432,7 @@ def test_a_refused_backward_changes_nothing():
 
 
 def test_a_replica_shares_weights_and_has_gradients_of_its_own():
-    """What a second thread needs: one change of the weights is seen by both, gradients do not meet."""
+    """Both models see a change of the weights, but their gradients are separate."""
     for config in (TINY, replace(TINY, tie_head=True)):
         model = MiniBERT(config, seed=1)
         twin = model.replica()
@@ -458,7 +463,7 @@ def test_a_deep_copy_is_a_model_of_its_own():
 
 
 def test_replicas_in_threads_compute_what_one_would():
-    """Four threads at once, each with a part of the batch: their gradients add up to those of the whole."""
+    """Four threads at once, each with part of the batch: their gradients add up to those of the whole."""
     model = MiniBERT(TINY, seed=1, dtype=np.float64)
     ids = random_ids(TINY, (8, 7))
     rows = np.arange(0, 56, 3)

@@ -1,4 +1,4 @@
-"""Weights in 16 bits: the model of the rounded weights, and it still learns in small steps."""
+"""Weights in 16 bits: the model computes with the rounded weights, and still learns in small steps."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -34,7 +34,8 @@ def gradients(model):
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 @pytest.mark.parametrize("product", [matrices.PRODUCT, 64])
 def test_it_is_the_model_of_the_rounded_weights(make, kind, product, monkeypatch):
-    """Loss and every gradient, whether the matrices are widened whole or some columns at a time."""
+    """Loss and every gradient are those of the rounded weights, whether matrices are widened as a whole or some columns
+    at a time."""
     monkeypatch.setattr(matrices, "PRODUCT", product)
     model = make().keep_weights(kind)
     assert model.flat.data.nbytes == 2 * model.get_parameter_count() and model.dtype == np.float32
@@ -61,7 +62,8 @@ def test_copies_replicas_and_files(tmp_path):
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_it_learns_in_steps_too_small_to_see(kind):
-    """At a learning rate of 1e-4 a step is far below the distance of two weights; the loss falls as with float32."""
+    """At a learning rate of 1e-4, a step is far smaller than the distance between two 16-bit numbers; the loss falls as
+    with float32."""
     losses = {}
     for weights in ("float32", kind):
         model = MiniBERT(MINI, seed=1).keep_weights(weights)

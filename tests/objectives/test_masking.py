@@ -1,4 +1,4 @@
-"""Masking: the rates of the specification, never a special token, uniform, and the same for the same key."""
+"""Masking: the specified rates, never a special token, uniform, and the same for the same key."""
 
 import math
 import subprocess
@@ -21,7 +21,7 @@ SPECIAL = range(5)
 
 
 def text(shape=(B, T), vocab_size=V, seed=0):
-    """Random words between [CLS] and [SEP], with special tokens among them and padding behind some"""
+    """Random words between [CLS] and [SEP], with special tokens among them and padding after some"""
     random = np.random.default_rng(seed)
     ids = random.integers(5, vocab_size, shape)
     ids[random.random(shape) < 0.02] = 3
@@ -36,7 +36,7 @@ CONTINUES = np.arange(V) % 4 == 1  # a quarter of the pieces continue a word
 
 
 def words_of(row):
-    """The words of a row, each a list of places: the naive way"""
+    """The words of a row, each a list of positions, by a naive loop"""
     words = []
     for place, token in enumerate(row):
         if token in SPECIAL:
@@ -49,7 +49,7 @@ def words_of(row):
 
 
 def within(count, trials, probability):
-    """Is this many out of so many trials what that probability gives, to five standard deviations?"""
+    """Whether this many hits in so many trials fit the probability, within five standard deviations"""
     return abs(count - trials * probability) < 5 * math.sqrt(trials * probability * (1 - probability))
 
 
@@ -57,7 +57,7 @@ def within(count, trials, probability):
 
 
 def test_as_a_reader_calls_it():
-    """The call of the specification: three results that print well, and that `loss` takes as they are."""
+    """The call in the specification gives three results that print well and can be passed to `loss` directly."""
     ids = np.array([[2, 31, 41, 59, 26, 53, 3]])
     masked_ids, target_ids, mask_positions = mask_tokens(ids, mask_token_id=4, vocab_size=61, mask_prob=0.15)
     assert masked_ids.shape == ids.shape and target_ids.shape == mask_positions.shape == (1,)
@@ -70,7 +70,7 @@ def test_as_a_reader_calls_it():
 
 
 def test_from_inside_the_package_folder():
-    """As the guide does on its tenth day: `from mlm import mask_tokens`, a sentence, and its masked form."""
+    """As on the guide's tenth day: `from mlm import mask_tokens`, a sentence, and its masked form."""
     code = """
 from mlm import mask_tokens
 from tokenizer import WordPieceTokenizer
@@ -89,7 +89,8 @@ print(tokenizer.decode(input_ids), '|', tokenizer.decode(masked_ids[0]), '|', le
 
 @pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}])
 def test_what_comes_back(options):
-    """Targets are what stood at the positions; elsewhere nothing changed; the input is as it was; positions rise."""
+    """Targets are the original ids at the positions; other ids and the input are unchanged; positions are
+    increasing."""
     before = IDS.copy()
     before.flags.writeable = False
     masked, targets, positions = mask_tokens(before, seed=1, continues=CONTINUES, **options)
@@ -103,7 +104,7 @@ def test_what_comes_back(options):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int32, np.uint64, list])
 def test_any_kind_of_whole_number_will_do(dtype):
-    """Ids of any integer type, or nested lists; a random word that would not fit the type still comes out right."""
+    """Ids of any integer type, or nested lists; a random word that would not fit the type is still correct."""
     ids = text((7, 11), 100)
     given = ids.tolist() if dtype is list else ids.astype(dtype)
     for one, two in zip(mask_tokens(given, seed=3), mask_tokens(ids, seed=3), strict=True):
@@ -112,7 +113,7 @@ def test_any_kind_of_whole_number_will_do(dtype):
 
 
 def test_seeds():
-    """A number gives the same masks each time, a generator goes on, and without either every call is new."""
+    """The same number gives the same masks, a generator continues, and without either, every call is different."""
     same = mask_tokens(IDS, seed=5).mask_positions
     np.testing.assert_array_equal(mask_tokens(IDS, seed=5).mask_positions, same)
     generator = np.random.default_rng(5)
@@ -133,7 +134,7 @@ def test_seeds():
 
 @pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}, {"span": True, "mask_prob": 0.4}])
 def test_the_share_of_chosen_words(options):
-    """15 % of the words, on average exactly; never a special token."""
+    """Exactly 15 % of the words on average; never a special token."""
     share = options.get("mask_prob", MASK_PROB)
     masked, targets, positions = mask_tokens(IDS, seed=2, continues=CONTINUES, **options)
     assert targets.min() >= 5
@@ -148,7 +149,7 @@ def test_the_share_of_chosen_words(options):
 @pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}])
 @pytest.mark.parametrize("words", [0, 1, 2, 3, 5, 8])
 def test_at_least_one_target(words, options):
-    """However short, a sequence with a word has a target; one without has none."""
+    """However short, a sequence with a word has a target; one without a word has none."""
     ids = np.full((1009, 13), 0)
     ids[:, 0], ids[:, words + 1] = 2, 3
     ids[:, 1 : words + 1] = np.random.default_rng(0).integers(5, V, (1009, words))
@@ -160,7 +161,7 @@ def test_at_least_one_target(words, options):
 
 
 def test_every_word_is_as_likely_and_independent_of_its_neighbour():
-    """Each place is chosen as often, and two neighbours as often together as chance has it."""
+    """Every position is chosen equally often, and neighbours are chosen together as often as by chance."""
     ids = np.random.default_rng(0).integers(5, V, (20011, 62))
     chosen = np.zeros(ids.shape, bool)
     chosen.ravel()[mask_tokens(ids, seed=4).mask_positions] = True
@@ -172,7 +173,7 @@ def test_every_word_is_as_likely_and_independent_of_its_neighbour():
 
 
 def test_epochs_and_sequences_do_not_resemble_each_other():
-    """The masks of one epoch say nothing about those of the next, nor those of one sequence about its neighbour's."""
+    """Masks of different epochs and of neighbouring sequences are independent."""
     ids = np.random.default_rng(0).integers(5, V, (4001, 62))
     masking = Masking(V, 4, SPECIAL)
     chosen = np.zeros((2, *ids.shape), bool)
@@ -187,7 +188,7 @@ def test_epochs_and_sequences_do_not_resemble_each_other():
 
 
 def test_mask_random_same():
-    """80 % [MASK], 10 % a random word, 10 % unchanged (a random word is the old one once in 8,187 times)."""
+    """80 % [MASK], 10 % a random word, 10 % unchanged (a random word is the original once in 8,187 times)."""
     ids = np.random.default_rng(0).integers(5, V, (16001, 62))
     masked, targets, positions = mask_tokens(ids, seed=7)
     now, n = masked.ravel()[positions], len(positions)
@@ -199,7 +200,7 @@ def test_mask_random_same():
 
 
 def test_random_words_are_uniform():
-    """Every word that is not special is put in as often: chi-square over all of them, with specials in the middle."""
+    """Every non-special word is equally likely: chi-square over all of them, with special tokens in the middle."""
     special, vocab_size = [0, 1, 50, 51, 52, 53], 211
     ids = np.full((30011, 31), 60)
     masked, _, _ = mask_tokens(ids, 53, vocab_size, seed=3, special_ids=special, mask_prob=0.5)
@@ -214,8 +215,8 @@ def test_random_words_are_uniform():
 
 
 def test_whole_words_are_chosen_whole():
-    """All pieces of a word or none, by a naive search for words; long words as often as short ones. Then each piece
-    has its own fate, as in BERT."""
+    """All pieces of a word or none, compared with a naive search for words; long words as often as short ones. The
+    80/10/10 rule then applies to each piece, as in BERT."""
     masked, _, positions = mask_tokens(IDS, seed=2, continues=CONTINUES, whole_word=True)
     chosen = np.zeros(IDS.shape, bool)
     chosen.ravel()[positions] = True
@@ -248,7 +249,8 @@ def test_spans_have_geometric_lengths():
 
 
 def test_spans_are_runs_of_whole_words_with_one_fate():
-    """Few, long runs; never half a word; never across a special token; all of a span masked, or none."""
+    """A few long runs; never part of a word; never across a special token; a span is masked as a whole or not
+    at all."""
     masked, _, positions = mask_tokens(IDS, seed=2, continues=CONTINUES, span=True)
     chosen = np.zeros(IDS.shape, bool)
     chosen.ravel()[positions] = True
@@ -266,7 +268,8 @@ def test_spans_are_runs_of_whole_words_with_one_fate():
 
 
 def test_spans_stop_at_special_tokens():
-    """What stands on the two sides of one is never of the same span: each side begins its own, with its own fate."""
+    """Tokens on the two sides of a special token never share a span: each side has its own, which is masked
+    independently."""
     ids = np.full((1009, 20), 60)
     ids[:, 7] = ids[:, 12] = 3
     masking = Masking(V, 4, SPECIAL, span=True)
@@ -291,7 +294,7 @@ def test_spans_without_words_are_runs_of_pieces():
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_masks_depend_on_the_key_alone(options, data):
-    """Neither on the sequences beside it, nor on their order, nor on the padding behind it."""
+    """Masks do not depend on other sequences, their order, or the padding."""
     masking = Masking(V, 4, SPECIAL, continues=CONTINUES, **options)
     keys = address(1, 2, np.arange(B))
     rows = np.array(data.draw(st.lists(st.integers(0, B - 1), min_size=1, max_size=9)))
@@ -311,7 +314,7 @@ def test_masks_depend_on_the_key_alone(options, data):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"mask_prob": 0}, ValueError, "mask_prob is 0, expected a share above 0"),
+        ({"mask_prob": 0}, ValueError, "mask_prob is 0, expected more than 0"),
         ({"mask_prob": 1.5}, ValueError, "mask_prob is 1.5"),
         ({"mask_token_id": 103}, ValueError, "mask_token_id is 103.*pass special_ids=tokenizer.special_ids"),
         ({"vocab_size": 50}, ValueError, r"ids\[0, 1\] is 60, expected 0 to 49"),
@@ -328,6 +331,6 @@ def test_masks_depend_on_the_key_alone(options, data):
     ],
 )
 def test_errors_name_the_value(arguments, error, message):
-    """What cannot be masked says why."""
+    """The error says why an input cannot be masked."""
     with pytest.raises(error, match=message):
         mask_tokens(**{"ids": [[2, 60, 3]], **arguments})

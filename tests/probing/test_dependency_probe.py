@@ -1,4 +1,4 @@
-"""The probe that finds syntactic heads: its gradient, its optimum, its control task, its baselines."""
+"""The probe for syntactic heads: its gradient, its optimum, its control task, its baselines."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,8 @@ TREES = Trees(HEADS, TYPES, LENGTHS)
 
 
 def test_the_gradient():
-    """dA against finite differences, over sentences of several lengths; what is not asked for has no part in it."""
+    """dA compared with finite differences, over sentences of several lengths; words that are not predicted do not
+    contribute."""
     rng = np.random.default_rng(0)
     x, a = rng.normal(size=(12, 7)), rng.normal(size=(7, 7)) * 0.3
     by_length = groups(LENGTHS)
@@ -24,7 +25,7 @@ def test_the_gradient():
 
 
 def test_the_loss_written_out():
-    """Word by word, with loops: the mean surprise at the heads, and what the weights cost."""
+    """Word by word, with loops: the mean surprise at the syntactic heads, plus the penalty on the weights."""
     rng = np.random.default_rng(1)
     x, a = rng.normal(size=(12, 7)), rng.normal(size=(7, 7)) * 0.3
     surprise, start = [], 0
@@ -41,7 +42,7 @@ def test_the_loss_written_out():
 
 
 def planted(rng, count):
-    """Sentences whose words say in 8 numbers where they stand, and in 8 more where their head stands"""
+    """Sentences whose word vectors encode their position in 8 numbers, and that of their syntactic head in 8 more"""
     lengths = rng.integers(2, 9, count).tolist()
     heads = np.concatenate([[ROOT, *rng.integers(0, length, length - 1)] for length in lengths])
     places = np.concatenate([np.arange(length) for length in lengths])
@@ -50,7 +51,8 @@ def planted(rng, count):
 
 
 def test_heads_that_can_be_read_are_found():
-    """Where vectors say whose words they are, the probe is right on sentences it has not seen; shuffled, it is not."""
+    """If the vectors encode the syntactic heads, the probe is right on unseen sentences; with shuffled vectors it is
+    not."""
     rng = np.random.default_rng(2)
     (train, x), (dev, dev_x) = planted(rng, 150), planted(rng, 40)
     probe = DependencyProbe("syntactic head", train, dev, l2=1.0)
@@ -63,7 +65,8 @@ def test_heads_that_can_be_read_are_found():
 
 
 def test_the_control_task():
-    """By its spelling alone a word belongs to itself, the first or the last word; the seed decides which."""
+    """The spelling of a word alone decides whether its target is itself, the first or the last word; the seed decides
+    how."""
     probe = DependencyProbe("syntactic head", TREES, TREES)
     found, again = probe.targets(7)
     np.testing.assert_array_equal(found, again)
@@ -81,7 +84,7 @@ def test_the_control_task():
 
 
 def test_baselines():
-    """The most frequent distance: of all words, and of each."""
+    """The most frequent distance, over all words and for each word."""
     train = Trees(np.array([1, 2, ROOT, 1, 1, ROOT]), np.array([0, 0, 1, 2, 1, 5]), [4, 2])  # +1 +1 · −2 +1 ·
     dev = Trees(np.array([2, 0, ROOT, 1]), np.array([2, 2, 3, 9]), [4])  # +2 −1 · −2
     found = DependencyProbe("syntactic head", train, dev).baselines()

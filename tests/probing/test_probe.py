@@ -1,4 +1,4 @@
-"""Probes: what they ask, what stands beside their accuracy, the same numbers every time; the command and its errors."""
+"""Probes: what they predict, what their accuracy is compared with, reproducible numbers; the command and its errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def folder(model, tokenizer, tmp_path_factory):
 
 
 def test_words_that_the_model_spells_alike_are_one(tokenizer):
-    """Numbers in the order in which words come, the same for training and dev; capitals are not seen."""
+    """Word types are numbered in order of appearance, the same for training and dev; case is ignored."""
     word_types = WordTypes(tokenizer)
     assert word_types([["The", "cat"], ["the", "zyzzyva", "CAT"]]).tolist() == [0, 1, 0, 2, 1]
     assert word_types([["dog", "Cat"]]).tolist() == [3, 1]
@@ -71,7 +71,7 @@ def test_parts_of_speech_are_asked_of_every_word(tokenizer):
 
 
 def test_relations_are_asked_of_a_word_and_its_head(tokenizer):
-    """The root is left out, subtypes are not asked for; the vectors of word and head stand side by side."""
+    """The root is left out and subtypes are removed; the vectors of word and syntactic head are concatenated."""
     relations, heads = probes_for("dep", tokenizer, [CAT, DOG], [DOG], ["root", "nsubj", "det"])
     assert relations.train.words.tolist() == [[0, 1], [1, 2], [3, 4]]
     assert relations.train.targets.tolist() == [2, 1, 2]
@@ -83,7 +83,7 @@ def test_relations_are_asked_of_a_word_and_its_head(tokenizer):
 
 
 def test_entities_are_scored_whole(tokenizer):
-    """Half of an entity is none, for F1; for accuracy it is a word."""
+    """For F1, part of an entity does not count; for accuracy, every word does."""
     one = Tagged(["Anna", "Bell", "sang"], ["B-PER", "I-PER", "O"], 1)
     (found,) = probes_for("ner", tokenizer, [one], [one, one])
     numbers = {name: number for number, name in enumerate(found.classes)}
@@ -93,7 +93,8 @@ def test_entities_are_scored_whole(tokenizer):
 
 
 def test_the_penalty_reaches_both_probes_of_a_task(tokenizer):
-    """A number is for all; without one each has its own, which for heads is much larger."""
+    """A given penalty applies to both; without one, each has its own default, which is much larger for
+    syntactic heads."""
     one = Parsed(["Anna", "sang"], ["PROPN", "VERB"], [2, 0], ["nsubj", "root"], 1)
     assert [probe.l2 for probe in probes_for("dep", tokenizer, [one], [one], l2=7.0)] == [7.0, 7.0]
     assert [probe.l2 for probe in probes_for("dep", tokenizer, [one], [one])] == [10.0, 10_000.0]
@@ -102,7 +103,7 @@ def test_the_penalty_reaches_both_probes_of_a_task(tokenizer):
 
 
 def test_control_labels_hang_on_the_word():
-    """One for each word type, the same in training and dev; the seed decides; as frequent as the real ones."""
+    """One label for each word type, the same in training and dev; the seed decides; as frequent as the real labels."""
     rng = np.random.default_rng(0)
     targets, types = rng.choice(3, 4000, p=[0.7, 0.2, 0.1]), rng.integers(0, 3000, 4000)
     train, dev = (
@@ -121,7 +122,8 @@ def test_control_labels_hang_on_the_word():
 
 
 def test_baselines():
-    """The most frequent label; each word's own, or the most frequent for a word not seen; of equals the first."""
+    """The most frequent label; each word's most frequent one, or the overall one for an unseen word; the first one if
+    tied."""
     train = Examples(np.zeros((6, 1), int), np.array([1, 1, 0, 1, 0, 2]), np.array([0, 0, 0, 1, 2, 2]), [6])
     dev = Examples(np.zeros((4, 1), int), np.array([1, 0, 1, 2]), np.array([0, 2, 9, 1]), [4])
     assert most_frequent(train.types, train.targets) == (1, {0: 1, 1: 1, 2: 0})
@@ -135,7 +137,7 @@ def test_baselines():
 
 
 def test_the_network_with_random_weights(model):
-    """That of the same sizes and the seed, whatever the model has learnt; published BERTs, too."""
+    """It has the same sizes and depends only on the seed, not on the trained weights; also for published BERTs."""
     for one in (model, Bert(BertConfig(20, 10, 2, 2, 7, max_position_embeddings=11), seed=4)):
         first, again, other = one.untrained(1), one.untrained(1), one.untrained(2)
         assert type(first) is type(one) and first.config == one.config
@@ -145,7 +147,8 @@ def test_the_network_with_random_weights(model):
 
 
 def test_a_model_that_knows_is_above_random_weights(tokenizer):
-    """Embeddings that say the part of speech: accuracy and selectivity are high in the model and low beside it."""
+    """If the embeddings encode the part of speech, accuracy and selectivity are high in the model and low with random
+    weights."""
     train, dev = parsed(150, 0, "train"), parsed(60, 0, "dev")
     knows = MiniBERT(SIZES, seed=0)
     names = sorted({tag for one in (*train, *dev) for tag in one.tags})
@@ -168,7 +171,8 @@ def most(sentences):
 
 @pytest.mark.parametrize("task", ["pos", "dep", "ner"])
 def test_the_same_numbers_every_time(task, model, tokenizer, monkeypatch):
-    """Whatever the number of threads, and however many layers are in memory at a time; seeds differ."""
+    """The results do not depend on the number of threads or on how many layers are in memory at a time; seeds
+    differ."""
     make = tagged if task == "ner" else parsed
     train, dev = make(15, 0, "train"), make(15, 0, "dev")
     known = read(task, limit=100).classes
@@ -257,14 +261,14 @@ def write(path: Path, text: str) -> str:
     ids=["unknown label", "missing tag", "empty", "bad head", "unknown relation", "not BIO", "unknown entity"],
 )
 def test_bad_files_are_named_with_their_line(task, train, dev, told, tmp_path):
-    """Before a model is loaded: file, line, what stands there."""
+    """The error comes before a model is loaded, with file, line and content."""
     files = write(tmp_path / "train", train), write(tmp_path / "dev", dev)
     with pytest.raises(LabelError, match=told):
         probe_command(task, *files, model="nowhere")
 
 
 def test_files_are_read(tmp_path):
-    """CoNLL-U for all, a word and its tag a line for pos and ner, another column where it is given."""
+    """CoNLL-U for all tasks; one word and tag per line for pos and ner; another column if given."""
     treebank = write(tmp_path / "a.conllu", CONLLU)
     assert read("pos", treebank, treebank).classes == ["DET", "NOUN", "VERB"]
     assert read("dep", treebank, treebank).classes == ["det", "nsubj", "root"]
@@ -288,7 +292,7 @@ def test_files_are_read(tmp_path):
 
 
 def made_up(f1=(), seeds=2) -> Results:
-    """Numbers as they might be, of four layers"""
+    """Plausible numbers for four layers"""
     trained = {layer: Scores([0.8 + layer / 100] * seeds, [0.5, 0.6][:seeds], f1) for layer in range(3)}
     random = {layer: Scores([0.7, 0.71][:seeds], [0.65, 0.64][:seeds], f1) for layer in range(3)}
     return Results(
@@ -307,7 +311,8 @@ SETTING = Setting("pos", "some/model", "a/train.conllu", "b/dev.conllu", False, 
 
 
 def test_the_table():
-    """Mean and spread of each number; the best layer against the best of random weights; where the data come from."""
+    """Mean and standard deviation of each number; the best layer compared with the best one with random weights; where
+    the data are from."""
     text = report(SETTING, [made_up()])
     assert "trained on train.conllu, measured on dev.conllu" in text and "1,234 words" in text and "17 classes" in text
     assert "82.0% ±0.0" in text and "55.0% ±7.1" in text and "70.5% ±0.7" in text and "27.0 ±7.1" in text
@@ -343,7 +348,7 @@ def test_layers_as_people_write_them():
 
 
 def test_the_picture(monkeypatch):
-    """Every line is there with its numbers; nothing leaves the page; pyplot is not touched."""
+    """Every line is there with its numbers; nothing is outside the page; pyplot is not used."""
     agg = pytest.importorskip("matplotlib.backends.backend_agg")
     from mini_bert.probing.figures import probe_results
 
@@ -384,7 +389,7 @@ def test_the_command_on_synthetic_sentences(task, folder, capsys):
 
 
 def test_the_folder_of_results(folder, tmp_path, capsys, monkeypatch):
-    """With --out: what --json prints, and a picture; the folder is made."""
+    """With --out: the same as --json prints, and a figure; the folder is created."""
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(plots, "DPI", 40)
     out = tmp_path / "new" / "folder"
@@ -402,7 +407,8 @@ def test_the_folder_of_results(folder, tmp_path, capsys, monkeypatch):
 
 
 def test_the_command_on_files(folder, tmp_path, capsys):
-    """All sentences of the files: what a seed does not decide is the same for all; --json prints what --out writes."""
+    """With all sentences of the files, whatever the seed does not affect is the same for all seeds; --json prints what
+    --out writes."""
     text = (
         "".join(f"{word}\t{tag}\n" for one in parsed(40) for word, tag in zip(one.words, one.tags, strict=True)) + "\n"
     )
@@ -418,7 +424,7 @@ def test_the_command_on_files(folder, tmp_path, capsys):
 
 
 def test_without_matplotlib(folder, tmp_path, capsys, monkeypatch):
-    """The table is printed and written; a line says what would draw the picture."""
+    """The table is printed and saved; a line says what to install for the figure."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     probe_command("pos", model=folder, max_sentences=5, out=tmp_path, layers="0")
     assert "no picture: pictures are drawn by matplotlib (the extra `plots`)" in capsys.readouterr().err
@@ -446,7 +452,7 @@ def test_the_script_in_its_folder(folder):
 @pytest.mark.slow
 @pytest.mark.skipif(not (SHARED / "ud_ewt").is_dir(), reason="needs ../shared/data/ud_ewt")
 def test_parts_of_speech_in_the_bundled_model(capsys):
-    """On UD English EWT: the best layer at least 88 %, and 8 points above the best of random weights."""
+    """On UD English EWT, the best layer has at least 88 %, 8 points above the best layer with random weights."""
     files = [str(SHARED / "ud_ewt" / f"en_ewt-ud-{part}.conllu.gz") for part in ("train", "dev")]
     probe_command("pos", *files, as_json=True)
     best = json.loads(capsys.readouterr().out)["probes"][0]["best"]

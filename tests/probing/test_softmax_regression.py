@@ -1,4 +1,4 @@
-"""Softmax regression: the gradient is right, the optimum is found, and it is the one that scikit-learn finds."""
+"""Softmax regression: the gradient is right, the optimum is found, and scikit-learn finds the same one."""
 
 import warnings
 
@@ -19,7 +19,7 @@ def data():
 
 
 def test_the_gradient(data):
-    """dW and db against finite differences, in float64."""
+    """dW and db compared with finite differences, in float64."""
     x, targets = data
     weights = np.random.default_rng(4).normal(size=(D + 1, K))
     _, gradient = objective(weights, x, targets, l2=1.7)
@@ -29,7 +29,7 @@ def test_the_gradient(data):
 
 
 def test_the_optimum_has_no_slope_and_is_one(data):
-    """From wherever L-BFGS starts, with whatever first guess, it ends in the same place, where the gradient is 0."""
+    """From any starting point, L-BFGS ends at the same optimum, where the gradient is 0."""
     x, targets = data
 
     def function(w):
@@ -45,7 +45,8 @@ def test_the_optimum_has_no_slope_and_is_one(data):
 
 
 def test_minimise_on_a_valley(caplog):
-    """A quadratic whose slopes differ by 10⁴: the exact minimum; out of steps, it says so."""
+    """A quadratic whose curvatures differ by 10⁴: the exact minimum is found; if the steps run out, this is
+    reported."""
     slopes, middle = np.array([1e4, 1.0, 30.0]), np.array([3.0, -2.0, 5.0])
 
     def function(x):
@@ -61,7 +62,7 @@ def test_minimise_on_a_valley(caplog):
 
 
 def test_what_can_be_told_apart_is_told_apart():
-    """Three clouds far from each other: every one of them, in float32, too."""
+    """Three distant clouds are separated perfectly, also in float32."""
     rng = np.random.default_rng(0)
     targets = rng.integers(0, 3, 200)
     x = (np.array([[4, 0], [-4, 1], [0, -5]])[targets] + rng.normal(size=(200, 2)) * 0.5).astype(np.float32)
@@ -70,7 +71,8 @@ def test_what_can_be_told_apart_is_told_apart():
 
 
 def test_standardise():
-    """Mean 0 and spread 1; what else is given is moved alike; a constant column becomes 0, not NaN."""
+    """Mean 0 and standard deviation 1; other arrays are transformed in the same way; a constant column becomes 0, not
+    NaN."""
     x = np.array([[1.0, 7.0, 1e6], [3.0, 7.0, 1e6 + 2], [8.0, 7.0, 1e6 + 4]])
     other = x[:1].copy()
     standardise(x, other)
@@ -96,7 +98,7 @@ def test_without_penalty_there_is_no_optimum(data):
 @pytest.mark.peers
 @pytest.mark.parametrize("l2", [0.1, 10.0])
 def test_scikit_learn_finds_the_same(l2):
-    """Loss and accuracy to 1e-6, and the weights: the same objective has the same optimum."""
+    """Loss, accuracy and weights agree to 1e-6: the same objective has the same optimum."""
     linear = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(1)
     x = rng.normal(size=(700, 13)) * np.exp(rng.normal(size=13)) + rng.normal(size=13)

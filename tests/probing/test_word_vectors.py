@@ -1,4 +1,4 @@
-"""Vectors of words: every word has its own pieces, is taken once, and gets what the model says of it."""
+"""Word vectors: every word has its own pieces, is used once, and gets the vectors that the model computes for it."""
 
 from itertools import chain
 
@@ -43,13 +43,13 @@ def tokenizer():
     ],
 )
 def test_every_word_has_pieces(word, pieces, tokenizer):
-    """Words are cut by themselves, so pieces and words cannot get out of step; none has no piece."""
+    """Words are tokenized separately, so pieces and words always match; every word has at least one piece."""
     found = word_pieces(tokenizer, ["the", word, "cat"])
     assert [[tokenizer.tokens[i] for i in row] for row in found] == [["the"], pieces, ["cat"]]
 
 
 def test_the_pieces_are_those_of_the_sentence(tokenizer):
-    """Of ordinary words, one by one or as a text, the pieces are the same."""
+    """For ordinary words, tokenizing one by one or as a text gives the same pieces."""
     words = ["The", "cats", ".", "unaffables", "café", "zebra"]
     assert list(chain.from_iterable(word_pieces(tokenizer, words))) == tokenizer.ids([" ".join(words)])[0]
 
@@ -62,16 +62,17 @@ def test_windows_take_every_word_once(sentences, limit):
     pieces = [row for words in sentences for row in word_pieces(tokenizer, words)]
     taken = []
     for row in module._rows(tokenizer, sentences, limit):
-        assert len(row.ids) <= limit
+        ids = list(row.sequence.ids)
+        assert len(ids) <= limit
         for word, start, size in zip(row.words, row.starts, row.sizes, strict=True):
-            assert row.ids[start : start + size] == pieces[word][:size] != []
-            assert size == len(pieces[word]) or start + size == len(row.ids) - 1
+            assert ids[start : start + size] == pieces[word][:size] != []
+            assert size == len(pieces[word]) or start + size == len(ids) - 1
             taken.append(word)
     assert taken == list(range(len(pieces)))
 
 
 def one_by_one(model, tokenizer, sentences, pooling):
-    """The same, written to be believed: one sentence at a time, one word at a time."""
+    """The same, in its simplest form: one sentence at a time, one word at a time."""
     found = [[] for _ in range(3)]
     for words in sentences:
         pieces = word_pieces(tokenizer, words)
@@ -88,7 +89,7 @@ def one_by_one(model, tokenizer, sentences, pooling):
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_each_word_gets_its_own_vector(model, pooling, tokenizer, monkeypatch):
-    """In every layer, of both kinds of model; how sentences are batched and shared among threads changes nothing."""
+    """In every layer, for both kinds of model; batching and threads change nothing."""
     wanted = one_by_one(model, tokenizer, SENTENCES, pooling)
     for tokens, threads in ((2048, 1), (18, 1), (9, 3)):
         monkeypatch.setattr(module, "TOKENS", tokens)
@@ -135,7 +136,7 @@ def test_what_is_refused(tokenizer):
 
 
 def test_pooled():
-    """Tokens of several words, also where all have one."""
+    """Tokens of several words, also if each has one."""
     tokens = np.arange(10.0).reshape(5, 2)
     np.testing.assert_array_equal(pooled(tokens, np.array([1, 3]), np.array([2, 1])), [[3, 4], [6, 7]])
     np.testing.assert_array_equal(pooled(tokens, np.array([4, 0]), np.array([1, 1])), [[8, 9], [0, 1]])

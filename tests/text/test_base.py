@@ -1,4 +1,5 @@
-"""The tokenizer protocol: a kind that differs from BERT in everything needs only a subclass and an entry in KINDS."""
+"""The tokenizer protocol: a tokenizer that differs from BERT's in everything needs only a subclass and an entry in
+KINDS."""
 
 from __future__ import annotations
 
@@ -7,51 +8,13 @@ import copy
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import mini_bert
 from mini_bert.text import loading
-from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import Kind, load_tokenizer
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
-
-
-class Letters(Tokenizer):
-    """Letters as tokens; two separators between the texts of a pair, cls at the end, no mask, one token type."""
-
-    single = "A:0 sep:0 cls:2"
-    pair = "A:0 sep:0 sep:0 B:0 sep:0 cls:2"
-
-    def __init__(self, tokens):
-        super().__init__(tokens, {"pad": "<pad>", "unk": "<unk>", "cls": "<c>", "sep": "</s>"})
-        self.continues = np.array([token not in self.roles.values() for token in self.tokens])
-
-    def plain_ids(self, text):
-        return [self.vocab.get(letter, self.unk_id) for letter in text]
-
-    def plain_spans(self, text):
-        return [(i, i + 1) for i in range(len(text))], [0] * len(text), 1
-
-    def piece_text(self, i):
-        return self.tokens[i]
-
-    def join(self, tokens):
-        return "".join(tokens)
-
-    @property
-    def settings(self):
-        return {}
-
-    @classmethod
-    def from_file(cls, path: Path, content=None):
-        return cls(list(content["model"]["vocab"]) if content else path.read_text().split())
-
-    def save(self, folder):
-        raise NotImplementedError
-
-
-TOKENS = ["<pad>", "<unk>", "</s>", "<c>", "a", "b"]
+from tests.text.letters import TOKENS, Letters
 
 
 def test_the_template_decides_where_special_tokens_go():
@@ -64,13 +27,13 @@ def test_the_template_decides_where_special_tokens_go():
     assert batch.word_ids() == [0, 0, None, None, 0, 0, None, None, None, None]
     assert letters.encode("abab", truncation=True, max_length=4) == [4, 5, 2, 3]
     assert letters.added_count() == 2 and letters.added_count(2) == 4
-    assert letters.assemble([[4], [5]]) == [4, 2, 2, 5, 2, 3] and letters.assemble([[4], [5]], False) == [4, 5]
-    assert letters.token_types([1, 1], add_special_tokens=False) == [0, 1]
+    assert letters.assemble([4], [5, 5]) == ([4, 2, 2, 5, 5, 2, 3], [0, 0, 0, 0, 0, 0, 2], [0, 3], 6)
+    assert letters("a", "b", add_special_tokens=False)["token_type_ids"] == [0, 1]
     assert letters.added_roles([4, 2, 3, 0]) == ["", "sep", "cls", "pad"] and letters.special_ids == (0, 1, 2, 3)
 
 
 def test_special_tokens_in_a_text_have_the_class_s_spelling():
-    """ "<c>" is one token and its own word; "[CLS]" is letters."""
+    """ "<c>" is one token and a separate word; "[CLS]" is letters."""
     letters = Letters(TOKENS)
     assert letters.ids(["a<c>b", "[CLS]"]) == [[4, 3, 5], [1] * 5]
     assert letters.spans("a<c>b") == ([(0, 1), (1, 4), (4, 5)], [0, 1, 2])
@@ -79,7 +42,7 @@ def test_special_tokens_in_a_text_have_the_class_s_spelling():
 
 
 def test_a_role_that_is_missing_is_named():
-    """A tokenizer without a mask says so."""
+    """The error for a tokenizer without a mask says so."""
     letters = Letters(TOKENS)
     assert letters.mask_token is None
     with pytest.raises(ValueError, match=r"Letters\(6 tokens\) has no mask token, only pad, unk, cls, sep"):
@@ -87,7 +50,8 @@ def test_a_role_that_is_missing_is_named():
 
 
 def test_the_files_decide_the_class(tmp_path, monkeypatch):
-    """By the model type in tokenizer.json or the name of the file; an unknown type is named, with those known."""
+    """The class is chosen by the model type in tokenizer.json or the file name; the error for an unknown type lists the
+    known ones."""
     bert = WordPieceTokenizer([*SPECIAL_TOKENS, "the"])
     bert.save(tmp_path / "bert")
     for source in (tmp_path / "bert", tmp_path / "bert" / "tokenizer.json", tmp_path / "bert" / "vocab.txt"):
@@ -107,7 +71,7 @@ def test_the_files_decide_the_class(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_another_kind(tmp_path):
-    """Without a file that can be read, the error names the class in tokenizer_config.json."""
+    """If no file can be read, the error names the class in tokenizer_config.json."""
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
     with pytest.raises(FileNotFoundError, match=r"neither tokenizer.json nor vocab.txt; its .* names a GPT2Tokenizer"):
         load_tokenizer(tmp_path)
@@ -117,10 +81,25 @@ def test_a_folder_of_another_kind(tmp_path):
 
 
 def test_no_other_room_knows_the_marks():
-    """Outside text/ no string, docstrings and longer help texts aside, is BERT's mask or WordPiece's prefix."""
+    """Outside text/, no string constant is BERT's mask or WordPiece's prefix (docstrings and longer help texts
+    aside)."""
     package = Path(mini_bert.__file__).parent
     paths = [path for path in package.rglob("*.py") if path.parent.name != "text"]
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert node.value.strip() not in ("[MASK]", "##"), f"{path}, line {node.lineno}"
+
+
+def test_no_other_room_knows_the_template():
+    """Outside text/ nobody places cls or sep; documents are separated by sep, and answers need cls for "not here"."""
+    package = Path(mini_bert.__file__).parent
+    found = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in ("cls_id", "sep_id"):
+                found.add((path.relative_to(package).as_posix(), node.attr))
+    assert {pair for pair in found if not pair[0].startswith("text/")} == {
+        ("data/shards.py", "sep_id"),
+        ("finetuning/tasks/answer.py", "cls_id"),
+    }

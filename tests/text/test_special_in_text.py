@@ -1,4 +1,5 @@
-"""One rule for special tokens that somebody types: text is text, and [MASK] a gap where words are guessed."""
+"""One rule for special tokens typed by users: they are text, except that [MASK] is the mask token where words are
+predicted."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def pieces(ids) -> list[str]:
 
 @pytest.mark.parametrize("token", SPECIAL_TOKENS)
 def test_what_is_learnt_from_asked_and_embedded_is_text(token, model):
-    """In every task, in words for probes, in vectors of sentences: brackets and a word; only ours are special."""
+    """In every task, in words for probes and in sentence vectors, they are brackets and a word; only added tokens are
+    special."""
     spelled = ["[", token[1:-1].lower(), "]"]
     text = f"the {token} cat"
     read = ["[CLS]", "the", *spelled, "cat", "[SEP]"]
@@ -61,7 +63,7 @@ def test_what_is_learnt_from_asked_and_embedded_is_text(token, model):
 
 @pytest.mark.parametrize("token", SPECIAL_TOKENS)
 def test_where_words_are_guessed_mask_is_a_gap(token, model):
-    """fill-mask, attention and the surprise of a sentence: [MASK] is the token, and no other is."""
+    """In fill-mask, attention and pseudo-perplexity, [MASK] is the special token, and no other is."""
     text = f"the {token} cat [MASK]"
     read = [
         "[CLS]",
@@ -80,7 +82,7 @@ def test_where_words_are_guessed_mask_is_a_gap(token, model):
 
 
 def test_a_fine_tuned_model_is_looked_at_as_it_is_asked(model):
-    """It guesses no words, so that [MASK] is text in `attention` as it is in `predict`."""
+    """It predicts no words, so [MASK] is text in `attention`, as it is in `predict`."""
     task = Classify(["a", "b"])
     tuned, text = with_task(model, task), "the [MASK] cat"
     (item,) = task.items([tiny.Labelled(text, None, "a", 1)], TOKENIZER, LENGTH, False)

@@ -1,4 +1,5 @@
-"""Learning a vocabulary: by hand, against a naive version, whatever the buffers and processes, and against a peer."""
+"""Learning a vocabulary: by hand, compared with a naive version, for any buffers and processes, and with a peer
+library."""
 
 import importlib.util
 import io
@@ -65,12 +66,12 @@ def length(piece):
     ],
 )
 def test_worked_example(room, learnt):
-    """the ×5, then ×2, at ×3: what each size keeps can be found with a pencil."""
+    """the ×5, then ×2, at ×3: the pieces for each size can be worked out by hand."""
     assert choose(WORDS, 5 + 9 + room, 2, 1000, quiet) == SPECIAL + CHARACTERS + learnt
 
 
 def test_worked_example_as_text():
-    """The same from text: cut into words, lower-cased, counted."""
+    """The same from text: split into words, lower-cased, counted."""
     texts = ["The, the THE then", "at, the AT thé", "then at"]  # two commas
     assert learn(iter(texts), 5 + 10 + 2, progress=False) == [*SPECIAL, ",", *CHARACTERS, "the", "at"]
 
@@ -83,7 +84,7 @@ def test_case_and_accents_stay_if_asked():
 
 
 def test_the_oldest_pieces_win_between_equals():
-    """Pairs that stand together equally often are merged in the order in which their parts were learnt."""
+    """Pairs with equal counts are merged in the order in which their parts were learnt."""
     merges = Merges({"ba": 2, "dc": 2, "ab": 2})
     order = []
     while pair := merges.best():
@@ -93,7 +94,7 @@ def test_the_oldest_pieces_win_between_equals():
 
 
 def test_runs_of_one_letter_merge_from_the_left():
-    """aaaaa is aa aa a after the first merges; pieces that can be made in two ways are one piece."""
+    """aaaaa is aa aa a after the first merges; a piece that can be made in two ways is one piece."""
     merges = Merges({"aaaaaaa": 3, "baaaa": 2, "baaa": 4})
     while pair := merges.best():
         merges.merge(pair)
@@ -111,7 +112,7 @@ words_and_counts = st.dictionaries(st.text("abcä", min_size=1, max_size=9), st.
 @given(words_and_counts)
 @settings(max_examples=60, deadline=None)
 def test_merges_against_a_naive_version(words):
-    """Counts kept up to date are those counted anew; the best pair is the most frequent one, at every step."""
+    """Updated counts equal recomputed ones, and the best pair is the most frequent one, at every step."""
     merges = Merges(words)
     spelt = [[word[0], *("##" + character for character in word[1:])] for word in words]
     while True:
@@ -143,7 +144,8 @@ def test_merges_against_a_naive_version(words):
 @given(words_and_counts, st.integers(0, 40), st.integers(1, 6))
 @settings(max_examples=100, deadline=None)
 def test_what_a_vocabulary_always_is(words, room, min_frequency):
-    """No larger than asked, no piece twice, characters first; every piece occurs in a word, every word can be spelt."""
+    """It is at most as large as requested, without duplicates, characters first; every piece occurs in a word, and
+    every word can be split."""
     least = len(choose(words, 1000, 10**9, 1000, quiet))
     pieces = choose(words, least + room, min_frequency, 1000, quiet)
     assert pieces[:5] == SPECIAL and len(pieces) <= least + room and len(set(pieces)) == len(pieces)
@@ -160,7 +162,7 @@ def test_what_a_vocabulary_always_is(words, room, min_frequency):
 @given(words_and_counts, st.integers(1, 15))
 @settings(max_examples=60, deadline=None)
 def test_no_piece_left_out_is_used_more(words, room):
-    """Every piece kept is, at the end, used at least as often as every one left out, and as any pair still stands."""
+    """Every piece that is kept is used at least as often as every dropped piece and every remaining pair."""
     merges = []
 
     class Remembered(Merges):
@@ -183,7 +185,7 @@ def test_no_piece_left_out_is_used_more(words, room):
 
 
 def test_the_alphabet_can_be_limited():
-    """The most frequent characters stay; words that have another are no part of the learning, and become [UNK]."""
+    """The most frequent characters are kept; words with other characters are ignored in training and become [UNK]."""
     texts = ["abba abba abca abxa ☃ ☃☃ ☃☃☃"]
     pieces = learn(iter(texts), 100, limit_alphabet=3, progress=False)
     assert pieces[5:10] == ["a", "b", "☃", "##a", "##b"]  # "☃" is a symbol, not punctuation
@@ -207,7 +209,7 @@ def test_rare_pairs_are_left_alone():
 )
 @settings(max_examples=150, deadline=None)
 def test_counting_in_pieces_is_counting(texts):
-    """Whatever the text and the buffers: each word as often as WordSplitter finds it in the texts one by one."""
+    """For any text and buffers, each word is counted as often as WordSplitter finds it in the separate texts."""
     splitter = WordSplitter()
     expected = Counter(word for text in texts for word in splitter.words(text))
     with pytest.MonkeyPatch.context() as patch:
@@ -218,7 +220,7 @@ def test_counting_in_pieces_is_counting(texts):
 
 
 def test_an_iterator_longer_than_the_buffers(monkeypatch):
-    """Texts are taken as they come, and no more than is needed; long ones are cut at spaces, never in a word."""
+    """Texts are read as needed and no further ahead; long ones are cut at spaces, never within a word."""
     monkeypatch.setattr(vocabulary, "SLAB", 1000)
     taken = 0
 
@@ -237,26 +239,27 @@ def test_an_iterator_longer_than_the_buffers(monkeypatch):
 
 
 def test_text_without_any_space(monkeypatch):
-    """Chinese has no space to cut at, and needs none: each character is a word, wherever the cut is made."""
+    """Chinese has no spaces to cut at, and needs none: each character is a word, wherever the cut is."""
     monkeypatch.setattr(vocabulary, "SLAB", 1000)
     monkeypatch.setattr(vocabulary, "LONGEST_CHUNK", 100)
     assert count(["東京" * 5000, "京" * 1101]) == {"東": 5000, "京": 6101}
 
 
 def test_words_longer_than_the_tokenizer_takes_are_ignored():
-    """They would be [UNK] anyway, and a line of base64 should not teach anything."""
+    """They would be [UNK] anyway, and nothing should be learnt from a line of base64."""
     assert count(["a" * 101 + " " + "b" * 100 + " c"]) == {"b" * 100: 1, "c": 1}
 
 
 def test_the_rarest_words_are_forgotten():
-    """Once, twice, ... until few enough are left; the others keep their counts."""
+    """Words seen once are dropped, then those seen twice, … until few enough are left; the others keep their counts."""
     words = Counter({"a": 5, "b": 1, "c": 2, "d": 2, "e": 3})
     assert drop_rarest(words, 3) == 3
     assert words == {"a": 5, "e": 3}
 
 
 def test_memory_stays_bounded(monkeypatch):
-    """With more different words than may be kept, frequent words are counted exactly, in any number of processes."""
+    """If there are more different words than can be kept, frequent words are still counted exactly, with any number of
+    processes."""
     monkeypatch.setattr(vocabulary, "SLAB", 500)
     monkeypatch.setattr(vocabulary, "MOST_WORDS", 300)
     sizes, notes = [], []
@@ -284,7 +287,7 @@ print(len(pieces), hashlib.sha256("\\n".join(pieces).encode()).hexdigest())
 
 
 def test_the_same_text_gives_the_same_vocabulary():
-    """Whatever the seed of Python's hashes and the number of processes; also in a program without a main guard."""
+    """For any hash seed of Python and any number of processes; also in a script without a main guard."""
     found = set()
     for seed, processes in (("0", "1"), ("1", "2"), ("2", "3")):
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
@@ -297,7 +300,7 @@ def test_the_same_text_gives_the_same_vocabulary():
 
 
 def test_every_kind_of_source(tmp_path):
-    """A file, a list of files, a folder, the same texts as an iterator: one vocabulary."""
+    """A file, a list of files, a folder, and the same texts as an iterator give the same vocabulary."""
     texts = ["the cat sat on the mat", "the dog sat on the log"]
     for name, text in zip(("a.txt", "b.txt"), texts, strict=True):
         (tmp_path / name).write_text(text)
@@ -333,13 +336,13 @@ def test_settings_that_cannot_be(options, message):
 
 @pytest.mark.parametrize("texts", [[], ["", " \n"], ["\x00\u200b"]])
 def test_text_without_words(texts):
-    """Nothing in, nothing to learn: an error, not a vocabulary of five special tokens."""
+    """A text without words is an error and does not give a vocabulary of five special tokens."""
     with pytest.raises(ValueError, match="there is no word in the text"):
         learn(iter(texts), progress=False)
 
 
 def test_sources_that_are_none(tmp_path):
-    """A list of texts is taken for paths, and the error says what to write instead; other things are named."""
+    """A list of texts is taken for paths, and the error says what to write instead; other values are named."""
     with pytest.raises(FileNotFoundError, match=r"use an iterator: iter\(texts\)"):
         learn(["the cat sat on the mat"], progress=False)
     with pytest.raises(TypeError, match="text 1 of the iterator is a bytes, expected str: b'mat'"):
@@ -355,7 +358,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("kind", [io.StringIO, Terminal])
 def test_progress(kind, monkeypatch):
-    """Both stages are told, on a terminal as bars, else as plain lines; progress=False is silent."""
+    """Both stages show progress, as bars on a terminal and as plain lines elsewhere; progress=False is silent."""
     monkeypatch.setattr(sys, "stderr", kind())
     learn(iter(["the the at then"]), 20, progress=False)
     assert sys.stderr.getvalue() == ""
@@ -367,7 +370,8 @@ def test_progress(kind, monkeypatch):
 
 
 def test_the_command(tmp_path, capsys):
-    """Learns, saves what `load` reads, and says size, tokens per word on held-out documents, and pieces."""
+    """It learns a vocabulary, saves files that `load` reads, and prints the size, tokens per word on held-out
+    documents, and pieces."""
     documents = [f"document {number} is about the number {number}, of course" for number in range(120)]
     (tmp_path / "text.txt").write_text("\n\n".join(documents))
     tokenizer_train([str(tmp_path / "text.txt")], vocab_size=60, out=tmp_path / "out")
@@ -386,7 +390,8 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_the_command_on_little_text(tmp_path, capsys):
-    """Too little text for the size, or to hold a document out: it says so. --cased is saved with the tokenizer."""
+    """If the text is too small for the size, or to hold out a document, the command says so. --cased is saved with the
+    tokenizer."""
     (tmp_path / "text.txt").write_text("The cat. The mat.")
     tokenizer_train([str(tmp_path / "text.txt")], vocab_size=100, out=tmp_path / "out", cased=True)
     told = capsys.readouterr().out
@@ -395,7 +400,7 @@ def test_the_command_on_little_text(tmp_path, capsys):
 
 
 def test_the_command_says_what_was_mended(tmp_path, capsys):
-    """What was left out or mended is part of the report, in words; no warning, no line of source code."""
+    """The report says in plain words what was left out or repaired; no Python warning with a source line."""
     (tmp_path / "text.txt").write_bytes(b"the cat sat on the mat \xff and the cat sat there")
     tokenizer_train([str(tmp_path)], vocab_size=100, out=tmp_path / "out")
     told = capsys.readouterr()
@@ -404,14 +409,14 @@ def test_the_command_says_what_was_mended(tmp_path, capsys):
 
 
 def test_the_command_takes_a_column(tmp_path, capsys):
-    """Of a table, the column that is asked for."""
+    """The chosen column of a table is used."""
     (tmp_path / "text.csv").write_text("text,other\nwrong,right\nwrong,right\n")
     tokenizer_train([str(tmp_path / "text.csv")], column="other", vocab_size=100, out=tmp_path / "out")
     assert WordPieceTokenizer.load(tmp_path / "out").tokenize("right wrong") == ["right", "[UNK]"]
 
 
 def test_progress_of_little_text_makes_sense(capsys):
-    """No millions where there are none, and no more pieces to keep than were made."""
+    """No millions for small numbers, and no more pieces to keep than were made."""
     learn(iter(["the the at then"]), 100)
     assert capsys.readouterr().err == "counting: 15 characters, 3 different words\nmerging: 2 pieces\n"
     learn(iter(["the the the the the then then at at at"]), 16)
@@ -419,7 +424,8 @@ def test_progress_of_little_text_makes_sense(capsys):
 
 
 def test_the_folder_is_checked_before_the_work(tmp_path, monkeypatch):
-    """A file in its place, or no permission, is told before anything is read, with the remedy."""
+    """If a file is in its place, or permission is missing, the error comes before anything is read and says
+    what to do."""
     (tmp_path / "text.txt").write_text("the cat sat on the mat")
     monkeypatch.setattr(wordpiece_training, "read", None)  # whoever calls it fails
     for out in ("text.txt", "text.txt/x"):
@@ -431,7 +437,7 @@ def test_the_folder_is_checked_before_the_work(tmp_path, monkeypatch):
 
 
 def test_a_tokenizer_is_replaced_only_if_asked(tmp_path):
-    """Of a folder that holds one the error names the folder and the option; with the option it is replaced."""
+    """If the folder already holds one, the error names the folder and the option; with the option, it is replaced."""
     (tmp_path / "text.txt").write_text("the cat sat on the mat, and the cat sat there")
     tokenizer_train([str(tmp_path / "text.txt")], vocab_size=50, out=tmp_path / "out")
     before = (tmp_path / "out" / "vocab.txt").read_text()
@@ -447,7 +453,7 @@ def test_a_tokenizer_is_replaced_only_if_asked(tmp_path):
 
 
 def test_tokens_per_word():
-    """Pieces a word, by occurrence, and the share of unknown words."""
+    """Pieces per word, weighted by occurrence, and the share of unknown words."""
     tokenizer = WordPieceTokenizer([*SPECIAL, "a", "##b"])
     assert tokens_per_word(tokenizer, {"a": 2, "ab": 1, "abb": 1, "c": 4}) == ((2 + 2 + 3 + 4) / 8, 0.5)
 
@@ -457,7 +463,7 @@ def test_tokens_per_word():
 
 @pytest.mark.parametrize(("name", "size"), [("8k", 8192), ("50k", 50000)])
 def test_bundled_vocabularies(name, size):
-    """The size in the name, special tokens at 0 to 4, then characters, then pieces; no line twice; all files agree."""
+    """The size in the name, special tokens at 0 to 4, then characters, then pieces; no duplicates; all files agree."""
     lines = (BUNDLED / name / "vocab.txt").read_bytes().decode().split("\n")
     assert lines.pop() == "" and len(lines) == len(set(lines)) == size
     assert lines[:5] == SPECIAL
@@ -478,7 +484,7 @@ def test_bundled_vocabularies(name, size):
 
 
 def test_pieces_of_the_bundled_vocabularies_can_be_met():
-    """Every piece is a word or part of one as the tokenizer makes them, so none stands there in vain."""
+    """Every piece is a word or part of a word that the tokenizer can produce, so no entry is wasted."""
     for name in ("8k", "50k"):
         tokenizer = WordPieceTokenizer.load(name)
         for piece in tokenizer.tokens[5:]:
@@ -499,7 +505,8 @@ def benchmark():
 @pytest.mark.peers
 @pytest.mark.parametrize("vocab_size", [2000, 8192])
 def test_as_good_as_the_trainer_of_tokenizers(vocab_size, tmp_path):
-    """On 3 MB of the built-in corpus: at most 1 % more tokens per word on unseen text than the peer's vocabulary."""
+    """On 3 MB of the built-in corpus, at most 1 % more tokens per word on unseen text than the vocabulary of
+    `tokenizers`."""
     pytest.importorskip("tokenizers")
     bench = benchmark()
     path = tmp_path / "text.txt"
@@ -520,7 +527,7 @@ needs_text = pytest.mark.skipif(not PRETRAIN.is_dir(), reason="needs ../shared/d
 @needs_text
 @pytest.mark.parametrize(("name", "size", "alphabet"), [("8k", 8192, 300), ("50k", 50000, 1000)])
 def test_the_bundled_vocabularies_can_be_learnt_again(name, size, alphabet, tmp_path):
-    """The command in vocabularies/README.md gives the bundled files, byte for byte."""
+    """The commands in vocabularies/README.md give the bundled files, byte for byte."""
     files = [str(PRETRAIN / "wiki.txt.xz"), str(PRETRAIN / "books.txt.xz")]
     tokenizer_train(files, vocab_size=size, out=tmp_path, limit_alphabet=alphabet)
     for path in tmp_path.iterdir():

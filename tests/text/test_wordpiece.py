@@ -1,4 +1,4 @@
-"""WordPiece: the worked example, stored answers of the reference, every option of a call, files, and errors."""
+"""WordPiece: the worked example, stored outputs of the reference, every option of a call, files, and errors."""
 
 import copy
 import gc
@@ -33,13 +33,13 @@ def tok():
 
 
 def test_the_worked_example(tok):
-    """The example at the top of the module comes out as it says there."""
+    """The example at the top of the module is correct."""
     assert tok.tokenize("Unaffably, the ZEBRA") == ["un", "##aff", "##ably", ",", "the", "[UNK]"]
     assert tok.ids(["Unaffably, the ZEBRA"]) == [[6, 7, 9, 5, 10, 1]]
 
 
 def longest_match(word, vocab, unk):
-    """Greedy longest match by recursion: the definition, with no regard to speed."""
+    """Greedy longest match by recursion: the definition, without optimisation."""
 
     def spell(rest, prefix):
         for end in range(len(rest), 0, -1):
@@ -53,18 +53,18 @@ def longest_match(word, vocab, unk):
 
 @given(st.text("abc", min_size=1, max_size=12), st.sets(st.text("abc", min_size=1, max_size=4), max_size=12))
 def test_match_is_greedy(word, pieces):
-    """For any small vocabulary, a word is spelt as the definition says, and [UNK] if that gets stuck."""
+    """For any small vocabulary, a word is split according to the definition, and is [UNK] if that fails."""
     tok = WordPieceTokenizer([*SPECIAL_TOKENS, *sorted({p if len(p) % 2 else f"##{p}" for p in pieces})])
     assert tok.match(word) == longest_match(word, tok.vocab, tok.unk_id)
 
 
 def test_a_word_is_unknown_as_a_whole(tok):
-    """Where nothing fits, the pieces found so far count for nothing: the word is one [UNK]."""
+    """If the rest of a word cannot be matched, the pieces found so far are discarded: the word is one [UNK]."""
     assert tok.tokenize("unaffablez un") == ["[UNK]", "un"]
 
 
 def test_very_long_words_are_unknown():
-    """A word of more than 100 characters is [UNK]; how many may be chosen."""
+    """A word of more than 100 characters is [UNK]; the limit can be changed."""
     tok = WordPieceTokenizer([*VOCAB, "##a"])
     assert tok.tokenize("a" * 100) == ["a", *["##a"] * 99]
     assert tok.tokenize("a" * 101) == ["[UNK]"]
@@ -73,7 +73,7 @@ def test_very_long_words_are_unknown():
 
 @pytest.mark.parametrize("number", range(len(CASES["settings"])))
 def test_stored_answers_of_the_reference(number):
-    """Odd texts of every script, with each setting: ids, offsets and word ids are those of `tokenizers`."""
+    """For odd texts in every script, with every setting, ids, offsets and word ids equal those of `tokenizers`."""
     tok = WordPieceTokenizer(CASES["vocab"], **CASES["settings"][number])
     encodings = tok.encode_batch(CASES["texts"])
     for text, encoding, (ids, offsets, word_ids) in zip(
@@ -88,13 +88,13 @@ def test_stored_answers_of_the_reference(number):
 
 
 def test_special_tokens_in_text(tok):
-    """They are found in the raw text, inside of words too; anything only like them is text."""
+    """They are found in the raw text, also inside words; similar spellings are text."""
     assert tok.tokenize("a[MASK]b [mask] [MASK") == ["a", "[MASK]", "b", *["[UNK]"] * 5]
     assert tok.ids(["[PAD][UNK][CLS][SEP][MASK]"]) == [[0, 1, 2, 3, 4]]
 
 
 def test_special_tokens_can_be_left_unrecognised():
-    """ids(…, special=False) reads them as text that somebody wrote: the same ids as with a space inside."""
+    """With ids(…, special=False), they are ordinary text: the same ids as with a space inside."""
     tok = WordPieceTokenizer([*SPECIAL_TOKENS, "[", "]", "sep", "mask", "pad", "##ded", "a", "<e>"])
     for text in ("[SEP]", "a[MASK]a [PAD] [SEP", "[PAD]ded", "a [x] a", "[SEP]\x0b[SEP]"):
         apart = text.replace("[", "[ ")
@@ -105,7 +105,7 @@ def test_special_tokens_can_be_left_unrecognised():
 
 
 def test_extra_special_tokens():
-    """Others may be named; the longest that fits at the leftmost place is taken."""
+    """Others can be added; the longest match at the leftmost position is used."""
     tok = WordPieceTokenizer([*VOCAB, "<e>", "<e>>"], extra_special_tokens=["<e>", "<e>>"])
     assert tok.tokenize("a<e>b <e>>c") == ["a", "<e>", "b", "<e>>", "c"]
     assert tok.special_ids == (0, 1, 2, 3, 4, 20, 21)
@@ -113,13 +113,13 @@ def test_extra_special_tokens():
 
 
 def test_an_empty_special_token_is_refused():
-    """It would be found between any two characters."""
+    """It would match between any two characters."""
     with pytest.raises(ValueError, match="an extra special token is empty"):
         WordPieceTokenizer([*VOCAB, ""], extra_special_tokens=[""])
 
 
 def test_attributes(tok):
-    """Ids of the special tokens, the table of pieces that continue a word, and sizes."""
+    """Ids of the special tokens, the array of pieces that continue a word, and sizes."""
     assert (tok.pad_id, tok.unk_id, tok.cls_id, tok.sep_id, tok.mask_id) == (0, 1, 2, 3, 4)
     assert tok.vocab_size == len(tok) == len(VOCAB) and tok.tokens == VOCAB and tok.vocab["un"] == UN
     assert [token for token, more in zip(tok.tokens, tok.continues, strict=True) if more] == [
@@ -143,7 +143,7 @@ def test_encode_adds_cls_and_sep(tok):
 
 
 def test_an_encoding_knows_where_it_came_from(tok):
-    """Offsets cut the pieces out of the text; words count from 0 in each text; what was added belongs to none."""
+    """Offsets cut the pieces out of the text; words are counted from 0 in each text; added tokens have no word."""
     text, pair = "Unaffably, [MASK]", "ab"
     encoding = tok.encode_batch([(text, pair)])[0]
     assert encoding.tokens == ["[CLS]", "un", "##aff", "##ably", ",", "[MASK]", "[SEP]", "a", "##b", "[SEP]"]
@@ -159,7 +159,7 @@ def test_an_encoding_knows_where_it_came_from(tok):
     st.lists(st.sampled_from([*"ab,.'! é\u00ad\x0b\x1c東\n", "unaffable", "[MASK]", "the "]), max_size=12).map("".join)
 )
 def test_offsets_point_at_what_was_spelt(text):
-    """What a piece's offsets cut out of the text is spelt like the piece; ids are the same however they are asked."""
+    """The text at a piece's offsets is spelt like the piece; ids are the same for all ways of calling."""
     tok = WordPieceTokenizer(VOCAB)
     encoding = tok.encode_batch([text], add_special_tokens=False)[0]
     assert encoding.ids == tok.ids([text])[0] == tok.encode(text)[1:-1]
@@ -171,7 +171,7 @@ def test_offsets_point_at_what_was_spelt(text):
 
 
 def test_call_on_one_text_a_pair_and_batches(tok):
-    """One text gives flat lists, a batch lists of lists; pairs come as a second argument or as tuples."""
+    """One text gives flat lists, a batch gives lists of lists; pairs are a second argument or tuples."""
     assert tok("a b") == {"input_ids": [CLS, A, B, SEP], "token_type_ids": [0] * 4, "attention_mask": [1] * 4}
     assert tok("a", "b")["token_type_ids"] == [0, 0, 0, 1, 1]
     batch = tok(["a", "b c"])
@@ -183,7 +183,7 @@ def test_call_on_one_text_a_pair_and_batches(tok):
 
 
 def test_padding(tok):
-    """To the longest of the batch or to max_length: [PAD], type 0, attention 0, no word, offsets (0, 0)."""
+    """To the longest of the batch or to max_length: [PAD], type 0, attention 0, no word id, offsets (0, 0)."""
     batch = tok(["a", "b c"], padding=True, return_offsets_mapping=True)
     assert batch["input_ids"] == [[CLS, A, SEP, PAD], [CLS, B, C, SEP]]
     assert batch["attention_mask"] == [[1, 1, 1, 0], [1] * 4]
@@ -207,8 +207,8 @@ def test_arrays(tok):
 
 
 def one_by_one(lengths, space):
-    """Longest first by its name: take a token from the longer text until all fits; of two alike, from the one that
-    was the shorter (or the first)."""
+    """ "Longest first", literally: remove a token from the longer text until all fits; if both are equally long, from
+    the one that was shorter originally (or the first)."""
     lengths, order = list(lengths), sorted(range(len(lengths)), key=lambda i: lengths[i])
     while sum(lengths) > space:
         lengths[max(order, key=lambda i: (lengths[i], -order.index(i)))] -= 1
@@ -217,12 +217,12 @@ def one_by_one(lengths, space):
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=2), st.integers(0, 50))
 def test_longest_first(lengths, space):
-    """The closed form gives the lengths that taking token by token gives."""
+    """The closed form gives the same lengths as removing one token at a time."""
     assert cut(lengths, space, True) == one_by_one(lengths, space)
 
 
 def test_truncation(tok):
-    """Which text is cut, and that offsets and words are cut with it."""
+    """Which text is cut, and that offsets and word ids are cut with it."""
     pair = {"text": "a b c", "pair": "a b c b", "max_length": 8}
     assert tok(**pair, truncation=True)["input_ids"] == [CLS, A, B, SEP, A, B, C, SEP]
     assert tok(**pair, truncation="only_first")["input_ids"] == [CLS, A, SEP, A, B, C, B, SEP]
@@ -248,19 +248,19 @@ def test_truncation(tok):
     ],
 )
 def test_decode(tok, text, decoded):
-    """Pieces are joined, punctuation moves up to its word, special tokens stay or go."""
+    """Pieces are joined, punctuation is attached to its word, special tokens are kept or removed."""
     ids = tok.encode(text)
     assert tok.decode(ids, skip_special_tokens=True) == decoded
     assert tok.decode(np.array(ids)) == f"[CLS] {decoded} [SEP]".replace("  ", " ").replace(" .", ".")
 
 
 def test_decode_of_a_piece_without_its_word(tok):
-    """A continuing piece at the begin keeps its ##: nothing stands before it to be joined to."""
+    """A continuing piece at the beginning keeps its ##, because there is nothing to join it to."""
     assert tok.decode([ABLE, A, INNER_B]) == "##able ab" and tok.decode([]) == ""
 
 
 def test_spelling_survives(tok):
-    """Text in the alphabet of the vocabulary, in canonical spacing, comes back as it went in."""
+    """Text in the alphabet of the vocabulary, with canonical spacing, survives the round trip."""
     for text in ("the unaffable ab, a b.", "un un! c"):
         assert tok.decode(tok.encode(text), skip_special_tokens=True) == text
 
@@ -284,7 +284,8 @@ def test_caches_are_bounded_and_change_nothing(monkeypatch):
 
 
 def test_garbage_collection_is_left_as_it_was(tok):
-    """ids pauses it, and not while a caller's iterator runs; on or off before is on or off after, also if it fails."""
+    """`ids` pauses it, but not while a caller's iterator runs; afterwards it is on or off as before, also after an
+    error."""
     for switch, on in ((gc.disable, False), (gc.enable, True)):
         switch()
         assert tok.ids(text for text in ("a", "b") if gc.isenabled() == on) == tok.ids(["a", "b"])
@@ -294,7 +295,7 @@ def test_garbage_collection_is_left_as_it_was(tok):
 
 
 def test_copies(tok):
-    """Pickle and copy give an equal tokenizer; a pickle holds no cache, so it stays small."""
+    """Pickle and copy give an equal tokenizer; a pickle contains no cache, so it stays small."""
     tok.ids(["a b c " * 100])
     assert len(pickle.dumps(tok)) < 1000
     for twin in (pickle.loads(pickle.dumps(tok)), copy.deepcopy(tok)):
@@ -305,7 +306,7 @@ def test_copies(tok):
 
 
 def test_fingerprint_tells_tokenizers_apart():
-    """Vocabulary, its order and every setting count."""
+    """It depends on the vocabulary, its order and every setting."""
     variants = [
         WordPieceTokenizer(VOCAB),
         WordPieceTokenizer([*VOCAB[:5], *reversed(PIECES)]),
@@ -333,7 +334,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_saved_and_loaded(tmp_path, settings):
-    """A folder, its tokenizer.json, and where that can say it all its vocab.txt give the same tokenizer back."""
+    """A folder, its tokenizer.json, and, where that is sufficient, its vocab.txt give the same tokenizer."""
     tok = WordPieceTokenizer([*VOCAB, "\u2028x", "x\x85", "é"], **settings)
     tok.save(tmp_path / "new" / "folder")
     folder = tmp_path / "new" / "folder"
@@ -347,7 +348,7 @@ def test_saved_and_loaded(tmp_path, settings):
 
 
 def test_a_bare_vocab_txt(tmp_path):
-    """One token a line; Windows line ends, a byte order mark and a missing last line end change nothing."""
+    """One token per line; Windows line endings, a byte order mark and a missing final newline make no difference."""
     plain = "\n".join(VOCAB)
     for raw in (plain, plain + "\n", plain.replace("\n", "\r\n") + "\r\n", "\ufeff" + plain):
         (tmp_path / "vocab.txt").write_bytes(raw.encode())
@@ -361,7 +362,7 @@ def test_a_bare_vocab_txt(tmp_path):
 
 @pytest.mark.parametrize("name", ["8k", "tokenizer_8k.json", "8k.json"])
 def test_bundled(tmp_path, monkeypatch, name):
-    """Bundled tokenizers go by name; a file or folder of that name comes first."""
+    """Bundled tokenizers are loaded by name; a file or folder of that name takes precedence."""
     monkeypatch.setattr(tokenizer_files, "BUNDLED", tmp_path / "vocabularies")
     monkeypatch.chdir(tmp_path)
     WordPieceTokenizer(VOCAB).save(tmp_path / "vocabularies" / "8k")
@@ -387,7 +388,8 @@ def saved(tmp_path, **changes):
 
 
 def test_what_published_files_vary_in(tmp_path):
-    """Files without model type or with BertProcessing, truncation and padding set, or added tokens at the end, load."""
+    """Files without a model type or with BertProcessing, with truncation and padding set, or with added tokens at the
+    end, load."""
     path = saved(
         tmp_path,
         post_processor={"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
@@ -424,7 +426,7 @@ def test_what_published_files_vary_in(tmp_path):
     ],
 )
 def test_other_kinds_are_refused_by_name(tmp_path, changes, message):
-    """A tokenizer.json that says anything other than BERT's way is refused, and the error says which part."""
+    """A tokenizer.json with settings that differ from BERT's is refused, and the error says which part."""
     changes = {"added_tokens": [], **changes} if "model__vocab" in changes else changes
     with pytest.raises(ValueError, match=message) as caught:
         WordPieceTokenizer.load(saved(tmp_path, **changes))
@@ -432,7 +434,7 @@ def test_other_kinds_are_refused_by_name(tmp_path, changes, message):
 
 
 def test_wrong_files_are_named(tmp_path):
-    """A pickle, a folder without a tokenizer, JSON that is none, text that is not UTF-8."""
+    """A pickle, a folder without a tokenizer, invalid JSON, text that is not UTF-8."""
     with pytest.raises(ValueError, match=r"tok\.pkl is a pickle, and loading a pickle runs whatever code.*\.save"):
         WordPieceTokenizer.load(tmp_path / "tok.pkl")
     with pytest.raises(FileNotFoundError, match=r"has neither tokenizer\.json nor vocab\.txt"):
@@ -441,7 +443,7 @@ def test_wrong_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"tokenizer\.json is not valid JSON"):
         WordPieceTokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"tokenizer\.json holds a list, expected an object"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json contains a list, expected an object"):
         WordPieceTokenizer.load(tmp_path)
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"vocab\.txt is not UTF-8 text.*one token per line"):
@@ -476,7 +478,7 @@ def test_wrong_files_are_named(tmp_path):
     ],
 )
 def test_bad_vocabularies(vocab, error, message):
-    """Each is named, with what to do."""
+    """Each error names the problem and says what to do."""
     with pytest.raises(error, match=message):
         WordPieceTokenizer(vocab)
 
@@ -534,7 +536,7 @@ def test_bad_vocabularies(vocab, error, message):
     ],
 )
 def test_bad_calls(tok, call, error, message):
-    """Each mistake is named, with what was expected and what to try."""
+    """Each error names the mistake, what was expected and what to try."""
     with pytest.raises(error, match=message):
         call(tok)
 

@@ -1,4 +1,5 @@
-"""Live against `tokenizers` and `transformers`: every code point, every kind of text, every line that we have."""
+"""Compared live with `tokenizers` and `transformers`: every code point, every kind of text, every line of our
+corpora."""
 
 import gzip
 import json
@@ -36,7 +37,7 @@ def reference(vocab, lowercase=True, strip_accents=None, chinese_spacing=True):
 
 
 def same(ours, theirs):
-    """Everything that an encoding says."""
+    """All fields of two encodings are equal."""
     return (
         ours.ids == theirs.ids
         and ours.offsets == theirs.offsets
@@ -52,7 +53,7 @@ def same(ours, theirs):
 
 @pytest.mark.parametrize("choice", [(True, None, True), (False, None, True), (False, True, False)])
 def test_every_code_point(choice):
-    """Between two letters, each of the 1,112,064 characters makes the same words."""
+    """Each of the 1,112,064 characters, between two letters, gives the same words."""
     splitter = WordSplitter(*choice)
     normalizer = tokenizers.normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=choice[2], strip_accents=choice[1], lowercase=choice[0]
@@ -65,7 +66,7 @@ def test_every_code_point(choice):
 
 
 def test_the_tables_are_the_references():
-    """Each table, taken from the library's answers anew."""
+    """Each table is derived again from the library's output."""
 
     def bert(**rule):
         rules = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
@@ -133,7 +134,7 @@ test_any_text_at_length = pytest.mark.slow(
 @FUZZ
 @given(TEXTS, TEXTS, st.sampled_from(["longest_first", "only_first", "only_second"]), st.integers(3, 40), st.booleans())
 def test_any_pair_cut_and_padded(text, pair, strategy, max_length, special):
-    """Pairs, cut in each way and padded; where the reference refuses to cut, so do we."""
+    """Pairs, truncated in every way and padded; where the reference refuses to truncate, so do we."""
     ours, theirs = PAIRS[True, None, True]
     theirs.enable_truncation(max_length, strategy=strategy)
     theirs.enable_padding(length=max_length)
@@ -154,7 +155,7 @@ def test_any_pair_cut_and_padded(text, pair, strategy, max_length, special):
 @FUZZ
 @given(st.lists(st.integers(0, 10**6), max_size=12), st.booleans())
 def test_decoding(numbers, skip):
-    """Any ids decode to the same text; the vocabulary has all that the tidying of English looks for."""
+    """Any ids decode to the same text; the vocabulary contains everything that the clean-up of English looks for."""
     odd = ["n't", "'m", "do not", "'s", "'ve", "'re", "' ", " . ", "##.", "##n't", "##", "x ' y", "do", "not", "a ."]
     vocab = [*SPECIAL_TOKENS, *odd, *",.!?'abc", "##d", "##'s"]
     ids = [number % len(vocab) for number in numbers]
@@ -163,7 +164,8 @@ def test_decoding(numbers, skip):
 
 
 def test_long_and_mixed_text():
-    """A long text in one piece, of every script and with special tokens: no shortcut shows at the seams."""
+    """A long text in every script, with special tokens, as one string: shortcuts make no difference at their
+    boundaries."""
     generator = random.Random(0)
     pieces = [*CASES["texts"], *"\n \t" * 10, *SPECIAL_TOKENS, "the", "running,", *generator.sample(EVERYTHING, 500)]
     text = "".join(generator.choices(pieces, k=20_000))
@@ -185,7 +187,7 @@ FILES = [
 
 @pytest.mark.parametrize("options", [*FILES, {"max_word_chars": 7}])
 def test_tokenizers_opens_what_we_save(tmp_path, options):
-    """`Tokenizer.from_file` gives the same encodings and texts; saved again by the library, we read it back."""
+    """`Tokenizer.from_file` gives the same encodings and texts; a file saved again by the library can be read back."""
     ours = WordPieceTokenizer(CASES["vocab"], **options)
     ours.save(tmp_path)
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -199,9 +201,9 @@ def test_tokenizers_opens_what_we_save(tmp_path, options):
 
 @pytest.mark.parametrize("options", FILES)
 def test_transformers_opens_what_we_save(tmp_path, options):
-    """`AutoTokenizer` and `BertTokenizer` give the same batches; what they save, we read back.
+    """`AutoTokenizer` and `BertTokenizer` give the same batches; what they save can be read back.
 
-    (max_word_chars is left out: transformers builds the model anew, always with 100.)
+    (max_word_chars is left out: transformers rebuilds the model, always with 100.)
     """
     transformers = pytest.importorskip("transformers")
     ours = WordPieceTokenizer(CASES["vocab"], **options)
@@ -239,7 +241,7 @@ def vocabulary(name):
 @pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 @pytest.mark.parametrize("name", ["published", *BUNDLED])
 def test_every_line(name, lowercase):
-    """All lines of the Wikipedia and book text: ids, offsets and word ids equal, 100 % of them."""
+    """On all lines of the Wikipedia and book text, ids, offsets and word ids are equal, without exception."""
     vocab = vocabulary(name)
     ours, theirs = WordPieceTokenizer(vocab, lowercase), reference(vocab, lowercase)
     count = 0

@@ -1,4 +1,5 @@
-"""Text to words: each rule by example, the table against five plain passes, and whose Unicode it all is."""
+"""Splitting text into words: each rule by example, the table compared with five plain passes, and which Unicode version
+applies."""
 
 import copy
 import pickle
@@ -66,13 +67,13 @@ TEXT = st.lists(st.one_of(st.characters(exclude_categories=["Cs"]), *map(st.samp
     ],
 )
 def test_examples(text, uncased, cased):
-    """Each rule, as one can read it: white space, control characters, punctuation, accents, case, Chinese."""
+    """Each rule by example: white space, control characters, punctuation, accents, case, Chinese."""
     assert UNCASED.words(text) == uncased.split()
     assert CASED.words(text) == cased.split()
 
 
 def test_case_and_accents_are_separate():
-    """Accents go with lower case unless told otherwise; each works alone."""
+    """Accents are removed together with case unless set otherwise; each can be set alone."""
     assert WordSplitter(True, False).words("ÉTÉ İ") == ["été", "i\u0307"]
     assert WordSplitter(False, True).words("ÉTÉ İ") == ["ETE", "I"]
     assert WordSplitter(True).strip_accents and not WordSplitter(False).strip_accents
@@ -92,12 +93,12 @@ def test_case_and_accents_are_separate():
     ],
 )
 def test_sources(text, sources):
-    """Each character of a word knows the place it came from, also when characters vanished or grew."""
+    """Each character of a word is mapped to the position it came from, also if characters were removed or expanded."""
     assert [(word, list(places)) for word, places in UNCASED.words_with_sources(text)] == sources
 
 
 def by_passes(text, lowercase, strip_accents, chinese):
-    """The rules as five passes over the whole text, each as the definition says it; no table, no shortcut."""
+    """The rules as five passes over the whole text, each as in the definition; no table, no shortcut."""
     text = "".join(" " if c in SPACES else c for c in text if c not in REMOVED)
     if chinese:
         text = "".join(f" {c} " if c in CHINESE else c for c in text)
@@ -118,9 +119,9 @@ def by_passes(text, lowercase, strip_accents, chinese):
 
 @given(TEXT, st.sampled_from(SETTINGS))
 def test_the_table_is_five_passes(text, settings):
-    """One table and one cut at spaces give what five passes give, with every setting.
+    """One table and one split at spaces give the same as five passes, with every setting.
 
-    Left out here: characters whose decomposition or order is newer than the reference (see the lists below).
+    Not tested here: characters whose decomposition or order is newer than the reference (see the lists below).
     """
     text = "".join(c for c in text if c in MARKS or c in MOVING or not unicodedata.combining(c))
     text = "".join(c for c in text if c not in UNDIVIDED)
@@ -129,7 +130,7 @@ def test_the_table_is_five_passes(text, settings):
 
 @given(TEXT, st.sampled_from(SETTINGS))
 def test_chunks_and_sources_agree_with_words(text, settings):
-    """Words of the chunks are the words of the text; sources come with the same words and lie in the text."""
+    """The words of the chunks are the words of the text; sources belong to the same words and lie in the text."""
     splitter = WordSplitter(*settings)
     words = splitter.words(text)
     assert [word for chunk in splitter.chunks(text) for word in splitter.words(chunk)] == words
@@ -142,7 +143,7 @@ def test_chunks_and_sources_agree_with_words(text, settings):
 
 @given(TEXT, st.sampled_from(SETTINGS))
 def test_quick_words_are_the_words(text, settings):
-    """Replacing one character after the other gives what the table gives all at once, or nothing."""
+    """Replacing one character after another gives the same as the table at once, or nothing."""
     splitter = WordSplitter(*settings)
     assert splitter.quick_words(text) in (None, splitter.words(text))
     ascii_text = "".join(character for character in text if character.isascii())
@@ -165,14 +166,14 @@ def test_quick_words_of_every_character(settings, step):
 
 
 def test_quick_words_serve_english():
-    """Punctuation, dashes, quotes, accents and white space are no hindrance; many different characters are."""
+    """The shortcut handles punctuation, dashes, quotes, accents and white space, but not many different characters."""
     text = "“Zoë’s café—naïve…”\t(£5.00/€6)\u00a0[1\x00]\n東京"
     assert UNCASED.quick_words(text) == UNCASED.words(text) and CASED.quick_words(text) == CASED.words(text)
     assert UNCASED.quick_words("Съешь ещё этих мягких французских булок, да выпей чаю") is None
 
 
 def test_what_comes_apart_into_marks_that_move_moves():
-    """All characters that decompose into MOVING ones are put in order, too: musical notes, and no others."""
+    """All characters that decompose into MOVING ones are reordered, too: musical notes, and no others."""
     moving = set(MOVING)
     apart = {c for c in everything() if not moving.isdisjoint(unicodedata.normalize("NFD", c))} - set(UNDIVIDED)
     assert {c for c in everything() if _MOVING.match(c)} == apart | moving
@@ -180,14 +181,14 @@ def test_what_comes_apart_into_marks_that_move_moves():
 
 
 def test_half_a_character_is_refused():
-    """A lone surrogate is no text; the error says where such a thing comes from."""
+    """A lone surrogate is not text; the error says where such characters come from."""
     for call in (UNCASED.words, UNCASED.quick_words, UNCASED.words_with_sources):
         with pytest.raises(ValueError, match=r'U\+D83D, half of a surrogate pair.*errors="replace"'):
             call("smile \ud83d")
 
 
 def test_copies_split_alike():
-    """A splitter survives pickle and copy, and says what it is."""
+    """Pickle and copy give an equal splitter, and its repr shows its settings."""
     splitter = WordSplitter(False, True, False)
     for twin in (pickle.loads(pickle.dumps(splitter)), copy.deepcopy(splitter)):
         assert (
@@ -200,7 +201,7 @@ def test_copies_split_alike():
 
 
 def since(table):
-    """The characters of the versions up to this Python's; and is this Python newer than the lists?"""
+    """The characters of versions up to this Python's, and whether this Python is newer than the lists"""
     here = tuple(map(int, unicodedata.unidata_version.split(".")))[:2]
     known = {tuple(map(int, version.split("."))): Characters(codes) for version, codes in table.items()}
     return {c for version, found in known.items() if version <= here for c in found}, here > (17, 0)
@@ -211,7 +212,7 @@ def everything():
 
 
 def compare(name, differ, table):
-    """The code points that Python and the reference see differently are those listed, no more and no fewer."""
+    """The code points that Python and the reference treat differently are exactly those listed."""
     expected, newer = since(table)
     if newer:  # characters of later versions differ, too; nobody has listed them yet
         differ = differ & {c for version in table.values() for c in Characters(version)}
@@ -269,7 +270,7 @@ PUNCTUATION_ONCE, MARKS_ONCE = {"14.0": "166D 111C9"}, {"14.0": "1734", "16.0": 
 
 
 def test_punctuation_is_that_of_unicode_8():
-    """Category P and the ASCII signs; Python knows more, and calls two signs otherwise."""
+    """Category P and the ASCII signs; Python has more, and classifies two signs differently."""
     ours = {c for c in PUNCTUATION if not c.isascii()}
     python = {c for c in everything() if unicodedata.category(c)[0] == "P" and not c.isascii()}
     compare("newer", python - ours, PUNCTUATION_SINCE)
@@ -279,21 +280,21 @@ def test_punctuation_is_that_of_unicode_8():
 
 
 def test_marks_are_those_of_unicode_8():
-    """Category Mn; Python knows more, and calls two of them otherwise."""
+    """Category Mn; Python has more, and classifies two of them differently."""
     python = {c for c in everything() if unicodedata.category(c) == "Mn"}
     compare("newer", python - set(MARKS), MARKS_SINCE)
     compare("older", set(MARKS) - python, MARKS_ONCE)
 
 
 def test_removed_are_those_of_unicode_8():
-    """Categories Cc, Cf and Co but for tab and line ends, and U+FFFD; Python knows more format characters."""
+    """Categories Cc, Cf and Co except tab and line endings, and U+FFFD; Python has more format characters."""
     python = {c for c in everything() if unicodedata.category(c) in ("Cc", "Cf", "Co")} - set("\t\n\r")
     compare("newer", python - set(REMOVED), FORMATS_SINCE)
     assert set(REMOVED) - python == {"\ufffd"}
 
 
 def test_order_and_decomposition_are_those_of_unicode_9():
-    """Which characters take part in sorting marks, and which come apart; Python knows more of both."""
+    """Which marks are reordered and which characters decompose; Python has more of both."""
     python = {c for c in everything() if unicodedata.combining(c)}
     ours = {c for c in (*MARKS, *MOVING) if unicodedata.combining(c)}
     compare("order", python - ours, ORDERED_SINCE)
@@ -302,21 +303,22 @@ def test_order_and_decomposition_are_those_of_unicode_9():
 
 
 def test_lower_case_is_that_of_unicode_17():
-    """The table adds what this Python lacks, and contradicts nothing that it has."""
+    """The table adds what this Python lacks, and contradicts nothing."""
     missing = {c for c in LOWER if c.lower() == c}
     assert all(c.lower() == small for c, small in LOWER.items() if c not in missing)
     assert set(LOWER) - missing == since(LOWER_SINCE)[0]
 
 
 def test_white_space_is_that_of_str_split():
-    """str.split cuts where BERT does, and at seven characters more that BERT removes: all that `chunks` relies on."""
+    """str.split splits where BERT does, and at seven more characters that BERT removes: `chunks` relies on exactly
+    this."""
     assert {c for c in everything() if c.isspace()} == {*SPACES, *JOINING}
     assert set(JOINING) <= set(REMOVED) and not set(SPACES) & set(REMOVED)
     assert all(f"a{c}b".split() == ["a", "b"] for c in (*SPACES, *JOINING))
 
 
 def test_tables_are_ranges_in_order():
-    """Membership is found by bisection, so the ranges must ascend."""
+    """Membership is looked up by bisection, so the ranges must be ascending."""
     for table in (REMOVED, SPACES, CHINESE, PUNCTUATION, MARKS, MOVING, UNDIVIDED):
         edges = [edge for pair in table.ranges for edge in pair]
         assert edges == sorted(edges)

@@ -1,9 +1,10 @@
-"""Pretraining knows models and objectives, not architectures: a published BERT trains and resumes like Mini-BERT."""
+"""Pretraining uses the model and objective interfaces only: a published BERT trains and resumes like Mini-BERT."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,10 +18,11 @@ from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.models.registry import MODELS, load_config, model_class
 from mini_bert.objectives.masked_words import Batch, MaskedWords, MaskedWordsAndSentences
+from mini_bert.text import loading
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.doctor import diagnose
 from mini_bert.training.loop import train
-from mini_bert.training.pretraining import pretrain, resume
+from mini_bert.training.pretraining import _vocabulary, pretrain, resume
 from mini_bert.training.recorder import Recorder
 from mini_bert.training.settings import TrainingConfig
 
@@ -62,7 +64,7 @@ def place(tmp_path, monkeypatch):
 @pytest.mark.parametrize("next_sentence", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_published_bert_resumes_to_the_same_bits(place, next_sentence, threads):
-    """Stopped half-way and resumed, it ends with the weights of a run that was never stopped."""
+    """Stopped half-way and resumed, it ends with the weights of an uninterrupted run."""
     given = {
         "corpus": ["text.txt"],
         "model": "config.json",
@@ -116,7 +118,7 @@ def test_weights_in_16_bits_resume_exactly(place):
 
 
 def test_pairs_need_a_model_that_has_the_head(place):
-    """Mini-BERT has no next-sentence head, and says so before a run begins."""
+    """Mini-BERT has no next-sentence head; the error comes before a run begins."""
     sizes = {"vocab_size": len(WORDS), "hidden_size": 12, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
     Path("mini.json").write_text(json.dumps(MiniBertConfig(**sizes, max_seq_length=24).to_dict()))
     with pytest.raises(ValueError, match="has no next-sentence head"):
@@ -127,7 +129,7 @@ def test_pairs_need_a_model_that_has_the_head(place):
 def test_sequences_may_be_shorter_than_the_model_allows(place):
     pretrain(["text.txt"], "config.json", length=10, steps=2, out=Path("run"), **QUICK)
     assert load_model("run").max_length == 24
-    with pytest.raises(ValueError, match="length is 25, but the model has 24 positions"):
+    with pytest.raises(ValueError, match="length is 25, expected 3 to 24"):
         pretrain(["text.txt"], "config.json", length=25, steps=2, out=Path("other"), **QUICK)
 
 
@@ -142,7 +144,7 @@ def batch(seed=0):
 
 @pytest.mark.parametrize("model", [MiniBERT(MiniBertConfig(14, 8, 1, 2, 8, 9)), Bert(BertConfig(14, 8, 1, 2, 8))])
 def test_the_loop_needs_no_folder(model, tmp_path, monkeypatch):
-    """train(model, batches, settings): batches from a list, nothing written; it ends when they run out."""
+    """train(model, batches, settings) with batches from a list writes nothing, and ends when they run out."""
     monkeypatch.chdir(tmp_path)
     batches = [batch()] * 20
     settings = TrainingConfig(steps=30, batch_size=8, micro_batch=4, threads=1, log_every=2, learning_rate=0.01)
@@ -154,7 +156,7 @@ def test_the_loop_needs_no_folder(model, tmp_path, monkeypatch):
 
 
 def test_objectives_add_up():
-    """The losses and gradients of the parts of a batch are those of the whole, for both objectives."""
+    """The losses and gradients of the parts of a batch add up to those of the whole, for both objectives."""
     model = Bert(BertConfig(14, 8, 1, 2, 8, max_position_embeddings=9), seed=1, dtype=np.float64)
     whole = batch()._replace(next_sentence=np.array([0, 1, 1, 0]), token_type_ids=np.ones((4, 7), int))
     for objective in (MaskedWords(), MaskedWordsAndSentences()):
@@ -182,3 +184,16 @@ def test_every_registered_model_has_the_interface():
 def test_the_vocabulary_beside_the_config_is_used(place):
     pretrain(["text.txt"], "config.json", steps=1, out=Path("run"), **QUICK)
     assert WordPieceTokenizer.load("run/model").vocab_size == len(WORDS)
+
+
+def test_a_tokenizer_of_another_kind_beside_the_config_is_used(place, monkeypatch):
+    """Its files may have any name that text/loading.py knows."""
+    (place / "other").mkdir()
+    config = SimpleNamespace(vocab_size=8192)
+    (place / "other" / "config.json").write_text("{}")
+    assert _vocabulary(str(place / "other"), config) == "8k"
+    (place / "other" / "spiece.model").write_text("")
+    kind = loading.KINDS[0]._replace(file="spiece.model")
+    monkeypatch.setattr(loading, "KINDS", (*loading.KINDS, kind))
+    for model in (place / "other", place / "other" / "config.json"):
+        assert _vocabulary(str(model), config) == str(place / "other")

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, and damage is found out."""
+"""Checkpoints are complete or absent, and damage is detected."""
 
 import errno
 import json
@@ -43,7 +43,7 @@ def test_the_newest_comes_first_and_the_same_step_may_be_saved_again(tmp_path):
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "config.json"])
 @pytest.mark.parametrize("harm", ["changed", "shorter", "gone"])
 def test_a_damaged_checkpoint_is_found_out(tmp_path, caplog, name, harm):
-    """The one before is used, and a warning names the file."""
+    """The previous one is used, and a warning names the file."""
     saved(tmp_path, 1, 2)
     victim = tmp_path / "checkpoints" / "step-00000002" / name
     data = victim.read_bytes()
@@ -66,7 +66,7 @@ def test_nothing_to_resume_is_said(tmp_path):
 
 
 def test_a_changed_state_is_found_out(tmp_path):
-    """Not only files that no longer parse: one number changed is enough."""
+    """Not only files that no longer parse: a single changed number is detected."""
     (path,) = saved(tmp_path, 1)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps(state | {"place": 7}))
@@ -96,7 +96,7 @@ def test_another_format_is_refused(tmp_path):
 
 @pytest.mark.parametrize("where", ["write_tensors", "to_disk", "checksum"])
 def test_a_full_disk_leaves_the_last_one_whole(tmp_path, monkeypatch, where):
-    """The error says what is left, and no unfinished folder stays behind."""
+    """The error says what is left, and no unfinished folder remains."""
     saved(tmp_path, 1)
 
     def full(*arguments):
@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_the_last_one_whole(tmp_path, monkeypatch, where):
 
 
 def test_what_the_library_says_of_a_full_disk_is_an_os_error(tmp_path, monkeypatch):
-    """safetensors has an exception of its own for it."""
+    """safetensors has its own exception for this."""
     import safetensors.numpy
 
     def full(*arguments, **keywords):
@@ -123,7 +123,7 @@ def test_what_the_library_says_of_a_full_disk_is_an_os_error(tmp_path, monkeypat
 
 
 def test_all_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
-    """Every file, and the folder that lists them; and afterwards the folder with the new name in it."""
+    """Every file and the folder are flushed before the rename, and the parent folder afterwards."""
     events, fsync, rename = [], os.fsync, os.rename
     monkeypatch.setattr(os, "fsync", lambda handle: (fsync(handle), events.append(os.fstat(handle).st_ino))[0])
     monkeypatch.setattr(os, "rename", lambda *names: (rename(*names), events.append("renamed"))[0])
@@ -134,13 +134,13 @@ def test_all_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
 
 
 class PowerCut(BaseException):
-    """Nothing in the library catches it, so nothing is tidied up, as when a process is killed."""
+    """Nothing in the library catches it, so nothing is cleaned up, as when a process is killed."""
 
 
 @pytest.mark.parametrize("keep", [1, 2])
 def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
-    """Before each call of the system while a checkpoint is written and old ones are removed: a whole one is found, the
-    newest that was finished, and the next attempt leaves nothing else behind."""
+    """Before every system call while a checkpoint is written and old ones are removed: the newest finished checkpoint
+    is found complete, and the next attempt leaves nothing else behind."""
     for moment in range(1, 99):
         run, calls = tmp_path / str(moment), []
         saved(run, 1, 2)
@@ -175,7 +175,7 @@ def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
 
 
 def test_a_checkpoint_whose_replacement_was_cut_short_is_found(tmp_path):
-    """After a crash between the two renames only the old version is left, under a hidden name."""
+    """After a crash between the two renames, only the old version is left, under a hidden name."""
     (path,) = saved(tmp_path, 1)
     path.rename(path.with_name(f".{path.name}.old"))
     assert latest(tmp_path).state["step"] == 1 and path.is_dir()

@@ -1,4 +1,4 @@
-"""Training is watched: a board on a terminal, plain lines elsewhere, training.log always."""
+"""The training display: a live board on a terminal, plain lines elsewhere, and always training.log."""
 
 import doctest
 import io
@@ -13,7 +13,7 @@ from rich.console import Console
 from mini_bert.training import board as board_module
 from mini_bert.training import display as module
 from mini_bert.training.board import BLOCKS, ROWS, Board, curve
-from mini_bert.training.display import Display, heard, train_line
+from mini_bert.training.display import Display, collected_warnings, train_line
 from tests.training.made_up import made_up_run
 
 RUN = made_up_run()
@@ -27,7 +27,7 @@ def board(records, total=4000, minutes=None):
 
 
 def drawn(records, width, **kwargs):
-    """The board as a terminal of that width shows it, without colours."""
+    """The board as a terminal of this width shows it, without colours."""
     console = Console(record=True, force_terminal=True, width=width, file=io.StringIO())
     console.print(board(records, **kwargs))
     return console.export_text().splitlines()
@@ -35,7 +35,8 @@ def drawn(records, width, **kwargs):
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_board_shows_everything(width):
-    """Bar, time left, curve with the plateau's line, and all the numbers, in any width; nothing is cut off."""
+    """Progress bar, time left, loss curve with the unigram entropy, and all numbers, at any width; nothing is
+    cut off."""
     lines = drawn(RUN[:50], width)
     held = next(record["loss"] for record in RUN if record["kind"] == "eval" and record["step"] == 2000)
     text = "\n".join(lines)
@@ -58,13 +59,13 @@ def test_the_board_shows_everything(width):
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_the_board_before_there_is_much_to_show(count):
-    """The first moments of a run are drawn, too: with dashes for what is not known."""
+    """The first moments of a run are drawn, too, with dashes for unknown values."""
     lines = drawn(RUN[:count], 80)
     assert lines[0].startswith("step") and lines[-1].startswith("learning rate")
 
 
 def test_the_curve_has_the_shape_of_the_numbers():
-    """Column by column the height is the loss, from the lowest at one eighth to the highest at the top."""
+    """In each column the height is the loss, from one eighth for the lowest to the top for the highest."""
     rows = curve([4.0, 3.0, 2.0, 1.0], 10, 2, 1.0, 4.0)
     heights = [sum(BLOCKS.index(row[column]) for row in rows) for column in range(4)]
     assert heights == [16, 11, 6, 1]
@@ -72,7 +73,7 @@ def test_the_curve_has_the_shape_of_the_numbers():
 
 
 def test_a_terminal_without_block_characters():
-    """Where the encoding is not Unicode, everything is ASCII."""
+    """If the encoding is not Unicode, everything is ASCII."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii")  # an impossible character would be an error here
     console = Console(force_terminal=True, color_system=None, width=80, file=file)
@@ -83,7 +84,7 @@ def test_a_terminal_without_block_characters():
 
 
 def test_a_run_by_the_clock():
-    """With minutes instead of steps the bar follows the time."""
+    """With minutes instead of steps, the progress bar follows the time."""
     record = {"kind": "train", "step": 70, "loss": 7.0, "seconds": 60.0, "eta": 180.0}
     assert board([record], total=None, minutes=4.0).done() == 0.25
     assert board([record | {"eta": None}], total=None, minutes=4.0).done() == 0.25
@@ -91,7 +92,7 @@ def test_a_run_by_the_clock():
 
 
 def test_the_time_left_runs_down(monkeypatch):
-    """Between two records the clock goes on."""
+    """Between two records, the time left counts down."""
     now = time.monotonic()
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     shown = board([{"kind": "train", "step": 1, "eta": 90.0}])
@@ -102,7 +103,7 @@ def test_the_time_left_runs_down(monkeypatch):
 
 
 def test_losses_that_are_no_numbers():
-    """NaN is no point of the curve, and no reason to stop drawing."""
+    """NaN is not a point of the curve, and does not stop the drawing."""
     bad = [{"kind": "train", "step": 100 + i, "loss": float("nan"), "grad_norm": float("inf")} for i in range(3)]
     shown = board(RUN[:5] + bad)
     assert len(shown.losses) == 4
@@ -110,13 +111,13 @@ def test_losses_that_are_no_numbers():
 
 
 def test_a_resumed_board_forgets_what_is_done_again():
-    """After a resume the curve goes on from the checkpoint."""
+    """After a resume, the curve continues from the checkpoint."""
     shown = board([*RUN[:10], {"kind": "resume", "step": 200}])
     assert [step for step, _ in shown.losses] == [50, 100, 150, 200]
 
 
 def test_a_resumed_run_shows_what_was_before(tmp_path):
-    """A new process that goes on with an old run has its curve, its entropy and its last evaluation on the board."""
+    """When a new process resumes a run, the board shows its curve, its unigram entropy and its last evaluation."""
     records = [*RUN[:20], {"kind": "resume", "step": 700}]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
     with Display(tmp_path, 4000, None, quiet=True) as display:
@@ -127,7 +128,7 @@ def test_a_resumed_run_shows_what_was_before(tmp_path):
 
 
 def test_plain_lines_off_a_terminal(tmp_path, capsys):
-    """The first and the last record are told, and all evaluations; the same lines are in training.log."""
+    """The first and the last record and all evaluations are printed; the same lines are in training.log."""
     with Display(tmp_path / "run", 4000, None) as display:
         display.note("hello [bold]")
         for record in RUN[:14]:
@@ -144,7 +145,7 @@ def test_plain_lines_off_a_terminal(tmp_path, capsys):
 
 
 def test_at_most_one_line_every_ten_seconds(tmp_path, capsys, monkeypatch):
-    """Records come faster than anybody reads."""
+    """Records come faster than anyone can read."""
     now = 0.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     with Display(tmp_path, 100, None) as display:
@@ -156,7 +157,7 @@ def test_at_most_one_line_every_ten_seconds(tmp_path, capsys, monkeypatch):
 
 
 def test_the_log_is_continued(tmp_path):
-    """A resumed run writes behind what is there."""
+    """A resumed run appends to the log."""
     for words in ("first", "second"):
         with Display(tmp_path, 10, None, quiet=True) as display:
             display.note(words)
@@ -164,7 +165,7 @@ def test_the_log_is_continued(tmp_path):
 
 
 def test_quiet_means_quiet(tmp_path, capsys):
-    """Nothing on the screen; the log is kept."""
+    """Nothing is printed; the log is written."""
     with Display(tmp_path, 4000, None, quiet=True) as display:
         display.note("hello")
         display.record(RUN[1])
@@ -173,7 +174,7 @@ def test_quiet_means_quiet(tmp_path, capsys):
 
 
 def test_what_must_be_said_is_said_in_quiet_too(tmp_path, capsys, monkeypatch):
-    """On any standard error, once; also where there is a terminal, on which nothing is drawn then."""
+    """Required messages are printed once to standard error, also on a terminal, where nothing else is drawn."""
     for terminal in (False, True):
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal, raising=False)
         with Display(tmp_path, 4000, None, quiet=True) as display:
@@ -183,7 +184,7 @@ def test_what_must_be_said_is_said_in_quiet_too(tmp_path, capsys, monkeypatch):
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, capsys):
-    """A full disk, or a folder in the way: said once, and the training goes on."""
+    """A full disk, or a folder in its place: reported once, and training continues."""
     (tmp_path / "training.log").mkdir()
     with Display(tmp_path, 4000, None) as display:
         display.note("one")
@@ -193,7 +194,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, capsys):
 
 
 def test_on_a_terminal(tmp_path, capsys, monkeypatch):
-    """The board is drawn, notes stand above it, and the log has the plain lines all the same."""
+    """The board is drawn with messages above it, and the log still has the plain lines."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with Display(tmp_path, 4000, None) as display:
@@ -209,7 +210,7 @@ def test_on_a_terminal(tmp_path, capsys, monkeypatch):
 
 
 def test_a_dumb_terminal_gets_lines(tmp_path, capsys, monkeypatch):
-    """Where the cursor cannot be moved there is no board."""
+    """If the cursor cannot be moved, there is no board."""
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with Display(tmp_path, 4000, None) as display:
@@ -218,7 +219,7 @@ def test_a_dumb_terminal_gets_lines(tmp_path, capsys, monkeypatch):
 
 
 def test_an_error_passes_through_and_the_screen_is_left_in_order(tmp_path, monkeypatch, capsys):
-    """Whatever happens inside is not swallowed, and the last record is still told."""
+    """Exceptions inside are not swallowed, and the last record is still printed."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with pytest.raises(KeyboardInterrupt), Display(tmp_path, 4000, None) as display:
@@ -230,7 +231,7 @@ def test_an_error_passes_through_and_the_screen_is_left_in_order(tmp_path, monke
 
 
 def test_records_with_little_in_them():
-    """What a record lacks is not told, except that there is no loss."""
+    """Missing fields are not printed, except that a missing loss is reported."""
     assert train_line({"kind": "train", "step": 7, "loss": None, "eta": None}) == "step 7: loss is not a finite number"
 
 
@@ -264,7 +265,7 @@ def test_a_reader_who_left_does_not_stop_the_run(tmp_path, monkeypatch):
 
 
 def test_what_is_said_at_the_end_stands_below_the_board(tmp_path, capsys, monkeypatch):
-    """The command to go on with is the last thing on the screen; the board is not drawn again behind it."""
+    """The command to resume is the last thing on the screen; the board is not drawn again after it."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with Display(tmp_path, 4000, None) as display:
@@ -278,11 +279,11 @@ def test_what_is_said_at_the_end_stands_below_the_board(tmp_path, capsys, monkey
 
 @pytest.mark.parametrize("configured", [False, True])
 def test_warnings_are_on_the_screen_once_and_in_the_log(tmp_path, capsys, monkeypatch, configured):
-    """What the package warns of while a run goes on, and before there was a log; also where a program shows logs."""
+    """Warnings during a run and before there was a log; also if the program has its own log handler."""
     log = logging.getLogger("mini_bert.training.checkpoint")
     root = [logging.StreamHandler(sys.stderr)] if configured else []
     monkeypatch.setattr(logging.getLogger(), "handlers", root)
-    with heard() as said:
+    with collected_warnings() as said:
         log.warning("the text has %d odd bytes", 3)
     with Display(tmp_path, 4000, None) as display:
         for line in said:

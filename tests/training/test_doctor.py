@@ -1,4 +1,4 @@
-"""The doctor tells a healthy run from the ways in which runs go wrong, and says what to try."""
+"""The doctor distinguishes a healthy run from the ways in which runs go wrong, and says what to try."""
 
 import doctest
 import json
@@ -33,7 +33,7 @@ NAMES = ["tokens.table"] + [
 
 
 def falling(step):
-    """A healthy loss: from 9 to the plateau, and from step 2,000 on below it."""
+    """A healthy loss: from 9 to the plateau, and below it from step 2,000 on."""
     return 6.3 + 2.7 * math.exp(-step / 150) - 2.2 / (1 + math.exp(-(step - 2200) / 350))
 
 
@@ -96,7 +96,7 @@ def exit_code(folder):
 
 
 def found(folder):
-    """-> title: finding"""
+    """Returns the findings by title"""
     return {finding.title: finding for finding in diagnose(folder)}
 
 
@@ -105,7 +105,7 @@ def grave(folder):
 
 
 def test_a_healthy_run(tmp_path, capsys):
-    """Nothing is found, that is said, with the numbers and whether it pays to go on; the exit code is 0."""
+    """There are no findings; the report says so, with the numbers and whether to continue; the exit code is 0."""
     (finding,) = diagnose(run(tmp_path))
     assert finding.level == "good" and finding.title == "Nothing is wrong with this run"
     assert "On held-out text it is 4.1" in finding.what and "with a top-1 accuracy of 30%" in finding.what
@@ -118,13 +118,13 @@ def test_a_healthy_run(tmp_path, capsys):
 
 
 def test_a_run_that_learnt_all_it_can(tmp_path):
-    """Where the end is flat and low, more steps are not the advice."""
+    """If the end of the curve is flat and low, more steps are not suggested."""
     (finding,) = diagnose(run(tmp_path, loss=lambda step: falling(2 * step), steps=8000))
     assert "hardly falls any more" in finding.try_
 
 
 def test_a_young_run(tmp_path):
-    """On the way down to the plateau all is well so far."""
+    """On the way down to the plateau, everything is fine so far."""
     (finding,) = diagnose(run(tmp_path, steps=300))
     assert finding.title == "Nothing is wrong so far"
     (finding,) = diagnose(run(tmp_path, steps=100, every=10))
@@ -132,7 +132,7 @@ def test_a_young_run(tmp_path):
 
 
 def test_the_plateau(tmp_path):
-    """Flat just below the unigram entropy for thousands of steps: named, explained, with what shortens it."""
+    """Flat just below the unigram entropy for thousands of steps: it is named and explained, with what shortens it."""
     finding = found(run(tmp_path, loss=resting))[PLATEAU]
     assert finding.level == "warning"
     assert ", 0.2" in finding.what and "below the unigram entropy of 6.50" in finding.what
@@ -141,13 +141,13 @@ def test_the_plateau(tmp_path):
 
 @pytest.mark.parametrize("steps", [300, 1000, 3000])
 def test_a_plateau_is_not_told_too_soon(tmp_path, steps):
-    """Thousands of steps on it are no reason to worry: the run counts as healthy, and nothing else is said."""
+    """A plateau of thousands of steps is normal: the run counts as healthy, and nothing else is reported."""
     (finding,) = diagnose(run(tmp_path, loss=resting, steps=steps, every=20))
     assert finding.level == "good" and finding.title != PLATEAU
 
 
 def test_warm_up_is_no_plateau(tmp_path):
-    """Thousands of steps at a learning rate that still rises, from a start that knows word frequencies: wait."""
+    """Thousands of steps of warm-up, starting from the word frequencies, are not reported as a plateau."""
     folder = run(tmp_path, loss=lambda step: 6.4, steps=5000, lr=1e-3)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
@@ -164,12 +164,12 @@ def test_warm_up_is_no_plateau(tmp_path):
 
 
 def test_leaving_the_plateau_is_not_resting_on_it(tmp_path):
-    """A loss that has begun to fall is healthy, though it is still in the band."""
+    """A loss that has begun to fall is healthy, although it is still near the unigram entropy."""
     assert PLATEAU not in found(run(tmp_path, steps=1900))
 
 
 def test_not_finite(tmp_path, capsys):
-    """Which tensor, which step, at what learning rate; exit code 1."""
+    """Reports the tensor, the step and the learning rate; exit code 1."""
     tensors = ["encoder.blocks.1.feed_forward.expand.w", "head.w"]
     lost = {"kind": "nonfinite", "step": 173, "what": "gradient", "tensors": tensors, "lr": 0.1}
     folder = run(tmp_path, steps=150, every=10, lr=0.1, end=[lost], reason="nonfinite")
@@ -184,7 +184,7 @@ def test_not_finite(tmp_path, capsys):
 
 
 def test_not_finite_before_the_first_record(tmp_path):
-    """A run that breaks at once has no training record, and is diagnosed all the same."""
+    """A run that fails at once has no training record, and is still diagnosed."""
     lost = {"kind": "nonfinite", "step": 1, "what": "weights", "tensors": [], "lr": 1e-5}
     finding = diagnose(run(tmp_path, steps=0, end=[lost], reason="nonfinite"))[0]
     assert finding.title == NOT_FINITE and "At step 1 the weights" in finding.what and "loaded" in finding.why
@@ -192,15 +192,16 @@ def test_not_finite_before_the_first_record(tmp_path):
 
 @pytest.mark.parametrize("value", [math.nan, None])
 def test_not_finite_in_silence(tmp_path, value):
-    """A loss of NaN, or null, is found without a record that says so."""
+    """A loss of NaN or null is detected even without a record that reports it."""
     lost = [{"kind": "train", "step": 200 + i, "loss": value, "lr": 1e-3} for i in range(3)]
     assert "At step 200 the loss" in found(run(tmp_path, steps=150, end=lost))[NOT_FINITE].what
 
 
 def test_a_learning_rate_a_hundred_times_too_high(tmp_path):
-    """As measured with 0.1: the loss sits on the plateau, lower blocks get gradients of 1e-9; the cause comes first.
+    """As measured with 0.1: the loss stays on the plateau, and lower blocks get gradients of 1e-9; the cause is listed
+    first.
 
-    The plateau is then no finding of its own: waiting would not help.
+    The plateau is then not a separate finding: waiting would not help.
     """
     folder = run(tmp_path, loss=resting, steps=250, every=10, lr=0.1, end=[])
     assert grave(folder) == {TOO_HIGH}
@@ -212,7 +213,7 @@ def test_a_learning_rate_a_hundred_times_too_high(tmp_path):
 
 
 def test_a_loss_that_rises_again(tmp_path):
-    """Rising loss, growing and clipped gradients, large updates: all are named."""
+    """A rising loss, growing and clipped gradients and large updates are all reported."""
     folder = run(
         tmp_path,
         loss=lambda step: falling(min(step, 2500)) + max(0, step - 2500) / 800,
@@ -228,13 +229,13 @@ def test_a_loss_that_rises_again(tmp_path):
 
 
 def test_a_diverged_run(tmp_path):
-    """A run that training/loop.py gave up after its first record is explained, too."""
+    """A run that training/loop.py stopped after its first record is explained, too."""
     folder = run(tmp_path, loss=lambda step: 40.0, steps=50, lr=0.5, reason="diverged")
     assert found(folder)[TOO_HIGH].level == "error"
 
 
 def test_exploding_gradients(tmp_path):
-    """The norm grows a hundredfold: when, how far, and in which layers most."""
+    """The norm grows a hundredfold: the report says when, how much, and in which layers most."""
     folder = run(tmp_path, norm=lambda step: math.exp(step / 600), gradients=(900.0, 30.0, 2.0))
     finding = found(folder)[EXPLODING]
     assert (
@@ -243,18 +244,18 @@ def test_exploding_gradients(tmp_path):
 
 
 def test_gradients_that_were_always_huge(tmp_path):
-    """No growth is needed where the norm is in the hundreds from the start."""
+    """A norm in the hundreds from the start is reported even without growth."""
     assert EXPLODING in found(run(tmp_path, norm=lambda step: 500.0))
 
 
 def test_vanishing_gradients(tmp_path):
-    """A block that gets less than a thousandth of what another gets is named."""
+    """A block whose gradient is less than a thousandth of another's is named."""
     finding = found(run(tmp_path, gradients=(1e-6, 0.05, 0.2)))[VANISHING]
     assert "block 0 1.4e-6; but block 2 0.28" in finding.what
 
 
 def test_too_little_data(tmp_path):
-    """Held-out loss rises while training loss falls, after many epochs."""
+    """The held-out loss rises while the training loss falls, after many epochs."""
     finding = found(run(tmp_path, gap=lambda step: (step / 1500) ** 2, epochs=60.0))[OVERFITTING]
     assert finding.level == "warning"
     assert "seen 60.0 times" in finding.what and "its best was" in finding.what
@@ -262,18 +263,18 @@ def test_too_little_data(tmp_path):
 
 
 def test_many_epochs_without_harm(tmp_path):
-    """Thirty epochs and no gap: a note, and the run is healthy."""
+    """Thirty epochs without a gap: a note, and the run is healthy."""
     findings = diagnose(run(tmp_path, epochs=30.0))
     assert [finding.level for finding in findings] == ["good", "note"] and findings[1].title == OVERFITTING
 
 
 def test_harder_held_out_text_is_not_overfitting(tmp_path):
-    """A gap that was there from the start says something about the text, not about the training."""
+    """A gap that existed from the start is a property of the text, not of the training."""
     assert grave(run(tmp_path, gap=lambda step: 0.8)) == set()
 
 
 def test_masks_that_leave_nothing_to_learn(tmp_path):
-    """Hardly any target in a step."""
+    """There is hardly any target in a step."""
     finding = found(run(tmp_path, mask_prob=0.001))[NOTHING_TO_LEARN]
     assert finding.level == "error" and "predicts about 2 tokens: 0.1% of 2,048" in finding.what
 
@@ -285,19 +286,19 @@ def test_the_answer_in_the_question(tmp_path):
 
 
 def test_text_without_variety(tmp_path):
-    """Mostly [UNK]: the unigram entropy gives it away."""
+    """Mostly [UNK]: the unigram entropy reveals this."""
     assert "The text has hardly any variety" in found(run(tmp_path, unigram_entropy=1.2, loss=lambda step: 0.9))
 
 
 @pytest.mark.parametrize(("lr", "words"), [(1e-6, "--learning-rate 0.001"), (1e-3, "Look at the text")])
 def test_not_learning(tmp_path, lr, words):
-    """A loss that stays near ln 8192: the steps are too short, or something else is in the way."""
+    """A loss that stays near ln 8192: the learning rate is too low, or something else is wrong."""
     finding = found(run(tmp_path, loss=lambda step: 9.0, lr=lr))[NOT_LEARNING]
     assert "above the unigram entropy of 6.50" in finding.what and words in finding.try_
 
 
 def test_nothing_recorded_yet(tmp_path, capsys):
-    """An empty file, and one with a start only."""
+    """An empty file, and one with only a start record."""
     (tmp_path / "metrics.jsonl").write_text("", encoding="utf-8")
     assert [finding.title for finding in diagnose(tmp_path)] == ["There is nothing to diagnose yet"]
     assert exit_code(tmp_path) == 0
@@ -306,7 +307,7 @@ def test_nothing_recorded_yet(tmp_path, capsys):
 
 
 def test_half_a_last_line(tmp_path):
-    """A run that was killed while writing is judged by what is whole, and how to go on is said."""
+    """A run killed while writing is judged by its complete records, and the report says how to resume."""
     folder = run(tmp_path, reason="")
     with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"kind": "train", "step": 4050, "lo')
@@ -316,12 +317,12 @@ def test_half_a_last_line(tmp_path):
 
 
 def test_an_interrupted_run(tmp_path):
-    """Ctrl-C is no illness."""
+    """Ctrl-C is not a problem."""
     assert [finding.level for finding in diagnose(run(tmp_path, reason="interrupted"))] == ["good", "note"]
 
 
 def test_a_resumed_run_is_promised_only_what_it_keeps(tmp_path):
-    """The same weights with --steps; with --minutes the clock has a say."""
+    """The same weights with --steps; with --minutes, results depend on the clock."""
     title = "The run was interrupted"
     assert "exactly the same weights" in found(run(tmp_path, reason="interrupted"))[title].why
     by_the_clock = found(run(tmp_path, reason="interrupted", minutes=4.0))[title].why
@@ -337,14 +338,14 @@ def test_numbers_read_well(tmp_path):
 
 
 def test_a_resumed_run_is_judged_by_what_it_is_now(tmp_path):
-    """What went wrong after the checkpoint, and was done again, is forgiven."""
+    """Problems after the checkpoint that were overwritten by the resumed run do not count."""
     lost = {"kind": "nonfinite", "step": 3999, "what": "loss", "tensors": [], "lr": 1e-3}
     again = [{"kind": "resume", "step": 3900}, {"kind": "train", "step": 3950, "loss": 4.1, "lr": 1e-3}]
     assert grave(run(tmp_path, end=[lost, *again])) == set()
 
 
 def test_the_gravest_comes_first(tmp_path):
-    """Errors, then warnings, then notes."""
+    """Errors first, then warnings, then notes."""
     folder = run(tmp_path, mask_prob=0.001, gradients=(1e-6, 0.05, 0.2), epochs=30.0, reason="interrupted")
     assert [finding.level for finding in diagnose(folder)] == ["error", "warning", "note", "note"]
 
@@ -357,7 +358,7 @@ def test_records_that_lack_most_fields(tmp_path):
 
 
 def test_commands_can_be_copied(tmp_path, monkeypatch):
-    """Called as the reader called us, paths quoted, each on one line, however long and full of spaces."""
+    """Commands start the way the user started the program, with quoted paths, each on one line, however long."""
     monkeypatch.setenv("MINI_BERT_CALLED_AS", "python run.py")
     folder = run(tmp_path / "a folder with spaces, and it's long", reason="interrupted", gradients=(1e-6, 0.05, 0.2))
     lines = report(diagnose(folder), 60).splitlines()
@@ -368,7 +369,7 @@ def test_commands_can_be_copied(tmp_path, monkeypatch):
 
 
 def test_the_report_fits_its_width():
-    """What was seen, what it means, what to try, in lines that fit; a command to copy is not broken at its hyphens."""
+    """What was seen, what it means and what to try, in lines that fit; commands are not broken at hyphens."""
     text = report([Finding("error", "Title", "word " * 40, "because", "mini-bert train --out a-b-c/" + "d-" * 30)], 60)
     body = text.splitlines()
     assert body[:2] == ["", "ERROR: Title"] and max(map(len, body[:-2])) <= 60

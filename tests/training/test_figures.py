@@ -1,4 +1,4 @@
-"""Pictures of runs: what is in them, that nothing is cut off, what happens without matplotlib; TensorBoard's files."""
+"""Figures of runs: their contents, that nothing is cut off, what happens without matplotlib; TensorBoard's files."""
 
 import doctest
 import json
@@ -41,7 +41,7 @@ def write(folder, records):
 
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch):
-    """Fewer dots are drawn sooner."""
+    """A lower resolution draws faster."""
     monkeypatch.setattr(plots_style, "DPI", 50)
 
 
@@ -51,7 +51,8 @@ def run(tmp_path):
 
 
 def seen(figure):
-    """Draws the figure -> the texts of its titles, labels, legends and named ticks; none may leave the page."""
+    """Draws the figure and returns the texts of its titles, labels, legends and named ticks; all must be on the
+    page."""
     agg = pytest.importorskip("matplotlib.backends.backend_agg")
     agg.FigureCanvasAgg(figure).draw()
     texts = [figure._suptitle] if figure._suptitle else []
@@ -73,7 +74,7 @@ def lines(axes):
 
 
 def test_the_curves_of_one_run(run):
-    """Training and held-out loss, the line of the unigram entropy, as recorded; every label is on the page."""
+    """Training and held-out loss and the unigram entropy, as recorded; every label is on the page."""
     pytest.importorskip("matplotlib")
     figure = training_curves([run])
     texts = seen(figure)
@@ -97,7 +98,7 @@ def test_a_run_of_three_steps_has_no_half_ones(tmp_path):
 
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_no_legend_covers_a_curve(tmp_path, count):
-    """Legends stand outside all panels, and on no title or label of theirs."""
+    """Legends are outside all panels, and cover no title or label."""
     pytest.importorskip("matplotlib")
     figure = training_curves([write(tmp_path / f"number {n}, a name", made_up_run(800)) for n in range(count)])
     seen(figure)
@@ -113,7 +114,7 @@ def test_no_legend_covers_a_curve(tmp_path, count):
 
 
 def test_three_runs_side_by_side(tmp_path):
-    """A panel of the loss for each, on one scale, the others in grey behind; colours and dashes all differ."""
+    """A loss panel for each, on one scale, with the others in grey behind; colours and dashes all differ."""
     pytest.importorskip("matplotlib")
     runs = [write(tmp_path / name, made_up_run()) for name in ("small", "_hidden", "costs $5 and $6")]
     figure = training_curves(runs)
@@ -128,7 +129,8 @@ def test_three_runs_side_by_side(tmp_path):
 
 
 def test_many_runs(tmp_path):
-    """Five runs take two rows; names that agree get the folders before; more runs than colours differ in dashes."""
+    """Five runs take two rows; equal names get their parent folders; if there are more runs than colours, dashes
+    differ."""
     pytest.importorskip("matplotlib")
     runs = [write(tmp_path / f"{number} with a rather long name" / "same", made_up_run(200)) for number in range(5)]
     figure = training_curves(runs)
@@ -138,7 +140,7 @@ def test_many_runs(tmp_path):
 
 
 def test_a_run_that_went_wrong(tmp_path):
-    """NaN is no point; the step where it happened is marked; a norm that explodes gets a logarithmic scale."""
+    """NaN is not a point; the step where it happened is marked; an exploding norm gets a logarithmic scale."""
     pytest.importorskip("matplotlib")
     records = made_up_run(1000)
     for number, record in enumerate(records):
@@ -168,7 +170,7 @@ def test_gradients_by_tensor(run):
 
 
 def test_gradients_with_holes(tmp_path):
-    """Zero, null and missing numbers leave white places, not errors; one record is enough."""
+    """Zero, null and missing numbers leave white cells, not errors; one record is enough."""
     pytest.importorskip("matplotlib")
     record = tensors(500)
     record["tensors"]["head.w"] = {"gradient": 0.0, "ratio": None, "gradient_percentiles": [None] * 5}
@@ -180,7 +182,7 @@ def test_gradients_with_holes(tmp_path):
 
 
 def test_nothing_to_draw(tmp_path):
-    """An empty run, a run without gradients, no run at all: errors that say so."""
+    """For an empty run, a run without gradients, or no run at all, the error says so."""
     write(tmp_path, [])
     with pytest.raises(ValueError, match=r"metrics.jsonl has no loss to draw yet"):
         training_curves([tmp_path])
@@ -191,7 +193,7 @@ def test_nothing_to_draw(tmp_path):
 
 
 def test_the_picture_at_the_end_of_a_run(run, capsys):
-    """training/loop.py gets True and a PNG; nothing is left beside it; pyplot is not loaded."""
+    """training/loop.py gets True and a PNG; no other files are left; pyplot is not loaded."""
     pytest.importorskip("matplotlib")
     assert loss_picture(run, run / "loss.png")
     assert (run / "loss.png").read_bytes().startswith(b"\x89PNG")
@@ -200,7 +202,7 @@ def test_the_picture_at_the_end_of_a_run(run, capsys):
 
 
 def test_without_matplotlib(run, capsys, monkeypatch):
-    """The run goes on, told in one line which extra draws and how to install it; the command says the same."""
+    """The run continues, and one line says which extra to install and how; the command says the same."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert not loss_picture(run, run / "loss.png")
     captured = capsys.readouterr()
@@ -215,14 +217,14 @@ def test_without_matplotlib(run, capsys, monkeypatch):
 
 
 def test_a_picture_that_cannot_be_drawn_stops_nothing(tmp_path, capsys):
-    """An empty run at its end: False and a reason."""
+    """For an empty run, the result is False and a reason."""
     write(tmp_path, [])
     assert not loss_picture(tmp_path, tmp_path / "loss.png")
     assert "has no loss to draw yet" in capsys.readouterr().err
 
 
 def test_the_pictures_of_runs(run, tmp_path, monkeypatch):
-    """One run: two pictures in its folder. Several: one in the current folder."""
+    """One run: two figures in its folder. Several runs: one in the current folder."""
     figures = pytest.importorskip("matplotlib.figure")
     monkeypatch.setattr(plots, "new_figure", lambda *_: figures.Figure((2, 2), dpi=20))  # tiny, without a layout
     monkeypatch.chdir(tmp_path)
@@ -235,14 +237,14 @@ def test_the_pictures_of_runs(run, tmp_path, monkeypatch):
 
 
 def test_the_command(run, capsys):
-    """Prints the paths of the pictures."""
+    """Prints the paths of the figures."""
     pytest.importorskip("matplotlib")
     plot([run])
     assert capsys.readouterr().out.split() == [str(run / "loss.png"), str(run / "loss-gradients.png")]
 
 
 def test_tensorboard(tmp_path):
-    """TensorBoard's own reader finds every number where it was recorded, and the spreads."""
+    """TensorBoard's own reader finds every number at its step, and the distributions."""
     reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     hook = tensorboard(tmp_path)
     records = [*made_up_run(1000), tensors(500), {"kind": "checkpoint", "step": 1000}]
@@ -260,7 +262,7 @@ def test_tensorboard(tmp_path):
 
 
 def test_tensorboard_after_a_resume(tmp_path):
-    """Steps that were done again are shown once."""
+    """Repeated steps are shown once."""
     reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for records in (
         [{"kind": "train", "step": step, "loss": 1.0} for step in (50, 100, 150)],

@@ -1,4 +1,4 @@
-"""The loop: it learns, it can be stopped anywhere and goes on exactly, and it says what went wrong."""
+"""The training loop: it learns, it can be stopped anywhere and resumes exactly, and it reports what went wrong."""
 
 import errno
 import json
@@ -49,7 +49,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Forty little documents in which a word says what follows it."""
+    """Forty short documents in which each word determines the next."""
     rng = random.Random(0)
     pairs = list(zip(WORDS[:-1:2], WORDS[1::2], strict=True))
     text = "\n\n".join(" ".join(f"{a} {b} ." for a, b in rng.choices(pairs, k=40)) for _ in range(40))
@@ -63,7 +63,7 @@ class Killed(Exception):
 
 
 def go(folder, corpus, tokenizer, settings=SETTINGS, resume=False, kill=None, config=CONFIG):
-    """A run -> the model and how it ended; `kill` is called with every record and may raise Killed."""
+    """Runs training and returns the model and how it ended; `kill` is called with every record and may raise Killed."""
     batches = MLMDataGenerator(
         str(corpus), tokenizer, config.max_seq_length, settings.micro_batch, held_out=0.2,
         cache_dir=corpus.parent / "cache", progress=False,
@@ -78,7 +78,7 @@ def go(folder, corpus, tokenizer, settings=SETTINGS, resume=False, kill=None, co
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, corpus, tokenizer):
-    """A run that was never stopped."""
+    """An uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     model, state = go(folder, corpus, tokenizer)
     return folder, model, state
@@ -90,7 +90,7 @@ def records(folder, kind=None):
 
 
 def test_it_learns(tmp_path, corpus, tokenizer):
-    """From knowing nothing to well below the entropy of single words: it uses context."""
+    """From the initial loss to well below the unigram entropy: it uses context."""
     settings = replace(SETTINGS, steps=200, log_every=10, eval_every=50, save_every=50)
     _, state = go(tmp_path / "run", corpus, tokenizer, settings)
     losses = [record["loss"] for record in records(tmp_path / "run", "train")]
@@ -115,7 +115,7 @@ def test_what_is_written_down(whole):
 
 
 def test_the_tensors_record_measures_the_step(tmp_path, corpus, tokenizer):
-    """The update that is reported is the change of the weights, decay aside."""
+    """The reported update is the change of the weights, without decay."""
     settings = replace(SETTINGS, steps=4, tensors_every=4, save_every=1, keep=9, weight_decay=0.0)
     go(tmp_path / "run", corpus, tokenizer, settings)
     old, new = (
@@ -142,7 +142,7 @@ def test_the_tensors_record_measures_the_step(tmp_path, corpus, tokenizer):
 def test_a_run_trains_with_the_switches_it_was_given(
     tmp_path, corpus, tokenizer, monkeypatch, changes, blocks, method, bytes_a_weight, moments
 ):
-    """Every replica has them at every step, the optimiser too; and the model is as it was when the run is over."""
+    """Every replica and the optimiser use them at every step, and the model is restored after the run."""
     seen = []
     gradient, step = Team.gradient, Adam.step
 
@@ -173,7 +173,7 @@ def test_twice_the_same_run_is_the_same_to_the_last_bit(whole, tmp_path, corpus,
 
 @pytest.mark.parametrize("steps", [[4], [2, 7, 11], [3, 3, 6, 9, 12]], ids=str)
 def test_a_stopped_run_goes_on_to_the_same_end(whole, tmp_path, corpus, tokenizer, steps):
-    """Killed after some step, once or often; before the first checkpoint it starts anew."""
+    """Killed after some step, once or often; before the first checkpoint, it starts again."""
     folder = tmp_path / "run"
     for step in steps:
 
@@ -196,7 +196,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(whole, tmp_path, corpus, tokenize
 
 @pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGTERM])
 def test_an_ignored_signal_stays_ignored(signals, whole, tmp_path, corpus, tokenizer, capsys, ignored):
-    """As nohup and shells in the background want it; the other one still stops the run."""
+    """As with nohup and background jobs; the other signal still stops the run."""
     other = next(name for name in (signal.SIGINT, signal.SIGTERM) if name != ignored)
     signal.signal(ignored, signal.SIG_IGN)
 
@@ -209,7 +209,8 @@ def test_an_ignored_signal_stays_ignored(signals, whole, tmp_path, corpus, token
 
 
 def test_a_second_ctrl_c_ends_at_once(signals, whole, tmp_path, corpus, tokenizer):
-    """Nothing more is saved, the signals are as before, the checkpoint before it serves to go on to the same end."""
+    """Nothing more is saved, the signal handlers are restored, and the run resumes from the previous checkpoint to the
+    same end."""
     seen = []
 
     def interrupt(record):
@@ -229,7 +230,8 @@ def test_a_second_ctrl_c_ends_at_once(signals, whole, tmp_path, corpus, tokenize
 
 
 def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(signals, whole, tmp_path, corpus, tokenizer, capsys):
-    """It is said at once what happens now; the step at hand is finished, a checkpoint written, the reason recorded."""
+    """A message says at once what happens; the current step is finished, a checkpoint is written, the reason is
+    recorded."""
 
     def interrupt(record):
         if record["kind"] == "train" and record["step"] == 4:
@@ -240,7 +242,7 @@ def test_ctrl_c_saves_and_the_run_goes_on_to_the_same_end(signals, whole, tmp_pa
     assert state.stopped == "interrupted" and state.step == 5
     assert checkpoint.latest(folder).state["step"] == 5
     assert records(folder)[-1]["reason"] == "interrupted"
-    assert capsys.readouterr().err == "finishing this step, then saving; once more ends at once\n"
+    assert capsys.readouterr().err == "finishing this step, then saving; a second Ctrl-C stops at once\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     model, state = go(folder, corpus, tokenizer, resume=True)
     assert state.stopped == "done" and [r["reason"] for r in records(folder, "stop")] == ["done"]
@@ -277,7 +279,7 @@ def test_a_cut_last_line_of_the_metrics_does_no_harm(tmp_path, corpus, tokenizer
 
 
 def test_a_full_disk_while_saving_is_said(tmp_path, corpus, tokenizer, monkeypatch):
-    """The checkpoint before stays whole, and the run can go on from it."""
+    """The previous checkpoint stays complete, and the run can be resumed from it."""
     real = checkpoint.write_tensors
 
     def full(path, arrays):
@@ -294,7 +296,8 @@ def test_a_full_disk_while_saving_is_said(tmp_path, corpus, tokenizer, monkeypat
 
 @pytest.mark.parametrize("moment", ["open", "write"])
 def test_a_full_disk_while_recording_is_said(whole, tmp_path, corpus, tokenizer, monkeypatch, moment):
-    """Also with half a line written: the checkpoint before stays whole, and the run goes on from it to the same end."""
+    """Even with half a line written, the previous checkpoint stays complete, and the run resumes from it to the same
+    end."""
     folder, real = tmp_path / "run", Path.open
 
     class Full:
@@ -366,7 +369,7 @@ def test_a_learning_rate_far_too_high_ends_early(tmp_path, corpus, tokenizer):
 
 
 class Clock:
-    """Hands that the test moves, and every look at them by a tick."""
+    """A clock that the test sets, and that advances by a tick at every reading."""
 
     def __init__(self, tick=0.0):
         self.now, self.tick = 1000.0, tick
@@ -377,7 +380,8 @@ class Clock:
 
 
 def test_minutes_end_a_run_and_the_learning_rate_with_it(tmp_path, corpus, tokenizer, monkeypatch):
-    """With 50 ms from look to look, two a step, step 31 ends three seconds; the rate goes up, and down to 0."""
+    """With two clock readings per step, 50 ms apart, step 31 ends the three seconds; the rate rises, then falls
+    to 0."""
     monkeypatch.setattr("mini_bert.training.loop.Stopwatch", partial(Stopwatch, clock=Clock(tick=0.05)))
     settings = replace(SETTINGS, steps=None, minutes=0.05, log_every=1, eval_every=99, save_every=99)
     _, state = go(tmp_path / "run", corpus, tokenizer, settings)
@@ -389,7 +393,7 @@ def test_minutes_end_a_run_and_the_learning_rate_with_it(tmp_path, corpus, token
 
 
 def test_a_pause_is_no_work():
-    """A machine that slept an hour worked a minute of it; nothing shorter is cut."""
+    """If the machine sleeps for an hour, one minute counts as work; shorter gaps count in full."""
     clock = Clock()
     watch = Stopwatch(500.0, clock)
     for seconds in (0.1, 0.1, 59.0):
@@ -404,7 +408,8 @@ def test_a_pause_is_no_work():
 
 
 def test_what_is_usual_here_is_no_pause():
-    """Steps of 90 s: from the second on they count in full, and so does a measurement that takes ten times as long."""
+    """With steps of 90 s, all from the second on count in full, and so does an evaluation that takes ten times
+    as long."""
     clock = Clock()
     watch = Stopwatch(0.0, clock)
     for total in (60.0, 150.0, 240.0):
@@ -419,7 +424,7 @@ def test_what_is_usual_here_is_no_pause():
 
 
 def test_a_run_needs_no_main_thread(tmp_path, corpus, tokenizer):
-    """Signals can be caught only there; elsewhere the run goes on without."""
+    """Signals can only be caught in the main thread; in other threads, the run works without."""
     ended: list[State] = []
     thread = threading.Thread(target=lambda: ended.append(go(tmp_path / "run", corpus, tokenizer)[1]))
     thread.start()
@@ -432,7 +437,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_twenty_steps_follow_pytorch(threads, monkeypatch):
-    """Adam, decay, clipping, warm-up, micro-batches: PyTorch's stored losses from the same weights and batches."""
+    """Adam, decay, clipping, warm-up and micro-batches give PyTorch's stored losses from the same weights and
+    batches."""
     monkeypatch.syspath_prepend(str(GOLDEN))
     from recipe import training_batch
 
@@ -451,7 +457,7 @@ def test_twenty_steps_follow_pytorch(threads, monkeypatch):
 
 
 class Given:
-    """Batches from a list, in the place of a data generator."""
+    """Batches from a list, in place of a data generator."""
 
     batch_size, sequences = 4, 160
 
@@ -470,7 +476,7 @@ class Given:
 
 
 def test_the_loop_itself_follows_pytorch(tmp_path, tokenizer, monkeypatch):
-    """`train`, with clipping at work: PyTorch's stored losses, step by step, from the same weights and batches."""
+    """`train`, with active clipping, gives PyTorch's stored losses, step by step, from the same weights and batches."""
     monkeypatch.syspath_prepend(str(GOLDEN))
     from recipe import training_batch
 
@@ -495,7 +501,8 @@ def test_the_loop_itself_follows_pytorch(tmp_path, tokenizer, monkeypatch):
 
 
 def test_records_are_means_of_what_the_steps_found(tmp_path, corpus, tokenizer, monkeypatch):
-    """Loss, accuracy, norms, the share that was clipped; the learning rate is the formula's; each step has a seed."""
+    """Loss, accuracy, norms and the clipped share are means over steps; the learning rate follows the formula; each
+    step has a seed."""
     steps, gradient = [], Team.gradient
 
     def watched(self, parts, seed, objective):
@@ -527,7 +534,8 @@ def test_records_are_means_of_what_the_steps_found(tmp_path, corpus, tokenizer, 
     [((40, None), 60.0), ((10, None), 0.0), ((None, 1.0), 40.0), ((None, 0.1), 0.0)],
 )
 def test_what_is_left_and_how_fast_it_goes(limits, eta):
-    """From the mean of all steps, or from the clock; never less than nothing. Speed: since the last record."""
+    """The time left comes from the mean of all steps, or from the clock, and is never negative. The speed is since the
+    last record."""
     steps, minutes = limits
     settings = replace(SETTINGS, steps=steps, minutes=minutes)
     state = State(step=10, seconds=20.0, tokens=5000, tokens_before=3000, seconds_before=16.0, since=[(2.0, 0.5, 1, 0)])
@@ -539,7 +547,7 @@ def test_what_is_left_and_how_fast_it_goes(limits, eta):
 @pytest.mark.peers
 @pytest.mark.parametrize(("dtype", "whole", "tolerance"), [(np.float32, False, 1e-4), (np.float64, True, 1e-8)])
 def test_twenty_steps_of_the_real_model_follow_pytorch(dtype, whole, tolerance, monkeypatch):
-    """Full size, with warm-up: here and in PyTorch, from the same weights on the same batches."""
+    """Full size, with warm-up: the same losses as PyTorch, from the same weights on the same batches."""
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     import train_step
@@ -557,7 +565,8 @@ def test_twenty_steps_of_the_real_model_follow_pytorch(dtype, whole, tolerance, 
 
 @pytest.mark.parametrize(("size", "most", "measured"), [(8, 32, 32), (8, 30, 30), (32, 1000, 43), (7, 1000, 43)])
 def test_each_held_out_sequence_is_measured_once(corpus, tokenizer, size, most, measured):
-    """Whatever the size of a batch: the first so many, or all there are, none twice; so the loss is their mean."""
+    """For any batch size, the requested number of sequences, or all, are measured, none twice; so the loss is their
+    mean."""
     batches = MLMDataGenerator(
         str(corpus), tokenizer, 16, 4, held_out=0.2, cache_dir=corpus.parent / "cache", progress=False
     )
@@ -574,19 +583,19 @@ def test_each_held_out_sequence_is_measured_once(corpus, tokenizer, size, most, 
 
 
 def test_two_runs_do_not_share_a_folder(whole, tmp_path):
-    """Nor does a run with anybody's files."""
-    with pytest.raises(ValueError, match="holds a run already; go on with it by --resume, or choose another folder"):
+    """A run also refuses a folder with other files."""
+    with pytest.raises(ValueError, match="already contains a run; continue it with --resume, or choose another folder"):
         RunFolder.create(whole[0], {})
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match="is not empty, and a run wants a folder of its own"):
+    with pytest.raises(ValueError, match="is not empty, but a run needs a new or empty folder"):
         RunFolder.create(tmp_path, {})
     with pytest.raises(ValueError, match="is a file, expected a folder"):
         RunFolder.create(tmp_path / "model" / "thesis.txt", {})
 
 
 def test_a_folder_is_trained_in_by_one_at_a_time(tmp_path, corpus, tokenizer):
-    """While a run goes on nobody else starts one there, resumes it, or writes a config; afterwards anybody may."""
+    """During a run, no other process can start or resume one there or write a config; afterwards, it can."""
     folder, refused = tmp_path / "run", []
 
     def meddle(record):
@@ -603,7 +612,7 @@ def test_a_folder_is_trained_in_by_one_at_a_time(tmp_path, corpus, tokenizer):
 
 
 def test_a_finished_run_is_resumed_to_the_same_end(whole, tmp_path, corpus, tokenizer):
-    """No step more, with any number of resumes."""
+    """Resuming takes no further steps, however often."""
     go(tmp_path / "run", corpus, tokenizer)
     for _ in range(2):
         model, state = go(tmp_path / "run", corpus, tokenizer, resume=True)
@@ -612,7 +621,7 @@ def test_a_finished_run_is_resumed_to_the_same_end(whole, tmp_path, corpus, toke
 
 
 def test_the_best_is_saved_when_it_is_measured_and_kept(tmp_path, corpus, tokenizer, monkeypatch):
-    """Measurements and checkpoints have rhythms of their own; the best checkpoint is the one that was measured."""
+    """Evaluations and checkpoints have different intervals; the best checkpoint is the one that was evaluated."""
     settings = replace(SETTINGS, steps=20, eval_every=7, save_every=10, keep=1)
     losses = iter([3.0, 1.0, 2.0])  # at steps 7, 14 and 20
     monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
@@ -626,13 +635,13 @@ def test_the_best_is_saved_when_it_is_measured_and_kept(tmp_path, corpus, tokeni
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "steps is None and minutes is None, expected just one"),
-        ({"steps": 1, "minutes": 1}, "expected just one"),
+        ({}, "steps is None and minutes is None, expected exactly one"),
+        ({"steps": 1, "minutes": 1}, "expected exactly one"),
         ({"steps": 0}, "steps is 0"),
         ({"minutes": -1}, "minutes is -1, expected a positive number"),
         ({"steps": 1, "learning_rate": math.nan}, "learning_rate is nan"),
         ({"steps": 1, "batch_size": 12}, "batch_size 12 is not a multiple of micro_batch 16"),
-        ({"steps": 1, "warmup": 1.0}, r"warmup is 1.0, expected a share of the run from 0 \(none\) to below 1"),
+        ({"steps": 1, "warmup": 1.0}, r"warmup is 1.0, expected a fraction of the run from 0 \(none\) to below 1"),
         ({"steps": 1, "beta2": 1.5}, "beta2 is 1.5, expected a number from 0"),
         ({"steps": 1, "threads": 0}, "threads is 0"),
     ],
@@ -692,13 +701,14 @@ t.go(Path(sys.argv[1]), Path(sys.argv[2]), tokenizer)
 
 
 def killed_while_saving(folder, corpus, moment):
-    """A run in a process that kills itself before that call of the system in the checkpoint of step 6 -> whether"""
+    """Runs training in a process that kills itself before the given system call in the checkpoint of step 6; returns
+    whether it did"""
     code = KILLED_WHILE_SAVING.format(tests=str(Path(__file__).parent))
     return subprocess.run([sys.executable, "-c", code, str(folder), str(corpus), str(moment)]).returncode != 0
 
 
 def test_killed_between_the_writing_of_a_checkpoint_and_its_name(whole, tmp_path, corpus, tokenizer):
-    """SIGKILL just before the rename: the one before is found, and the run goes on to the same end."""
+    """SIGKILL just before the rename: the previous checkpoint is found, and the run resumes to the same end."""
     folder = tmp_path / "run"
     assert killed_while_saving(folder, corpus, -1)
     assert [path.name for path in (folder / "checkpoints").glob(".unfinished-step-00000006-*")] and (
@@ -712,7 +722,7 @@ def test_killed_between_the_writing_of_a_checkpoint_and_its_name(whole, tmp_path
 
 @pytest.mark.slow
 def test_killed_at_every_moment_of_writing_a_checkpoint(whole, tmp_path, corpus, tokenizer):
-    """SIGKILL before each call of the system, from the first to the last: always to the same end, with whole files."""
+    """SIGKILL before each system call, from the first to the last: always the same end, with complete files."""
     moment = 1
     while killed_while_saving(tmp_path / f"{moment}", corpus, moment):
         folder = tmp_path / f"{moment}"
@@ -725,7 +735,7 @@ def test_killed_at_every_moment_of_writing_a_checkpoint(whole, tmp_path, corpus,
 
 @pytest.mark.slow
 def test_killed_at_25_random_moments(tmp_path, corpus):
-    """SIGKILL, at any moment, also while a checkpoint is written: the end is bit-identical to a run never stopped."""
+    """SIGKILL at any moment, also while a checkpoint is written: the end is bit-identical to an uninterrupted run."""
     code = CHILD.format(tests=str(Path(__file__).parent))
 
     def start(folder):

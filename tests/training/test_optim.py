@@ -1,4 +1,4 @@
-"""Adam against its formula, written once more for a single number."""
+"""Adam compared with its formula, written out for a single number."""
 
 import math
 
@@ -15,7 +15,7 @@ def flat(values, decayed, dtype=np.float64):
 
 
 def test_ten_steps_by_hand():
-    """Ten steps with changing gradients equal the scalar recurrences; decay touches only the first weight."""
+    """Ten steps with changing gradients equal the scalar recurrences; decay affects only the first weight."""
     weights = flat([0.5, -0.3], decayed=1)
     optimiser = Adam(weights, lr=0.1, weight_decay=0.2)
     wanted, m, v = [0.5, -0.3], [0.0, 0.0], [0.0, 0.0]
@@ -69,7 +69,8 @@ def test_torch_agrees():
 
 
 def test_chunks_change_nothing():
-    """Several chunks, the border of decay inside one of them, the last one not full: as if in one piece."""
+    """Several chunks, with the end of the decayed weights inside one and an incomplete last one, give the same as one
+    piece."""
     rng = np.random.default_rng(0)
     size, decayed = 2 * CHUNK + 77, CHUNK + 1234
     values, gradients = rng.normal(size=size), rng.normal(size=(3, size))
@@ -91,14 +92,14 @@ def test_chunks_change_nothing():
 
 
 def test_the_course_of_the_learning_rate():
-    """A line up, a line down; without warm-up it starts at the peak."""
+    """A linear rise, then a linear fall; without warm-up, it starts at the peak."""
     assert [lr_schedule(p, 0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0)] == pytest.approx([0, 0.5, 1, 0.5, 0])
     assert [lr_schedule(p, 0.0) for p in (0.0, 0.5, 1.0, 1.1)] == pytest.approx([1, 0.5, 0, 0])
 
 
 @pytest.mark.parametrize("moments", ["bfloat16", "float16"])
 def test_moments_in_16_bits_take_half_the_memory_and_the_same_way(moments):
-    """Gradients from 1e-7 to 1e-2, 200 steps: nothing is lost, though β2 changes v by a thousandth at a time."""
+    """Gradients from 1e-7 to 1e-2, 200 steps: nothing is lost, although β2 changes v by a thousandth at a time."""
     rng = np.random.default_rng(0)
     size = (10 ** rng.uniform(-7, -2, 5_000)).astype(np.float32)
     found = {}
@@ -118,7 +119,8 @@ def test_moments_in_16_bits_take_half_the_memory_and_the_same_way(moments):
 
 @pytest.mark.parametrize("moments", ["bfloat16", "float16"])
 def test_moments_in_16_bits_decay_when_the_gradient_has_stopped(moments):
-    """Down to the smallest numbers: a tenth less at every step, on average, and not stuck where float16 ends."""
+    """They shrink by a tenth per step on average, down to the smallest numbers, and do not get stuck at the limit of
+    float16."""
     flat = Flat(np.zeros(20_000, np.float32), np.full(20_000, 1e-8, np.float32), 0)
     adam, exact = Adam(flat, moments=moments), 0.0
     scale = 4096 if moments == "float16" else 1
@@ -134,7 +136,7 @@ def test_moments_in_16_bits_decay_when_the_gradient_has_stopped(moments):
 
 @pytest.mark.parametrize("moments", ["bfloat16", "float16"])
 def test_rounding_depends_on_the_step_and_the_place_only(moments):
-    """Not on the order of the chunks: any number of threads gives the same bits."""
+    """It does not depend on the order of the chunks: any number of threads gives the same bits."""
 
     def weights(each):
         flat = Flat(np.zeros(3 * CHUNK - 5, np.float32), np.zeros(3 * CHUNK - 5, np.float32), CHUNK)
@@ -153,7 +155,8 @@ def test_rounding_depends_on_the_step_and_the_place_only(moments):
 
 
 def test_shares_of_the_learning_rate():
-    """Parts in any order, the border of decay inside one, over several chunks; what is not named gets the whole."""
+    """Multipliers for parts in any order, across the end of the decayed weights and over several chunks; other weights
+    get the full rate."""
     rng = np.random.default_rng(0)
     size, decayed = 2 * CHUNK + 77, CHUNK + 1234
     values, gradients = rng.normal(size=size), rng.normal(size=(3, size))

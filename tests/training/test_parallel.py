@@ -1,4 +1,4 @@
-"""Threads with replicas: the same numbers every time, and those of one thread but for rounding."""
+"""Threads with replicas: reproducible, and equal to one thread except for rounding."""
 
 import math
 from dataclasses import replace
@@ -33,7 +33,7 @@ def gradient(threads, config=CONFIG, dtype=np.float64):
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_any_number_of_threads_finds_the_same_gradient(threads, dropout):
-    """Up to rounding: the sum of the parts is the same, and so are dropout's masks, which belong to the part."""
+    """Up to rounding, the sum of the parts is the same, and so are the dropout masks, which belong to the part."""
     config = replace(CONFIG, dropout=dropout)
     (one, expected), (many, found) = gradient(1, config), gradient(threads, config)
     np.testing.assert_allclose(found, expected, atol=1e-13)
@@ -42,7 +42,7 @@ def test_any_number_of_threads_finds_the_same_gradient(threads, dropout):
 
 
 def test_the_gradient_is_that_of_the_whole_batch():
-    """Parts of different sizes weigh by their targets, as if they were one batch."""
+    """Parts of different sizes are weighted by their targets, as if they were one batch."""
     model, split = MiniBERT(CONFIG, seed=2, dtype=np.float64), parts()
     ids = np.concatenate([part.input_ids for part in split])
     rows = np.concatenate([part.rows + i * 33 for i, part in enumerate(split)])
@@ -57,7 +57,7 @@ def test_the_gradient_is_that_of_the_whole_batch():
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_what_the_gradients_held_before_does_not_count(threads):
-    """Neither the last step's, nor what is no number; also of threads that have nothing to do."""
+    """Neither the previous step's gradients nor NaN count, also in threads that have nothing to do."""
     model = MiniBERT(CONFIG, seed=2)
     with Team(model, threads) as team:
         team.gradient(parts())
@@ -71,7 +71,7 @@ def test_what_the_gradients_held_before_does_not_count(threads):
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_the_same_number_of_threads_gives_the_same_bits(threads):
-    """In float32, where every other order of a sum would show: ten steps, twice."""
+    """In float32, where any other order of summation would show: ten steps, twice."""
 
     def weights():
         model = MiniBERT(CONFIG, seed=2)
@@ -93,7 +93,7 @@ def test_work_is_shared_out_and_results_keep_their_order():
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
 def test_an_error_in_any_thread_comes_out(bad):
-    """And only when the others are done: nobody writes into gradients that somebody else reads."""
+    """It is raised only when the others are done, so no thread writes to gradients that another reads."""
     done = []
 
     def work(j):
@@ -123,7 +123,7 @@ def test_threads_must_be_some():
 
 
 def test_a_long_gradient_is_added_chunk_by_chunk():
-    """More than one chunk, and the last one not full."""
+    """Several chunks, with an incomplete last one."""
     model = MiniBERT(replace(CONFIG, vocab_size=19_997))
     assert model.flat.grad.size > 2 * CHUNK and model.flat.grad.size % CHUNK
     with Team(model, 3) as team:

@@ -1,4 +1,4 @@
-"""The memory that `mini-bert plan` predicts is what a run needs, and what it picks fits."""
+"""The memory that `mini-bert plan` predicts is what a run needs, and its choice fits."""
 
 import json
 import sys
@@ -66,7 +66,7 @@ def test_parameters_of_published_bert_are_counted(config):
 
 
 def distinct(item, seen):
-    """Floats and mask bytes of a cache, views of one buffer counted once."""
+    """Floats and mask bytes of a cache, with views of one buffer counted once."""
     if isinstance(item, np.ndarray):
         while item.base is not None:
             item = item.base
@@ -84,7 +84,7 @@ def distinct(item, seen):
 @pytest.mark.parametrize("attention", ["auto", "lean"])
 @pytest.mark.parametrize("config", [TINY, DROPPING], ids=["plain", "dropout"])
 def test_activations_are_those_of_a_real_cache(config, attention, checkpointing):
-    """Floats and mask bytes, layer by layer."""
+    """The predicted floats and mask bytes match, layer by layer."""
     model, ids, rows = MiniBERT(config), np.arange(21).reshape(3, 7), np.array([1, 4, 9, 20])
     assert model.get_parameter_count() == describe(config).parameters
     apply(model, TrainingConfig(steps=1, checkpointing=checkpointing, attention=attention))
@@ -139,7 +139,7 @@ def test_activations_of_published_bert_are_those_of_a_real_cache(activation, che
     ],
 )
 def test_the_peak_of_a_step_is_foreseen(config, batch, switches):
-    """What is allocated at the worst moment of a training step, within 10 %, not counting the weights."""
+    """The peak allocation of a training step is predicted within 10 %, not counting the weights."""
     model = describe(config)
     shape = shape_of(model, batch)
     held, when = peak_activations(model, shape, Choice(batch, **switches))
@@ -148,7 +148,7 @@ def test_the_peak_of_a_step_is_foreseen(config, batch, switches):
 
 
 def peak_of_a_step(config, shape, switches):
-    """Bytes allocated at the peak of a step; the logits' memory is reused and freed, as in training."""
+    """Bytes allocated at the peak of a step; the memory of the logits is reused and freed, as in training."""
     ids = np.random.default_rng(0).integers(5, config.vocab_size, (shape.B, shape.T))
     rows = (np.arange(0, ids.size, shape.T)[:, None] + np.arange(shape.M)).ravel()[: shape.N]
     tracemalloc.start()
@@ -176,7 +176,7 @@ def peak_of_a_step(config, shape, switches):
 
 
 def test_every_switch_saves_what_it_should():
-    """Half of the moments, a third of the activations, a set of gradients."""
+    """Half of the moments, a third of the activations, one set of gradients."""
     plain = Choice(8, 2)
     needs = memory_by_purpose(LARGER, plain)
     P = LARGER.parameters
@@ -204,7 +204,7 @@ def test_the_pick_fits_and_no_faster_one_does(batch, memory):
 
 
 def test_a_thread_that_waits_is_no_help():
-    """7 parts on two threads take 4 rounds, as 8 do; 6 take 3."""
+    """7 parts on two threads take 4 rounds, as do 8; 6 take 3."""
     seven, eight, six = (relative_time(LARGER, n, Choice(1, 2)) for n in (7, 8, 6))
     assert seven == eight > six
 
@@ -237,7 +237,7 @@ def test_nothing_fits(capsys):
 
 @pytest.mark.parametrize("named", ["config.json", "."])
 def test_published_bert_is_planned(tmp_path, monkeypatch, named):
-    """From its config.json or the folder that holds it."""
+    """From its config.json or the folder that contains it."""
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 4, "hidden_size": 252}))
     text, fits = plan_report(named, 32, "2GB", 2)
@@ -274,7 +274,7 @@ def test_amounts_that_are_none(text):
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_real_runs_need_what_was_said():
-    """Training in a process of its own, several settings: the measured peak is within 10 % of the prediction."""
+    """For training in a separate process, with several settings, the measured peak is within 10 % of the prediction."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
     from plan import SETTINGS, compare  # type: ignore[import-not-found]
 

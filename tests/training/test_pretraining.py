@@ -1,4 +1,4 @@
-"""`mini-bert train`: from a command line to a model folder, and what it says on the way."""
+"""`mini-bert train`: from the command line to a model folder, and its messages."""
 
 import errno
 import importlib.util
@@ -37,7 +37,8 @@ WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees"
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """An empty folder to work in, with a text, a vocabulary and a tiny model's config; no pictures, which take long."""
+    """An empty working folder with a text, a vocabulary and the config of a tiny model; figures are off, because they
+    take long."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plots, "loss_picture", lambda *_, **__: False)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
@@ -63,7 +64,7 @@ def run(*words):
 
 
 def test_a_run_from_the_command_line(place, monkeypatch, capsys):
-    """A model folder that loads, a picture if it can be drawn, masks filled, and what to try next."""
+    """It gives a model folder that loads, a figure if possible, filled masks, and what to try next."""
     monkeypatch.setattr(plots, "loss_picture", loss_picture)
     assert run("--steps", "30", "--out", "out", "--held-out", "0.1", "--learning-rate", "0.01") == 0
     said = capsys.readouterr().err
@@ -75,10 +76,10 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
         whole = re.sub(r" (?=\.)", "", shown.replace("[____]", truth))
         assert whole in re.sub(r"\s+", " ", Path("text.txt").read_text().replace(" .", ".")), shown
     assert gaps
-    assert "vocabulary has 16 pieces, so the model gets as many, instead of the 999 in its config" in said
+    assert "vocabulary has 16 pieces, so the model's vocab_size is 16, instead of the 999 in its config" in said
     assert "fill-mask" in said and "doctor" in said
     if importlib.util.find_spec("matplotlib"):
-        assert "the curve: out" in said and Path("out/loss.png").read_bytes().startswith(b"\x89PNG")
+        assert "loss curve: out" in said and Path("out/loss.png").read_bytes().startswith(b"\x89PNG")
     model, tokenizer = load("out")
     assert isinstance(model, MiniBERT) and model.config.vocab_size == tokenizer.vocab_size == 16
     card = Path("out/model/README.md").read_text(encoding="utf-8")
@@ -94,7 +95,7 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
 
 
 def test_a_run_is_resumed_with_its_own_settings(place, caplog):
-    """--resume needs the folder and nothing else; without a folder it is the newest in runs/."""
+    """--resume needs only the folder; without one, it is the newest in runs/."""
     assert run("--steps", "12", "--save-every", "4") == 0
     assert Path("runs/run-1/model").is_dir()
     before = MiniBERT.from_pretrained("runs/run-1/checkpoints/step-00000012").flat.data.copy()
@@ -107,7 +108,7 @@ def test_a_run_is_resumed_with_its_own_settings(place, caplog):
 
 
 def interrupt(monkeypatch, at, times=1):
-    """Ctrl-C when that step is recorded."""
+    """Sends Ctrl-C when that step is recorded."""
     real = RunFolder.record
 
     def record(self, entry):
@@ -121,7 +122,7 @@ def interrupt(monkeypatch, at, times=1):
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
 def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
-    """Also where nothing else is said."""
+    """The message is printed even with --quiet."""
     interrupt(monkeypatch, at=20)
     assert run("--steps", "1000", "--out", "my run", *quiet) == 130
     said = capsys.readouterr().err
@@ -132,7 +133,7 @@ def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
 
 
 def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkeypatch, capsys):
-    """It stands below the board, which is not drawn again."""
+    """It is below the board, which is not drawn again."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     interrupt(monkeypatch, at=20)
@@ -142,19 +143,19 @@ def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkey
 
 
 def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
-    """There is no run to go on with, and that is said, last."""
+    """There is no run to resume yet, and the last message says so."""
 
     def stops(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mini_bert.training.pretraining.prepare", stops)
     assert run("--steps", "10", "--out", "out") == 130
-    assert capsys.readouterr().err.endswith("No run has begun; the same command starts again.\n")
+    assert capsys.readouterr().err.endswith("before the run began. Run the same command to start again.\n")
     assert not Path("out").exists()
 
 
 def test_ctrl_c_before_the_first_step(place, monkeypatch, capsys):
-    """The folder is there, so the way to go on is --resume, and it works."""
+    """The folder exists, so the message suggests --resume, which works."""
 
     def stops(*_, **__):
         raise KeyboardInterrupt
@@ -172,12 +173,12 @@ def test_ctrl_c_before_the_first_step(place, monkeypatch, capsys):
 
 
 def test_the_log_has_what_was_said_before_there_was_one(place, monkeypatch, capsys):
-    """Warnings about the text, and where its tokens are."""
+    """Warnings about the text, and where its tokens are stored."""
     with Path("text.txt").open("ab") as file:
         file.write(b"\n\nan odd byte: \xff \xfe cats purr .\n")
     assert run("--steps", "2", "--out", "out") == 0
     log = Path("out/training.log").read_text(encoding="utf-8")
-    assert "the tokenized text is kept in " in log
+    assert "the tokenized text is stored in " in log
     shown = [line for line in capsys.readouterr().err.splitlines() if "tokenized text saved" not in line]
     missing = [line for line in shown if line not in log and not line.startswith("tokenizing: ")]
     assert missing == []
@@ -188,17 +189,17 @@ def test_a_second_ctrl_c_says_what_is_lost(signals, place, monkeypatch, capsys, 
     interrupt(monkeypatch, at=20, times=2)
     assert run("--steps", "1000", "--out", "out", "--save-every", every) != 0
     said = capsys.readouterr().err
-    assert f"Ended at once; {left}" in said and "\n    mini-bert train --out out --resume\n" in said
+    assert f"Stopped at once; {left}" in said and "\n    mini-bert train --out out --resume\n" in said
     assert not Path("out/model").exists()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["", "quiet"])
 def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, quiet):
-    """Not with silent NaNs, nor with a model: the doctor speaks, whether the run broke or only learnt nothing."""
+    """No silent NaNs and no model: the doctor explains, whether the run failed or only learnt nothing."""
     assert run("--steps", "120", "--out", "out", "--learning-rate", "0.1", *quiet) == 1
     said = capsys.readouterr().err
-    assert "ERROR: The learning rate is too high" in said and "so no model was written" in said
+    assert "ERROR: The learning rate is too high" in said and "No model was written" in said
     assert not Path("out/model").exists()
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "out"])
@@ -206,7 +207,7 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
 
 
 def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
-    """Measured in the middle of the run, its checkpoint outlives newer ones, and the card has its numbers."""
+    """The best checkpoint, from the middle of the run, outlives newer ones, and the model card has its numbers."""
     losses = iter([3.0, 1.5, 2.0, 2.5, 2.25])
     monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
     assert run("--steps", "20", "--out", "out", "--eval-every", "4", "--save-every", "2") == 0
@@ -222,7 +223,7 @@ def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, capsys):
-    """It ends with code 1 and the doctor's words; the checkpoints of the steps before are whole."""
+    """It exits with code 1 and the doctor's explanation; the earlier checkpoints are complete."""
     real = RunFolder.begin
 
     def begin(self, model, adam, batches):
@@ -232,12 +233,12 @@ def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, 
     monkeypatch.setattr(RunFolder, "begin", begin)
     assert run("--steps", "100", "--out", "out", "--save-every", "10") == 1
     said = capsys.readouterr().err
-    assert "ERROR: The numbers are no longer finite" in said and "so no model was written to out" in said
+    assert "ERROR: The numbers are no longer finite" in said and "No model was written to out" in said
     assert not Path("out/model").exists() and not list(Path("out").glob(".model*"))
 
 
 def test_the_first_loss_is_that_of_knowing_frequencies(place):
-    """The head's bias knows them before the first step: the loss begins at the unigram entropy, not at ln V."""
+    """The output bias is set before the first step: the loss begins at the unigram entropy, not at ln V."""
     assert run("--steps", "20", "--out", "out", "--learning-rate", "1e-9", "--held-out", "0.1") == 0
     history = read_run("out")
     (loss,) = history.series("train", "loss")[1]
@@ -245,7 +246,8 @@ def test_the_first_loss_is_that_of_knowing_frequencies(place):
 
 
 def test_a_gap_that_is_shown_is_a_whole_word():
-    """Hidden, of letters, with text on both sides, no other gap near, and neither it nor the next is a piece."""
+    """It is masked, made of letters, has text on both sides and no other mask nearby; neither it nor the next token is
+    a ## piece."""
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "12", "dog"])
     cat, s, number, dog = range(5, 9)
     ids = np.full((2, 17), dog)
@@ -269,7 +271,7 @@ def test_a_gap_that_is_shown_is_a_whole_word():
 
 
 def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
-    """Whatever happens while drawing, the model is there."""
+    """Whatever happens while drawing, the model exists."""
 
     def crash(*arguments, **keywords):
         raise MemoryError
@@ -282,7 +284,7 @@ def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
 
 @pytest.mark.parametrize("crash_at", [1, 2])
 def test_a_crash_while_publishing_leaves_a_model(place, caplog, crash_at):
-    """Before the old one is renamed, and between that and the new one's getting its name: the old one is found."""
+    """Before and between the two renames, the old model is found."""
     assert run("--steps", "2", "--out", "out") == 0
     old, rename, calls = Path("out/model/model.safetensors").read_bytes(), os.rename, []
 
@@ -311,7 +313,7 @@ def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place,
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copy2", full)
-    message = r"could not be written to .*model \(No space left on device\); it is whole in .*step-00000002.*--resume"
+    message = r"could not be written to .*model \(No space left on device\); it is intact in .*step-00000002.*--resume"
     with pytest.raises(OSError, match=message):
         RunFolder(Path("out"), WordPieceTokenizer.load("vocabulary")).publish(State(), "card")
     assert isinstance(load("out")[0], MiniBERT)
@@ -320,7 +322,7 @@ def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--steps", "5", "--minutes", "1"], "expected just one of them"),
+        (["--steps", "5", "--minutes", "1"], "expected exactly one of them"),
         (["--steps", "5", "--held-out", "1.5"], "held_out is 1.5"),
         (["--steps", "5", "--model", "huge"], "'huge' is neither a preset"),
         (["--steps", "5", "--learning-rate", "-1"], "learning_rate is -1.0"),
@@ -340,7 +342,7 @@ def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
 
 @pytest.mark.parametrize("documents", [2, 3, 5])
 def test_a_few_documents_are_shared_out(place, capsys, documents):
-    """However their hashes fall, there is text to train on and text to measure with; the settings say the share."""
+    """Whatever their hashes, there is text for training and for evaluation; the settings record the share."""
     texts = [f"{WORDS[number]} purr . dogs bark . " * 30 for number in range(documents)]
     Path("text.txt").write_text("\n\n".join(texts))
     assert run("--steps", "4", "--out", "out") == 0
@@ -350,7 +352,7 @@ def test_a_few_documents_are_shared_out(place, capsys, documents):
 
 
 def test_the_card_has_the_best_measurement_and_finite_numbers(tmp_path):
-    """A record that is half written, glued to the next, or not finite does no harm."""
+    """A record that is incomplete, joined to the next, or not finite does no harm."""
     good = {"kind": "eval", "step": 5, "loss": 6.25, "perplexity": None, "top1": 0.125, "top5": 0.25}
     others = [good | {"step": 3, "loss": 7.0}, good | {"step": 4, "loss": None}, good | {"step": 9, "loss": 6.5}]
     lines = [json.dumps(record) for record in others]
@@ -378,7 +380,7 @@ def test_resume_takes_no_other_settings(place):
 
 
 def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
-    """Paths in its config are absolute; a finished run ends at once, with its model published again."""
+    """Paths in its config are absolute; a finished run ends at once and writes its model again."""
     assert run("--steps", "2", "--out", "out") == 0
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
@@ -386,12 +388,12 @@ def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
 
 
 def test_two_processes_do_not_train_in_one_folder(place):
-    """Neither goes on with a run that is going on, nor starts one in the folder of another that just begins."""
+    """A second process can neither resume an active run nor start one in a folder where another is just starting."""
     assert run("--steps", "2", "--out", "out") == 0
     with RunLock(Path("out")):
         with pytest.raises(RunInUse, match="out is in use: process"):
             resume(out=Path("out"), quiet=True)
-        assert "holds a run already" in run("--steps", "2", "--out", "out")
+        assert "already contains a run" in run("--steps", "2", "--out", "out")
     Path("new").mkdir()
     with RunLock(Path("new")):
         assert "new is in use: process" in run("--steps", "2", "--out", "new")
@@ -399,7 +401,7 @@ def test_two_processes_do_not_train_in_one_folder(place):
 
 
 def test_text_from_a_pipe(place, monkeypatch):
-    """It is read once; the shards that were made of it serve the run and its resumption."""
+    """It is read once; the shards built from it are used by the run and when it is resumed."""
 
     class Pipe:
         buffer = io.BytesIO(Path("text.txt").read_bytes())
@@ -418,7 +420,7 @@ def test_every_thread_gets_something_to_do(batch_size, threads, expected):
 
 
 def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):
-    """A thread that has nothing to do would still hold gradients; who asks for it is told."""
+    """A thread with nothing to do would still hold gradients; if it was requested, a message says so."""
     monkeypatch.setattr("mini_bert.training.pretraining.default_threads", lambda: 8)
     options = {"tokenizer": "vocabulary", "steps": 1, "batch_size": 8}
     for micro, threads, expected in ((None, None, (1, 8)), (4, None, (4, 2)), (4, 3, (4, 3))):
@@ -427,19 +429,19 @@ def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):
         pretrain(["text.txt"], "config.json", out=out, threads=threads, **given, **options)
         training = RunFolder.config(out)["training"]
         assert (training["micro_batch"], training["threads"]) == expected
-        told = f"2 micro-batches of 4 sequences, so only as many of {threads or 8}" in capsys.readouterr().err
+        told = f"2 micro-batches of 4 sequences, so only 2 of {threads or 8}" in capsys.readouterr().err
         assert told == (micro is not None)
 
 
 def test_nothing_to_resume(place):
     with pytest.raises(FileNotFoundError, match=r"there is no run in .* to resume"):
         resume()
-    with pytest.raises(FileNotFoundError, match="nowhere is no run folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere is not a run folder"):
         resume(out=Path("nowhere"))
 
 
 def test_the_default_warmup():
-    """A minute or 400 steps, but no less than a twentieth and no more than a quarter."""
+    """A minute or 400 steps, but at least a twentieth and at most a quarter of the run."""
     assert default_warmup(None, 4.0) == 0.25 and default_warmup(None, 10.0) == 0.1
     assert default_warmup(None, 120.0) == 0.05 == default_warmup(100_000, None)
     assert default_warmup(2000, None) == 0.2 and default_warmup(10, None) == 0.25
@@ -454,7 +456,7 @@ def test_text_in_data_comes_before_the_built_in_corpus(place):
 
 
 def test_the_first_bias_is_what_is_frequent(place):
-    """Shares of the words in the text that is trained on; what does not occur counts half."""
+    """Word frequencies in the training text; words that do not occur count half."""
     tokenizer = WordPieceTokenizer.load("vocabulary")
     share = word_shares(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
     assert share.sum() == pytest.approx(1) and share.argmax() == tokenizer.tokens.index(".")

@@ -25,7 +25,7 @@ with RunLock(Path(sys.argv[1])):
 
 @pytest.fixture
 def holder(tmp_path):
-    """Another process that holds the lock of tmp_path."""
+    """Another process that holds the lock on tmp_path."""
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     yield process
@@ -35,7 +35,7 @@ def holder(tmp_path):
 
 
 def test_another_process_is_named_and_its_death_frees_the_folder(tmp_path, holder):
-    """The message says which process and what to do; SIGKILL leaves the file, which then blocks nobody."""
+    """The message says which process and what to do; after SIGKILL, the leftover file does not block anything."""
     expected = rf"is in use: process {holder.pid} on .* has been training there since 2.*; or choose another folder"
     with pytest.raises(RunInUse, match=expected), RunLock(tmp_path):
         raise AssertionError("two hold it")
@@ -48,7 +48,7 @@ def test_another_process_is_named_and_its_death_frees_the_folder(tmp_path, holde
 
 
 def test_a_second_lock_of_one_process_is_refused_but_the_same_may_be_entered_again(tmp_path):
-    """Two runs in threads of one process are two runs; and leaving the inner block does not free the folder."""
+    """Two runs in threads of one process are two runs; leaving an inner block does not release the folder."""
     lock = RunLock(tmp_path)
     with lock:
         with lock:
@@ -60,7 +60,7 @@ def test_a_second_lock_of_one_process_is_refused_but_the_same_may_be_entered_aga
 
 
 def test_the_content_of_the_file_is_only_for_the_message(tmp_path, holder):
-    """Neither rubbish nor the number of a live process changes who holds the lock."""
+    """Neither garbage nor the id of a live process changes who holds the lock."""
     (tmp_path / ".lock").write_text("rubbish")
     with pytest.raises(RunInUse, match="another process is training there"), RunLock(tmp_path):
         pass
@@ -84,13 +84,13 @@ def test_where_files_cannot_be_locked_a_warning_says_so(tmp_path, monkeypatch, c
 
 
 def test_the_holder_is_readable_where_the_first_byte_is_locked(tmp_path, holder):
-    """On Windows nobody else can read the locked byte, so nothing is read from it."""
+    """On Windows, other processes cannot read the locked byte, so nothing is stored in it."""
     content = (tmp_path / ".lock").read_bytes()
     assert content[:1] == b"\0" and json.loads(content[1:])["process"] == holder.pid
 
 
 def test_many_take_turns(tmp_path):
-    """The file is removed and created again all the time, but never do two hold the lock."""
+    """The file is removed and created again all the time, but two processes never hold the lock at once."""
     inside, most, entered = 0, 0, 0
 
     def enter(_):

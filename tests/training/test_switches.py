@@ -1,4 +1,4 @@
-"""The switches of a run: on, off, of some layers; and nothing changes but memory and time."""
+"""The switches of a run: on, off, for some layers; they change only memory and time."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def parts(seed=0):
 
 
 def trained(checkpointing, threads=2, dtype=np.float32, steps=3):
-    """The weights and losses of some steps with dropout, clipping aside."""
+    """The weights and losses of some steps with dropout, without clipping."""
     model = MiniBERT(CONFIG, seed=2, dtype=dtype)
     adam, losses = Adam(model.flat, 1e-2), []
     with applied(model, settings(checkpointing=checkpointing)), Team(model, threads) as team:
@@ -46,7 +46,7 @@ def trained(checkpointing, threads=2, dtype=np.float32, steps=3):
 
 @pytest.mark.parametrize(("checkpointing", "threads"), [(True, 1), (True, 3), ((0, 2), 2), ((2,), 2)])
 def test_checkpointing_changes_no_bit(checkpointing, threads):
-    """Three steps with dropout, the last block on chosen rows: losses and weights are those without, all of them."""
+    """Three steps with dropout, the last block on chosen rows: all losses and weights are the same as without."""
     losses, weights = trained(False, threads)
     again, same = trained(checkpointing, threads)
     assert again == losses
@@ -68,7 +68,7 @@ def test_only_the_named_layers_hold_their_input_alone():
 
 
 def test_the_model_is_left_as_it_was_found():
-    """Also when something goes wrong in between; then its caches show every layer again."""
+    """Also if there is an error in between; its caches then show every layer again."""
     model = MiniBERT(CONFIG)
     before = list(model.encoder.blocks)
     with pytest.raises(ZeroDivisionError), applied(model, settings(checkpointing=True)):
@@ -86,7 +86,7 @@ def test_the_model_is_left_as_it_was_found():
     ("text", "expected"), [("all", True), ("none", False), ("0,2,4", (0, 2, 4)), ("3", (3,)), ("2,0,2", (0, 2))]
 )
 def test_what_one_types(text, expected):
-    """…becomes a setting, survives JSON, and names layers."""
+    """It becomes a setting, survives JSON, and selects layers."""
     found = settings(checkpointing=parse_checkpointing(text))
     assert found.checkpointing == expected
     assert TrainingConfig.from_dict(json.loads(json.dumps(found.to_dict()))) == found
@@ -115,7 +115,7 @@ def test_what_makes_no_sense_is_said(make, message):
 
 
 def test_attention_is_set_and_set_back():
-    """The method reaches every block, wrapped or not; the gradient is that of plain attention, up to rounding."""
+    """The method is set in every block, wrapped or not; the gradient is that of plain attention, up to rounding."""
     found = {}
     for method in ("plain", "lean"):
         model = MiniBERT(replace(CONFIG, dropout=0.0), seed=2, dtype=np.float64)
@@ -131,7 +131,7 @@ def test_attention_is_set_and_set_back():
 
 
 def test_sixteen_bits_are_put_on_and_taken_off():
-    """Caches of blocks that are not checkpointed are packed; weights are narrow inside, and float32 again behind."""
+    """Caches of blocks without checkpointing are packed; weights are 16-bit during the run, and float32 afterwards."""
     model = MiniBERT(CONFIG, seed=2)
     exact = model.flat.data.copy()
     with applied(model, settings(checkpointing=(0,), activations="bfloat16", weights="bfloat16")):
@@ -181,7 +181,7 @@ def test_what_cannot_be_switched_on_changes_nothing(on, changes, dtype, message)
 
 
 def test_the_switches_go_off_when_they_could_not_all_be_put_on(monkeypatch):
-    """Memory may end while weights are rounded: what was changed before is changed back."""
+    """If memory runs out while weights are rounded, earlier changes are undone."""
     model = MiniBERT(CONFIG)
 
     def full(kind):
@@ -197,7 +197,7 @@ def test_the_switches_go_off_when_they_could_not_all_be_put_on(monkeypatch):
 
 
 def masks(cache):
-    """Every mask of a loss, in order"""
+    """Every dropout mask of a loss, in order"""
     found = [cache.encoded.embedding[-1].keep]
     for block in cache.encoded.blocks:
         found += [d.keep for d in (block.attention.attended.dropped, block.attention_dropped, block.output_dropped)]
@@ -206,7 +206,7 @@ def masks(cache):
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 def test_dropout_does_not_depend_on_the_number_of_threads(threads, monkeypatch):
-    """Each part of a batch meets the same masks on any thread, so results differ by the order of sums at most."""
+    """Each part of a batch gets the same masks on any thread, so results differ at most by the order of sums."""
     seen = {}
     loss, loss_of = MiniBERT.loss, MiniBERT.loss_of
 
@@ -236,7 +236,7 @@ def test_dropout_does_not_depend_on_the_number_of_threads(threads, monkeypatch):
 @pytest.mark.parametrize("change", [{"size": 1}, {"size": 3, "threads": 2}, {"size": 5}, {"attention": "lean"},
                                     {"size": 5, "threads": 3, "attention": "lean", "checkpointing": True}])  # fmt: skip
 def test_neither_micro_batch_nor_method_of_attention_changes_what_is_dropped(change):
-    """All give the gradient of the batch in one piece, up to rounding, with dropout on."""
+    """All give the gradient of the undivided batch, up to rounding, with dropout on."""
 
     def gradient(size=15, threads=1, **switches):
         model = MiniBERT(CONFIG, seed=2, dtype=np.float64)
@@ -262,7 +262,7 @@ def test_each_part_and_step_has_masks_of_its_own():
 
 
 def test_evaluation_has_no_dropout():
-    """Even of a model set to training: nothing is drawn, and the answer is that of a model without."""
+    """Even if the model is in training mode: nothing is drawn, and the result is that of a model without dropout."""
     from mini_bert.evaluation.evaluate import evaluate
 
     model = MiniBERT(CONFIG, seed=2)
@@ -273,14 +273,14 @@ def test_evaluation_has_no_dropout():
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.003, 0.999, 1 / 256])
 def test_the_share_that_is_dropped_is_exact(p):
-    """Shares that are no multiple of 1/256 are met, too: within five deviations of a million draws."""
+    """Rates that are not multiples of 1/256 are met, too, within five standard deviations of a million draws."""
     n = 1_000_000
     dropped = n - np.count_nonzero(draw_keep(Run(3).keys(np.arange(1000)), range(1000), p))
     assert abs(dropped - n * p) < 5 * (n * p * (1 - p)) ** 0.5
 
 
 def test_masks_of_any_length_and_their_bits():
-    """Also of a few numbers; and the bits come from the seed alone, the same on every machine and in every release."""
+    """Also for a few numbers; the bits depend on the seed alone, the same on every machine and in every release."""
     assert [draw_keep(Run(1).keys(0), range(n), 0.5).shape for n in (0, 1, 7, 9)] == [(1, 0), (1, 1), (1, 7), (1, 9)]
     assert draw_keep(Run(1).keys(np.arange(0)), range(5), 0.5).shape == (0, 5)
     drawn = draw_keep(Run(0).keys(np.arange(3)), range(8), 0.5)

@@ -1,1 +1,1 @@
-"""Kinds of questions that a model is fine-tuned for, one file each; base.py: what they share."""
+"""The tasks that a model can be fine-tuned for, one file each; base.py has what they share."""

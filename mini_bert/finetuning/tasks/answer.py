@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mini_bert.common.batching import RIGHT
 from mini_bert.common.draws import address, shuffled
 from mini_bert.data.labelled.readers import Question
 from mini_bert.evaluation.metrics import answer_scores
@@ -62,28 +63,36 @@ class Answer(Task):
         rows = dict(zip(texts, tokenizer.ids(texts, special=False), strict=True))
         offsets: dict[str, list[tuple[int, int]]] = {}
         items: list[Item] = []
+        room = length - tokenizer.added_count(2)
+        tokenizer.cls_id  # noqa: B018 - fails if there is no token for "not here"
         for number, example in enumerate(examples):
             row = rows[example.context]
             if example.context not in offsets:
                 offsets[example.context] = tokenizer.spans(example.context, special=False)[0]
             places = offsets[example.context]
-            question = tokenizer.ids([example.question], special=False)[0][: (length - 3) // 2]
-            size = length - 3 - len(question)
+            question = tokenizer.ids([example.question], special=False)[0][: room // 2]
+            size = room - len(question)
             truth = token_span(places, example.starts[0], len(example.answers[0])) if example.answers else None
             here: list[Item] = []
             absent: list[Item] = []
             for start, stop in windows(len(row), size, min(self.stride or max(size // 2, 1), size)):
-                ids = [tokenizer.cls_id, *question, tokenizer.sep_id, *row[start:stop], tokenizer.sep_id]
-                second = len(question) + 2
-                target = (0, 0)
-                if truth is not None and start <= truth[0] and truth[1] < stop:
-                    target = (second + truth[0] - start, second + truth[1] - start)
-                item = Item(number, ids, [0, *range(second, len(ids) - 1)], target, second, offsets=places[start:stop])
-                (here if target[0] else absent).append(item)
+                sequence = tokenizer.assemble(question, row[start:stop])
+                second, target = sequence.starts[1], (sequence.summary, sequence.summary)
+                contained = truth if truth is not None and start <= truth[0] and truth[1] < stop else None
+                if contained:
+                    target = (second + contained[0] - start, second + contained[1] - start)
+                asked = [sequence.summary, *range(second, second + stop - start)]
+                item = Item(number, sequence, asked, target, offsets=places[start:stop])
+                (here if contained else absent).append(item)
             if training:
                 absent = [absent[place] for place in shuffled(len(absent), address(number))[:ABSENT]]
             items += [*here, *absent]
         return items
+
+    def batch(self, items, padding=RIGHT, known=True):
+        batch = super().batch(items, padding, known)
+        shifts = np.subtract(batch.summary, [item.sequence.summary for item in items])
+        return batch._replace(targets=batch.targets + shifts[:, None]) if known else batch
 
     def loss(self, model, batch, run, targets):
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (B,T,H)
@@ -99,10 +108,12 @@ class Answer(Task):
         """The best spans of every window: [(score, first, last)], as tokens of its text"""
         x, _ = model.encode(batch.ids, batch.mask, batch.types, run)
         logits, _ = model.task.forward(x, run)
-        return [
-            best_spans(scores[0, asked], scores[1, asked], self.longest)
-            for scores, asked in zip(logits, batch.asked, strict=True)
-        ]
+        spans = []
+        for scores, asked, summary in zip(logits, batch.asked, np.broadcast_to(batch.summary, len(x)), strict=True):
+            places = np.flatnonzero(asked)
+            places = np.append(summary, places[places != summary])
+            spans.append(best_spans(scores[0, places], scores[1, places], self.longest))
+        return spans
 
     def join(self, examples: Sequence[Question], items, answers) -> list[list[Span]]:
         """The best spans of all windows of a question, without duplicates, best first"""

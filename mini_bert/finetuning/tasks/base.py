@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.batching import padded
+from mini_bert.common.batching import RIGHT, Padding
 from mini_bert.common.draws import address, shuffled
 from mini_bert.layers.base import Layer, Run
 from mini_bert.models.base import Model
 from mini_bert.text.encoding import cut
+from mini_bert.text.templates import Assembled, pad
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -33,12 +34,15 @@ class Item(NamedTuple):
     """One sequence for the model."""
 
     example: int  # the index of its example
-    ids: list[int]
+    sequence: Assembled
     asked: list[int]  # the positions that the head reads: words, first pieces, possible answer tokens
     target: Any  # a class, classes, positions, or a score; None if unknown
-    second: int | None = None  # where the second text begins, if there are two
     other: Item | None = None  # a second sequence to compare with this one
     offsets: Sequence[tuple[int, int]] = ()  # the characters of the asked tokens in the text, to extract the answer
+
+    @property
+    def ids(self) -> list[int]:
+        return self.sequence.ids
 
     @property
     def length(self) -> int:
@@ -48,9 +52,11 @@ class Item(NamedTuple):
 class Batch(NamedTuple):
     ids: np.ndarray  # (B,T)
     mask: np.ndarray | None  # (B,T) True for a token, False for padding; None without padding
-    types: np.ndarray  # (B,T) 0 in the first text, 1 in the second
+    types: np.ndarray  # (B,T) token types
     asked: np.ndarray  # (B,T) True for the tokens that the head reads
     targets: np.ndarray  # one row per term of the loss
+    second: np.ndarray | None = None  # (B,T) True from the start of the second text
+    summary: np.ndarray | int = 0  # (B,) the positions of the summary tokens
 
     @property
     def chosen(self) -> np.ndarray:  # (N,)
@@ -122,32 +128,30 @@ class Task:
         """The arguments of the constructor, for config.json"""
         return {}
 
-    def batch(self, items: Sequence[Item], pad_id: int, known: bool = True) -> Batch:
+    def batch(self, items: Sequence[Item], padding: Padding = RIGHT, known: bool = True) -> Batch:
         """Pad the items to one length; sequences to compare with form a second half. known: the items have targets"""
         rows = [*items, *(item.other for item in items if item.other is not None)]
-        ids, mask = padded([item.ids for item in rows], pad_id)
-        asked, types = np.zeros(ids.shape, bool), np.zeros(ids.shape, int)
-        for number, item in enumerate(rows):
-            asked[number, item.asked] = True
-            if item.second is not None:
-                types[number, item.second : len(item.ids)] = 1
-        return Batch(ids, mask, types, asked, self.targets(items) if known else np.empty(0))
+        ids, mask, types, shifts = pad([item.sequence for item in rows], padding)
+        asked, second = np.zeros(ids.shape, bool), np.zeros(ids.shape, bool)
+        for number, (item, shift) in enumerate(zip(rows, shifts.tolist(), strict=True)):
+            asked[number, [shift + place for place in item.asked]] = True
+            for start in item.sequence.starts[1:]:
+                second[number, shift + start :] = True
+        summary = shifts + [item.sequence.summary for item in rows]
+        return Batch(ids, mask, types, asked, self.targets(items) if known else np.empty(0), second, summary)
 
 
 def packed(tokenizer: Tokenizer, first: list[int], second: list[int] | None, length: int):
-    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], cut to `length`
+    """One text or two with special tokens around them, cut to `length`
 
-    Returns the ids, the start of the second text, and the positions of the words. A text without any piece (only
-    control characters) becomes [UNK], so that there is a word to pool.
+    Returns the sequence and the positions of the words. A text without any piece (only control characters) becomes
+    [UNK], so that there is a word to pool.
     """
-    first = first or [tokenizer.unk_id]
-    if second is None:
-        first = first[: length - 2]
-        return [tokenizer.cls_id, *first, tokenizer.sep_id], None, list(range(1, len(first) + 1))
-    second = second or [tokenizer.unk_id]
-    a, b = cut([len(first), len(second)], length - 3, True)
-    words = [*range(1, a + 1), *range(a + 2, a + 2 + b)]
-    return [tokenizer.cls_id, *first[:a], tokenizer.sep_id, *second[:b], tokenizer.sep_id], a + 2, words
+    rows = [row or [tokenizer.unk_id] for row in ((first,) if second is None else (first, second))]
+    lengths = cut([len(row) for row in rows], length - tokenizer.added_count(len(rows)), True)
+    sequence = tokenizer.assemble(*(row[:size] for row, size in zip(rows, lengths, strict=True)))
+    words = [start + i for start, size in zip(sequence.starts, lengths, strict=True) for i in range(size)]
+    return sequence, words
 
 
 def windows(count: int, size: int, stride: int) -> list[tuple[int, int]]:

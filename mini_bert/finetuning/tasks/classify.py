@@ -15,7 +15,7 @@ import numpy as np
 from mini_bert.data.labelled.readers import Labelled
 from mini_bert.evaluation.metrics import accuracy, precision_recall_f1
 from mini_bert.finetuning.heads import PairHead, SentenceHead
-from mini_bert.finetuning.tasks.base import HEAD, Item, Task, packed
+from mini_bert.finetuning.tasks.base import HEAD, Batch, Item, Task, packed
 from mini_bert.layers.base import Layer
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.softmax import softmax
@@ -53,8 +53,8 @@ class Classify(Task):
         seconds = iter(tokenizer.ids(others, special=False))
         items = []
         for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
-            ids, second, words = packed(tokenizer, first, None if example.second is None else next(seconds), length)
-            items.append(Item(number, ids, words, place.get(example.label), second))
+            sequence, words = packed(tokenizer, first, None if example.second is None else next(seconds), length)
+            items.append(Item(number, sequence, words, place.get(example.label)))
         return items
 
     def loss(self, model, batch, run, targets):
@@ -98,24 +98,28 @@ def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool
     return SentenceHead(width, classes, pooling, dense, p)
 
 
-def seen_by(head: Layer, asked: np.ndarray, types: np.ndarray) -> np.ndarray:
+def seen_by(head: Layer, batch: Batch) -> np.ndarray:
     """The tokens that the head pools: the words (B,T); for a PairHead, those of each text (2,B,T)"""
-    return np.stack((asked & (types == 0), asked & (types == 1))) if isinstance(head, PairHead) else asked
+    if not isinstance(head, PairHead):
+        return batch.asked
+    assert batch.second is not None
+    return np.stack((batch.asked & ~batch.second, batch.asked & batch.second))
 
 
-def sentence_scores(model: Any, batch, run, pooling: Sequence[str]):
+def sentence_scores(model: Any, batch: Batch, run, pooling: Sequence[str]):
     """Returns the scores (B,C) and the caches. If only [CLS] is pooled, the last block computes only that row."""
+    summary = batch.summary
     if tuple(pooling) != ("cls",):
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (B,T,H)
     else:
         B, T = batch.ids.shape
-        x, encoded = model.encode(batch.ids, batch.mask, batch.types, run, np.arange(B) * T)  # (B,H)
-        x = x[:, None]
-    y, head = model.task.forward(x, run.fork(HEAD), asked=seen_by(model.task, batch.asked, batch.types))
+        x, encoded = model.encode(batch.ids, batch.mask, batch.types, run, np.arange(B) * T + summary)  # (B,H)
+        x, summary = x[:, None], 0
+    y, head = model.task.forward(x, run.fork(HEAD), asked=seen_by(model.task, batch), summary=summary)
     return y, (encoded, head, tuple(pooling) == ("cls",))
 
 
 def sentence_scores_backward(model: Any, dy, caches, run) -> None:
-    encoded, head, only_first = caches
+    encoded, head, only_summary = caches
     dx = model.task.backward(dy, head, run)
-    model.encode_backward(dx[:, 0] if only_first else dx, encoded, run)
+    model.encode_backward(dx[:, 0] if only_summary else dx, encoded, run)

@@ -93,11 +93,11 @@ class Similarity(Task):
         items = []
         for number, (example, a, b) in enumerate(zip(examples, firsts, seconds, strict=True)):
             if self.vectors:
-                (ids, _, words), (others, _, more) = (packed(tokenizer, row, None, length) for row in (a, b))
-                items.append(Item(number, ids, words, example.score, other=Item(number, others, more, None)))
+                (first, words), (second, more) = (packed(tokenizer, row, None, length) for row in (a, b))
+                items.append(Item(number, first, words, example.score, other=Item(number, second, more, None)))
             else:
-                ids, second, words = packed(tokenizer, a, b, length)
-                items.append(Item(number, ids, words, example.score, second))
+                both, words = packed(tokenizer, a, b, length)
+                items.append(Item(number, both, words, example.score))
         return items
 
     def loss(self, model, batch, run, targets):
@@ -107,7 +107,7 @@ class Similarity(Task):
             sentence_scores_backward(model, squared_error_backward(1.0, cache)[:, None], caches, run)
             return float(loss), 0
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (2B,T,H)
-        vectors, pooled = model.task.forward(x, run.fork(HEAD), asked=batch.asked)  # (2B,H)
+        vectors, pooled = model.task.forward(x, run.fork(HEAD), asked=batch.asked, summary=batch.summary)  # (2B,H)
         cosines, angle = cosine(*np.split(vectors, 2))
         forward, backward = LOSSES[self.kind]
         loss, cache = forward(cosines, (batch.targets - self.low) / (self.high - self.low), targets)
@@ -120,7 +120,7 @@ class Similarity(Task):
         if not self.vectors:
             return sentence_scores(model, batch, run, self.pooling)[0][:, 0].tolist()
         x, _ = model.encode(batch.ids, batch.mask, batch.types, run)
-        vectors, _ = model.task.forward(x, run, asked=batch.asked)
+        vectors, _ = model.task.forward(x, run, asked=batch.asked, summary=batch.summary)
         return self._score(cosine(*np.split(vectors, 2))[0]).tolist()
 
     def _score(self, cosines):

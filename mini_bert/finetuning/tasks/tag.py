@@ -45,7 +45,7 @@ class Tag(Task):
     def items(self, examples: Sequence[Tagged], tokenizer, length, training):
         place = {label: number for number, label in enumerate(self.labels)}
         pieces = iter(tokenizer.ids([word for example in examples for word in example.words], special=False))
-        size = length - 2
+        size = length - tokenizer.added_count()
         items = []
         for number, example in enumerate(examples):
             words = [next(pieces) or [tokenizer.unk_id] for _ in example.words]
@@ -56,9 +56,9 @@ class Tag(Task):
             for (start, stop), (first, last) in zip(spans, owners(spans), strict=True):
                 own = range(*np.searchsorted(firsts[:-1], (first, last)).tolist())  # the words that begin in this part
                 if len(own):
-                    ids = [tokenizer.cls_id, *row[start:stop], tokenizer.sep_id]
-                    asked = [int(firsts[word]) - start + 1 for word in own]
-                    items.append(Item(number, ids, asked, [classes[word] for word in own]))
+                    sequence = tokenizer.assemble(row[start:stop])
+                    asked = [int(firsts[word]) - start + sequence.starts[0] for word in own]
+                    items.append(Item(number, sequence, asked, [classes[word] for word in own]))
         return items
 
     def targets(self, items: Sequence[Item]) -> np.ndarray:
