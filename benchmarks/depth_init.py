@@ -17,15 +17,16 @@ from dataclasses import replace
 import numpy as np
 
 from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.evaluation.evaluate import word_counts
 from mini_bert.layers.base import Run
 from mini_bert.models.config import INITS, MiniBertConfig
 from mini_bert.models.mini_bert import MiniBERT
 from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training.defaults import TOKENIZERS
 from mini_bert.training.loop import held_out_loss
 from mini_bert.training.optim import Adam, lr_schedule
 from mini_bert.training.parallel import Team
-from mini_bert.training.pretraining import TOKENIZERS, start_at_frequencies
 
 
 def correlation_with_embeddings(model: MiniBERT, ids: np.ndarray) -> float:
@@ -37,7 +38,7 @@ def correlation_with_embeddings(model: MiniBERT, ids: np.ndarray) -> float:
 def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.Namespace, seed: int) -> list[float]:
     """Returns the held-out losses, every `--every` steps."""
     model = MiniBERT(config, seed=seed)
-    start_at_frequencies(model, batches)
+    batches.objective.start(model, word_counts(batches))
     adam, validation, losses = Adam(model.flat), batches.validation(batch_size=16), []
     correlation = correlation_with_embeddings(model, batches.batch(0).input_ids)
     start, clipped = time.perf_counter(), 0
@@ -49,7 +50,7 @@ def train(config: MiniBertConfig, batches: MLMDataGenerator, options: argparse.N
             lr = options.lr * lr_schedule((step + 1) / (options.steps + 1), options.warmup)
             adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
             if (step + 1) % options.every == 0:
-                losses.append(held_out_loss(team, validation, options.measured).loss)
+                losses.append(held_out_loss(team, validation, options.measured)["masked_words"].loss)
     seconds = time.perf_counter() - start
     shown = "".join(f"{loss:8.3f}" for loss in losses)
     print(

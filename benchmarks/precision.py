@@ -84,7 +84,7 @@ def train(config: MiniBertConfig, choice: str, seed: int, options: argparse.Name
             lr = options.lr * lr_schedule(step / (options.steps + 1), 0.3)
             adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
         seconds = time.perf_counter() - start
-        loss = held_out_loss(team, validation, 1024).loss
+        loss = held_out_loss(team, validation, 1024)["masked_words"].loss
     weights, moments = model.flat.data.nbytes / 1e6, 2 * adam.m.nbytes / 1e6
     return Measured(weights, moments, caches, loss, 1e3 * seconds / options.steps)
 

@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.evaluation.evaluate import unigram_entropy
+from mini_bert.evaluation.evaluate import unigram_entropy, word_counts
 from mini_bert.layers.attention import MultiHeadAttention
 from mini_bert.layers.initialisers import sinusoids
 from mini_bert.models.mini_bert import AMPLITUDE, MiniBERT
@@ -27,7 +27,6 @@ from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.loop import held_out_loss
 from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
-from mini_bert.training.pretraining import start_at_frequencies
 
 STARTS = ("noise", "waves", "neighbours", "frequencies")
 
@@ -45,7 +44,7 @@ def start(model: MiniBERT, how: str, batches: MLMDataGenerator) -> None:
         attention: MultiHeadAttention = model.encoder.blocks[0].attention  # type: ignore[attr-defined]
         attention.qkv.w.data[...] = rng.normal(0, 1 / math.sqrt(attention.width), attention.qkv.w.shape)
     if how == "frequencies":
-        start_at_frequencies(model, batches)
+        batches.objective.start(model, word_counts(batches))
 
 
 def main() -> None:
@@ -72,7 +71,7 @@ def main() -> None:
                 lr = options.lr * min(1.0, step / options.warmup)
                 adam.step(lr, scale=min(1.0, 1 / outcome.norm), map=team.map)
                 if step in marks:
-                    found.append(held_out_loss(team, validation, 1024).loss)
+                    found.append(held_out_loss(team, validation, 1024)["masked_words"].loss)
         print(f"{how:24}" + "".join(f"{loss:8.3f}" for loss in found), flush=True)
     print(f"{'unigram entropy':24}{unigram_entropy(validation):8.3f}")
 

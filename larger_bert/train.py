@@ -22,20 +22,24 @@ from typing import Any
 
 from larger_bert import LargerBERT
 from mini_bert.common.memory import share_memory_among_threads
-from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.data.generator import MLMDataGenerator, check_vocabulary
 from mini_bert.evaluation.evaluate import Evaluation, evaluate
 from mini_bert.models.base import Model
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import load_tokenizer
 from mini_bert.training import checkpoint, switches
-from mini_bert.training.defaults import TOKENIZERS, default_learning_rate, default_warmup, new_folder
-from mini_bert.training.parallel import default_threads
-from mini_bert.training.pretraining import start_at_frequencies, train_in_folder
+from mini_bert.training.checkpoint import Checkpoint
+from mini_bert.training.defaults import bundled_tokenizer, new_folder, settings_for
+from mini_bert.training.folder_run import FolderRun
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.settings import TrainingConfig
 
-BATCH = 32  # sequences per optimiser step, in micro-batches of the generator's size
+NEW = (
+    "resume it with trainer.resume(data_generator)",
+    'choose another folder: LargerBERTTrainer(model, out="runs/another")',
+)
+SETTINGS = {field.name for field in fields(TrainingConfig)} - {"steps", "minutes", "micro_batch"}
 
 
 class LargerBERTTrainer:
@@ -47,18 +51,11 @@ class LargerBERTTrainer:
     settings    fields of a TrainingConfig: learning_rate, threads, checkpointing, seed, batch_size, …
     """
 
-    def __init__(
-        self,
-        model: Model | None = None,
-        out: str | os.PathLike[str] | None = None,
-        quiet: bool = False,
-        **settings: Any,
-    ):
+    def __init__(self, model: Model | None = None, out: Any = None, quiet: bool = False, **settings: Any):
         self.model = LargerBERT() if model is None else model
         self.out = self._place = None if out is None else Path(out)
         self.quiet, self.settings = quiet, settings
-        known = {field.name for field in fields(TrainingConfig)} - {"steps", "minutes", "micro_batch"}
-        if unknown := sorted(set(settings) - known):
+        if unknown := sorted(set(settings) - SETTINGS):
             raise TypeError(
                 f"unknown setting(s) {', '.join(unknown)}: settings are fields of a TrainingConfig such as "
                 "learning_rate=5e-4; the length of training goes to train(…, num_steps=1000), and the generator's "
@@ -68,38 +65,25 @@ class LargerBERTTrainer:
 
     def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> Tokenizer:
         """Load the bundled vocabulary that has the model's size (50k), or any tokenizer by name or path."""
-        V = self.model.vocab_size
-        if name is None and V not in TOKENIZERS:
-            raise ValueError(
-                f"no bundled vocabulary has {V:,} tokens ({', '.join(TOKENIZERS.values())} have "
-                f"{', '.join(f'{size:,}' for size in TOKENIZERS)}); pass the name or path of this model's tokenizer"
-            )
-        tokenizer = load_tokenizer(TOKENIZERS[V] if name is None else name)
-        if tokenizer.vocab_size > V:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has only {V:,} ids; use the "
-                "tokenizer that belongs to the model"
-            )
+        tokenizer = load_tokenizer(bundled_tokenizer(self.model.vocab_size) if name is None else name)
+        check_vocabulary(tokenizer, self.model.vocab_size)
         return tokenizer
 
     def train(
         self, data_generator: MLMDataGenerator, num_steps: int | None = None, *, minutes: float | None = None
     ) -> State:
         """Train for a number of steps or minutes. Text that the generator holds out is used for validation."""
-        settings = self._settings(data_generator, num_steps, minutes)
-        path = self._place or new_folder()
-        self._check(data_generator)
+        if num_steps is None and minutes is None:
+            raise ValueError("for how long? pass num_steps=1000 or minutes=60")
+        length = {"steps": num_steps, "minutes": minutes}
+        settings, _ = settings_for(self.model.config, data_generator.batch_size, **length, **self.settings)
+        data_generator.check_fits(self.model)
         switches.check(self.model, settings)
-        held_out = data_generator.arguments["held_out"]
-        data = {"corpus": ["-"], "shards": str(data_generator.shards.folder), "held_out": held_out}
-        RunFolder.create(  # last, so that an invalid argument leaves no folder behind
-            path,
-            {"model": self.model.config.to_dict(), "training": settings.to_dict(), "data": data},
-            "resume it with trainer.resume(data_generator)",
-            'choose another folder: LargerBERTTrainer(model, out="runs/another")',
-        )
-        if not self.model.word_bias.data.any():  # a new model
-            start_at_frequencies(self.model, data_generator)
+        path, shards = self._place or new_folder(), str(data_generator.shards.folder)
+        data = {"corpus": ["-"], "shards": shards, "held_out": data_generator.arguments["held_out"]}
+        description = {"model": self.model.config.to_dict(), "training": settings.to_dict(), "data": data,
+                       "objective": data_generator.objective.name}  # fmt: skip
+        RunFolder.create(path, description, *NEW)  # last, so that an invalid argument leaves no folder behind
         return self._run(path, data_generator, settings)
 
     def resume(self, data_generator: MLMDataGenerator, out: str | os.PathLike[str] | None = None) -> State:
@@ -134,42 +118,13 @@ class LargerBERTTrainer:
             raise ValueError("which checkpoint? name a run, a folder or a file: trainer.load_checkpoint('runs/run-1')")
         return self.model.load_checkpoint(path)
 
-    def _run(self, path: Path, batches: MLMDataGenerator, settings: TrainingConfig, start_from: Any = None) -> State:
+    def _run(
+        self, path: Path, batches: MLMDataGenerator, settings: TrainingConfig, start_from: Checkpoint | None = None
+    ) -> State:
         share_memory_among_threads()
         self.out = path
-        self.state = train_in_folder(path, self.model, batches, settings, start_from=start_from, quiet=self.quiet)
+        self.state = FolderRun(path, self.model, batches, settings, self.quiet).train(start_from)
         return self.state
-
-    def _settings(self, batches: MLMDataGenerator, steps: int | None, minutes: float | None) -> TrainingConfig:
-        if steps is None and minutes is None:
-            raise ValueError("for how long? pass num_steps=1000 or minutes=60")
-        micro = batches.batch_size
-        given = {"batch_size": max(micro, BATCH // micro * micro)} | self.settings
-        size = given["batch_size"]
-        if isinstance(size, int) and size % micro:
-            raise ValueError(
-                f"batch_size is {size}, which is not a multiple of the generator's {micro}; choose a multiple such as "
-                f"batch_size={max(micro, size // micro * micro)}, or build the generator with a batch_size that "
-                f"divides {size}"
-            )
-        given |= {"micro_batch": micro, "steps": steps, "minutes": minutes}
-        given.setdefault("threads", min(default_threads(), max(1, given["batch_size"] // micro)))
-        given.setdefault("warmup", default_warmup(steps, minutes))
-        given.setdefault("learning_rate", default_learning_rate(self.model.config))
-        return TrainingConfig(**given)
-
-    def _check(self, batches: MLMDataGenerator) -> None:
-        T, V, length = self.model.max_length, self.model.vocab_size, batches.arguments["max_seq_length"]
-        if length > T:
-            raise ValueError(
-                f"the generator makes sequences of {length} tokens, but the model has {T} positions; build the "
-                f"generator with max_seq_length={T}"
-            )
-        if batches.tokenizer.vocab_size > V:
-            raise ValueError(
-                f"the generator's tokenizer has {batches.tokenizer.vocab_size:,} tokens, but the model has {V:,} ids; "
-                "build the generator with trainer.load_tokenizer()"
-            )
 
 
 if __name__ == "__main__":

@@ -12,6 +12,12 @@ from mini_bert.cli.words import SOURCES
 
 CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4"
 
+# options of both `train` and `plan`
+TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the token table: V × H fewer weights")]
+NextSentence = Annotated[bool, typer.Option("--next-sentence", help="also train next-sentence prediction (BERT)")]
+Length = Annotated[int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum")]
+Tokenizer = Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the model's own")]
+
 
 def train(
     corpus: Annotated[
@@ -42,13 +48,9 @@ def train(
         str | None, typer.Option(help="data type of activations kept for backward: the same three")
     ] = None,
     weights: Annotated[str | None, typer.Option(help="data type of the stored weights: the same three")] = None,
-    tie_head: Annotated[
-        bool, typer.Option("--tie-head", help="the output head shares the token table: V × H fewer weights")
-    ] = False,
-    next_sentence: Annotated[
-        bool, typer.Option("--next-sentence", help="also train next-sentence prediction, as BERT does")
-    ] = False,
-    length: Annotated[int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum")] = None,
+    tie_head: TieHead = False,
+    next_sentence: NextSentence = False,
+    length: Length = None,
     learning_rate: Annotated[
         float | None,
         typer.Option("--learning-rate", "--lr", help="peak learning rate; default: 1e-3, less for wider models"),
@@ -56,7 +58,7 @@ def train(
     warmup: Annotated[
         float | None, typer.Option(help="fraction of the run spent on warm-up; default: about a minute's worth")
     ] = None,
-    tokenizer: Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the model's own")] = None,
+    tokenizer: Tokenizer = None,
     held_out: Annotated[float | None, typer.Option(help="fraction of the documents held out for validation")] = None,
     eval_every: Annotated[int | None, typer.Option(min=1, help="steps between evaluations on held-out text")] = None,
     save_every: Annotated[int | None, typer.Option(min=1, help="steps between checkpoints")] = None,
@@ -77,7 +79,7 @@ def train(
     from mini_bert.training.pretraining import resume as continue_run
     from mini_bert.training.switches import parse_checkpointing
 
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}  # 0 was given
     if resume:
         if given.pop("model", "mini") != "mini":
             given["model"] = ""
@@ -100,7 +102,10 @@ def plan(
     batch: Annotated[int, typer.Option(min=1, help="sequences per optimiser step")] = 32,
     memory: Annotated[str, typer.Option(help="available memory, such as 1GB, 900MB or 1.5GiB")] = "1GB",
     threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,
-    tie_head: Annotated[bool, typer.Option("--tie-head", help="the output head shares the token table")] = False,
+    tokenizer: Tokenizer = None,
+    length: Length = None,
+    next_sentence: NextSentence = False,
+    tie_head: TieHead = False,
 ) -> None:
     """Predict how much memory training needs. Shows memory by purpose and the options that make it fit; exits with 1 if
     nothing fits.
@@ -109,7 +114,10 @@ def plan(
     """
     from mini_bert.training.plan import plan_report
 
-    text, fits = plan_report(model, batch, memory, threads, tie_head)
+    text, fits = plan_report(
+        model, batch, memory, threads, tokenizer=tokenizer, length=length, next_sentence=next_sentence,
+        tie_head=tie_head,
+    )  # fmt: skip
     print(text)
     raise typer.Exit(0 if fits else 1)
 

@@ -44,6 +44,9 @@ class Batches:
         self.sequences = source.count
         self.order = Order(self.sequences, batch_size, seed, fixed, source.lengths)
         self.next = 0  # number of the next batch
+        self.arguments: dict[str, Any] = {
+            "batch_size": batch_size, "seed": seed, "fixed": fixed, "objective": objective.name, **objective.arguments
+        }  # fmt: skip
         if self.sequences < batch_size and not fixed:
             logger.warning(
                 "the text makes %s, fewer than the batch size of %d: some appear more than once in a batch, with "
@@ -92,3 +95,31 @@ class Batches:
     def _batch(self, epochs: np.ndarray, numbers: np.ndarray) -> Any:
         keys = address(self.seed, epochs, numbers)
         return self.objective.batch(self.source.rows(numbers, keys), keys)
+
+    # ------------------------------------------------------------------ the position in the data
+
+    def state(self) -> dict[str, Any]:
+        """The exact position, as numbers and strings for a JSON file."""
+        return {"next": self.next, "data": self.shards.digest, **self.arguments}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go to the position in `state`: the next batch is the one that would have come next there."""
+        ours = self.state()
+        if not isinstance(state, dict):
+            raise TypeError(f"the state is {state!r:.60}, a {type(state).__name__}; expected what state() returned")
+        if set(state) != set(ours):
+            odd = ", ".join(sorted(set(state) ^ set(ours)))
+            raise ValueError(f"this state is not from this version of the data generator: it differs in {odd}")
+        if state["data"] != ours["data"]:
+            raise ValueError(
+                "the saved position belongs to another text or vocabulary; restore it with the data it was saved with"
+            )
+        for name in self.arguments:
+            if state[name] != ours[name]:
+                raise ValueError(
+                    f"the position was saved with {name}={state[name]!r}, but this generator has {ours[name]!r}; "
+                    f"build it with {name}={state[name]!r}"
+                )
+        if isinstance(state["next"], bool) or not isinstance(state["next"], int) or state["next"] < 0:
+            raise ValueError(f"the saved position is {state['next']!r}, expected a batch number")
+        self.next = state["next"]

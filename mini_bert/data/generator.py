@@ -1,4 +1,4 @@
-"""MLMDataGenerator: from any text to batches for masked language modelling, in one call.
+"""Text as batches: MLMDataGenerator for masked language modelling, in one call; TextBatches for any objective.
 
     tokenizer = WordPieceTokenizer.load("8k")
     batches = MLMDataGenerator("my_texts/", tokenizer, max_seq_length=64, batch_size=32)
@@ -20,17 +20,86 @@ from mini_bert.corpora.reading import Source as Text
 from mini_bert.data.batches import Batches
 from mini_bert.data.sequences import open_source
 from mini_bert.data.shards import Shards, check_tokenizer, prepare
+from mini_bert.objectives.base import Objective
 from mini_bert.objectives.masked_words import Batch as Batch
 from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
-from mini_bert.objectives.masking import MASK_PROB, Masking
+from mini_bert.objectives.masking import MASK_PROB
 
 if TYPE_CHECKING:
+    from mini_bert.models.base import Model
     from mini_bert.text.base import Tokenizer
 
 MODES, TASKS, SPLITS = ("packed", "sentences", "pairs"), ("next", "order"), ("train", "validation")
 
 
-class MLMDataGenerator(Batches):
+class TextBatches(Batches):
+    """Batches of a tokenized text, for any objective.
+
+    mode        "packed": full sequences of running text. "sentences": one sentence per sequence, padded, grouped by
+                length. "pairs": two parts, with `task` "next" (does the second follow?) or "order" (are they swapped?)
+    held_out    the fraction of the documents to hold out for validation; `split` selects the side to use
+    fixed       use the same masks and order in every epoch, for evaluation (default: only for validation)
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        tokenizer: Tokenizer,
+        objective: Objective,
+        max_seq_length: int = 64,
+        batch_size: int = 32,
+        *,
+        seed: int = 0,
+        mode: str = "packed",
+        task: str = "next",
+        held_out: float = 0.0,
+        split: str = "train",
+        fixed: bool | None = None,
+    ):
+        if shards.info["tokenizer"] != tokenizer.fingerprint:
+            raise ValueError(f"the shards in {shards.folder} were made with another tokenizer; prepare them again")
+        _check(max_seq_length, batch_size, mode, task, held_out, split)
+        fixed = split == "validation" if fixed is None else fixed
+        kind = task if mode == "pairs" else mode
+        source = open_source(shards, tokenizer, max_seq_length, kind, held_out, split == "validation")
+        super().__init__(source, objective, batch_size, seed, fixed)
+        self.tokenizer = tokenizer
+        self.arguments = {
+            "max_seq_length": max_seq_length, "batch_size": batch_size, "seed": seed, "mode": mode, "task": task,
+            **objective.arguments, "held_out": held_out, "split": split, "fixed": fixed,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.sequences, 'sequence')} ({self.arguments['mode']}, at most "
+            f"{self.arguments['max_seq_length']} tokens) from {counted(self.tokens, 'token')} of "
+            f"{counted(self.documents.count, 'document')}: {counted(len(self), 'batch')} of {self.batch_size} per "
+            f"epoch. Left out: {self.source.left_out}"
+        )
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"<{type(self).__name__} of {self.shards.folder}: {counted(self.sequences, 'sequence')}, {arguments}>"
+
+    def validation(self, **changes: Any) -> TextBatches:
+        """The documents that this one holds out, with fixed masks. `changes` override its arguments."""
+        own = {name: value for name, value in self.arguments.items() if name not in self.objective.arguments}
+        arguments = own | {"split": "validation", "fixed": True} | changes
+        return TextBatches(self.shards, self.tokenizer, self.objective, **arguments)
+
+    def check_fits(self, model: Model) -> None:
+        """Raise an error if the model has fewer positions or ids than the sequences need, or lacks a head."""
+        length = self.arguments["max_seq_length"]
+        if length > model.max_length:
+            raise ValueError(
+                f"the generator makes sequences of {length} tokens, but the model has {model.max_length} positions; "
+                f"build the generator with max_seq_length={model.max_length}"
+            )
+        check_vocabulary(self.tokenizer, model.vocab_size)
+        self.objective.check(model)
+
+
+class MLMDataGenerator(TextBatches):
     """Endless batches, and any batch by its number.
 
     data_path       any source for corpora.reading.read: a file, folder, pattern, "-", "builtin", a download, a list of
@@ -67,89 +136,41 @@ class MLMDataGenerator(Batches):
         progress: bool = True,
     ):
         check_tokenizer(tokenizer)
-        check_positive("max_seq_length", max_seq_length)
-        check_positive("batch_size", batch_size)
+        _check(max_seq_length, batch_size, mode, task, held_out, split)
         if processes is not None:
             check_positive("processes", processes)
-        for name, value, choices in (("mode", mode, MODES), ("task", task, TASKS), ("split", split, SPLITS)):
-            if value not in choices:
-                raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, choices))}")
-        if isinstance(held_out, bool) or not isinstance(held_out, int | float) or not 0 <= held_out < 1:
-            raise ValueError(f"held_out is {held_out!r}, expected a fraction of the documents from 0 to below 1")
-        if split == "validation" and not held_out:
-            raise ValueError('split="validation" reads the held-out documents: also pass held_out, such as 0.01')
-        if vocab_size is not None and tokenizer.vocab_size > vocab_size:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has only {vocab_size:,} ids; use "
-                f"the model's own tokenizer, or build the model with vocab_size={tokenizer.vocab_size}"
-            )
-        fixed = split == "validation" if fixed is None else fixed
-        self.tokenizer = tokenizer
-        self.arguments: dict[str, Any] = dict(
-            max_seq_length=max_seq_length, batch_size=batch_size, seed=seed, mode=mode, task=task, mask_prob=mask_prob,
-            whole_word=whole_word, span=span, held_out=held_out, split=split, fixed=fixed,
+        if vocab_size is not None:
+            check_vocabulary(tokenizer, vocab_size)
+        kind = MaskedWordsAndSentences if mode == "pairs" else MaskedWords
+        objective = kind.for_tokenizer(tokenizer, mask_prob=mask_prob, whole_word=whole_word, span=span)
+        if not isinstance(data_path, Shards):
+            data_path = prepare(data_path, tokenizer, cache_dir=cache_dir, processes=processes, progress=progress)
+        super().__init__(
+            data_path, tokenizer, objective, max_seq_length, batch_size, seed=seed, mode=mode, task=task,
+            held_out=held_out, split=split, fixed=fixed,
         )  # fmt: skip
-        self.masking = Masking(
-            tokenizer.vocab_size,
-            tokenizer.mask_id,
-            tokenizer.special_ids,
-            mask_prob,
-            continues=tokenizer.continuing,
-            whole_word=whole_word,
-            span=span,
-        )
-        if isinstance(data_path, Shards):
-            shards = data_path
-            if shards.info["tokenizer"] != tokenizer.fingerprint:
-                raise ValueError(f"the shards in {shards.folder} were made with another tokenizer; prepare them again")
-        else:
-            shards = prepare(data_path, tokenizer, cache_dir=cache_dir, processes=processes, progress=progress)
-        kind = task if mode == "pairs" else mode
-        source = open_source(shards, tokenizer, max_seq_length, kind, held_out, split == "validation")
-        objective = (MaskedWordsAndSentences if mode == "pairs" else MaskedWords)(self.masking)
-        super().__init__(source, objective, batch_size, seed, fixed)
-
-    def __str__(self) -> str:
-        return (
-            f"{counted(self.sequences, 'sequence')} ({self.arguments['mode']}, at most "
-            f"{self.arguments['max_seq_length']} tokens) from {counted(self.tokens, 'token')} of "
-            f"{counted(self.documents.count, 'document')}: {counted(len(self), 'batch')} of {self.batch_size} per "
-            f"epoch. Left out: {self.source.left_out}"
-        )
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"<MLMDataGenerator of {self.shards.folder}: {counted(self.sequences, 'sequence')}, {arguments}>"
 
     def validation(self, **changes: Any) -> Self:
-        """A generator of the documents that this one holds out, with fixed masks. `changes` override its arguments."""
+        """The same, where `changes` may also concern masking."""
         arguments = self.arguments | {"split": "validation", "fixed": True} | changes
         return type(self)(self.shards, self.tokenizer, **arguments)
 
-    # ------------------------------------------------------------------ the position in the data
 
-    def state(self) -> dict[str, Any]:
-        """The exact position, as numbers and strings for a JSON file."""
-        return {"next": self.next, "data": self.shards.digest, **self.arguments}
+def _check(max_seq_length: Any, batch_size: Any, mode: Any, task: Any, held_out: Any, split: Any) -> None:
+    check_positive("max_seq_length", max_seq_length)
+    check_positive("batch_size", batch_size)
+    for name, value, choices in (("mode", mode, MODES), ("task", task, TASKS), ("split", split, SPLITS)):
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, choices))}")
+    if isinstance(held_out, bool) or not isinstance(held_out, int | float) or not 0 <= held_out < 1:
+        raise ValueError(f"held_out is {held_out!r}, expected a fraction of the documents from 0 to below 1")
+    if split == "validation" and not held_out:
+        raise ValueError('split="validation" reads the held-out documents: also pass held_out, such as 0.01')
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go to the position in `state`: the next batch is the one that would have come next there."""
-        ours = self.state()
-        if not isinstance(state, dict):
-            raise TypeError(f"the state is {state!r:.60}, a {type(state).__name__}; expected what state() returned")
-        if set(state) != set(ours):
-            odd = ", ".join(sorted(set(state) ^ set(ours)))
-            raise ValueError(f"this state is not from this version of the data generator: it differs in {odd}")
-        if state["data"] != ours["data"]:
-            raise ValueError(
-                "the saved position belongs to another text or vocabulary; restore it with the data it was saved with"
-            )
-        for name in self.arguments:
-            if state[name] != ours[name]:
-                raise ValueError(
-                    f"the position was saved with {name}={state[name]!r}, but this generator has {ours[name]!r}; "
-                    f"build it with {name}={state[name]!r}"
-                )
-        if isinstance(state["next"], bool) or not isinstance(state["next"], int) or state["next"] < 0:
-            raise ValueError(f"the saved position is {state['next']!r}, expected a batch number")
-        self.next = state["next"]
+
+def check_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> None:
+    if tokenizer.vocab_size > vocab_size:
+        raise ValueError(
+            f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has only {vocab_size:,} ids; use the "
+            f"model's own tokenizer, or build the model with vocab_size={tokenizer.vocab_size}"
+        )

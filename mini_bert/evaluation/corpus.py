@@ -68,8 +68,9 @@ def measure_corpus(
         def after_each(done: int, loss: float) -> None:
             show(f"measuring {source}", f"loss {loss:.3f} after {counted(done, 'batch')}", done, total)
 
-        result, calibration, brier = measure(model, islice(generator.once(), total), threads, after_each)
-    return CorpusResult(source, result, unigram_entropy(generator), calibration.error, brier, calibration.bins)
+        found = measure(model, islice(generator.once(), total), threads, after_each)
+    error, bins = found.calibration.error, found.calibration.bins
+    return CorpusResult(source, found.result, unigram_entropy(generator), error, found.brier, bins)
 
 
 def _length(source: str, shards: Shards, held_out: float, wanted: int, added: int) -> int:

@@ -16,7 +16,8 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -25,9 +26,11 @@ from mini_bert.common.values import check_positive
 from mini_bert.evaluation.metrics import Calibration, calibrated, reliability
 from mini_bert.layers.base import Pool, Run
 from mini_bert.models.base import Model
+from mini_bert.objectives.base import Objective, Predictions
+from mini_bert.objectives.masked_words import MaskedWords, entropy_of
 
 if TYPE_CHECKING:
-    from mini_bert.data.generator import Batch, MLMDataGenerator
+    from mini_bert.data.generator import TextBatches
 
 
 class Evaluation(NamedTuple):
@@ -42,11 +45,12 @@ class Measured(NamedTuple):
     result: Evaluation
     calibration: Calibration  # of the first guesses
     brier: float  # metrics.brier, over the whole vocabulary
+    parts: dict[str, Evaluation]  # of all parts of the loss by name; the first is `result`
 
 
 def evaluate(
     model: Model,
-    batches: Iterable[Batch],
+    batches: Iterable[Any],
     threads: int = 1,
     after_each: Callable[[int, float], None] | None = None,
 ) -> Evaluation:
@@ -56,20 +60,22 @@ def evaluate(
 
 def measure(
     model: Model,
-    batches: Iterable[Batch],
+    batches: Iterable[Any],
     threads: int = 1,
     after_each: Callable[[int, float], None] | None = None,
+    objective: Objective | None = None,
 ) -> Measured:
-    """Loss, accuracy and calibration over all masked words of the batches, without dropout.
+    """Loss, accuracy and calibration over all targets of the batches, without dropout. Default: of masked words.
 
     Each thread uses one BLAS thread. Sums are added in the order of the batches, so the result does not depend on the
     number of threads. After each batch, `after_each(batches done, loss so far)` is called. An error in one thread, or
     Ctrl-C, stops the others after their current batch.
     """
+    objective = objective or MaskedWords()
     check_positive("threads", threads)
     numbered, lock, stop = enumerate(batches), threading.Lock(), threading.Event()
-    parts: dict[int, _Sums] = {}
-    so_far = _NOTHING
+    done: dict[int, dict[str, _Sums]] = {}
+    so_far = _NOTHING  # of the first part
 
     def work() -> None:
         nonlocal so_far
@@ -79,12 +85,12 @@ def measure(
                 number, batch = (-1, None) if stop.is_set() else next(numbered, (-1, None))
             if batch is None:
                 return
-            sums = _measure(model, batch, run)
+            sums = {name: _sums(found) for name, found in objective.predictions(model, batch, run).items()}
             with lock:
-                parts[number] = sums
-                so_far = _add([so_far, sums])
+                done[number] = sums
+                so_far = _add([so_far, *islice(sums.values(), 1)])
                 if after_each is not None:
-                    after_each(len(parts), so_far.mean_loss)
+                    after_each(len(done), so_far.mean_loss)
 
     def until_one_fails() -> None:
         try:
@@ -104,13 +110,13 @@ def measure(
                         job.result()
                 finally:
                     stop.set()  # Ctrl-C interrupts this wait, not the threads
-    sums = _add(parts[number] for number in sorted(parts))
-    if not sums.targets:
+    names = next((list(sums) for sums in done.values() if sums), [])
+    if not names:
         raise ValueError("nothing to measure: no word is masked in these batches")
-    loss = sums.mean_loss
-    perplexity = math.exp(loss) if loss < 700 else math.inf if loss > 0 else math.nan
-    result = Evaluation(loss, perplexity, sums.top1 / sums.targets, sums.top5 / sums.targets, sums.targets)
-    return Measured(result, calibrated(sums.reliability), sums.brier / sums.targets)
+    totals = [_add(done[number][name] for number in sorted(done) if done[number]) for name in names]
+    parts = {name: sums.evaluation() for name, sums in zip(names, totals, strict=True)}
+    main = totals[0]
+    return Measured(parts[names[0]], calibrated(main.reliability), main.brier / main.targets, parts)
 
 
 class _Sums(NamedTuple):
@@ -125,6 +131,11 @@ class _Sums(NamedTuple):
     def mean_loss(self) -> float:
         return self.loss / max(self.targets, 1)
 
+    def evaluation(self) -> Evaluation:
+        loss = self.mean_loss
+        perplexity = math.exp(loss) if loss < 700 else math.inf if loss > 0 else math.nan
+        return Evaluation(loss, perplexity, self.top1 / self.targets, self.top5 / self.targets, self.targets)
+
 
 _NOTHING = _Sums(0.0, 0, 0, 0, 0.0, reliability([], []))
 
@@ -134,24 +145,14 @@ def _add(parts: Iterable[_Sums]) -> _Sums:
     return _Sums(math.fsum(loss), sum(top1), sum(top5), sum(targets), math.fsum(brier), np.sum(bins, axis=0))
 
 
-def _measure(model: Model, batch: Batch, run: Run) -> _Sums:
-    N = batch.rows.size
-    if not N:
-        return _NOTHING
-    loss, cache = model.loss(*batch[:5], run=run)
-    entropy = cache.cross_entropy
-    scores, targets = entropy.exp, entropy.targets  # exp(logit − largest logit): the order of the probabilities
-    own = scores[np.arange(N), targets][:, None]
-    rank = scores.shape[1] - 1 - np.count_nonzero(scores < own, axis=1)  # a tie counts against the model; so does NaN
-    sums = entropy.sums[:, 0].astype(float)
-    squares = np.einsum("nv,nv->n", scores, scores) / sums**2 - 2 * own[:, 0] / sums + 1  # Σ_v (p_v − [v is true])²
-    finite = np.isfinite(sums)
-    bins = reliability(1 / sums[finite], rank[finite] < 1)  # the largest score of a row is exp 0 = 1
-    return _Sums(float(loss) * N, int((rank < 1).sum()), int((rank < 5).sum()), N, float(squares.sum()), bins)
+def _sums(found: Predictions) -> _Sums:
+    rank, valid = found.rank, found.confidence > 0  # neither NaN nor 1 / ∞
+    bins = reliability(found.confidence[valid], rank[valid] < 1)
+    return _Sums(found.loss, int((rank < 1).sum()), int((rank < 5).sum()), rank.size, float(found.brier.sum()), bins)
 
 
-def word_counts(generator: MLMDataGenerator) -> np.ndarray:
-    """How often each id occurs in the generator's text, (V,); 0 for special tokens."""
+def word_counts(generator: TextBatches) -> np.ndarray:
+    """The number of occurrences of each id in the generator's text, (V,); 0 for special tokens."""
     tokens, piece = generator.documents.tokens, 1 << 16
     counts = np.zeros(generator.tokenizer.vocab_size, np.int64)
     for start in range(0, tokens.size, piece):
@@ -161,8 +162,6 @@ def word_counts(generator: MLMDataGenerator) -> np.ndarray:
     return counts
 
 
-def unigram_entropy(generator: MLMDataGenerator) -> float:
+def unigram_entropy(generator: TextBatches) -> float:
     """−Σ p log p in nats, where p is each word's share of the generator's tokens, special tokens left out."""
-    counts = word_counts(generator)
-    p = counts[counts > 0] / max(counts.sum(), 1)
-    return float(-(p * np.log(p)).sum())
+    return entropy_of(word_counts(generator))

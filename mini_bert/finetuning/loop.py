@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from mini_bert.finetuning.settings import FineTuning as FineTuning  # also found
 from mini_bert.finetuning.tasks.base import Batch, Item, Task, epoch
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
+from mini_bert.objectives.base import Objective, Part, Size
 from mini_bert.training.optim import Adam, lr_schedule, one_by_one
 from mini_bert.training.parallel import Team
 
@@ -66,10 +67,8 @@ class TuningRun(NamedTuple):
         return self.scores[metric], -math.inf if self.loss is None else -self.loss
 
 
-class TaskObjective:
+class TaskObjective(Objective):
     """The loss of a task with word dropout, as an objective (objectives/base.py)"""
-
-    heads: tuple[str, ...] = ()
 
     def __init__(self, task: Task, word_dropout: float, padding: Padding, mask_id: int | None):
         self.task, self.word_dropout, self.padding, self.mask_id = task, word_dropout, padding, mask_id
@@ -77,11 +76,12 @@ class TaskObjective:
     def batch(self, rows: Any, keys: Any = None) -> Batch:
         return self.task.batch(rows, self.padding)
 
-    def count(self, parts: Sequence[Batch]) -> int:
-        return sum(len(part.targets) for part in parts)
+    def size(self, batch: Batch) -> Size:
+        return Size(len(batch.ids), batch.ids.size, {"task": len(batch.targets)})
 
-    def loss(self, model: Model, batch: Batch, run: Run, count: int) -> tuple[float, int]:
-        return self.task.loss(model, hide(batch, self.word_dropout, self.mask_id, run), run, count)
+    def loss(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> dict[str, Part]:
+        loss, correct = self.task.loss(model, hide(batch, self.word_dropout, self.mask_id, run), run, count["task"])
+        return {"task": Part(loss, correct, len(batch.targets))}
 
 
 def fine_tune(

@@ -132,10 +132,16 @@ class LossCache(NamedTuple):
     head: Any
     entropy: list[CrossEntropyCache]  # one, removed by backward: it is the largest of all caches
     sentences: Any = None  # caches of pooler, next-sentence head and its cross-entropy
+    losses: tuple[float, ...] = ()  # the terms of the loss: of masked words, and of next-sentence labels
 
     @property
     def cross_entropy(self) -> CrossEntropyCache:
         return self.entropy[0]
+
+    def parts(self) -> dict[str, tuple[float, CrossEntropyCache]]:
+        """The terms of the loss with their cross-entropies, by the name of the head. Read them before backward."""
+        entropies = [*self.entropy, *([] if self.sentences is None else [self.sentences[-1]])]
+        return dict(zip((MASKED_WORDS, NEXT_SENTENCE), zip(self.losses, entropies, strict=True), strict=False))
 
 
 class Model(Layer):
@@ -304,11 +310,12 @@ class Model(Layer):
         logits, head = words.forward(hidden[: rows.size], run)  # (N,V)
         loss, entropy = cross_entropy(logits, targets, count, out=logits)
         if next_sentence is None:
-            return loss, LossCache(encoded, head, [entropy])
+            return loss, LossCache(encoded, head, [entropy], losses=(loss,))
         pooled, pooler = self.output_head(POOLER).forward(hidden[rows.size :, None], run)
         logits, following = self.output_head(NEXT_SENTENCE).forward(pooled, run)
         next_loss, next_entropy = cross_entropy(logits, next_sentence, sentences)
-        return loss + next_loss, LossCache(encoded, head, [entropy], (pooler, following, next_entropy))
+        sentences_cache = (pooler, following, next_entropy)
+        return loss + next_loss, LossCache(encoded, head, [entropy], sentences_cache, (loss, next_loss))
 
     def loss_backward(self, cache: LossCache, dloss: float = 1.0, run: Run | None = None):
         """Returns dx (B,T,H) at the sum of the embeddings; adds to every gradient."""

@@ -7,15 +7,17 @@ pairs whose parts are swapped instead of replaced, it is ALBERT's sentence-order
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, Inputs, Model
-from mini_bert.objectives.base import Rows
-from mini_bert.objectives.masking import Masking
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, LossCache, Model
+from mini_bert.objectives.base import Objective, Part, Predictions, Rows, Size, part_of, predictions_of
+from mini_bert.objectives.masking import MASK_PROB, TO_MASK, TO_RANDOM, Masking
+from mini_bert.text.base import Tokenizer
 
 
 class Batch(NamedTuple):
@@ -43,19 +45,33 @@ class Batch(NamedTuple):
             pieces.append(Batch(self.input_ids[own], rows, self.targets[chosen], *others))
         return pieces
 
-    def inputs(self) -> Inputs:
-        """The inputs for the model. They were made from checked ids, so they need no further check."""
-        mask = self.attention_mask
-        return Inputs(self.input_ids, None if mask is None else mask[:, None, None, :], self.token_type_ids)
 
-
-class MaskedWords:
+class MaskedWords(Objective):
     """Cross-entropy at the masked tokens. Without a `masking`, it can compute losses but not make batches."""
 
-    heads: tuple[str, ...] = (MASKED_WORDS,)
+    name: ClassVar[str] = "masked_words"
+    heads: ClassVar[tuple[str, ...]] = (MASKED_WORDS,)
 
     def __init__(self, masking: Masking | None = None):
         self.masking = masking
+
+    @classmethod
+    def for_tokenizer(cls, tokenizer: Tokenizer, **options: Any) -> Self:
+        return cls(
+            Masking(
+                tokenizer.vocab_size,
+                tokenizer.mask_id,
+                tokenizer.special_ids,
+                continues=tokenizer.continuing,
+                **options,
+            )
+        )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {} if self.masking is None else self.masking.arguments
+
+    # ------------------------------------------------------------------ batches
 
     def batch(self, rows: Rows, keys: np.ndarray) -> Batch:
         if self.masking is None:
@@ -63,31 +79,90 @@ class MaskedWords:
         masked, targets, positions = self.masking(rows.ids, keys)
         return Batch(masked, positions, targets, rows.mask, rows.types, rows.labels)
 
-    def count(self, parts: Sequence[Batch]) -> int:
-        return sum(len(part.targets) for part in parts)
+    def size(self, batch: Batch) -> Size:
+        if not isinstance(batch, Batch):
+            raise TypeError(f"a batch is a {type(batch).__name__}, expected a Batch(input_ids, rows, targets, …)")
+        tokens = sum(np.size(sequence) for sequence in batch.input_ids)
+        return Size(len(batch.input_ids), tokens, {MASKED_WORDS: len(batch.targets)})
 
-    def loss(self, model: Model, batch: Batch, run: Run, count: int) -> tuple[float, int]:
-        loss, cache = model.loss_of(batch.inputs(), batch.rows, batch.targets, None, run, count)
-        return _backward(model, loss, cache, batch, run)
+    # ------------------------------------------------------------------ the loss
+
+    def loss(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> dict[str, Part]:
+        cache = self._forward(model, batch, run, count)
+        parts = {name: part_of(*entropy) for name, entropy in cache.parts().items()}
+        model.loss_backward(cache, run=run)
+        return parts
+
+    def predictions(self, model: Model, batch: Batch, run: Run) -> dict[str, Predictions]:
+        if not len(batch.targets):
+            return {}
+        cache = self._forward(model, batch, run, self.size(batch).targets)
+        return {name: predictions_of(*entropy) for name, entropy in cache.parts().items()}
+
+    def _forward(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> LossCache:
+        """model.loss checks the batch, which may have been made by hand."""
+        return model.loss(*batch[:5], run=run, count=count[MASKED_WORDS])[1]
+
+    # ------------------------------------------------------------------ what it is compared with, and starts from
+
+    def uniform_loss(self, model: Model) -> float:
+        return math.log(model.vocab_size)
+
+    def start(self, model: Model, counts: np.ndarray) -> None:
+        """Initialise the bias of the word head with the log frequencies of the text's words, unless it was trained.
+
+        Learning these would take hundreds of steps, which would also disturb the initial values of all other weights
+        (docs/decisions/0003).
+        """
+        shares, bias = word_shares(counts), model.word_bias.data
+        if bias.any():
+            return
+        bias[...] = np.log(shares.min())  # ids that the tokenizer never produces
+        bias[: shares.size] = np.log(shares)
+
+    def start_record(self, counts: np.ndarray) -> dict[str, Any]:
+        return {"unigram_entropy": entropy_of(counts), "mask_prob": self.masking.mask_prob if self.masking else None}
+
+    @property
+    def summary(self) -> str:
+        share = self.masking.mask_prob if self.masking else MASK_PROB
+        shares = [f"{100 * part:.0f} %" for part in (share, TO_MASK, TO_RANDOM - TO_MASK, 1 - TO_RANDOM)]
+        chosen, masked, replaced, kept = shares
+        return (
+            f"Trained to predict masked words: of the {chosen} of words that are chosen, {masked} are masked, "
+            f"{replaced} replaced, {kept} kept."
+        )
 
 
 class MaskedWordsAndSentences(MaskedWords):
     """The same, plus the cross-entropy of whether the second part of a pair follows the first."""
 
+    name = "masked_words_and_next_sentence"
     heads = (MASKED_WORDS, NEXT_SENTENCE)
+    option = "--next-sentence"
+    sequences: ClassVar[dict[str, Any]] = {"mode": "pairs", "task": "next"}
 
-    def count(self, parts: Sequence[Batch]):
-        return super().count(parts), sum(len(part.input_ids) for part in parts)
+    def size(self, batch: Batch) -> Size:
+        size = super().size(batch)
+        if batch.next_sentence is None:
+            raise ValueError("a batch has no next_sentence labels; expected one for each sequence, 0 or 1")
+        return size._replace(targets=size.targets | {NEXT_SENTENCE: size.sequences})
 
-    def loss(self, model: Model, batch: Batch, run: Run, count) -> tuple[float, int]:
-        words, sentences = count
-        loss, cache = model.loss_of(
-            batch.inputs(), batch.rows, batch.targets, batch.next_sentence, run, words, sentences
-        )
-        return _backward(model, loss, cache, batch, run)
+    def _forward(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> LossCache:
+        return model.loss(*batch, run=run, count=count[MASKED_WORDS], sentences=count[NEXT_SENTENCE])[1]
+
+    @property
+    def summary(self) -> str:
+        return f"{super().summary}\nAlso trained to predict whether the second of two texts follows the first."
 
 
-def _backward(model: Model, loss, cache, batch: Batch, run: Run) -> tuple[float, int]:
-    correct = int((cache.cross_entropy.exp.argmax(-1) == batch.targets).sum())
-    model.loss_backward(cache, run=run)
-    return float(loss), correct
+def word_shares(counts: np.ndarray) -> np.ndarray:
+    """The relative frequency of every word, (V,), with a count of 0.5 for words that do not occur."""
+    counts = np.maximum(counts, 0.5)
+    return counts / counts.sum()
+
+
+def entropy_of(counts: np.ndarray) -> float:
+    """−Σ p log p in nats: the loss of a model that predicts word frequencies and ignores context."""
+    p = counts[counts > 0] / max(counts.sum(), 1)
+    return float(-(p * np.log(p)).sum())

@@ -87,6 +87,7 @@ class Masking:
                 f"continues has shape {np.shape(continues)}, expected ({vocab_size},): one True or False for each id"
             )
         self.mask_id, self.mask_prob, self.span = mask_id, mask_prob, span
+        self.arguments = {"mask_prob": mask_prob, "whole_word": whole_word, "span": span}
         self.continues: Callable[[np.ndarray], np.ndarray] | None = None
         if continues is not None and (whole_word or span):
             self.continues = continues if callable(continues) else np.asarray(continues, bool).__getitem__

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mini_bert.training.history import Record, finite
+from mini_bert.training.history import Record, finite, further_parts
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -131,6 +131,13 @@ class Board:
             ("gradient norm", shown("train", "grad_norm", "{:.2f}")),
             ("memory", shown("train", "memory_mb", "{:,.0f} MB")),
         ]
+        for name in further_parts(self.latest.get("train", {})):
+            words = name.replace("_", " ")
+            cells += [
+                (f"{words} loss", shown("train", f"{name}_loss", "{:.3f}")),
+                ("accuracy", shown("train", f"{name}_accuracy", "{:.1%}")),
+                ("held out", shown("eval", f"{name}_accuracy", "{:.1%}")),
+            ]
         for start in range(0, len(cells), pairs):
             table.add_row(*(Text(cell) for pair in cells[start : start + pairs] for cell in pair))
         return table

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mini_bert.common.progress import counted
+from mini_bert.common.values import check_positive
 from mini_bert.data.sequences import fair_share
 from mini_bert.data.shards import Shards
 from mini_bert.models.config import MINI_BERT_CONFIG
+from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
 
 MINUTES = 4.0  # if neither steps nor minutes are given
@@ -15,10 +18,47 @@ TOKENIZERS = {8192: "8k", 50000: "50k"}  # the bundled vocabulary for a model of
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 
 
+def settings_for(config: Any, micro_batch: int | None = None, **given: Any) -> tuple[TrainingConfig, str]:
+    """Fill in the settings that were not given. Returns them, and a note for the user or an empty string.
+
+    micro_batch: the batch size of a data generator, if its batches are the micro-batches.
+    """
+    size = TrainingConfig.batch_size
+    size = given.setdefault("batch_size", size if micro_batch is None else max(micro_batch, size - size % micro_batch))
+    check_positive("batch_size", size)
+    if micro_batch is not None and size % micro_batch:
+        raise ValueError(
+            f"batch_size is {size}, which is not a multiple of the generator's {micro_batch}; choose a multiple such "
+            f"as batch_size={max(micro_batch, size - size % micro_batch)}, or build the generator with a batch_size "
+            f"that divides {size}"
+        )
+    threads = given.get("threads") or min(default_threads(), size)
+    micro = given.setdefault("micro_batch", micro_batch or default_micro_batch(size, threads))
+    check_positive("micro_batch", micro)
+    given.setdefault("threads", max(1, min(threads, size // micro)))
+    given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))
+    given.setdefault("learning_rate", default_learning_rate(config))
+    note = (
+        f"a batch has {counted(size // micro, 'micro-batch')} of {micro} sequences, so only {size // micro} of "
+        f"{threads} threads have work; to use them all, choose a smaller --micro-batch"
+    )
+    return TrainingConfig(**given), note if threads > size // micro else ""
+
+
 def default_micro_batch(batch_size: int, threads: int) -> int:
     """The largest divisor of the batch size, up to 16 sequences, that gives every thread work."""
     most = max(1, min(TrainingConfig.micro_batch, batch_size // threads))
     return max(size for size in range(1, most + 1) if batch_size % size == 0)
+
+
+def bundled_tokenizer(vocab_size: int) -> str:
+    """The name of the bundled tokenizer with this vocabulary size."""
+    if vocab_size not in TOKENIZERS:
+        raise ValueError(
+            f"no bundled vocabulary has {vocab_size:,} tokens ({', '.join(TOKENIZERS.values())} have "
+            f"{', '.join(f'{size:,}' for size in TOKENIZERS)}); pass the name or path of this model's tokenizer"
+        )
+    return TOKENIZERS[vocab_size]
 
 
 def default_share(shards: Shards, content: int) -> float:

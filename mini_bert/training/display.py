@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from mini_bert.evaluation.unigram_baseline import against
 from mini_bert.training.board import Board, clock, step_of
-from mini_bert.training.history import Record, finite, read_run
+from mini_bert.training.history import Record, finite, further_parts, read_run
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -199,6 +199,9 @@ def eval_line(record: Record, entropy: float | None = None) -> str:
 
 def present(record: Record, *forms: tuple[str, str]) -> list[str]:
     """The finite numbers of a record, formatted; a loss that is not finite is mentioned."""
+    for name in further_parts(record):
+        words = name.replace("_", " ")
+        forms += ((f"{name}_loss", f"{words} loss {{:.3f}}"), (f"{name}_accuracy", f"{words} accuracy {{:.1%}}"))
     parts = [form.format(value) for name, form in forms if (value := finite(record.get(name))) is not None]
     return parts if finite(record.get("loss")) is not None else ["loss is not a finite number", *parts]
 

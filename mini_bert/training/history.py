@@ -90,6 +90,15 @@ def finite(value: Any) -> float | None:
     return None
 
 
+def further_parts(record: Record) -> list[str]:
+    """The names of the other parts of the loss in a "train" or "eval" record.
+
+    >>> further_parts({"kind": "eval", "loss": 6.1, "next_sentence_loss": 0.6, "next_sentence_accuracy": 0.7})
+    ['next_sentence']
+    """
+    return [name.removesuffix("_loss") for name in record if name.endswith("_loss")]
+
+
 def read_run(run: str | os.PathLike[str]) -> History:
     """The history of a run folder."""
     run = Path(run)

@@ -18,7 +18,6 @@ to the last bit, however often they were stopped. With `minutes`, the learning r
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterable
 from itertools import islice
@@ -28,14 +27,15 @@ import numpy as np
 
 from mini_bert.common.interrupts import stop_on_signal
 from mini_bert.data.batches import Batches
-from mini_bert.evaluation.evaluate import Evaluation, evaluate
+from mini_bert.evaluation.evaluate import Evaluation, measure
 from mini_bert.models.base import Model
 from mini_bert.objectives.base import Objective
+from mini_bert.objectives.masked_words import MaskedWords
 from mini_bert.training import switches
 from mini_bert.training.optim import Adam, lr_schedule
 from mini_bert.training.parallel import Team
 from mini_bert.training.recorder import Recorder, State
-from mini_bert.training.records import non_finite_record, tensors_record, train_record
+from mini_bert.training.records import non_finite_record, step_numbers, tensors_record, train_record
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.stopwatch import Stopwatch
 
@@ -58,7 +58,8 @@ def train(
     objective   default: the objective of the batches, or masked words
     """
     run = run or Recorder()
-    objective = objective or getattr(batches, "objective", None)
+    objective = objective or getattr(batches, "objective", None) or MaskedWords()
+    objective.check(model)
     parts_per_step, batches = settings.batch_size // settings.micro_batch, iter(batches)
     switched = switches.applied(model, settings)
     with run.lock, switched, Team(model, settings.threads) as team, stop_on_signal(run.say) as stop:
@@ -68,7 +69,8 @@ def train(
         )  # fmt: skip
         state = run.begin(model, adam, batches)
         clock = Stopwatch(state.seconds)
-        state.stopped = _why_stop(state, settings, model.vocab_size, stop)  # a run may be resumed at its end
+        hopeless = HOPELESS * objective.uniform_loss(model)
+        state.stopped = _why_stop(state, settings, hopeless, stop)  # a run may be resumed at its end
         while not state.stopped:
             lr = settings.learning_rate * lr_schedule(_progress(state, settings), settings.warmup)
 
@@ -78,17 +80,17 @@ def train(
                 break
             outcome = team.gradient(parts, (settings.seed, state.step), objective)  # forward, backward
             norm = outcome.norm
-            if not (math.isfinite(outcome.loss) and math.isfinite(norm)):
+            if not outcome.finite:
                 run.record(non_finite_record(model, outcome, state.step + 1, lr))
                 state.stopped = "nonfinite"  # the weights are still those of the step before
                 break
             adam.step(lr, scale=min(1.0, settings.clip / norm) if norm else 1.0, map=team.map)  # clip, step
 
             state.step += 1
-            state.tokens += sum(part.input_ids.size for part in parts)
-            state.since.append((outcome.loss, outcome.correct / outcome.targets, norm, float(norm > settings.clip)))
+            state.tokens += sum(objective.size(part).tokens for part in parts)
+            state.since.append(step_numbers(outcome, settings.clip))
             state.seconds = clock.step()
-            state.stopped = _why_stop(state, settings, model.vocab_size, stop)
+            state.stopped = _why_stop(state, settings, hopeless, stop)
             if state.step % settings.tensors_every == 0:
                 run.record(tensors_record(model, adam, state.step, lr))
             ended = state.stopped not in ("", "interrupted")  # an interruption must not affect a resumed run
@@ -114,7 +116,7 @@ def _progress(state: State, settings: TrainingConfig) -> float:
     return min(1.0, (state.seconds + average) / (60 * settings.minutes))
 
 
-def _why_stop(state: State, settings: TrainingConfig, vocab_size: int, stop: threading.Event) -> str:
+def _why_stop(state: State, settings: TrainingConfig, hopeless: float, stop: threading.Event) -> str:
     """The reason to stop, or "" to continue."""
     if settings.steps is not None and state.step >= settings.steps:
         return "done"
@@ -122,12 +124,13 @@ def _why_stop(state: State, settings: TrainingConfig, vocab_size: int, stop: thr
         return "done"
     if stop.is_set():
         return "interrupted"
-    recent = [loss for loss, *_ in state.since]
-    if len(recent) >= settings.log_every and np.mean(recent) > HOPELESS * math.log(vocab_size):
+    recent = [step["loss"] for step in state.since]
+    if len(recent) >= settings.log_every and np.mean(recent) > hopeless:
         return "diverged"
     return ""
 
 
-def held_out_loss(team: Team, validation: Batches, sequences: int) -> Evaluation:
-    """Evaluate on the first `sequences` held-out sequences, or all, always with the same masks."""
-    return evaluate(team.model, validation.once(most=sequences), threads=len(team.replicas))
+def held_out_loss(team: Team, validation: Batches, sequences: int) -> dict[str, Evaluation]:
+    """Evaluate each part of the loss on the first `sequences` held-out sequences, always with the same masks."""
+    batches, threads = validation.once(most=sequences), len(team.replicas)
+    return measure(team.model, batches, threads, objective=validation.objective).parts

@@ -27,7 +27,7 @@ import numpy as np
 
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
-from mini_bert.objectives.base import Objective
+from mini_bert.objectives.base import Objective, Part
 from mini_bert.objectives.masked_words import MaskedWords
 from mini_bert.training.optim import CHUNK
 
@@ -35,10 +35,29 @@ from mini_bert.training.optim import CHUNK
 class Outcome(NamedTuple):
     """The results of one forward and backward pass over a whole batch."""
 
-    loss: float  # mean over the targets
-    correct: int  # targets that the model predicted correctly
-    targets: int
+    parts: dict[str, Part]  # the mean loss of each part, and how many of its targets were predicted correctly
     norm: float  # of the gradient
+
+    @property
+    def main(self) -> Part:
+        """The first part: the one that records call "the loss"."""
+        return next(iter(self.parts.values()))
+
+    @property
+    def loss(self) -> float:
+        return self.main.loss
+
+    @property
+    def correct(self) -> int:
+        return self.main.correct
+
+    @property
+    def targets(self) -> int:
+        return self.main.targets
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.norm) and all(math.isfinite(part.loss) for part in self.parts.values())
 
 
 class Team:
@@ -100,28 +119,26 @@ class Team:
         Earlier content of the gradients is discarded. Sequences are numbered across all parts, and their dropout masks
         depend on that number, so the masks depend neither on the number of threads nor on how the batch is split.
         """
-        objective = objective or MaskedWords()
-        count, n = objective.count(parts), len(self.replicas)
-        targets = sum(len(part.targets) for part in parts)
-        first = [0, *accumulate(len(part[0]) for part in parts)]
+        objective, n = objective or MaskedWords(), len(self.replicas)
+        sizes = [objective.size(part) for part in parts]
+        count = {name: sum(size.targets[name] for size in sizes) for name in sizes[0].targets}
+        first = [0, *accumulate(size.sequences for size in sizes)]
 
-        def share(j: int) -> tuple[float, int]:
-            model, loss, correct = self.replicas[j], 0.0, 0
+        def share(j: int) -> list[dict[str, Part]]:
+            model, losses = self.replicas[j], []
             for param in self._params[j]:
                 param.grad_is_unset = True
             for i in range(j, len(parts), n):
                 run = Run(seed, train=True, pool=model.run.pool, first=first[i])
-                part_loss, part_correct = objective.loss(model, parts[i], run, count)
-                loss += part_loss
-                correct += part_correct
+                losses.append(objective.loss(model, parts[i], run, count))
             for param in self._params[j]:
                 param.zero_if_unset()
-            return loss, correct
+            return losses
 
         shares = self.run_on_all(share)
         squares = self.map(self._add_up, range(0, self.model.flat.grad.size, CHUNK))
-        loss, correct = (sum(column) for column in zip(*shares, strict=True))
-        return Outcome(loss, correct, targets, math.sqrt(math.fsum(squares)))
+        totals = {name: total(total(loss[name] for loss in losses) for losses in shares if losses) for name in count}
+        return Outcome(totals, math.sqrt(math.fsum(squares)))
 
     def _add_up(self, start: int) -> float:
         """Sum one chunk of all replicas' gradients into the model's. Returns the sum of its squares."""
@@ -130,6 +147,10 @@ class Team:
             total += other
         pieces = (total[low : low + 4_096] for low in range(0, total.size, 4_096))  # a long float32 sum would drift
         return math.fsum(float(np.dot(piece, piece)) for piece in pieces)
+
+
+def total(parts: Iterable[Part]) -> Part:
+    return Part(*(sum(column) for column in zip(*parts, strict=True)))
 
 
 def default_threads() -> int:

@@ -30,11 +30,12 @@ from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
 from mini_bert.layers.lean_attention import LONG, TILE, is_lean
 from mini_bert.layers.matrices import PRODUCT
-from mini_bert.models.registry import load_config
 from mini_bert.models.sizes import Sizes
+from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.setup import set_up
 from mini_bert.training.switches import checkpointed_layers
 
 MASKED = 0.15  # fraction of tokens that masked language modelling predicts
@@ -246,21 +247,26 @@ def default_choice(batch: int, threads: int) -> Choice:
 # ---------------------------------------------------------------------- the report
 
 
-def plan_report(model: str, batch: int, memory: str, threads: int | None, tie_head: bool = False) -> tuple[str, bool]:
-    """Returns the text that `mini-bert plan` prints, and whether anything fits."""
-    config, available, threads = load_config(model), parse_memory(memory), threads or default_threads()
-    sizes = describe(config, tie_head)
+def plan_report(model: str, batch: int, memory: str, threads: int | None, **options: Any) -> tuple[str, bool]:
+    """Returns the text that `mini-bert plan` prints, and whether anything fits.
+
+    options: tokenizer, length, next_sentence and tie_head, as for `mini-bert train`.
+    """
+    available, threads = parse_memory(memory), threads or default_threads()
+    sizes, note = sizes_of(model, **options)
     default, best = default_choice(batch, threads), best_choice(sizes, batch, threads, available)
     shown = {"default": default} | ({"to fit": best} if best and best != default else {})
     lines = [
         f"{sizes.name}, {sizes.parameters:,} parameters{' (tied head)' if sizes.tied else ''}: "
         f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory\n",
         *table(sizes, shown),
+        *([f"\nNote: {note}."] if note else []),
     ]
     chosen = best
     if chosen is None:
         chosen = min(choices(sizes, batch, threads), key=lambda choice: predicted_peak(sizes, choice))
-        needed, tied = (predicted_peak(found, chosen) / SPARE / 1e6 for found in (sizes, describe(config, True)))
+        tied_sizes, _ = sizes_of(model, **options | {"tie_head": True})
+        needed, tied = (predicted_peak(found, chosen) / SPARE / 1e6 for found in (sizes, tied_sizes))
         lines.append(f"\nNothing fits: training needs at least {needed:,.0f} MB.")
         if not sizes.tied:
             lines.append(f"With --tie-head, a different model whose head shares the token table, {tied:,.0f} MB.")
@@ -269,7 +275,7 @@ def plan_report(model: str, batch: int, memory: str, threads: int | None, tie_he
         lines.append("\nThe default settings fit:")
     else:
         lines += ["\nIt fits with", *changes(sizes, batch, default, chosen)]
-    lines.append(f"\n    {command('train', *train_options(model, batch, chosen, tie_head))}")
+    lines.append(f"\n    {command('train', *train_options(model, batch, chosen, **options))}")
     return "\n".join(lines), best is not None
 
 
@@ -315,12 +321,31 @@ def option(name: str, choice: Choice) -> str:
     return flag if value is True else f"{flag} {'none' if value is False else value}"
 
 
-def train_options(model: str, batch: int, choice: Choice, tie_head: bool = False) -> list[str]:
-    """The options of `mini-bert train` for this choice."""
-    tied = ["--tie-head"] if tie_head else []
+def sizes_of(
+    model: str,
+    tokenizer: str | None = None,
+    length: int | None = None,
+    next_sentence: bool = False,
+    tie_head: bool = False,
+) -> tuple[Sizes, str]:
+    """The sizes of the model that `train` builds with these options: its vocabulary and heads; and a note, if any."""
+    objective = MaskedWordsAndSentences if next_sentence else MaskedWords
+    setup = set_up(model, objective, tokenizer, length, tie_head)
+    parameters = setup.build(seed=None).get_parameter_count()
+    return setup.config.sizes()._replace(max_length=setup.length, parameters=parameters), setup.note
+
+
+def train_options(model: str, batch: int, choice: Choice, **options: Any) -> list[str]:
+    """The options of `mini-bert train` for this choice; `options` are those of `sizes_of`."""
+    given = [word for name, value in options.items() if value for word in _option(name, value)]
     switched = [name for name in choice._fields[2:] if getattr(choice, name) != choice._field_defaults[name]]
     switches = " ".join(option(name, choice) for name in ("micro_batch", "threads", *switched)).split()
-    return ["--model", model, "--batch-size", str(batch), *tied, *switches]
+    return ["--model", model, "--batch-size", str(batch), *given, *switches]
+
+
+def _option(name: str, value: Any) -> list[str]:
+    flag = f"--{name.replace('_', '-')}"
+    return [flag] if value is True else [flag, str(value)]
 
 
 def parse_memory(text: str) -> float:

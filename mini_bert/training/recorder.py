@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mini_bert.training.optim import Adam
 
 Record = dict[str, Any]  # a line of metrics.jsonl
+OLD = ("loss", "accuracy", "grad_norm", "clipped")  # the numbers of a step in older checkpoints, which do not name them
 
 
 @dataclass
@@ -27,7 +28,7 @@ class State:
     tokens: int = 0
     best: float | None = None  # held-out loss
     best_checkpoint: str | None = None
-    since: list[tuple[float, ...]] = field(default_factory=list)  # the steps since the last record
+    since: list[dict[str, float]] = field(default_factory=list)  # the steps since the last record
     tokens_before: int = 0  # at the last record
     seconds_before: float = 0.0
     stopped: str = ""  # why, when the run is over
@@ -35,7 +36,8 @@ class State:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> State:
         known = {name: values[name] for name in (field.name for field in fields(cls))}
-        return cls(**known | {"since": [tuple(step) for step in values["since"]], "stopped": ""})
+        since = [step if isinstance(step, dict) else dict(zip(OLD, step, strict=True)) for step in values["since"]]
+        return cls(**known | {"since": since, "stopped": ""})
 
 
 class Recorder:
@@ -53,9 +55,13 @@ class Recorder:
     def record(self, record: Record) -> None:
         self.records.append(record)
 
-    def judge(self, state: State, result: Evaluation) -> bool:
+    def judge(self, state: State, parts: dict[str, Evaluation]) -> bool:
         """Record an evaluation on held-out text. Returns whether it is the best so far, to be saved at once."""
-        self.record({"kind": "eval", "step": state.step, **result._asdict()})
+        result, *_ = parts.values()
+        record = {"kind": "eval", "step": state.step, **result._asdict()}
+        for name in list(parts)[1:]:
+            record |= {f"{name}_loss": parts[name].loss, f"{name}_accuracy": parts[name].top1}
+        self.record(record)
         if not math.isfinite(result.loss) or (state.best is not None and result.loss >= state.best):
             return False
         state.best, state.best_checkpoint = result.loss, None  # None: its checkpoint is saved next

@@ -18,10 +18,21 @@ PERCENTILES = (1, 25, 50, 75, 99)
 SAMPLE = 10_000  # numbers of a tensor that its percentiles are taken from
 
 
+def step_numbers(outcome: Outcome, clip: float) -> dict[str, float]:
+    """What is recorded of each step, as means over some steps. Further parts of the loss go by their names."""
+    numbers = {
+        "loss": outcome.loss, "accuracy": outcome.correct / outcome.targets, "grad_norm": outcome.norm,
+        "clipped": float(outcome.norm > clip),
+    }  # fmt: skip
+    for name, part in list(outcome.parts.items())[1:]:
+        numbers |= {f"{name}_loss": part.loss, f"{name}_accuracy": part.correct / part.targets}
+    return numbers
+
+
 def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any) -> dict[str, Any]:
     """Means over the steps since the last such record; clears these."""
-    loss, accuracy, norm, clipped = (float(np.mean(column)) for column in zip(*state.since, strict=True))
-    highest = max(norm for _, _, norm, _ in state.since)
+    means = {name: float(np.mean([step[name] for step in state.since])) for name in state.since[0]}
+    highest = max(step["grad_norm"] for step in state.since)
     state.since.clear()
     if settings.steps is not None:
         eta = (settings.steps - state.step) * state.seconds / state.step
@@ -30,8 +41,7 @@ def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any
     speed = (state.tokens - state.tokens_before) / max(state.seconds - state.seconds_before, 1e-9)
     state.tokens_before, state.seconds_before = state.tokens, state.seconds
     return {
-        "kind": "train", "step": state.step, "loss": loss, "accuracy": accuracy, "lr": lr, "grad_norm": norm,
-        "grad_norm_max": highest, "clipped": clipped, "tokens": state.tokens,
+        "kind": "train", "step": state.step, **means, "lr": lr, "grad_norm_max": highest, "tokens": state.tokens,
         "tokens_per_second": round(speed, 1), "seconds": round(state.seconds, 2), "eta": round(max(eta, 0.0), 1),
         "memory_mb": memory_mb(), "epoch": round(getattr(batches, "epoch", 0.0), 4),
     }  # fmt: skip
@@ -74,5 +84,6 @@ def non_finite_record(model: Model, outcome: Outcome, step: int, lr: float) -> d
     params = model.named_params()
     weights = [name for name, param in params.items() if not np.isfinite(param.data).all()]
     gradients = [name for name, param in params.items() if not np.isfinite(param.grad).all()]
-    what = "weights" if weights else "loss" if not math.isfinite(outcome.loss) else "gradient"
+    finite_loss = all(math.isfinite(part.loss) for part in outcome.parts.values())
+    what = "weights" if weights else "gradient" if finite_loss else "loss"
     return {"kind": "nonfinite", "step": step, "what": what, "tensors": weights or gradients, "lr": lr}

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
-from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.data.generator import TextBatches
+from mini_bert.files.model_folder import MODEL
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.models.config import PRESETS
 from mini_bert.text.base import Tokenizer
-from mini_bert.training.history import finite, read_run
+from mini_bert.training.history import finite, further_parts, read_run
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
-from mini_bert.training.settings import TrainingConfig
+
+if TYPE_CHECKING:
+    from mini_bert.training.folder_run import FolderRun
 
 EXAMPLES = 6  # masked words to show
 AROUND = 10  # tokens to show on either side of a masked word, if the sequences are long enough
 
 
-def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) -> list[str]:
+def examples(model: Model, validation: TextBatches, count: int = EXAMPLES) -> list[str]:
     """Some masked words of held-out text with the three best guesses; ★ marks the true word."""
     tokenizer = validation.tokenizer
     lines: list[str] = []
     for number in range(0, len(validation), max(1, len(validation) // (3 * count))):
-        ids, rows, targets, *_ = validation.batch(number)
+        ids, rows, targets, mask, types, _ = validation.batch(number)
         T = ids.shape[1]
         hit = next((n for n in range(rows.size) if _is_shown(tokenizer, ids, int(rows[n]), int(targets[n]))), None)
         if hit is None or len(lines) == count:
@@ -35,7 +41,8 @@ def examples(model: Model, validation: MLMDataGenerator, count: int = EXAMPLES) 
         text.flat[rows] = targets  # the original text: masking replaced some words by others
         sequence, place = text[row // T], row % T
         sequence[place] = tokenizer.mask_id
-        y, _ = model.encode(sequence[None], run=Run(), chosen=np.array([place]))
+        mask, types = (None if array is None else array[row // T][None] for array in (mask, types))
+        y, _ = model.encode(sequence[None], mask, types, run=Run(), chosen=np.array([place]))
         scores = model.output_head(MASKED_WORDS).forward(y, Run())[0][0, : tokenizer.vocab_size]
         best = np.argsort(-scores)[:3].tolist()
         guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best)
@@ -74,22 +81,18 @@ def measured(run: Path, sequences: int, most: int) -> str:
     best = min(evals, key=lambda record: record["loss"])
     rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
             ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
+    for name in further_parts(best):
+        words = name.replace("_", " ")
+        rows += [(f"{words} loss", f"{name}_loss", ".3f"), (f"{words} accuracy", f"{name}_accuracy", ".1%")]
     return f"| held-out text | {text} |\n" + "".join(
         f"| {label} | {'–' if (value := finite(best.get(name))) is None else format(value, form)} |\n"
         for label, name, form in rows
     )
 
 
-def model_card(
-    run: RunFolder,
-    state: State,
-    model: Model,
-    batches: MLMDataGenerator,
-    validation: MLMDataGenerator | None,
-    settings: TrainingConfig,
-) -> str:
+def model_card(run: FolderRun, state: State) -> str:
     """README.md of the model folder: what it is, what it was trained on, how well it does."""
-    config = RunFolder.config(run.path)
+    model, batches, settings, config = run.model, run.batches, run.settings, RunFolder.config(run.path)
     names = {"-": "from a pipe or a program"}
     corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
     epochs = state.tokens / max(batches.tokens, 1)
@@ -104,9 +107,9 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 | tokens | {batches.tokens:,}, each seen {epochs:.1f} times |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0 |
-{measured(run.path, validation.sequences if validation else 0, settings.eval_sequences)}
-Trained to predict masked words: of the 15 % of words that are chosen, 80 % are masked, 10 % replaced, 10 % kept. It
-learnt only from the text above; its answers are guesses about words, not facts.
+{measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)}
+{batches.objective.summary}
+It learnt only from the text above; its answers are guesses about words, not facts.
 
 ```python
 from mini_bert import load_model, load_tokenizer
@@ -114,3 +117,18 @@ from mini_bert import load_model, load_tokenizer
 model, tokenizer = load_model("."), load_tokenizer(".")
 ```
 """
+
+
+def next_steps(run: FolderRun) -> str:
+    """Commands to try after a run, one per line"""
+    tokenizer, objective = run.batches.tokenizer, run.batches.objective
+    commands = [command("plot", run.path), command("doctor", run.path)]
+    preset = next((name for name, config in PRESETS.items() if config == run.model.config), None)
+    model = RunFolder.config(run.path).get("model_from", preset)
+    if model is not None:  # None: a model of one's own, from Python
+        options = [*(["--model", model] if model != "mini" else []), *objective.option.split()]
+        commands.insert(0, command("train", *options, "--corpus", "FILE_OR_FOLDER", "--minutes", "120"))
+    if MASKED_WORDS in objective.heads:
+        text = f"The answer is not {tokenizer.tokens[tokenizer.mask_id]}."
+        commands.insert(0, command("fill-mask", text, "--model", run.path / MODEL))
+    return "\n".join(f"    {line}" for line in commands)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ import numpy as np
 import mini_bert
 from mini_bert.common.atomic import replaced_folder, write_atomic
 from mini_bert.common.json_values import finite_values
-from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.data.batches import Batches
 from mini_bert.files.model_folder import MODEL, WEIGHTS, read_tensors, write_tensors
 from mini_bert.models.base import Model
 from mini_bert.training import checkpoint
@@ -53,14 +53,11 @@ class RunFolder(Recorder):
         keep: int = 2,
         resume: Checkpoint | None = None,
         hooks: Sequence[Hook] = (),
-        start: Record | None = None,
-        lock: RunLock | None = None,
-        say: Callable[[str], None] | None = None,
     ):
-        super().__init__(say)
+        super().__init__()
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
-        self.start = start  # the first record of a new run
-        self.lock = lock or RunLock(path)  # `train` holds it; a caller that holds it already passes it in
+        self.start: Record = {}  # the first record of a new run
+        self.lock = RunLock(path)  # `train` holds it; a caller that holds one already sets it here
 
     @staticmethod
     def create(path: Path, config: dict[str, Any], resume: str = RESUME, other: str = OTHER) -> None:
@@ -97,7 +94,7 @@ class RunFolder(Recorder):
 
     # ------------------------------------------------------------------ what the loop calls
 
-    def begin(self, model: Model, adam: Adam, batches: MLMDataGenerator) -> State:
+    def begin(self, model: Model, adam: Adam, batches: Batches) -> State:
         """Start a new run, or restore everything from the checkpoint."""
         found = self.resume
         if found is None:
@@ -109,6 +106,8 @@ class RunFolder(Recorder):
         for name, moment in (("m", adam.m), ("v", adam.v)):  # one at a time, because they are large
             moment[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, name)
         adam.t = found.state["adam_t"]
+        for name, array in _memory(batches).items():
+            array[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, f"memory.{name}")
         batches.restore(found.state["data"])
         state = State.from_dict(found.state["run"])
         checkpoint.forget_after(self.path, found.path)
@@ -127,15 +126,14 @@ class RunFolder(Recorder):
         for hook in self.hooks:
             hook(record)
 
-    def save(self, state: State, model: Model, adam: Adam, batches: MLMDataGenerator) -> None:
+    def save(self, state: State, model: Model, adam: Adam, batches: Batches) -> None:
         name = f"step-{state.step:08d}"
         best = state.best is not None and state.best_checkpoint is None
         if best:
             state.best_checkpoint = name
         values = {"run": asdict(state), "adam_t": adam.t, "data": batches.state()}
-        checkpoint.save(
-            self.path, state.step, values, {"m": adam.m, "v": adam.v}, lambda folder: self.write_model(model, folder)
-        )
+        arrays = {"m": adam.m, "v": adam.v} | {f"memory.{name}": array for name, array in _memory(batches).items()}
+        checkpoint.save(self.path, state.step, values, arrays, lambda folder: self.write_model(model, folder))
         checkpoint.clean(self.path, self.keep, state.best_checkpoint)
         self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})
 
@@ -167,6 +165,11 @@ class RunFolder(Recorder):
         """Remove the records of steps that will be repeated."""
         kept = until(read_run(self.path).records, step) if (self.path / METRICS).exists() else []
         write_atomic(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+
+def _memory(batches: Any) -> Mapping[str, np.ndarray]:
+    """The arrays that the objective carries from batch to batch"""
+    return getattr(getattr(batches, "objective", None), "memory", {})
 
 
 def now() -> str:

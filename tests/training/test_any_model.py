@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from mini_bert.cli.main import main
+from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.inference.loading import load_model, load_tokenizer
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE
@@ -21,10 +23,13 @@ from mini_bert.objectives.masked_words import Batch, MaskedWords, MaskedWordsAnd
 from mini_bert.text import loading
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.doctor import diagnose
+from mini_bert.training.history import read_run
 from mini_bert.training.loop import train
-from mini_bert.training.pretraining import _vocabulary, pretrain, resume
+from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.recorder import Recorder
+from mini_bert.training.report import examples
 from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.setup import _vocabulary
 
 WORDS = [
     "[PAD]",
@@ -117,10 +122,80 @@ def test_weights_in_16_bits_resume_exactly(place):
     np.testing.assert_array_equal(one.flat.data, other.flat.data)
 
 
-def test_pairs_need_a_model_that_has_the_head(place):
-    """Mini-BERT has no next-sentence head; the error comes before a run begins."""
+def test_the_parts_of_a_loss_are_recorded_apart(place, capsys):
+    """The loss is that of masked words, as on held-out text and in the unigram entropy; pairs are recorded as well."""
+    quick = QUICK | {"quiet": False, "held_out": 0.3}
+    pretrain(["text.txt"], "config.json", next_sentence=True, steps=40, eval_every=20, out=Path("run"), **quick)
+    history = read_run("run")
+    assert history.last("start")["objective"] == "masked_words_and_next_sentence"
+    losses, pairs = (history.series("train", name)[1] for name in ("loss", "next_sentence_loss"))
+    held, held_pairs = (history.series("eval", name)[1] for name in ("loss", "next_sentence_loss"))
+    assert len(losses) == len(pairs) == len(held) == len(held_pairs) == 2
+    assert all(0.4 < loss < 1.0 for loss in (*pairs, *held_pairs))  # ln 2 = 0.69
+    assert abs(losses[-1] - held[-1]) < 0.35  # a sum of both would be 0.7 higher
+    for kind in ("train", "eval"):
+        assert 0 < history.last(kind)["next_sentence_accuracy"] <= 1
+    said = capsys.readouterr().err
+    assert "next sentence loss 0." in said and "next sentence accuracy" in said
+    log = Path("run/training.log").read_text(encoding="utf-8")
+    assert "next sentence accuracy" in next(line for line in log.splitlines() if "held-out text: " in line)
+    card = Path("run/model/README.md").read_text(encoding="utf-8")
+    assert "whether the second of two texts follows the first" in card and "| next sentence accuracy | " in card
+    assert "Masked words in unseen text" not in said or "[____]" in said  # no heading without lines
+    command = f"train --model {place / 'config.json'} --next-sentence --corpus FILE_OR_FOLDER"
+    assert command in said.replace("\n", " ")
+    assert json.loads(Path("run/config.json").read_text())["model_from"] == str(place / "config.json")
+
+
+def test_examples_of_pairs_have_mask_and_types(place):
+    """A guess about a padded pair is that of the sequence alone, with its token types."""
+    bert, tokenizer = Bert(TINY, seed=3), WordPieceTokenizer.load("vocab.txt")
+    batches = MLMDataGenerator("text.txt", tokenizer, 24, 8, mode="pairs", held_out=0.3, progress=False)
+    seen = []
+
+    def encode(ids, attention_mask=None, token_types=None, run=None, chosen=None):
+        seen.append((ids, attention_mask, token_types))
+        return Bert.encode(bert, ids, attention_mask, token_types, run, chosen)
+
+    bert.encode = encode
+    lines = examples(bert, batches.validation())
+    assert lines and len(lines) == len(seen)
+    for ids, mask, types in seen:
+        assert types.shape == ids.shape and types.max() == 1
+        assert (mask is None) == (ids != 0).all() and (mask is None or (mask == (ids != 0)).all())
+
+
+def test_resuming_counts_no_words(place, monkeypatch):
+    """The first weights and the first record are there already, so the text is not counted again."""
+    pretrain(["text.txt"], "config.json", steps=4, save_every=2, out=Path("run"), **QUICK)
+    monkeypatch.setattr("mini_bert.training.folder_run.word_counts", lambda *_: pytest.fail("counted"))
+    assert resume(Path("run"), quiet=True).step == 4
+
+
+def test_old_run_folders_resume(place):
+    """Their config.json names neither the objective nor where the model came from."""
+    given = {"corpus": ["text.txt"], "model": "config.json", "threads": 1, **QUICK}
+    for pairs in (False, True):
+        out = Path(f"run-{pairs}")
+        pretrain(out=out, steps=4, save_every=2, next_sentence=pairs, **given)
+        expected = load_model(out / "checkpoints/step-00000004").flat.data.copy()
+        config = json.loads((out / "config.json").read_text())
+        del config["objective"], config["model_from"]
+        config["data"] |= {"next_sentence": True} if pairs else {}
+        (out / "config.json").write_text(json.dumps(config))
+        shutil.rmtree(out / "checkpoints/step-00000004")
+        assert resume(out, quiet=True).step == 4
+        np.testing.assert_array_equal(load_model(out / "checkpoints/step-00000004").flat.data, expected)
+
+
+def test_pairs_need_a_model_that_has_the_head(place, monkeypatch):
+    """Mini-BERT has no next-sentence head, and says so before the text is read."""
     sizes = {"vocab_size": len(WORDS), "hidden_size": 12, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
     Path("mini.json").write_text(json.dumps(MiniBertConfig(**sizes, max_seq_length=24).to_dict()))
+    monkeypatch.setattr("mini_bert.training.pretraining.prepare", lambda *_, **__: pytest.fail("tokenized"))
+    for command in ("train", "plan"):
+        with pytest.raises(SystemExit, match=r"no next-sentence head.*leave out --next-sentence, or .*--model path"):
+            main([command, "--model", "mini.json", "--next-sentence"])
     with pytest.raises(ValueError, match="has no next-sentence head"):
         pretrain(["text.txt"], "mini.json", next_sentence=True, steps=2, out=Path("run"), **QUICK)
     assert not Path("run").exists()
@@ -162,13 +237,16 @@ def test_objectives_add_up():
     for objective in (MaskedWords(), MaskedWordsAndSentences()):
         assert set(objective.heads) <= {MASKED_WORDS, NEXT_SENTENCE}
         model.zero_grad()
-        loss, correct = objective.loss(model, whole, Run(), objective.count([whole]))
+        count = objective.size(whole).targets
+        expected = objective.loss(model, whole, Run(), count)
         gradient = model.flat.grad.copy()
         model.zero_grad()
-        parts = whole.split(2)
-        found = [objective.loss(model, part, Run(), objective.count(parts)) for part in parts]
-        assert sum(part for part, _ in found) == pytest.approx(loss, rel=1e-12)
-        assert sum(right for _, right in found) == correct
+        found = [objective.loss(model, part, Run(), count) for part in whole.split(2)]
+        assert set(expected) == set(objective.heads) == set(count)
+        for name, (loss, correct, targets) in expected.items():
+            assert sum(part[name].loss for part in found) == pytest.approx(loss, rel=1e-12)
+            assert sum(part[name].correct for part in found) == correct
+            assert sum(part[name].targets for part in found) == targets == count[name]
         np.testing.assert_allclose(model.flat.grad, gradient, atol=1e-14)
 
 

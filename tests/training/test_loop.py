@@ -62,6 +62,9 @@ class Killed(Exception):
     pass
 
 
+STEP = {"loss": 2.0, "accuracy": 0.5, "grad_norm": 1.0, "clipped": 0.0}
+
+
 def go(folder, corpus, tokenizer, settings=SETTINGS, resume=False, kill=None, config=CONFIG):
     """Runs training and returns the model and how it ended; `kill` is called with every record and may raise Killed."""
     batches = MLMDataGenerator(
@@ -538,7 +541,7 @@ def test_what_is_left_and_how_fast_it_goes(limits, eta):
     last record."""
     steps, minutes = limits
     settings = replace(SETTINGS, steps=steps, minutes=minutes)
-    state = State(step=10, seconds=20.0, tokens=5000, tokens_before=3000, seconds_before=16.0, since=[(2.0, 0.5, 1, 0)])
+    state = State(step=10, seconds=20.0, tokens=5000, tokens_before=3000, seconds_before=16.0, since=[dict(STEP)])
     record = train_record(state, settings, 1e-3, Given([]))
     assert (record["eta"], record["tokens_per_second"]) == (eta, 500.0)
     assert state.since == [] and (state.tokens_before, state.seconds_before) == (5000, 20.0)
@@ -576,7 +579,7 @@ def test_each_held_out_sequence_is_measured_once(corpus, tokenizer, size, most, 
     alone = [evaluate(model, [batch]) for batch in batches.validation(batch_size=1).once(most=most)]
     assert len(alone) == measured
     with Team(model, 2) as team:
-        found = held_out_loss(team, validation, most)
+        found = held_out_loss(team, validation, most)["masked_words"]
     targets = sum(one.targets for one in alone)
     assert found.targets == targets
     assert found.loss == pytest.approx(sum(one.loss * one.targets for one in alone) / targets, rel=1e-6)
@@ -624,7 +627,8 @@ def test_the_best_is_saved_when_it_is_measured_and_kept(tmp_path, corpus, tokeni
     """Evaluations and checkpoints have different intervals; the best checkpoint is the one that was evaluated."""
     settings = replace(SETTINGS, steps=20, eval_every=7, save_every=10, keep=1)
     losses = iter([3.0, 1.0, 2.0])  # at steps 7, 14 and 20
-    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
+    measured = (Evaluation(loss, 9.0, 0.1, 0.2, 50) for loss in losses)
+    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: {"masked_words": next(measured)})
     _, state = go(tmp_path / "run", corpus, tokenizer, settings)
     assert (state.best, state.best_checkpoint) == (1.0, "step-00000014")
     saved = [(r["step"], r["best"]) for r in records(tmp_path / "run", "checkpoint")]

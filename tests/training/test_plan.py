@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mini_bert.cli import main as cli
+from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.models.bert import Bert, BertConfig
@@ -242,6 +243,27 @@ def test_published_bert_is_planned(tmp_path, monkeypatch, named):
     Path("config.json").write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 4, "hidden_size": 252}))
     text, fits = plan_report(named, 32, "2GB", 2)
     assert fits and text.startswith("BERT, ") and "(tied head): batches of 32 × 512 tokens" in text
+
+
+@pytest.mark.parametrize("words", [[], ["--length", "8"], ["--next-sentence"], ["--tie-head", "--tokenizer", "8k"]])
+def test_plan_and_train_agree(tmp_path, monkeypatch, capsys, words):
+    """The parameters that are planned are those that are trained, whatever the vocabulary, the heads and the length."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
+    Path("config.json").write_text(json.dumps(TINY_BERT.to_dict() | {"tie_word_embeddings": False}))
+    Path("text.txt").write_text("\n\n".join("Cats purr.\nDogs bark.\nBirds sing." for _ in range(99)))
+    model = ["--model", "config.json", *words]
+    with pytest.raises(SystemExit):
+        cli.main(["plan", *model, "--batch", "4"])
+    planned = capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", *model, "--corpus", "text.txt", "--steps", "1", "--batch-size", "4", "--out", "run"])
+    assert not end.value.code
+    built = load_model("run")
+    length = 8 if "--length" in words else built.max_length
+    assert f"{built.get_parameter_count():,} parameters" in planned and f"batches of 4 × {length} tokens" in planned
+    assert "so the model's vocab_size is 8,192" in planned
+    assert " ".join(words) in planned.splitlines()[-1] or "--tie-head" in words
 
 
 def test_commands_name_what_differs():

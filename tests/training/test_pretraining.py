@@ -16,17 +16,18 @@ import pytest
 
 from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.evaluation.evaluate import Evaluation
+from mini_bert.evaluation.evaluate import Evaluation, word_counts
 from mini_bert.evaluation.unigram_baseline import verdict
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.loading import load
 from mini_bert.models.mini_bert import MiniBERT
+from mini_bert.objectives.masked_words import word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures as plots
 from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup
 from mini_bert.training.figures import loss_picture
 from mini_bert.training.history import read_run
-from mini_bert.training.pretraining import pretrain, resume, word_shares
+from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.recorder import State
 from mini_bert.training.report import _is_shown, measured
 from mini_bert.training.run_folder import RunFolder
@@ -92,6 +93,15 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
     best = min(record["loss"] for record in read_run("out").of("eval"))
     assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
+
+
+def test_zero_is_a_value(place):
+    """--held-out 0 and --warmup 0 reach the run, and --resume refuses them as it refuses other settings."""
+    assert run("--steps", "2", "--out", "out", "--held-out", "0", "--warmup", "0") == 0
+    config = RunFolder.config(Path("out"))
+    assert config["data"]["held_out"] == 0 and config["training"]["warmup"] == 0
+    with pytest.raises(SystemExit, match="leave out --warmup, --held-out"):
+        main(["train", "--resume", "--out", "out", "--held-out", "0", "--warmup", "0"])
 
 
 def test_a_run_is_resumed_with_its_own_settings(place, caplog):
@@ -160,7 +170,7 @@ def test_ctrl_c_before_the_first_step(place, monkeypatch, capsys):
     def stops(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mini_bert.training.pretraining.start_record", stops)
+    monkeypatch.setattr("mini_bert.training.folder_run.start_record", stops)
     assert run("--steps", "3", "--out", "out") == 130
     said = capsys.readouterr().err
     assert said.endswith("nothing was saved yet. Continue with\n\n    mini-bert train --out out --resume\n\n")
@@ -209,7 +219,8 @@ def test_a_learning_rate_far_too_high_ends_with_an_explanation(place, capsys, qu
 def test_the_published_model_is_the_best_and_not_the_newest(place, monkeypatch):
     """The best checkpoint, from the middle of the run, outlives newer ones, and the model card has its numbers."""
     losses = iter([3.0, 1.5, 2.0, 2.5, 2.25])
-    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: Evaluation(next(losses), 9.0, 0.1, 0.2, 50))
+    measured = (Evaluation(loss, 9.0, 0.1, 0.2, 50) for loss in losses)
+    monkeypatch.setattr("mini_bert.training.loop.held_out_loss", lambda *_: {"masked_words": next(measured)})
     assert run("--steps", "20", "--out", "out", "--eval-every", "4", "--save-every", "2") == 0
     names = sorted(path.name for path in Path("out/checkpoints").iterdir())
     assert names == ["step-00000008", "step-00000018", "step-00000020"]
@@ -421,7 +432,7 @@ def test_every_thread_gets_something_to_do(batch_size, threads, expected):
 
 def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):
     """A thread with nothing to do would still hold gradients; if it was requested, a message says so."""
-    monkeypatch.setattr("mini_bert.training.pretraining.default_threads", lambda: 8)
+    monkeypatch.setattr("mini_bert.training.defaults.default_threads", lambda: 8)
     options = {"tokenizer": "vocabulary", "steps": 1, "batch_size": 8}
     for micro, threads, expected in ((None, None, (1, 8)), (4, None, (4, 2)), (4, 3, (4, 3))):
         out = Path(f"{micro}-{threads}")
@@ -458,6 +469,6 @@ def test_text_in_data_comes_before_the_built_in_corpus(place):
 def test_the_first_bias_is_what_is_frequent(place):
     """Word frequencies in the training text; words that do not occur count half."""
     tokenizer = WordPieceTokenizer.load("vocabulary")
-    share = word_shares(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False))
+    share = word_shares(word_counts(MLMDataGenerator("text.txt", tokenizer, 16, 8, progress=False)))
     assert share.sum() == pytest.approx(1) and share.argmax() == tokenizer.tokens.index(".")
     assert share[tokenizer.tokens.index(".")] == pytest.approx(1 / 3, abs=0.01) and 0 < share[0] < 1e-3
