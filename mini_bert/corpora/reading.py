@@ -305,7 +305,7 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
     elif glob.has_magic(source):
         matches = sorted(glob.glob(source, recursive=True))
         if not matches:
-            raise FileNotFoundError(f"no file matches {_short(source)}{_texts_hint(source)}")
+            raise FileNotFoundError(f"no file matches {source!r:.100}{_texts_hint(source)}")
         for match in map(Path, matches):
             if not match.is_dir():
                 yield File(match, match.as_posix(), column, named=False)
@@ -315,14 +315,10 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
         from mini_bert.corpora.downloads import DATASETS, corpus_files
 
         if hint := _texts_hint(source):
-            raise FileNotFoundError(f"there is no file, folder or data set {_short(source)}{hint}")
+            raise FileNotFoundError(f"there is no file, folder or data set {source!r:.100}{hint}")
         for path in corpus_files(source):
             begins = DATASETS[source.partition(":")[0]].begins
             yield File(path, f"{source}/{path.name}", column, named=True, begins=begins)
-
-
-def _short(source: str) -> str:
-    return repr(source if len(source) < 100 else source[:80] + " …")
 
 
 def _texts_hint(source: str) -> str:
