@@ -114,9 +114,9 @@ class MaskedWords(Objective):
         Learning these would take hundreds of steps, which would also disturb the initial values of all other weights
         (docs/decisions/0003).
         """
-        shares, bias = word_shares(counts), model.word_bias.data
-        if bias.any():
+        if model.word_bias is None or model.word_bias.data.any():
             return
+        shares, bias = word_shares(counts), model.word_bias.data
         bias[...] = np.log(shares.min())  # ids that the tokenizer never produces
         bias[: shares.size] = np.log(shares)
 
