@@ -81,7 +81,6 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 UNFINISHED = VENV / "unfinished"  # exists while .venv is being changed; if left behind, the change was interrupted
 WINDOWS = os.name == "nt"
-WRITING = "Installing collected packages"  # pip prints this before it changes .venv; until then it only downloads
 
 # What can be installed: a name, and the pip calls that install it, each with a description to print.
 SETS = {
@@ -237,10 +236,10 @@ def usable() -> bool:
     """Whether .venv is complete and its Python starts, has pip and is the same version as this one."""
     probe = [program("python"), "-I", "-c", "import sys, pip; print(sys.version_info[:2])"]
     try:
-        found = subprocess.run(probe, capture_output=True, text=True).stdout.strip()
+        version = subprocess.run(probe, capture_output=True, text=True).stdout.strip()
     except OSError:  # no .venv, or its interpreter is gone
         return False
-    return found == str(sys.version_info[:2]) and not UNFINISHED.exists()
+    return version == str(sys.version_info[:2]) and not UNFINISHED.exists()
 
 
 def build() -> None:
@@ -271,63 +270,14 @@ def build() -> None:
 def pip_install(what: str, arguments: list[str]) -> None:
     say(f"Installing {what} ...")
     pip = [program("python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    UNFINISHED.touch()
-    code, lines, interrupted = watch([*pip, "--progress-bar", "off", *arguments])
-    writing = any(line.startswith(WRITING) for line in lines)
-    if code == 0 or not writing or not (interrupted or code < 0):  # else .venv may hold half a package
-        UNFINISHED.unlink()
-    if interrupted:
-        raise KeyboardInterrupt
+    UNFINISHED.touch()  # stays if pip is interrupted or killed: .venv may hold half a package, and is built again
+    code = subprocess.call([*pip, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2)
+    if code < 0:
+        sys.exit(128 - code)
+    UNFINISHED.unlink()
     if code != 0:
-        print(*lines[-20:], sep="\n", file=sys.stderr)
         say(f"pip could not install {what} (see above). Check the internet connection and run the command again.")
-        sys.exit(code if code > 0 else 128 - code)
-
-
-def watch(command: list[str]) -> tuple[int, list[str], bool]:
-    """Run pip; return its exit code, its output and whether it was interrupted. A terminal shows the latest line.
-
-    Ctrl-C does not reach pip, which is in a process group of its own. While it downloads, we stop it and .venv stays as
-    it was. While it writes to .venv, which takes seconds, we let it finish. A second Ctrl-C kills it.
-    """
-    new_group = 0x200 if WINDOWS else 0  # CREATE_NEW_PROCESS_GROUP
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"},
-        encoding="utf-8", errors="replace", creationflags=new_group, process_group=None if WINDOWS else 0,
-    )  # fmt: skip
-    lines: list[str] = []
-    interruptions: list[int] = []
-
-    def interrupt(number, frame) -> None:
-        interruptions.append(number)
-        if len(interruptions) > 1:
-            process.kill()
-        elif any(line.startswith(WRITING) for line in lines):
-            say("\nFinishing the installation, a few seconds. Press Ctrl-C again to stop at once.")
-        elif sys.platform == "win32":
-            process.terminate()
-        else:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.killpg(process.pid, signal.SIGINT)  # pip, and what it has started
-
-    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in handled}
-    for line in process.stdout or ():
-        lines.append(line.strip())
-        show(lines[-1])
-    show("")
-    process.wait()
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    return process.returncode, lines, bool(interruptions)
-
-
-def show(line: str) -> None:
-    """On a terminal, replace the last line with this one."""
-    if sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns - 1
-        print(f"\r{line[:width]:{width}}\r", end="", file=sys.stderr, flush=True)
+        sys.exit(code)
 
 
 def program(name: str) -> str:

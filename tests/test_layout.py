@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,7 @@ ORDER = [
     *("plots", "training", "finetuning", "probing", "inside", "export", "checks", "cli"),
 ]
 DOORS = {
-    "config",
-    "model",
-    "tokenizer",
-    "mlm",
-    "gradients",
-    "train",
-    "metrics",
-    "simple_test",
-    "probe_pos",
+    *("config", "model", "tokenizer", "mlm", "gradients", "train", "metrics", "simple_test", "probe_pos"),
     "finetune_sst2",
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE)
@@ -36,9 +29,15 @@ def name_of(path: Path) -> str:
 NAMES = {name_of(path): path for path in PACKAGE.rglob("*.py")}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path, types_too: bool = True) -> set[str]:
-    """The modules of this package that a file imports, at the top or inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    """The modules of this package that a file imports, at the top or inside functions, or names in a string, as a table
+    of modules to import does."""
+    tree = tree_of(path)
     for_types = {
         id(node)
         for branch in ast.walk(tree)
@@ -54,7 +53,23 @@ def imports(path: Path, types_too: bool = True) -> set[str]:
             modules |= {name if name in NAMES else node.module for name in inside}
         elif isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names if alias.name.startswith("mini_bert.")}
-    return modules - {"mini_bert"}
+        elif isinstance(node, ast.Constant) and node.value in NAMES:
+            modules.add(node.value)
+    return modules - {"mini_bert", name_of(path)}
+
+
+def test_strings_that_name_modules_are_imports():
+    """The registries import by name."""
+    assert "mini_bert.models.bert" in imports(PACKAGE / "models" / "registry.py")
+    assert "mini_bert.text.wordpiece" in imports(PACKAGE / "text" / "loading.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_is_imported_from_the_top(path):
+    """`from mini_bert import MiniBERT` would hide from where it comes, and that it may come from a later subpackage."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.module == "mini_bert":
+            assert all(f"mini_bert.{alias.name}" in NAMES for alias in node.names), ast.unparse(node)
 
 
 def test_every_folder_has_its_place_in_the_order():
@@ -93,7 +108,7 @@ def test_the_top_holds_only_re_exports():
     files = {path.stem: path for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")}
     assert set(files) == DOORS
     for path in files.values():
-        docstring, *statements = ast.parse(path.read_text(encoding="utf-8")).body
+        docstring, *statements = tree_of(path).body
         assert isinstance(docstring, ast.Expr)
         for statement in statements:
             assert isinstance(statement, ast.Import | ast.ImportFrom | ast.Assign | ast.If), path.name

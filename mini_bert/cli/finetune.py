@@ -14,54 +14,53 @@ from typing import Annotated, Any
 import typer
 
 from mini_bert.cli.words import sharing
+from mini_bert.finetuning.settings import FineTuning
 
-TRAIN = Annotated[str | None, typer.Option(help="the file to train on", show_default="synthetic examples")]
-DEV = Annotated[str | None, typer.Option(help="the file to evaluate on; default: a tenth of --train is held out")]
-OUT = Annotated[Path | None, typer.Option(help="the folder for the best model; default: none is saved")]
-ENCODER = Annotated[str, typer.Option(help="mini-bert (bundled), or the folder of a run or a published BERT")]
-EPOCHS = Annotated[
-    int | None, typer.Option(min=1, help="passes over the data", show_default="3; up to 10 on small data")
-]
-BATCH_SIZE = Annotated[int, typer.Option(min=1, help="examples per step")]
-LEARNING_RATE = Annotated[float | None, typer.Option("--learning-rate", "--lr", help="peak learning rate of the head")]
-LAYER_DECAY = Annotated[float, typer.Option(help="each layer's learning rate, as a fraction of the layer above's")]
-DROPOUT = Annotated[float, typer.Option(help="dropout in the encoder and before the head")]
-WORD_DROPOUT = Annotated[
-    float | None,
-    typer.Option(help="fraction of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),
-]
-PATIENCE = Annotated[int, typer.Option(min=1, help="stop after this many evaluations without a better score")]
-SEED = Annotated[int, typer.Option(min=0, help="the first seed; also selects the examples for --max-samples")]
-SEEDS = Annotated[int, typer.Option(min=1, help="number of runs with different seeds; shows mean and spread")]
-THREADS = Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")]
-LENGTH = Annotated[int | None, typer.Option(help="tokens per sequence; default: 128 (qa: 384), or the model's limit")]
 STRIDE = Annotated[int | None, typer.Option(min=1, help="tokens from one window to the next; default: half a window")]
-SAMPLES = Annotated[int | None, typer.Option(min=1, help="train on this many examples, drawn at random")]
-SCRATCH = Annotated[bool, typer.Option("--from-scratch", help="also train from random weights, as a control")]
 AS_JSON = Annotated[bool, typer.Option("--json", help="print JSON")]
-QUIET = Annotated[bool, typer.Option("--quiet", help="show no progress")]
 
 
 def _shared(
-    train: TRAIN = None,
-    dev: DEV = None,
-    out: OUT = None,
-    model: ENCODER = "mini-bert",
-    epochs: EPOCHS = None,
-    batch_size: BATCH_SIZE = 32,
-    learning_rate: LEARNING_RATE = None,
-    layer_decay: LAYER_DECAY = 0.9,
-    dropout: DROPOUT = 0.1,
-    word_dropout: WORD_DROPOUT = None,
-    patience: PATIENCE = 6,
-    seed: SEED = 0,
-    seeds: SEEDS = 1,
-    from_scratch: SCRATCH = False,
-    threads: THREADS = None,
-    max_length: LENGTH = None,
-    max_samples: SAMPLES = None,
+    train: Annotated[str | None, typer.Option(help="the file to train on", show_default="synthetic examples")] = None,
+    dev: Annotated[
+        str | None, typer.Option(help="the file to evaluate on; default: a tenth of --train is held out")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="the folder for the best model; default: none is saved")] = None,
+    model: Annotated[
+        str, typer.Option(help="mini-bert (bundled), or the folder of a run or a published BERT")
+    ] = "mini-bert",
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="passes over the data", show_default="3; up to 10 on small data")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="examples per step")] = FineTuning.batch_size,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", "--lr", help="peak learning rate of the head")
+    ] = None,
+    layer_decay: Annotated[
+        float, typer.Option(help="each layer's learning rate, as a fraction of the layer above's")
+    ] = FineTuning.layer_decay,
+    dropout: Annotated[float, typer.Option(help="dropout in the encoder and before the head")] = FineTuning.dropout,
+    word_dropout: Annotated[
+        float | None,
+        typer.Option(help="fraction of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),
+    ] = None,
+    patience: Annotated[
+        int, typer.Option(min=1, help="stop after this many evaluations without a better score")
+    ] = FineTuning.patience,
+    seed: Annotated[
+        int, typer.Option(min=0, help="the first seed; also selects the examples for --max-samples")
+    ] = FineTuning.seed,
+    seeds: Annotated[int, typer.Option(min=1, help="number of runs with different seeds; shows mean and spread")] = 1,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="also train from random weights, as a control")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="tokens per sequence; default: 128 (qa: 384), or the model's limit")
+    ] = None,
+    max_samples: Annotated[int | None, typer.Option(min=1, help="train on this many examples, drawn at random")] = None,
     as_json: AS_JSON = False,
-    quiet: QUIET = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
 ) -> None:
     """The options that all tasks have."""
 
@@ -81,20 +80,19 @@ def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None =
     from mini_bert.common.progress import showing
     from mini_bert.finetuning.data import read_data
     from mini_bert.finetuning.finetune import check_out, finetune
-    from mini_bert.finetuning.loop import FineTuning
     from mini_bert.finetuning.report import describe
     from mini_bert.training.parallel import default_threads
 
     given["threads"] = given["threads"] or default_threads()
     settings = FineTuning(**{name: given[name] for name in FineTuning.__dataclass_fields__ if name in given})
-    model, out, as_json = given["model"], given["out"], given.get("as_json", False)
+    model, out, as_json = given["model"], given["out"], given["as_json"]
     check_out(out)
     data = read_data(kind, given["train"], given["dev"], given["max_samples"], settings.seed, **(columns or {}))
     if not as_json:
         print(describe(kind, model, data), flush=True)
-    with showing(not given.get("quiet")) as show:
+    with showing(not given["quiet"]) as show:
         report = finetune(
-            kind, data, settings, model, out, given["seeds"], given["from_scratch"], given.get("max_length"), show,
+            kind, data, settings, model, out, given["seeds"], given["from_scratch"], given["max_length"], show,
             **options,
         )  # fmt: skip
     print(json.dumps(report.summary) if as_json else report.text)
@@ -156,28 +154,13 @@ def finetune_similarity(
     return {"columns": {"first": first, "second": second, "score": score}, "vectors": vectors, "loss": loss}
 
 
-def finetune_sst2(
-    train: Annotated[str | None, typer.Option(help="SST-2's train.tsv", show_default="synthetic sentences")] = None,
-    dev: Annotated[str | None, typer.Option(help="SST-2's dev.tsv; default: a tenth of --train is held out")] = None,
-    out: OUT = None,
-    model: ENCODER = "mini-bert",
-    epochs: EPOCHS = None,
-    max_samples: Annotated[
-        int | None,
-        typer.Option("--max-samples", "--max_samples", min=1, help="train on this many examples, drawn at random"),
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--lr", "--learning_rate")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", "--batch_size", min=1)] = 32,
-    seed: SEED = 0,
-    seeds: SEEDS = 1,
-    from_scratch: SCRATCH = False,
-    threads: THREADS = None,
-) -> None:
+@_task("classify")
+def finetune_sst2() -> dict[str, Any]:
     """Classify the sentiment of sentences. `finetune classify` for SST-2, the Stanford Sentiment Treebank.
 
     `mini-bert data get sst2` downloads it. Without a file the sentences are synthetic, and the output says so.
     """
-    _finetune("classify", locals())
+    return {}
 
 
 def predict(

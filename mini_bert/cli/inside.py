@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from mini_bert.cli.words import MODELS
+from mini_bert.cli.words import MODELS, sharing
 
+MANY = 500  # training sentences of a probe from which on progress is shown
 PICTURE = "the picture: .png, .svg or .pdf"
+COLUMN = Annotated[int, typer.Option(help="column of the tags, from 0; default: the last one; in CoNLL-U, the UPOS")]
 
 
 def layer_numbers(text: str | None) -> list[int] | None:
@@ -49,10 +50,7 @@ def probe(
     seeds: Annotated[
         int, typer.Option(min=1, help="number of seeds; several give a mean and a standard deviation")
     ] = 1,
-    max_sentences: Annotated[
-        int | None,
-        typer.Option("--max-sentences", "--max_sentences", min=1, help="use at most N sentences of each file"),
-    ] = None,
+    max_sentences: Annotated[int | None, typer.Option(min=1, help="use at most N sentences of each file")] = None,
     pooling: Annotated[
         str, typer.Option(help="how to combine the vectors of a word's pieces: mean, first or last")
     ] = "mean",
@@ -60,23 +58,22 @@ def probe(
         float | None,
         typer.Option(help="penalty on large weights", show_default="10; for syntactic heads 10000"),
     ] = None,
-    column: Annotated[
-        int, typer.Option(help="column of the tags, from 0; default: the last one; in CoNLL-U, the UPOS")
-    ] = -1,
+    column: COLUMN = -1,
     threads: Annotated[int, typer.Option(min=1, help="number of threads")] = 2,
     out: Annotated[Path | None, typer.Option(help="a folder for the results as JSON and as a picture")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Probe the layers of a model; the commands below are this function with a fixed task."""
+    """Probe the layers of a model and print the results; the commands below are this function with a fixed task."""
     from mini_bert.common.atomic import write_atomic
     from mini_bert.common.extras import MissingExtra
     from mini_bert.common.memory import keep_freed_memory
+    from mini_bert.common.progress import showing
     from mini_bert.data.synthetic.dataset import SYNTHETIC
     from mini_bert.inference.loading import load
     from mini_bert.plots.style import save
     from mini_bert.probing.data import read
     from mini_bert.probing.figures import probe_results
-    from mini_bert.probing.probe import probe_samples
+    from mini_bert.probing.probe import probe as fit_probes
     from mini_bert.probing.report import Setting, report, report_json
 
     chosen = layer_numbers(layers)
@@ -84,13 +81,15 @@ def probe(
         if out.exists() and not out.is_dir():
             raise ValueError(f"--out {out} is a file, expected a folder")
         out.mkdir(parents=True, exist_ok=True)
-    data = read(task, train, dev, column)
+    data = read(task, train, dev, column, max_sentences)
     keep_freed_memory()
     loaded, tokenizer = load(model)
-    options = {"layers": chosen, "pooling": pooling, "l2": l2, "threads": threads}
-    results = probe_samples(loaded, tokenizer, task, data, seeds, max_sentences, **options)
-    notes = [] if data is None else data.notes
-    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, data is None, seeds, pooling, notes)
+    options: dict[str, Any] = {"layers": chosen, "pooling": pooling, "l2": l2, "threads": threads}
+    with showing(len(data.train) > MANY) as show:
+        results = fit_probes(
+            loaded, tokenizer, task, data.train, data.dev, data.classes, range(seeds), show=show, **options
+        )
+    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, train is None, seeds, pooling, data.notes)
     print(report_json(setting, results) if as_json else report(setting, results))
     if out is not None:
         table, picture = out / f"probe_{task}.json", out / f"probe_{task}.png"
@@ -103,35 +102,24 @@ def probe(
             print(f"no picture: {error}", file=sys.stderr)
 
 
-def _probe_command(task: str, *without: str) -> Callable[[Callable[[], None]], Callable[..., None]]:
-    """`probe` as a command: with this task, without these options, and with the docstring of the decorated function."""
-
-    def decorate(documented: Callable[[], None]) -> Callable[..., None]:
-        def command(**options: object) -> None:
-            probe(task, **options)  # type: ignore[arg-type]
-
-        signature = inspect.signature(probe, eval_str=True)
-        options = [option for name, option in signature.parameters.items() if name not in ("task", *without)]
-        command.__name__, command.__doc__ = documented.__name__, documented.__doc__
-        command.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
-        command.__annotations__ = {option.name: option.annotation for option in options}
-        return command
-
-    return decorate
+def _task(task: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
+    """`probe` as a command for this task; the decorated function has the options that not all tasks have"""
+    return sharing(probe, 8, lambda own, given: probe(task, **own, **given), without=("task", "column"))
 
 
-@_probe_command("pos")
-def probe_pos() -> None:
+@_task("pos")
+def probe_pos(column: COLUMN = -1) -> dict[str, Any]:
     """Can parts of speech be read from the layers?
 
     Fits a linear probe to each layer, and compares with a control task and with random weights.
 
     For example:  mini-bert probe pos --train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out probes
     """
+    return {"column": column}
 
 
-@_probe_command("dep", "column")
-def probe_dep() -> None:
+@_task("dep")
+def probe_dep() -> dict[str, Any]:
     """Can syntax be read from the layers?
 
     Fits two linear probes to each layer: one predicts the relation of a word to its syntactic head, one predicts which
@@ -139,16 +127,18 @@ def probe_dep() -> None:
 
     For example:  mini-bert probe dep --train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out probes
     """
+    return {}
 
 
-@_probe_command("ner")
-def probe_ner() -> None:
+@_task("ner")
+def probe_ner(column: COLUMN = -1) -> dict[str, Any]:
     """Can entities be read from the layers?
 
     Fits a linear probe for BIO tags to each layer, and scores tags and whole entities.
 
     For example:  mini-bert probe ner --train train.conll --dev dev.conll --out probes
     """
+    return {"column": column}
 
 
 def attention(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import sys
 from collections.abc import Callable
 from itertools import zip_longest
@@ -143,7 +144,9 @@ def main(words: list[str] | None = None) -> None:
 
 
 def _spelled_out(words: list[str]) -> list[str]:
-    """`--checkpointing` without a value means all layers; the parser needs a value."""
+    """`--checkpointing` without a value means all layers; the parser needs a value. `--max_samples`, as in the user's
+    guide, is `--max-samples`."""
+    words = [re.sub("^--[^=]*", lambda option: option[0].replace("_", "-"), word) for word in words]
     return [
         "--checkpointing=all" if word == "--checkpointing" and following.startswith("-") else word
         for word, following in zip_longest(words, words[1:], fillvalue="-")

@@ -122,7 +122,5 @@ def data_labelled(
     """
     from mini_bert.data.synthetic.dataset import SYNTHETIC, examples, shown
 
-    made = examples(kind, count, seed, split)
-    print(f"{SYNTHETIC}: {kind}, seed {seed}, split {split}")
-    for example in made:
-        print(*shown(example), sep="\n")
+    chosen = examples(kind, count, seed, split)
+    print(f"{SYNTHETIC}: {kind}, seed {seed}, split {split}", *map(shown, chosen), sep="\n")

@@ -48,9 +48,12 @@ def _parts(hint: Any) -> set[Any]:
 
 
 def sharing(
-    shared: Callable[..., None], first: int, act: Callable[[dict[str, Any], dict[str, Any]], None]
+    shared: Callable[..., None],
+    first: int,
+    act: Callable[[dict[str, Any], dict[str, Any]], None],
+    without: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., None]]:
-    """For commands that share most of their options, which are the parameters of `shared`.
+    """For commands that share most of their options: the parameters of `shared` that are not in `without`.
 
     A decorated function has the command's own options; --help shows them after the first `first` shared ones. It
     returns a dict, and `act` is called with that dict and the values of the shared options.
@@ -58,6 +61,7 @@ def sharing(
 
     def command_of(own: Callable[..., dict[str, Any]]) -> Callable[..., None]:
         common, mine = (list(inspect.signature(part, eval_str=True).parameters.values()) for part in (shared, own))
+        common = [option for option in common if option.name not in without]
 
         def command(**given: Any) -> None:
             act(own(**{option.name: given.pop(option.name) for option in mine}), given)

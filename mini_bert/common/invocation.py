@@ -27,7 +27,7 @@ def as_called(text: str) -> str:
     >>> as_called("try `mini-bert info` of mini-bert") == f"try `{called_as()} info` of mini-bert"
     True
     """
-    return re.sub(r"(^  |`)mini-bert ", lambda found: f"{found[1]}{called_as()} ", text, flags=re.MULTILINE)
+    return re.sub(r"(^  |`)mini-bert ", lambda start: f"{start[1]}{called_as()} ", text, flags=re.MULTILINE)
 
 
 def quoted(word: str | os.PathLike[str]) -> str:

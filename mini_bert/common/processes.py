@@ -20,17 +20,16 @@ import logging
 import os
 import pickle
 import signal
-import struct
 import subprocess
 import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, count, islice
 from queue import SimpleQueue
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from mini_bert.common.memory import return_freed_memory
 
@@ -63,64 +62,61 @@ def in_order(
         raise ValueError(f"processes is {processes}, expected at least 1")
     jobs = iter(jobs)
     few = list(islice(jobs, FEW)) if processes > 1 else []
-    helpers = start(work, state, processes) if len(few) == FEW else []
-    if not helpers:
-        for job in chain(few, jobs):
-            yield work(state, job)
-        return
-    free: SimpleQueue[Helper] = SimpleQueue()
-    for helper in helpers:
-        free.put(helper)
-
-    def delegate(job: Job) -> Result:
-        helper = free.get()
-        try:
-            return helper.ask(job)
-        finally:
+    with helpers(work, state, processes if len(few) == FEW else 0) as started:
+        if not started:
+            for job in chain(few, jobs):
+                yield work(state, job)
+            return
+        free: SimpleQueue[Helper] = SimpleQueue()
+        for helper in started:
             free.put(helper)
 
-    threads = ThreadPoolExecutor(len(helpers))  # one for each helper, waiting for its pipe
-    try:
-        waiting = deque(threads.submit(delegate, job) for job in few)
-        for number, job in enumerate(jobs):
-            while len(waiting) >= 2 * len(helpers):
+        def delegate(job: Job) -> Result:
+            helper = free.get()
+            try:
+                return helper.ask(job)
+            finally:
+                free.put(helper)
+
+        threads = ThreadPoolExecutor(len(started))  # one for each helper, waiting for its pipe
+        try:
+            waiting = deque(threads.submit(delegate, job) for job in few)
+            for number, job in enumerate(jobs):
+                while len(waiting) >= 2 * len(started):
+                    yield waiting.popleft().result()
+                waiting.append(threads.submit(delegate, job))
+                if number % 16 == 0:
+                    return_freed_memory()
+            while waiting:
                 yield waiting.popleft().result()
-            waiting.append(threads.submit(delegate, job))
-            if number % 16 == 0:
-                return_freed_memory()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:  # done, interrupted, or failed
-        for helper in helpers:
-            helper.stop()
-        threads.shutdown(cancel_futures=True)
-        for helper in helpers:
-            helper.close()
+        finally:  # done, interrupted, or failed
+            for helper in started:
+                helper.process.kill()
+            threads.shutdown(cancel_futures=True)
 
 
-def start(work: Callable[[State, Job], Result], state: State, processes: int) -> list[Helper]:
-    """Start helpers. Returns an empty list, with a warning, if that is impossible."""
-    helpers: list[Helper] = []
+@contextmanager
+def helpers(work: Callable[[State, Job], Result], state: State, processes: int) -> Iterator[list[Helper]]:
+    """Yields helpers, which end with the block; an empty list, with a warning, if they cannot be started."""
+    started: list[Helper] = []
     try:
-        if not sys.executable or getattr(sys, "frozen", False):
-            raise OSError("this Python cannot start another one")
-        order = pickle.dumps((work, state))
-        for _ in range(processes):
-            helpers.append(Helper())
-        for helper in helpers:
-            send(helper.down, order)
-        for helper in helpers:
-            helper.answer()
-    except BaseException as error:
-        for helper in helpers:
-            helper.stop()
+        try:
+            order = pickle.dumps((work, state))
+            for _ in range(processes):
+                started.append(Helper())
+            for helper in started:
+                helper.send(order)
+            for helper in started:
+                helper.answer()
+        except (OSError, HelperError, pickle.PicklingError, AttributeError, TypeError) as error:
+            why = str(error).strip().splitlines()[-1]
+            logger.warning("using a single process, which is slower, because no others can be started: %s", why)
+            yield []
+        else:
+            yield started
+    finally:
+        for helper in started:
             helper.close()
-        if not isinstance(error, OSError | HelperError | pickle.PicklingError | AttributeError | TypeError):
-            raise
-        why = str(error).strip().splitlines()[-1]
-        logger.warning("using a single process, which is slower, because no others can be started: %s", why)
-        return []
-    return helpers
 
 
 class HelperError(RuntimeError):
@@ -128,7 +124,7 @@ class HelperError(RuntimeError):
 
 
 class Helper:
-    """The caller's side of a helper process."""
+    """The caller's side of a helper process. A message is a pickle, sent as pickled bytes to mark its end."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -137,82 +133,56 @@ class Helper:
             stdout=subprocess.PIPE,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # helpers multiply no matrices
         )
-        assert self.process.stdin is not None and self.process.stdout is not None
         self.down: Any = self.process.stdin
         self.up: Any = self.process.stdout
 
     def ask(self, job: Any) -> Any:
-        message = pickle.dumps(job)
-        with suppress(OSError):  # the helper has died; `answer` reports it
-            send(self.down, message)
+        self.send(pickle.dumps(job))
         return self.answer()
 
+    def send(self, message: bytes) -> None:
+        with suppress(OSError):  # the helper has died; `answer` reports it
+            pickle.dump(message, self.down)
+            self.down.flush()
+
     def answer(self) -> Any:
-        message = receive(self.up)
-        if message is None:
-            code = self.process.wait()
+        try:
+            good, result = pickle.loads(pickle.load(self.up))
+        except (EOFError, pickle.UnpicklingError):
             raise HelperError(
-                f"a helper process ended before its work was done (exit code {code}). If it was killed because memory "
-                "ran out, use a single process: processes=1"
-            )
-        good, result = pickle.loads(message)
+                f"a helper process ended before its work was done (exit code {self.process.wait()}). If it was killed "
+                "because memory ran out, use a single process: processes=1"
+            ) from None
         if not good:
             raise HelperError(f"in a helper process:\n{result}")
         return result
 
-    def stop(self) -> None:
-        self.process.kill()
-
     def close(self) -> None:
+        self.process.kill()
         self.process.wait()
         for pipe in (self.down, self.up):
             with suppress(OSError):  # unsent data, no longer needed
                 pipe.close()
 
 
-# --- the pipes: a message is its length, then its bytes -----------------------------------------------------
-
-
-def send(pipe: BinaryIO, message: bytes) -> None:
-    pipe.write(struct.pack("<Q", len(message)))
-    pipe.write(message)
-    pipe.flush()
-
-
-def receive(pipe: BinaryIO) -> bytes | None:
-    """The next message; None if the other end has closed the pipe."""
-    head = pipe.read(8)
-    if len(head) < 8:
-        return None
-    (length,) = struct.unpack("<Q", head)
-    message = pipe.read(length)
-    return message if len(message) == length else None
-
-
-# --- the helper's side -------------------------------------------------------------------------------------
-
-
 def serve() -> None:
-    """Read jobs from standard input and write results to standard output until the pipe closes."""
+    """The helper's side: read jobs from standard input and write results to standard output until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the caller stops its helpers
-    with suppress(OSError), os.fdopen(os.dup(0), "rb") as down, os.fdopen(os.dup(1), "wb") as up:
+    work: Any = None
+    state = None
+    with suppress(OSError, EOFError), os.fdopen(os.dup(0), "rb") as down, os.fdopen(os.dup(1), "wb") as up:
         os.dup2(2, 1)  # what `work` prints must not mix with the results
-        order = receive(down)
-        if order is None:
-            return
-        try:
-            work, state = pickle.loads(order)
-        except Exception:  # such as a class of the caller's own script
-            send(up, pickle.dumps((False, traceback.format_exc())))
-            return
-        send(up, pickle.dumps((True, None)))
         for number in count():
-            if (job := receive(down)) is None:
-                return
+            message = pickle.load(down)
             try:
-                answer = (True, work(state, pickle.loads(job)))
-            except Exception:
-                answer = (False, traceback.format_exc())
-            send(up, pickle.dumps(answer))
+                if number:
+                    answer = pickle.dumps((True, work(state, pickle.loads(message))))
+                else:
+                    work, state = pickle.loads(message)
+                    answer = pickle.dumps((True, None))
+            except Exception:  # such as a class of the caller's own script
+                answer = pickle.dumps((False, traceback.format_exc()))
+            pickle.dump(answer, up)
+            up.flush()
             if number % 16 == 0:
                 return_freed_memory()

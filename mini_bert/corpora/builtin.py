@@ -41,7 +41,7 @@ import numpy as np
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.cache_folder import cache_folder
-from mini_bert.common.processes import HelperError, start
+from mini_bert.common.processes import HelperError, helpers
 from mini_bert.corpora.prose import paragraphs
 
 
@@ -149,11 +149,11 @@ def collected(notes: list[str]) -> Iterator[tuple[str, Iterable[str]]]:
         notes.append("this Python has no language reference (pydoc_data.topics)")
     library, numpy = Path(sysconfig.get_paths()["stdlib"]), Path(np.__file__).parent
     for what, root, package in (("Python's standard library", library, ""), ("NumPy", numpy, "numpy")):
-        found = False
+        has_sources = False
         for name, source in sources(root, package):
-            found = True
+            has_sources = True
             yield f"source/{name}", source_texts(source)
-        if not found:
+        if not has_sources:
             notes.append(f"the sources of {what} are not installed")
     for wheel in sorted(library.glob("ensurepip/_bundled/*.whl")):
         yield from ((f"bundled/{name}", source_texts(source)) for name, source in wheel_sources(wheel))
@@ -246,13 +246,9 @@ def fingerprint() -> str:
     """
     path = cache_folder("builtin") / f"{_key()}.jsonl"
     if not path.exists():
-        for helper in start(_store, None, 1):
-            try:
-                with suppress(HelperError):
-                    helper.ask(None)
-            finally:
-                helper.stop()
-                helper.close()
+        with helpers(_store, None, 1) as started, suppress(HelperError):
+            for helper in started:
+                helper.ask(None)
     with suppress(*UNREADABLE), path.open(encoding="utf-8") as rows:
         stored = json.loads(next(rows))["fingerprint"]
         if stored == _hash(Document(*json.loads(row)) for row in rows):

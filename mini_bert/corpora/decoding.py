@@ -22,7 +22,8 @@ from typing import Any, BinaryIO
 from mini_bert.common.extras import MissingExtra, extra
 
 STANDARD_INPUT = "standard input"  # its name in messages
-BLOCK = 1 << 18  # bytes read, and at most unpacked, at once
+BLOCK = 1 << 18  # bytes read at once
+SIP = 1 << 10  # bytes decompressed at once: at most some 20 MB of content
 Note = Callable[[str, str, str, int], None]  # what, file, place in it, how often
 
 
@@ -42,98 +43,68 @@ MAGIC = {  # their first bytes
 
 
 def unpacked(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The content in blocks of at most BLOCK bytes, decompressed if the first bytes say that it is compressed."""
+    """The content in blocks of about BLOCK bytes, decompressed if the first bytes say that it is compressed."""
     blocks = iter(lambda: file.read(BLOCK), b"")
     head = next(blocks, b"")
-    while len(head) < 10 and (more := file.read(10 - len(head))):  # a pipe may return a byte at a time
-        head += more
     packing = next((packing for packing, magic in MAGIC.items() if magic.match(head)), None)
     promised = PACKED.get(os.path.splitext(name.lower())[1])
     if promised and promised != packing:
-        found = f"its first bytes are {head[:6]!r}" if head else "it is empty"
-        raise ValueError(f"{name} is not a {promised} file, although its name says so: {found}. Download it again")
-    if packing is None:
-        return chain([head], blocks) if head else iter(())
-    return _decompress(chain([head], blocks), packing, name)
+        content = f"its first bytes are {head[:6]!r}" if head else "it is empty"
+        raise ValueError(f"{name} is not a {promised} file, although its name says so: {content}. Download it again")
+    blocks = chain([head] if head else [], blocks)
+    return blocks if packing is None else _decompress(blocks, packing, name)
 
 
 def _decompress(blocks: Iterable[bytes], packing: str, name: str) -> Iterator[bytes]:
-    """The content of one or more concatenated compressed streams."""
+    """The content of one or more concatenated compressed streams.
+
+    The input is decompressed in sips, so that a small file with a huge content does not fill the memory.
+    """
+    new_stream, broken = _decompressor(packing, name)
+    stream, content = None, bytearray()
     taken = given = 0
-    start, broken = _machine(packing, name)
-    machine: _Machine | None = None
     try:
-        for data in blocks:
-            taken += len(data)
-            while data:
-                if machine is None and not (data := data.lstrip(b"\0")):  # padding between streams is allowed
-                    break
-                machine = machine or start()
-                for out in machine.feed(data):
-                    given += len(out)
-                    yield out
-                data, machine = (b"", machine) if machine.rest is None else (machine.rest, None)
+        for block in blocks:
+            taken += len(block)
+            for start in range(0, len(block), SIP):
+                data = block[start : start + SIP]
+                while data and (stream or (data := data.lstrip(b"\0"))):  # zeros between streams are padding
+                    stream = stream or new_stream()
+                    content += stream.decompress(data)
+                    data, stream = (stream.unused_data, None) if stream.eof else (b"", stream)
+                if len(content) >= BLOCK:
+                    given += len(content)
+                    yield bytes(content)
+                    content.clear()
     except broken as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk failed, the content may be fine
-        place = f"after {given:,} bytes of content, within the first {taken:,} compressed bytes"
+        place = f"after {given + len(content):,} bytes of content, within the first {taken:,} compressed bytes"
         raise ValueError(f"{name}: its {packing} data is damaged {place} ({error}). Copy it again") from error
-    if machine is not None:
+    if stream is not None:
+        given += len(content)
         raise ValueError(
             f"{name} is truncated: its {packing} data ends after {taken:,} bytes ({given:,} decompressed), in the "
             "middle of a stream. Copy it again"
         )
+    if content:
+        yield bytes(content)
 
 
-class _Machine:
-    """A decompressor of the standard library. It returns at most BLOCK bytes a call."""
-
-    def __init__(self, machine: Any):
-        self.machine = machine
-        self.rest: bytes | None = None  # after the end of the stream: the input that follows it
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        machine = self.machine
-        while True:
-            out = machine.decompress(data, BLOCK)
-            data = getattr(machine, "unconsumed_tail", b"")  # zlib returns unused input, the others keep it
-            if out:
-                yield out
-            if machine.eof:
-                self.rest = machine.unused_data
-                return
-            if machine.needs_input if hasattr(machine, "needs_input") else not data and len(out) < BLOCK:
-                return
-
-
-class _Zstandard(_Machine):
-    """The package `zstandard` cannot limit its output, so it gets small pieces of input: 4 bytes can become 128 kB."""
-
-    FEED = 1024
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        for start in range(0, len(data), self.FEED):
-            out = self.machine.decompress(data[start : start + self.FEED])
-            yield from (out[i : i + BLOCK] for i in range(0, len(out), BLOCK))
-            if self.machine.eof:
-                self.rest = self.machine.unused_data + data[start + self.FEED :]
-                return
-
-
-def _machine(packing: str, name: str) -> tuple[Callable[[], _Machine], tuple[type[Exception], ...]]:
-    """Returns a function that makes a decompressor, and the exceptions that it raises for damaged input."""
+def _decompressor(packing: str, name: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
+    """Returns a function that starts a stream, and the exceptions that it raises for damaged input."""
     if packing == "gzip":
-        return lambda: _Machine(zlib.decompressobj(16 + zlib.MAX_WBITS)), (zlib.error,)
+        return lambda: zlib.decompressobj(16 + zlib.MAX_WBITS), (zlib.error,)
     if packing == "xz":
-        return lambda: _Machine(lzma.LZMADecompressor()), (lzma.LZMAError,)
+        return lzma.LZMADecompressor, (lzma.LZMAError,)
     if packing == "bzip2":
-        return lambda: _Machine(bz2.BZ2Decompressor()), (OSError, ValueError)
+        return bz2.BZ2Decompressor, (OSError, ValueError)
     try:
         zstd: Any = import_module("compression.zstd")  # Python 3.14 and later
-        return lambda: _Machine(zstd.ZstdDecompressor()), (zstd.ZstdError,)
+        return zstd.ZstdDecompressor, (zstd.ZstdError,)
     except ImportError:
         zstandard = extra("zstandard", f"{name} is compressed with zstd, which needs the package zstandard")
-        return lambda: _Zstandard(zstandard.ZstdDecompressor().decompressobj()), (zstandard.ZstdError,)
+        return lambda: zstandard.ZstdDecompressor().decompressobj(), (zstandard.ZstdError,)
 
 
 def unreadable(head: bytes, parquet: bool) -> bool:
@@ -142,7 +113,7 @@ def unreadable(head: bytes, parquet: bool) -> bool:
         if parquet:
             extra("pyarrow.parquet", "")
         elif MAGIC["zstd"].match(head):
-            _machine("zstd", "")
+            _decompressor("zstd", "")
     except MissingExtra:
         return True
     return False
@@ -174,18 +145,14 @@ def encoding_of(head: bytes, name: str) -> tuple[str, int]:
         if head.startswith(signature):
             raise NotText(f"{name} is {what}, not text")
     head = head[: 1 << 16]
-    even, odd = head[::2].count(0), head[1::2].count(0)
-    if max(even, odd) > max(3, len(head) // 6) and min(even, odd) <= len(head) // 100:
-        raise NotText(
-            f"{name} looks like UTF-16 without a byte order mark: every other byte is 0. Save it as UTF-8, or "
-            f"convert it: {conversion(name, 'UTF-16LE' if odd > even else 'UTF-16BE')}"
-        )
     invalid = head.decode("utf-8", "replace").count("\ufffd") - head.decode("utf-8", "ignore").count("\ufffd")
     bad = invalid + len(head) - len(head.translate(None, CONTROLS))
     if bad > 2 + len(head) // 10:
+        even, odd = (head[start::2].count(0) > len(head) // 6 for start in (0, 1))  # in UTF-16, every other byte
+        guess = "LATIN1" if even == odd else "UTF-16LE" if odd else "UTF-16BE"
         raise NotText(
             f"{name} is not UTF-8 text: {bad:,} of its first {len(head):,} bytes are control characters or invalid. "
-            f"If it is text in another encoding, such as Latin-1, convert it: {conversion(name)}"
+            f"If it is text in another encoding, such as {guess}, convert it: {conversion(name, guess)}"
         )
     return "utf-8", 0
 
@@ -207,8 +174,6 @@ def conversion(name: str, encoding: str = "LATIN1") -> str:
 def decoded(blocks: Iterator[bytes], name: str, note: Note) -> Iterator[str]:
     """Text with \\n at line ends and without NUL. Invalid bytes become U+FFFD and are counted."""
     head = next(blocks, b"")
-    while 0 < len(head) < 1024 and (more := next(blocks, b"")):  # a pipe may return little at a time
-        head += more
     encoding, skip = encoding_of(head, name)
     if skip:
         note(f"byte order mark of {encoding.upper()}: used and dropped", name, "", 1)

@@ -4,8 +4,8 @@
 
     folder = get("sst2")  # downloaded once, then found in the cache folder
 
-A data set is stored in `data/NAME/` in the cache folder. `data/NAME.json` beside it records where each file came from,
-its sha256, and the size and sha256 of everything that was unpacked from it.
+A data set is stored in `data/NAME/` in the cache folder, complete or not at all. `data/NAME.json` beside it records the
+sha256 of each file that was downloaded for it.
 
 Checksums. Most files are *pinned*: their published sha256 is in the table below, and any other content is refused. For
 the others no reliable value is known, so the first download is trusted, its sha256 is recorded in NAME.json, and later
@@ -15,19 +15,17 @@ downloads must match it. `data list` shows which is which.
 from __future__ import annotations
 
 import difflib
-import errno
 import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from mini_bert.common.atomic import put_in_place, recover_folder, unfinished_folder, write_atomic
 from mini_bert.common.cache_folder import cache_folder, make_folder
 from mini_bert.common.invocation import command
-from mini_bert.corpora.fetching import DiskFull, DownloadError, fetch, hash_file, is_archive, unpack
+from mini_bert.corpora.fetching import FULL, DownloadError, fetch, is_archive, unpack
 
 
 @dataclass(frozen=True)
@@ -160,33 +158,29 @@ def data_folder() -> Path:
 
 def dataset(name: str) -> Dataset:
     if name not in DATASETS:
-        close = difflib.get_close_matches(name, DATASETS, 1)
-        hint = f"Did you mean {close[0]}? " if close else ""
-        raise ValueError(f"there is no data set named {name!r}. {hint}The names are {', '.join(DATASETS)}")
+        raise ValueError(f"there is no data set named {name!r}. {_hint(name)}")
     return DATASETS[name]
 
 
-def _record(name: str) -> dict[str, Any]:
-    """The record of the last download: {"sources": {url: sha256}, "files": {name: [size, sha256]}}"""
+def _hint(name: str) -> str:
+    close = difflib.get_close_matches(name, DATASETS, 1)
+    return f"Did you mean {close[0]}?" if close else f"`{command('data', 'list')}` lists the data sets"
+
+
+def _record(name: str) -> dict[str, str]:
+    """The sha256 of each address of the last download."""
     with suppress(OSError, ValueError):
-        record = json.loads((data_folder() / f"{name}.json").read_text(encoding="utf-8"))
-        if isinstance(record, dict) and {"sources", "files"} <= set(record):
-            return record
-    return {"sources": {}, "files": {}}
+        return dict(json.loads((data_folder() / f"{name}.json").read_text(encoding="utf-8"))["sources"])
+    return {}
 
 
-def installed(name: str, thorough: bool = False) -> list[Path]:
-    """The files of a data set, if all are there with the right size (thorough: and sha256); else an empty list."""
-    folder, files = data_folder() / name, _record(name)["files"]
-    for file, (size, sha256) in files.items():
-        path = folder / file
-        if not path.is_file() or path.stat().st_size != size or (thorough and hash_file(path) != sha256):
-            return []
-    return [folder / file for file in sorted(files)]
+def installed(name: str) -> list[Path]:
+    """The files of a data set, sorted; an empty list if it is not installed."""
+    return sorted(path for path in (data_folder() / name).rglob("*") if path.is_file())
 
 
 def get(name: str, force: bool = False) -> Path:
-    """The folder of a data set, which is downloaded if it is missing or damaged, or always with `force`."""
+    """The folder of a data set. It is downloaded if it is missing, or in any case with `force`."""
     from filelock import FileLock, Timeout
 
     files, folder = dataset(name).files, data_folder() / name
@@ -199,52 +193,45 @@ def get(name: str, force: bool = False) -> Path:
         lock.acquire()
     try:
         recover_folder(folder)
-        if force or not installed(name, thorough=True):
+        if force or not installed(name):
             _download(name, files, folder)
     except OSError as error:
-        if isinstance(error, DownloadError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL:
             raise
-        raise DiskFull(f"the disk is full, cannot install {name} in {data_folder()}; free some space") from error
+        raise DownloadError(
+            f"the disk is full, cannot install {name} in {data_folder()}; free some space and try again, or set "
+            "MINI_BERT_HOME to a folder on another disk"
+        ) from error
     finally:
         lock.release()
     return folder
 
 
 def _download(name: str, files: tuple[Remote, ...], folder: Path) -> None:
-    sources = _record(name)["sources"]
+    sources = _record(name)
     with unfinished_folder(folder) as new:
         for remote in files:
             path = data_folder() / f".{name}-{remote.name}"
             known = remote.sha256 or sources.get(remote.url)
             advice = "" if remote.sha256 else f"If you trust the new file, delete {name}.json in {data_folder()}"
-            sources[remote.url] = fetch(remote.url, path, known, remote.size, advice)
+            sources[remote.url] = fetch(remote.url, path, known, advice)
             if is_archive(remote.name):
                 unpack(path, new)
                 path.unlink()
             else:
                 os.replace(path, new / remote.name)
-        content = {
-            path.relative_to(new).as_posix(): (path.stat().st_size, hash_file(path))
-            for path in sorted(new.rglob("*"))
-            if path.is_file()
-        }
         put_in_place(new, folder)
-    write_atomic(data_folder() / f"{name}.json", json.dumps({"sources": sources, "files": content}, indent=1).encode())
+    write_atomic(data_folder() / f"{name}.json", json.dumps({"sources": sources}, indent=1).encode())
 
 
 def corpus_files(source: str) -> list[Path]:
     """The text files of a data set: "wikitext-2" or "wikitext-2:train", "wikitext-2:validation", …"""
     name, _, part = source.partition(":")
     if name not in DATASETS:
-        close = difflib.get_close_matches(name, DATASETS, 1)
-        hint = f"(`{command('data', 'list')}` lists the data sets)"
-        if close:
-            hint = f"Did you mean the data set {close[0]}?"
-        raise FileNotFoundError(f"there is no file, folder or data set {source!r}. {hint}")
+        raise FileNotFoundError(f"there is no file, folder or data set {source!r}. {_hint(name)}")
     parts, folder, files = DATASETS[name].text, data_folder() / name, installed(name)
     if not files:
-        state = "has changed since it was downloaded" if folder.exists() else "is not installed"
-        raise FileNotFoundError(f"the data set {name} {state}; download it: `{command('data', 'get', name)}`")
+        raise FileNotFoundError(f"the data set {name} is not installed; download it: `{command('data', 'get', name)}`")
     if not parts:
         raise ValueError(f"{name} is a labelled data set, not a text corpus; its files are in {folder}")
     if (part or "train") not in parts:

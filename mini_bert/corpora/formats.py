@@ -79,28 +79,16 @@ def read_file(file: BinaryIO, name: str, note: Note, column: str | None = None) 
 
 
 def unnamed_passages(blocks: Iterator[str], name: str, note: Note, column: str | None) -> Iterator[Passage]:
-    """Guess the format from the content: JSON lines if the first line is a JSON object, a table if a column is chosen,
-    else plain text. If the first line looks like the header of a table, the report says so."""
+    """Guess the format from the content: JSON lines if the first line begins like a JSON object, a table if a column is
+    chosen, else plain text."""
     head = next(blocks, "")
     blocks = chain([head], blocks)
-    line, newline, _ = head.lstrip().partition("\n")
-    if line.startswith("{"):
-        try:
-            json.loads(line)
-        except ValueError:
-            complete = False
-        else:
-            complete = True
-        if complete or not newline:
-            return jsonl_passages(blocks, name, note, column)
+    if re.match(r'\s*\{[ \t]*"', head):
+        return jsonl_passages(blocks, name, note, column)
     if name.lower().endswith(".json"):
         raise ValueError(f"{name} is one JSON document, expected JSON lines (.jsonl): an object with text on each line")
-    delimiter = max(",;\t", key=line.count)
     if column:
-        return csv_passages(blocks, name, note, column, tabs=delimiter == "\t" and delimiter in line)
-    names = [part.strip().strip('"') for part in line.split(delimiter)]
-    if len(names) > 1 and find_column(names) and all(re.fullmatch(r"\w{1,40}", part) for part in names):
-        note(f"read as plain text, but looks like a table; to choose a column: {choice(name)}", name, "line 1", 1)
+        return csv_passages(blocks, name, note, column, tabs="\t" in head.partition("\n")[0])
     return text_passages(blocks, name, note)
 
 
@@ -156,14 +144,11 @@ def pieces(text: str, first: bool, name: str, note: Note) -> Iterator[Passage]:
 
 def _cut(text: str, name: str, note: Note) -> tuple[str, str]:
     """Cut off one passage: at a line end, else at white space, else at the maximum length."""
-    end, what = text.rfind("\n", 1, PASSAGE), ""
+    end = text.rfind("\n", 1, PASSAGE)
     if end < 0:
-        end, what = next((i for i in range(PASSAGE, PASSAGE // 2, -1) if text[i].isspace()), 0), "at white space"
-        if not end:
-            end, what = PASSAGE, "inside a word, because there is no white space nearby"
+        end = next((i for i in range(PASSAGE, PASSAGE // 2, -1) if text[i].isspace()), PASSAGE)
+        note(f"cuts in lines of more than {PASSAGE:,} characters", name, "", 1)
     head, rest = text[:end].strip(), text[end:]
-    if head and what:
-        note(f"cuts in lines of more than {PASSAGE:,} characters, {what}", name, "", 1)
     if not head and "\n" in text[:end]:  # an endless empty line is still an empty line
         rest = "\n" + rest
     return head, rest
@@ -227,29 +212,22 @@ def csv_passages(blocks: Iterable[str], name: str, note: Note, column: str | Non
     table = csv.reader(chain([top], source), **options)
     try:
         header = next(table, [])
-        if column and column.isdigit() and column not in header:
-            index, first_rows = int(column) - 1, [header]
-            if not 0 <= index < len(header):
-                raise ValueError(no_column(name, header, column))
+        title = column or find_column(header)
+        first_rows = []
+        if title and title.isdigit() and title not in header and 1 <= int(title) <= len(header):  # no header
+            index, first_rows = int(title) - 1, [header]
+        elif title in header or not header:
+            index = header.index(title) if title in header else 0
         else:
-            title = column or find_column(header)
-            if header and title not in header:
-                raise ValueError(no_column(name, header, column))
-            index, first_rows = header.index(title) if title else 0, []
+            raise ValueError(no_column(name, header, column))
         for row in chain(first_rows, table):
             while len(row) > len(header) and not row[-1]:  # a comma at the end
                 row.pop()
-            if len(row) > len(header) == index + 1:
-                note("rows with more fields than the header: the extra ones joined", name, f"line {at:,}", 1)
-                row[index:] = [options["delimiter"].join(row[index:])]
-            elif len(row) > len(header):
-                note(
-                    "rows with more fields than the header, so the text may be truncated or from another column: does "
-                    "a text contain a separator without quotation marks around it?",
-                    name,
-                    f"line {at:,}",
-                    1,
-                )
+            if len(row) > len(header):
+                what = "rows with more fields than the header: is a separator in a text not quoted?"
+                note(what, name, f"line {at:,}", 1)
+                if index + 1 == len(header):
+                    row[index:] = [options["delimiter"].join(row[index:])]
             if index < len(row):
                 yield from record_pieces(row[index], name, note, f"line {at:,}")
             elif row:
@@ -324,12 +302,8 @@ def find_column(names: Iterable[str]) -> str | None:
 def no_column(name: str, names: Iterable[str], column: str | None) -> str:
     missing = f"no column {column!r}" if column else "no column with a usual name such as text or sentence"
     there = ", ".join(repr(name[:40]) for name in names)
+    choice = "--column NAME" if name == STANDARD_INPUT else f"{name}::NAME"
     return (
-        f"{name} has {missing}; it has {there}. Choose one: {choice(name)} (1 for the first, if there is no header). "
+        f"{name} has {missing}; it has {there}. Choose one: {choice} (1 for the first, if there is no header). "
         "If files have different columns, list the files, each with its own ::NAME"
     )
-
-
-def choice(name: str) -> str:
-    """How to choose a column. "-::NAME" would be taken for an option on the command line."""
-    return '--column NAME, or in Python "-::NAME"' if name == STANDARD_INPUT else f"{name}::NAME"

@@ -71,10 +71,10 @@ def blocks(text: str) -> Iterator[str]:
         if section in DROPPED and indent >= section_depth and not UNDERLINE.match(following):
             continue
         directive, field, bullet = DIRECTIVE.match(words), FIELD.match(words), BULLET.match(words)
-        fresh = bool(directive or field or bullet or words.startswith(".. ")) or not held
+        new_paragraph = bool(directive or field or bullet or words.startswith(".. ")) or not held
         if held and (indent < start or (indent > depth and held[-1][-1] in ".:;!?")):
-            fresh = True
-        if fresh and held:
+            new_paragraph = True
+        if new_paragraph and held:
             yield " ".join(held)
             if held[-1].endswith("::") and indent > start:
                 held, below = [], start

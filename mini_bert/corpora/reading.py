@@ -53,17 +53,17 @@ SAMPLES, SAMPLE = 64, 1 << 14  # this many samples of this many bytes, evenly sp
 
 @dataclass
 class Remark:
-    """One kind of problem: how often it occurred, and its first place in each of the first few files."""
+    """One kind of problem: how often it occurred, in how many files, and its place in the first few of them."""
 
     count: int = 0
     files: int = 0
-    places: dict[str, str] = field(default_factory=dict)
+    places: list[str] = field(default_factory=list)
+    last: str | None = None  # the file of the latest one; files are read one after the other
     SHOWN = 8
 
     def __str__(self) -> str:
-        where = [f"{name}, {place}" if place else name for name, place in self.places.items()]
-        more = f", and in {counted(self.files - len(where), 'more file')}" if self.files > len(where) else ""
-        return "; ".join(where) + more
+        more = self.files - len(self.places)
+        return "; ".join(self.places) + (f", and in {counted(more, 'more file')}" if more else "")
 
 
 @dataclass
@@ -73,39 +73,29 @@ class Report:
     files: int = 0
     documents: int = 0
     characters: int = 0
-    skipped: dict[str, Remark] = field(default_factory=dict)  # whole files, by reason
-    remarks: dict[str, Remark] = field(default_factory=dict)  # parts of files, by what was done
-    _last: dict[str, str] = field(default_factory=dict, repr=False)
+    remarks: dict[str, Remark] = field(default_factory=dict)  # by what was skipped or done
 
     def note(self, what: str, name: str, place: str = "", count: int = 1) -> None:
-        self._add(self.remarks, what, name, place, count)
-
-    def skip(self, why: str, name: str, place: str = "") -> None:
-        self._add(self.skipped, why, name, place, 1)
-
-    def _add(self, kind: dict[str, Remark], what: str, name: str, place: str, count: int) -> None:
-        remark = kind.setdefault(what, Remark())
+        remark = self.remarks.setdefault(what, Remark())
         remark.count += count
-        if self._last.get(what) != name:  # files are read one after the other
-            self._last[what] = name
+        if remark.last != name:
+            remark.last = name
             remark.files += 1
             if len(remark.places) < remark.SHOWN:
-                remark.places.setdefault(name, place)
+                remark.places.append(f"{name}, {place}" if place else name)
 
     @property
     def clean(self) -> bool:
         """Nothing was skipped, repaired or left out."""
-        return not self.skipped and not self.remarks
+        return not self.remarks
 
     def __str__(self) -> str:
         files = f"{counted(self.files, 'file')}, " if self.files else ""
         lines = [f"{files}{counted(self.documents, 'document')}, {counted(self.characters, 'character')}"]
-        for why, remark in self.skipped.items():
-            lines.append(f"skipped, {why}: {remark.count:,} ({remark})")
-        for what, remark in self.remarks.items():
-            lines.append(f"{what}: {remark.count:,} (first in {remark})")
-            if what == INVALID.format("UTF-8"):
-                lines.append(f"  if it uses another encoding, such as Latin-1: {conversion(next(iter(remark.places)))}")
+        lines += [f"{what}: {remark.count:,} (first in {remark})" for what, remark in self.remarks.items()]
+        if remark := self.remarks.get(INVALID.format("UTF-8")):
+            name = remark.places[0].rpartition(", ")[0]
+            lines.append(f"  if it uses another encoding, such as Latin-1: {conversion(name)}")
         return "\n".join(lines)
 
 
@@ -114,7 +104,8 @@ def read(source: Source, report: Report | None = None, *, column: str | None = N
 
     A source without any text is an error.
     """
-    _check(source)
+    if not isinstance(source, Iterator):
+        _listed(source)
     return _read(source, report, column)
 
 
@@ -133,7 +124,7 @@ def _read(source: Source, given: Report | None, column: str | None) -> Iterator[
             if item.named:
                 raise
             lack = error.lack if isinstance(error, MissingExtra) else "permission denied"
-            report.skip("not text" if isinstance(error, NotText) else lack, item.shown)
+            report.note(f"skipped, {'not text' if isinstance(error, NotText) else lack}", item.shown)
         else:
             if report.documents == before:
                 report.note("files without text", item.shown)
@@ -143,25 +134,24 @@ def _read(source: Source, given: Report | None, column: str | None) -> Iterator[
         warnings.warn(f"reading {_words(source)}: {report}", stacklevel=2)
 
 
-def _check(source: Any) -> None:
-    """Report a wrong type of source at once, not when the first passage is read."""
-    expected = "expected a path or another source, a list of them, or an iterator of texts"
-    if isinstance(source, str | os.PathLike | Iterator):
-        return
-    if isinstance(source, bytes) or not isinstance(source, Sequence):
-        raise TypeError(f"the source of text is {source!r:.60}, a {type(source).__name__}: {expected}")
-    if not source:
-        raise ValueError("the list of sources is empty")
-    for one in source:
+def _listed(source: Any) -> list[str]:
+    """The names of the sources. A wrong type of source is reported at once, not when the first passage is read."""
+    items = [source] if isinstance(source, str | os.PathLike) else source
+    wrong = [items] if isinstance(items, bytes) or not isinstance(items, Sequence) else items
+    for one in wrong:
         if not isinstance(one, str | os.PathLike):
-            raise TypeError(f"the list of sources holds {one!r:.60}, a {type(one).__name__}: {expected}")
+            expected = "expected a path or another source, a list of them, or an iterator of texts"
+            raise TypeError(f"the source of text is {one!r:.60}, a {type(one).__name__}: {expected}")
+    if not items:
+        raise ValueError("the list of sources is empty")
+    return [os.fspath(one) for one in items]
 
 
 def _words(source: Source) -> str:
     if isinstance(source, Iterator):
         return "the iterator"
-    items = [source] if isinstance(source, str | os.PathLike) else list(source)
-    return ", ".join(os.fspath(item) for item in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
+    names = _listed(source)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 # --- the items of a source ---------------------------------------------------------------------------------
@@ -287,12 +277,11 @@ class Builtin(NamedTuple):
 
 
 def _items(source: Source, column: str | None, report: Report) -> Iterator[Any]:
-    _check(source)
     if isinstance(source, Iterator):
         yield Texts(source)
-        return
-    for one in [source] if isinstance(source, str | os.PathLike) else source:
-        yield from _resolve(os.fspath(one), column, report)
+    else:
+        for name in _listed(source):
+            yield from _resolve(name, column, report)
 
 
 def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
@@ -316,7 +305,7 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
     elif glob.has_magic(source):
         matches = sorted(glob.glob(source, recursive=True))
         if not matches:
-            raise FileNotFoundError(f"no file matches {_short(source)}{_texts_hint(source)}")
+            raise FileNotFoundError(f"no file matches {source!r:.100}{_texts_hint(source)}")
         for match in map(Path, matches):
             if not match.is_dir():
                 yield File(match, match.as_posix(), column, named=False)
@@ -326,14 +315,10 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
         from mini_bert.corpora.downloads import DATASETS, corpus_files
 
         if hint := _texts_hint(source):
-            raise FileNotFoundError(f"there is no file, folder or data set {_short(source)}{hint}")
+            raise FileNotFoundError(f"there is no file, folder or data set {source!r:.100}{hint}")
         for path in corpus_files(source):
             begins = DATASETS[source.partition(":")[0]].begins
             yield File(path, f"{source}/{path.name}", column, named=True, begins=begins)
-
-
-def _short(source: str) -> str:
-    return repr(source if len(source) < 100 else source[:80] + " …")
 
 
 def _texts_hint(source: str) -> str:
@@ -349,7 +334,7 @@ def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
     seen = set()
 
     def denied(error: OSError) -> None:
-        report.skip("no permission to open the folder", str(error.filename))
+        report.note("skipped, no permission to open the folder", str(error.filename))
 
     for folder, below, names in os.walk(root, followlinks=True, onerror=denied):
         if (real := os.path.realpath(folder)) in seen:  # a link that leads back up
@@ -358,15 +343,15 @@ def _folder(root: Path, column: str | None, report: Report) -> Iterator[File]:
         seen.add(real)
         for name in below + names:
             if name.startswith("."):
-                report.skip("hidden", Path(folder, name).as_posix())
+                report.note("skipped, hidden", Path(folder, name).as_posix())
         below[:] = sorted(name for name in below if not name.startswith("."))
         paths += [Path(folder, name) for name in names if not name.startswith(".")]
     paths.sort(key=lambda path: path.relative_to(root).parts)
     for path in paths:
         if not path.is_file():
-            report.skip("not a regular file", path.as_posix())
+            report.note("skipped, not a regular file", path.as_posix())
         elif format_of(path.name) is None:
-            report.skip(f"{path.suffix} is not a known type of text file", path.as_posix())
+            report.note(f"skipped, {path.suffix} is not a known type of text file", path.as_posix())
         else:
             yield File(path, path.relative_to(root).as_posix(), column, named=False)
 

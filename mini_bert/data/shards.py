@@ -30,10 +30,8 @@ import json
 import logging
 import os
 import sys
-import time
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -58,7 +56,6 @@ NAMES = ("tokens", "sentences", "documents", "hashes")
 PROCESSES = 2  # default; with 80 MB each and 70 MB for the caller, the total stays below 400 MB
 JOB = 1 << 18  # characters per job, if passages are shorter
 BLOCK = 1 << 20  # bytes with one checksum
-SPEED_AFTER = 1  # seconds of work before the speed is shown
 CHECKED = 64  # blocks of each file whose checksum is compared on opening
 ELSEWHERE = "set MINI_BERT_HOME, or cache_dir, to another folder"
 logger = logging.getLogger(__name__)
@@ -132,10 +129,6 @@ def prepare(
         ) from error
     if progress:
         print(f"tokenized text saved in {folder}", file=sys.stderr)
-    for pause in (0.05, 0.1, 0.2, 0.4):
-        with suppress(DamagedShards):
-            return open_shards(folder)
-        time.sleep(pause)  # another process may be replacing damaged shards by its own
     return open_shards(folder)
 
 
@@ -226,7 +219,7 @@ def _build(
     jobs = _jobs(corpora.read(source, report))
     files = {name: open(work / f"{name}.bin", "wb") for name in NAMES}  # noqa: SIM115
     try:
-        began, total = time.monotonic(), _total(source)
+        total = _total(source)
         with showing(progress) as show:
             for piece in in_order(tokenize, Settings(tokenizer, dtype), jobs, processes):
                 files["tokens"].write(piece.tokens.tobytes())
@@ -236,11 +229,7 @@ def _build(
                 for name in ("tokens", "sentences", "documents"):
                     counts[name] += len(getattr(piece, name))
                 counts["bytes"] += piece.bytes
-                note, seconds = (
-                    f"{size(counts['bytes'])}, {roughly(counts['tokens'], 'token')}",
-                    time.monotonic() - began,
-                )
-                note += f", {size(counts['bytes'] / seconds)}/s" if seconds > SPEED_AFTER else ""
+                note = f"{size(counts['bytes'])}, {roughly(counts['tokens'], 'token')}"
                 show("tokenizing", note, counts["bytes"], total)
         files["tokens"].write(np.array([tokenizer.sep_id], dtype).tobytes())
         counts["tokens"] += 1

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from mini_bert.common.draws import address, shuffled
 from mini_bert.common.progress import counted
 from mini_bert.data.labelled import readers as labelled
-from mini_bert.data.labelled.labels import line_of
 from mini_bert.data.labelled.readers import Labelled, Question, Tagged
 from mini_bert.data.synthetic import dataset as synthetic
 from mini_bert.evaluation.metrics import ENTITY_TAGS, is_entity_tag
@@ -185,9 +184,9 @@ def _no_entities(sentences: Sequence[Tagged], labels: Sequence[str], path: str) 
     if not any(label != "O" and is_entity_tag(label) for label in labels) or all(map(is_entity_tag, labels)):
         return []
     line, word, tag = next(
-        (line_of(path, sentence, number), word, tag)
+        (sentence.line, word, tag)
         for sentence in sentences
-        for number, (word, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True))
+        for word, tag in zip(sentence.words, sentence.tags, strict=True)
         if not is_entity_tag(tag)
     )
     return [

@@ -17,7 +17,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,8 +25,8 @@ import numpy as np
 from mini_bert.common.batching import RIGHT, Padding
 from mini_bert.common.draws import draws, uniform
 from mini_bert.common.interrupts import stop_on_signal
-from mini_bert.common.values import check_positive, check_probability
 from mini_bert.finetuning.model import lr_multipliers
+from mini_bert.finetuning.settings import FineTuning as FineTuning  # also found here, as the docs have it
 from mini_bert.finetuning.tasks.base import Batch, Item, Task, epoch
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
@@ -42,39 +41,6 @@ EVERY = 20  # steps between two records of the loss
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]  # work, items -> results: parallel.Team.map
 Record = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class FineTuning:
-    """How to fine-tune. None: chosen by `finetune.with_defaults` for the task, the model and the data."""
-
-    epochs: int | None = None
-    batch_size: int = 32
-    learning_rate: float | None = None  # at its peak, for the head
-    layer_decay: float = 0.9  # each layer's learning rate, as a fraction of the layer above's
-    warmup: float = 0.1  # fraction of the run in which the learning rate rises; then it falls to 0
-    weight_decay: float = 0.01
-    clip: float = 1.0  # the largest norm of the gradient
-    dropout: float = 0.1  # in the encoder and before the head
-    word_dropout: float | None = None  # fraction of words replaced by [MASK] in training
-    patience: int = 6  # stop after this many measurements without a better score, counted after warm-up
-    measurements: int = 2  # per epoch
-    threads: int = 1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        for name in given.keys() & {"epochs", "batch_size", "patience", "measurements", "threads"}:
-            check_positive(name, given[name])
-        for name in given.keys() & {"warmup", "weight_decay", "dropout", "word_dropout"}:
-            check_probability(name, given[name])
-        for name in given.keys() & {"learning_rate", "clip"}:
-            if not (isinstance(given[name], int | float) and 0 < given[name] < math.inf):
-                raise ValueError(f"{name} is {given[name]!r}, expected a positive number")
-        if not 0 < self.layer_decay <= 1:
-            raise ValueError(
-                f"layer_decay is {self.layer_decay!r}, expected more than 0 and at most 1 (one rate for all layers)"
-            )
 
 
 class Measurement(NamedTuple):

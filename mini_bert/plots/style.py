@@ -9,7 +9,6 @@ along a straight line in CIELAB, so that equal steps look equal, in greyscale as
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -34,7 +33,6 @@ DPI = 150
 
 SANS = "DejaVu Sans"  # comes with matplotlib, so pictures look the same everywhere
 FAMILIAR = ("Noto Sans", "Arial Unicode", "PingFang", "Hiragino", "YaHei", "Malgun", "Nirmala", "WenQuanYi")
-SHAPING = (3, 11)  # the first matplotlib version with text shaping and right-to-left scripts
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -174,8 +172,6 @@ def lettering(texts: Iterable[str], length: int = 24) -> tuple[list[str], dict[s
     families, missing = _fonts(frozenset("".join(shown)))
     table = {ord(letter): f"U+{ord(letter):04X}" for letter in missing}
     shown = [shortened(text.translate(table), length) for text in shown]
-    if _version() < SHAPING:
-        shown = [_mirrored(text) for text in shown]
     return [text.replace("$", r"\$") for text in shown], {"family": list(families)}
 
 
@@ -187,9 +183,9 @@ def _fonts(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     missing = {letter for letter in letters if ord(letter) not in _letters(manager.findfont(SANS))}
     if missing:
         fonts = [font for font in manager.ttflist if font.style == "normal" and font.weight == 400]
-        found = {font.name: font.fname for font in fonts if "Last Resort" not in font.name}  # a font of boxes
-        for name in sorted(found, key=lambda name: (not any(word in name for word in FAMILIAR), name)):
-            has = {letter for letter in missing if ord(letter) in _letters(found[name])}
+        paths = {font.name: font.fname for font in fonts if "Last Resort" not in font.name}  # a font of boxes
+        for name in sorted(paths, key=lambda name: (not any(word in name for word in FAMILIAR), name)):
+            has = {letter for letter in missing if ord(letter) in _letters(paths[name])}
             if has:
                 families.append(name)
                 missing -= has
@@ -204,17 +200,3 @@ def _letters(path: str) -> frozenset[int]:
         return frozenset(import_module("matplotlib.ft2font").FT2Font(path).get_charmap())
     except (RuntimeError, OSError):  # a colour font, or one that was removed
         return frozenset()
-
-
-def _version() -> tuple[int, ...]:
-    return tuple(import_module("matplotlib").__version_info__[:2])
-
-
-def _mirrored(text: str) -> str:
-    """Reverses right-to-left words, for matplotlib versions that draw every script from left to right.
-
-    >>> _mirrored("##" + "\\u05e9\\u05dc") == "\\u05dc\\u05e9##", _mirrored("##ing")
-    (True, '##ing')
-    """
-    leftwards = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text)
-    return text[::-1] if leftwards else text

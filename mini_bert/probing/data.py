@@ -1,4 +1,4 @@
-"""Sentences for probes: read from two files and checked, or synthetic; all of them, or a random sample."""
+"""Sentences for probes: from two files, or synthetic; all of them, or a random sample."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mini_bert.common.draws import address, shuffled
-from mini_bert.data.labelled.labels import line_of
 from mini_bert.data.labelled.readers import (
     LabelError,
     Parsed,
@@ -47,10 +46,14 @@ def labels(task: str, sentences: Sentences) -> list[Tagged]:
     return labelled
 
 
-def read(task: str, train: str | None, dev: str | None, column: int = -1) -> ProbeData | None:
-    """Reads and checks both files; returns None if neither is given."""
+def read(
+    task: str, train: str | None = None, dev: str | None = None, column: int = -1, limit: int | None = None
+) -> ProbeData:
+    """Reads and checks both files; without files, makes synthetic sentences. limit: of each, at most so many."""
     if train is None and dev is None:
-        return None
+        make, count = (tagged if task == "ner" else parsed), limit or SYNTHETIC_COUNT
+        made = make(count), make(count, split="dev")
+        return ProbeData(*made, label_names([*labels(task, made[0]), *labels(task, made[1])]))
     if train is None or dev is None:
         given, missing = ("train", "dev") if dev is None else ("dev", "train")
         raise ValueError(
@@ -64,33 +67,25 @@ def read(task: str, train: str | None, dev: str | None, column: int = -1) -> Pro
         check_bio(dev_labels, dev)
     classes = label_names(train_labels)
     check_labels(dev_labels, classes, dev)
-    return ProbeData(files[0], files[1], classes, seen(train_labels, dev_labels, train, dev))
+    notes = seen(train_labels, dev_labels, train, dev)
+    return ProbeData(_sample(files[0], limit), _sample(files[1], limit), classes, notes)
 
 
 def check_bio(sentences: Sequence[Tagged], path: str) -> None:
     """Raises LabelError at the first tag that is not a BIO tag."""
     for sentence in sentences:
-        for number, (word, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True)):
+        for word, tag in zip(sentence.words, sentence.tags, strict=True):
             if not is_entity_tag(tag):
                 raise LabelError(
                     path,
-                    line_of(path, sentence, number),
+                    sentence.line,
                     f"the tag of {word!r} is {tag!r}, expected {ENTITY_TAGS}; "
                     "if the tags are in another column, give its number with --column",
                 )
 
 
-def sample(data: ProbeData | None, task: str, seed: int, limit: int | None = None) -> ProbeData:
-    """At most `limit` random sentences of each file, in their order; synthetic sentences if there are no files."""
-    if data is not None:
-        return data._replace(train=_sample(data.train, seed, limit), dev=_sample(data.dev, seed, limit))
-    make = tagged if task == "ner" else parsed
-    count = SYNTHETIC_COUNT if limit is None else limit
-    train, dev = make(count, seed, "train"), make(count, seed, "dev")
-    return ProbeData(train, dev, label_names([*labels(task, train), *labels(task, dev)]))
-
-
-def _sample(sentences: Sentences, seed: int, limit: int | None) -> Sentences:
+def _sample(sentences: Sentences, limit: int | None) -> Sentences:
+    """At most `limit` random sentences, in their order."""
     if limit is None or limit >= len(sentences):
         return sentences
-    return [sentences[i] for i in sorted(shuffled(len(sentences), address(seed))[:limit].tolist())]
+    return [sentences[i] for i in sorted(shuffled(len(sentences), address(0))[:limit].tolist())]

@@ -15,8 +15,7 @@ accessible form. To be meaningful, accuracy needs comparisons:
 
 A probe shows what can be read from a layer, not what the model uses: docs/probing.md.
 
-The fit is convex and ends at its only optimum. The seed determines the control labels, the random weights, and which
-sentences are sampled or generated.
+The fit is convex and ends at its only optimum. The seed determines the control labels and the random weights.
 """
 
 from __future__ import annotations
@@ -28,22 +27,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mini_bert.common.progress import Show, counted, showing
+from mini_bert.common.progress import Show, counted
 from mini_bert.common.values import check_positive
 from mini_bert.data.labelled.readers import check_labels, label_names
 from mini_bert.models.base import Model
 from mini_bert.probing import dependency_probe
-from mini_bert.probing.data import TASKS, ProbeData, Sentences, labels, sample
+from mini_bert.probing.data import TASKS, Sentences, labels
 from mini_bert.probing.dependency_probe import ROOT, DependencyProbe, Trees
 from mini_bert.probing.label_probe import L2, Examples, LabelProbe, WordTypes
-from mini_bert.probing.report import DataSize, Results, Scores, layer_name, merged
+from mini_bert.probing.report import DataSize, Results, Scores, layer_name
 from mini_bert.probing.word_vectors import check_layers, word_vectors
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
 BYTES = 2 << 30  # of vectors in memory; if all layers need more, they are read in several passes
-MANY = 10_000  # words from which on progress is shown
 
 
 def probes_for(
@@ -137,32 +135,6 @@ def probe(
         )
         for number, probe in enumerate(probes)
     ]
-
-
-def probe_samples(
-    model: Model,
-    tokenizer: Tokenizer,
-    task: str,
-    data: ProbeData | None,
-    seeds: int = 1,
-    max_sentences: int | None = None,
-    **options: Any,
-) -> list[Results]:
-    """`probe` with seeds 0, 1, …, each on its own sample of the data (None: synthetic sentences). Shows progress.
-
-    If `max_sentences` excludes nothing, the samples are all the same, and the model is probed once.
-    """
-    samples = [sample(data, task, seed, max_sentences) for seed in range(seeds)]
-    words = sum(len(sentence.words) for part in samples for sentence in (*part.train, *part.dev))
-    everything = data is not None and samples[0].train is data.train and samples[0].dev is data.dev
-    runs = [(samples[0], range(seeds))] if everything else [(part, [seed]) for seed, part in enumerate(samples)]
-    with showing(words > MANY) as show:
-        return merged(
-            [
-                probe(model, tokenizer, task, part.train, part.dev, part.classes, numbers, show=show, **options)
-                for part, numbers in runs
-            ]
-        )
 
 
 class _Bench(NamedTuple):

@@ -73,22 +73,6 @@ class Setting(NamedTuple):
     notes: Sequence[str] = ()  # warnings about the data
 
 
-def merged(runs: Sequence[list[Results]]) -> list[Results]:
-    """Combines the results of several samples; baselines are averaged and keep the names of the first sample."""
-    combined = []
-    for parts in zip(*runs, strict=True):
-        first = parts[0]
-        means = [statistics.fmean(values) for values in zip(*(part.baselines.values() for part in parts), strict=True)]
-        trained, random = (
-            {layer: Scores.joined([getattr(part, which)[layer] for part in parts]) for layer in first.trained}
-            for which in ("trained", "random")
-        )
-        combined.append(
-            first._replace(baselines=dict(zip(first.baselines, means, strict=True)), trained=trained, random=random)
-        )
-    return combined
-
-
 def spread(values: Sequence[float]) -> float:
     """The standard deviation over seeds."""
     return statistics.stdev(values) if len(values) > 1 else 0.0
@@ -124,8 +108,8 @@ def _table(setting: Setting, one: Results) -> list[str]:
     for layer in one.trained:
         cells = []
         for scores in (one.trained[layer], one.random[layer]):
-            shares = ([scores.f1] if scores.f1 else []) + [scores.accuracy, scores.control]
-            columns = [*(_shown(values, "%") for values in shares), _shown(scores.selectivity)]
+            percentages = ([scores.f1] if scores.f1 else []) + [scores.accuracy, scores.control]
+            columns = [*(_shown(values, "%") for values in percentages), _shown(scores.selectivity)]
             cells.append("".join(f"{column:>{width}}" for column in columns))
         lines.append(f"{'embeddings' if layer == 0 else layer!s:11}" + "  ".join(cells))
     lines.append("")

@@ -20,6 +20,7 @@ only. The border is in the middle of the overlap, so each word has context on bo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
@@ -30,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from mini_bert.common.batching import batches
 from mini_bert.common.values import check_positive
-from mini_bert.finetuning.tasks.base import owners
+from mini_bert.finetuning.tasks.base import owners, windows
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 from mini_bert.text.templates import Assembled, pad
@@ -53,44 +54,6 @@ def word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     return [row or [tokenizer.unk_id] for row in tokenizer.ids(words, special=False)]
 
 
-class Window(NamedTuple):
-    """Words first to last (exclusive) are read together; the vectors of begin to end are kept."""
-
-    first: int
-    last: int
-    begin: int
-    end: int
-
-
-def word_windows(sizes: Sequence[int], room: int) -> list[Window]:
-    """Windows of at most `room` pieces for a sentence whose words have `sizes` pieces; each word is taken once.
-
-    >>> word_windows([1, 1, 1], 3)
-    [Window(first=0, last=3, begin=0, end=3)]
-    >>> word_windows([1] * 9, 6)
-    [Window(first=0, last=6, begin=0, end=4), Window(first=3, last=9, begin=4, end=9)]
-    """
-    if not sizes:
-        return []
-    ends = [0, *accumulate(sizes)]  # number of pieces before each word, and in total
-    count, spans, first = len(sizes), [], 0
-    if max(sizes) > room:
-        raise ValueError(f"a word has {max(sizes)} pieces, but only {room} fit; truncate it first")
-    while first < count:
-        last = next((end for end in range(first, count) if ends[end + 1] - ends[first] > room), count)
-        if last == count:  # the last window starts as early as possible
-            first = next(start for start in range(first + 1) if ends[count] - ends[start] <= room)
-        spans.append((first, last))
-        if last == count:
-            break
-        first = next(
-            start
-            for start in range(first + 1, last + 1)
-            if ends[last] - ends[start] <= room // 2 and ends[last + 1] - ends[start] <= room
-        )
-    return [Window(*span, *taken) for span, taken in zip(spans, owners(spans), strict=True)]
-
-
 class _Row(NamedTuple):
     """A window as model input."""
 
@@ -101,15 +64,20 @@ class _Row(NamedTuple):
 
 
 def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) -> Iterator[_Row]:
-    """Windows of at most `limit` tokens. A word that is longer than a window is truncated."""
+    """Windows of at most `limit` tokens. Of a word that does not end in its window, the pieces there are taken."""
     count, room = 0, limit - tokenizer.added_count()
     for sentence in sentences:
-        pieces = [row[:room] for row in word_pieces(tokenizer, sentence)]
-        for first, last, begin, end in word_windows([len(row) for row in pieces], room):
-            sequence = tokenizer.assemble([i for row in pieces[first:last] for i in row])
-            starts = list(accumulate((len(row) for row in pieces[first:last]), initial=sequence.starts[0]))
-            sizes = [len(row) for row in pieces[begin:end]]
-            yield _Row(sequence, starts[begin - first : end - first], sizes, range(count + begin, count + end))
+        pieces = word_pieces(tokenizer, sentence)
+        row = [piece for word in pieces for piece in word]
+        firsts = [0, *accumulate(map(len, pieces))]
+        spans = windows(len(row), room, max(room // 2, 1))
+        for (start, stop), part in zip(spans, owners(spans), strict=True):
+            own = range(*(bisect_left(firsts, place, hi=len(pieces)) for place in part))  # words that begin in it
+            if own:
+                sequence = tokenizer.assemble(row[start:stop])
+                starts = [firsts[word] - start + sequence.starts[0] for word in own]
+                sizes = [min(firsts[word + 1], stop) - firsts[word] for word in own]
+                yield _Row(sequence, starts, sizes, range(count + own.start, count + own.stop))
         count += len(sentence)
 
 

@@ -187,9 +187,7 @@ def default_choice(batch: int, threads: int) -> Choice:
 # ---------------------------------------------------------------------- the report
 
 
-def plan_report(
-    model: str = "mini", batch: int = 32, memory: str = "1GB", threads: int | None = None, **options: Any
-) -> tuple[str, bool]:
+def plan_report(model: str, batch: int, memory: str, threads: int | None, **options: Any) -> tuple[str, bool]:
     """Returns the text that `mini-bert plan` prints, and whether anything fits.
 
     options: tokenizer, length, next_sentence and tie_head, as for `mini-bert train`.

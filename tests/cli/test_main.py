@@ -153,14 +153,11 @@ def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
         main(["tokenizer", "train", "builtin"])
 
 
-def test_a_table_on_standard_input(tmp_path):
-    """The option that the report suggests works."""
-    words = ["-X", "utf8", "-m", "mini_bert.cli.main"]
-    for more, told in ((["data", "show", "-"], "--column NAME"), (["data", "show", "-", "--column", "review"], "a, b")):
-        result = subprocess.run(
-            [sys.executable, *words, *more], input='id,review\n1,"a, b"\n', capture_output=True, text=True
-        )
-        assert result.returncode == 0 and told in result.stdout
+def test_a_table_on_standard_input():
+    """--column makes it a table."""
+    words = [sys.executable, "-X", "utf8", "-m", "mini_bert.cli.main", "data", "show", "-", "--column", "review"]
+    result = subprocess.run(words, input='id,review\n1,"a, b"\n', capture_output=True, text=True)
+    assert result.returncode == 0 and "  a, b" in result.stdout
 
 
 def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):

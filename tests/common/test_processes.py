@@ -91,15 +91,14 @@ def test_a_dead_pipe_is_a_dead_helper(started, monkeypatch):
     """A broken pipe means a dead helper, whatever the system's error: "invalid argument" on Windows, "broken pipe"
     elsewhere."""
 
-    def send(pipe, message):
+    def dump(message, pipe):
         if len(started) == 2 and pickle.loads(message) == 7:
             started[0].process.kill()
             started[1].process.kill()
             raise OSError(errno.EINVAL, "Invalid argument")
-        processes_send(pipe, message)
+        pipe.write(pickle.dumps(message))
 
-    processes_send = processes.send
-    monkeypatch.setattr(processes, "send", send)
+    monkeypatch.setattr(processes.pickle, "dump", dump)
     with pytest.raises(HelperError, match="ended before its work was done"):
         list(in_order(operator.mul, 2, range(9), 2))
 

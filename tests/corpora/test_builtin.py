@@ -9,6 +9,7 @@ import re
 import sys
 import textwrap
 import zipfile
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -236,7 +237,7 @@ def small(monkeypatch, tmp_path):
             yield "source/tiny", ["This one is too short."]
 
     monkeypatch.setattr(builtin, "collected", collected)
-    monkeypatch.setattr(builtin, "start", lambda *_: [])  # a helper process would build the real corpus
+    monkeypatch.setattr(builtin, "helpers", lambda *_: nullcontext([]))  # a helper process would build the real corpus
     yield counts
 
 

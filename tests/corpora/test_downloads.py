@@ -11,6 +11,7 @@ import tarfile
 import threading
 import time
 import zipfile
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from mini_bert.corpora.downloads import (
     get,
     installed,
 )
-from mini_bert.corpora.fetching import DiskFull, DownloadError, fetch, stays_inside, unpack
+from mini_bert.corpora.fetching import DownloadError, fetch, unpack
 from mini_bert.corpora.reading import Report, read
 
 CONTENT = np.random.default_rng(0).bytes(1_000_000)
@@ -121,8 +122,8 @@ def site(monkeypatch):
 
 
 def test_a_file_arrives(site, tmp_path):
-    """The file is complete, has its name, and has nothing left next to it; its sha256 is returned."""
-    assert fetch(site.url, tmp_path / "new" / "x", sha256(CONTENT), len(CONTENT)) == sha256(CONTENT)
+    """Whole, under its name, with nothing left beside it; its sha256 comes back."""
+    assert fetch(site.url, tmp_path / "new" / "x", sha256(CONTENT)) == sha256(CONTENT)
     assert (tmp_path / "new" / "x").read_bytes() == CONTENT
     assert os.listdir(tmp_path / "new") == ["x"]
     assert "Range" not in site.seen[0] and "mini-bert" in site.seen[0]["User-Agent"]
@@ -163,17 +164,15 @@ def test_the_next_run_goes_on(site, tmp_path, monkeypatch):
 def test_a_complete_part_is_recognised(site, tmp_path):
     """If the program died just before the rename, nothing is downloaded again."""
     (tmp_path / "y.part").write_bytes(CONTENT)
-    fetch(site.url, tmp_path / "y", sha256(CONTENT), len(CONTENT))
+    fetch(site.url, tmp_path / "y", sha256(CONTENT))
     assert len(site.seen) == 0
 
 
 @pytest.mark.parametrize("part", [CONTENT * 2, b"rubbish"])
-@pytest.mark.parametrize("size", [None, len(CONTENT)])
-def test_a_bad_part_does_not_spoil_the_file(site, tmp_path, part, size):
-    """If the partial file is too long, or the completed file has the wrong checksum, the file is downloaded from the
-    beginning."""
+def test_a_bad_part_does_not_spoil_the_file(site, tmp_path, part):
+    """If it is too long, or the completed file has the wrong checksum, the file is downloaded from the beginning."""
     (tmp_path / "x.part").write_bytes(part)
-    fetch(site.url, tmp_path / "x", sha256(CONTENT), size)
+    fetch(site.url, tmp_path / "x", sha256(CONTENT))
     assert (tmp_path / "x").read_bytes() == CONTENT and site.seen[-1].get("Range") is None
 
 
@@ -193,17 +192,6 @@ def test_a_wrong_checksum_is_refused(site, tmp_path):
     ):
         fetch(site.url, tmp_path / "x", expected)
     assert os.listdir(tmp_path) == []
-
-
-def test_a_wrong_size_is_refused_before_it_is_fetched(site, tmp_path):
-    """The length that the server announces is compared with the known one, if any."""
-    with pytest.raises(DownloadError, match=r"has 1,000,000 bytes, expected 999: its publisher has changed it"):
-        fetch(site.url, tmp_path / "x", sha256(CONTENT), 999)
-    assert not (tmp_path / "x").exists()
-    site.length = False  # the end of the connection is the end of the file
-    with pytest.raises(DownloadError, match=r"has 1,000,000 bytes, expected 999"):
-        fetch(site.url, tmp_path / "x", sha256(CONTENT), 999)
-    fetch(site.url, tmp_path / "x", sha256(CONTENT), len(CONTENT))
 
 
 @pytest.mark.parametrize("code", [404, 403, 410])
@@ -269,32 +257,19 @@ def test_a_web_page_is_no_data(site, tmp_path):
 
 
 def test_no_server_at_all(tmp_path, monkeypatch, capsys):
-    """If no server responds, each attempt is announced while waiting; the final error names the address and says what
-    to do. Other protocols are not even tried."""
+    """Each attempt is told while one waits; in the end an error that names the address, and what to do."""
     monkeypatch.setattr(fetching, "PAUSE", 0.0)
     monkeypatch.setenv("no_proxy", "*")
     with pytest.raises(DownloadError, match=r"http://127\.0\.0\.1:9/x: gave up after 5 attempts") as caught:
         fetch("http://127.0.0.1:9/x", tmp_path / "x")
-    assert "If this computer has none, download the file on another one" in str(caught.value)
+    assert "You can also download the file elsewhere and use its path" in str(caught.value)
     told = capsys.readouterr().err.splitlines()
     assert [line.partition("; ")[2] for line in told] == [f"attempt {n} of 5 in 0 s ..." for n in (2, 3, 4, 5)]
-    with pytest.raises(DownloadError, match="only https:// and http://"):
-        fetch("file:///etc/passwd", tmp_path / "x")
-
-
-def test_too_little_room_is_noticed_before(site, tmp_path, monkeypatch):
-    """The announced length is compared with the free space before the first byte is written."""
-    usage = fetching.shutil.disk_usage(tmp_path)._replace(free=fetching.SPARE + 999_999)
-    monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(DiskFull, match=r"too full to download .*needed in .*MINI_BERT_HOME"):
-        fetch(site.url, tmp_path / "x")
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of this kind are Unix")
 def test_a_real_limit_of_the_system(site, tmp_path):
-    """If a process may only write files of up to 500 kB, the error says so and where the partial file is, which can be
-    resumed."""
+    """A process that may write files of 500 kB only: it is not tried again, and the part is kept and continued."""
     code = (
         "import resource, signal, sys\nfrom pathlib import Path\nfrom mini_bert.corpora.fetching import fetch\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))\n"
@@ -302,7 +277,7 @@ def test_a_real_limit_of_the_system(site, tmp_path):
     )
     words = [site.url, str(tmp_path / "x"), sha256(CONTENT)]
     ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert "DiskFull: the disk became full" in ended.stderr and "500,000 bytes are kept in" in ended.stderr
+    assert "File too large" in ended.stderr and "resuming in" not in ended.stderr
     assert (tmp_path / "x.part").read_bytes() == CONTENT[:500_000]
     fetch(site.url, tmp_path / "x", sha256(CONTENT))
     assert (tmp_path / "x").read_bytes() == CONTENT and site.seen[-1]["Range"] == "bytes=500000-"
@@ -358,32 +333,29 @@ def test_archives_are_unpacked(tmp_path, pack):
     assert (tmp_path / "out/a/b.txt").read_bytes() == b"one" and (tmp_path / "out/c.txt").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(
-    "name", ["../evil", "a/../../evil", "/evil", "C:/evil", "..\\evil", "a\\..\\..\\x", "nul:x", ""]
-)
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil"])
 def test_no_file_leaves_its_folder(tmp_path, name):
-    """Names that lead outside the folder, on any system, are refused before anything is written."""
-    assert not stays_inside(name)
-    if name:
-        (tmp_path / "a.zip").write_bytes(zip_of({"fine.txt": b"", name: b"evil"}))
-        (tmp_path / "a.tar.gz").write_bytes(tar_of({"fine.txt": b"", name: b"evil"}))
-        for archive in ("a.zip", "a.tar.gz"):
-            (tmp_path / "out").mkdir(exist_ok=True)
-            with pytest.raises(DownloadError, match="refused"):
-                unpack(tmp_path / archive, tmp_path / "out")
-            assert list((tmp_path / "out").iterdir()) == []
+    """A name that leads elsewhere is refused, or the file is written inside."""
+    for archive, content in (("a.zip", zip_of({name: b"evil"})), ("a.tar.gz", tar_of({name: b"evil"}))):
+        (tmp_path / archive).write_bytes(content)
+        (tmp_path / "below" / "out").mkdir(parents=True, exist_ok=True)
+        with suppress(DownloadError):
+            unpack(tmp_path / archive, tmp_path / "below" / "out")
+        assert os.listdir(tmp_path / "below") == ["out"] and not (tmp_path / "evil").exists()
+    assert not Path("/evil").exists()
 
 
-def test_links_are_refused(tmp_path):
-    """A symbolic link in an archive could point anywhere."""
+def test_links_lead_nowhere(tmp_path):
+    """A symbolic link in an archive may point anywhere: refused, or a plain file."""
     (tmp_path / "a.tar.gz").write_bytes(tar_of({"link": b""}, type=tarfile.SYMTYPE, linkname="/etc"))
     info = zipfile.ZipInfo("link")
     info.external_attr = 0o120777 << 16
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(info, "/etc")
-    for name in ("a.tar.gz", "a.zip"):
-        with pytest.raises(DownloadError, match=r"link.*refused"):
-            unpack(tmp_path / name, tmp_path)
+    with pytest.raises(DownloadError, match="link"):
+        unpack(tmp_path / "a.tar.gz", tmp_path)
+    unpack(tmp_path / "a.zip", tmp_path)
+    assert not (tmp_path / "link").is_symlink()
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
@@ -424,21 +396,6 @@ def test_a_data_set_is_fetched_once(site, library, capsys):
     assert sorted(path.name for path in library.iterdir()) == [".texts.lock", "texts", "texts.json"]
 
 
-def test_what_was_damaged_is_fetched_again(site, library):
-    """A file that is missing, shorter or merely different is detected; reading by name refuses it, `get` repairs it."""
-    get("texts")
-    for damage in (Path.unlink, lambda path: path.write_bytes(b"one"), lambda path: path.write_bytes(b"a thirD")):
-        damage(library / "texts" / "t" / "dev.txt")
-        assert not installed("texts", thorough=True)
-        get("texts")
-        assert installed("texts", thorough=True)
-    (library / "texts" / "t" / "dev.txt").unlink()
-    with pytest.raises(
-        FileNotFoundError, match="has changed since it was downloaded; download it: `mini-bert data get texts`"
-    ):
-        list(read("texts"))
-
-
 def test_trust_on_first_use(site, library):
     """Without a known checksum, that of the first download is recorded; different content later is refused, with
     advice."""
@@ -448,7 +405,7 @@ def test_trust_on_first_use(site, library):
         get("plain", force=True)
     assert (library / "plain" / "plain.txt").read_bytes() == b"a plain text" and installed("plain")
     (library / "plain.json").unlink()
-    assert (get("plain") / "plain.txt").read_bytes() == b"a forged text"
+    assert (get("plain", force=True) / "plain.txt").read_bytes() == b"a forged text"
 
 
 def test_a_failure_leaves_the_old_one(site, library):
@@ -457,7 +414,7 @@ def test_a_failure_leaves_the_old_one(site, library):
     site.plan = [("status", 404)]
     with pytest.raises(DownloadError, match="404"):
         get("texts", force=True)
-    assert installed("texts", thorough=True)
+    assert installed("texts")
     assert sorted(path.name for path in library.iterdir()) == [".texts.lock", "texts", "texts.json"]
 
 
@@ -468,7 +425,7 @@ def test_a_full_disk_while_unpacking(site, library, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("shutil.copyfileobj", full)
-    with pytest.raises(DiskFull, match="the disk is full, cannot install texts"):
+    with pytest.raises(DownloadError, match="the disk is full, cannot install texts"):
         get("texts")
     assert not (library / "texts").exists() and not installed("texts")
     monkeypatch.undo()
@@ -507,7 +464,7 @@ def test_two_processes_take_turns(site, library):
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == [library / "texts"] * 2 and len(site.seen) == 1 and installed("texts", thorough=True)
+    assert results == [library / "texts"] * 2 and len(site.seen) == 1 and installed("texts")
 
 
 def test_a_waiting_process_says_so(site, library, capsys):

@@ -181,7 +181,9 @@ def test_commas_in_a_text_without_quotation_marks(tmp_path):
     report = Report()
     (tmp_path / "a.csv").write_text("text\nHello, dear world\nNo comma here,\n")
     assert documents(tmp_path / "a.csv", report) == ["Hello, dear world", "No comma here"]
-    assert "rows with more fields than the header: the extra ones joined: 1" in str(report) and "line 2" in str(report)
+    assert "rows with more fields than the header: is a separator in a text not quoted?: 1" in str(
+        report
+    ) and "line 2" in str(report)
     (tmp_path / "a.csv").write_text("id;text\n1;one; two;three\n2;four;\n")
     assert documents(tmp_path / "a.csv", Report()) == ["one; two;three", "four"]
     (tmp_path / "a.tsv").write_text('id\ttext\n1\tone\t"two\n')
@@ -189,7 +191,7 @@ def test_commas_in_a_text_without_quotation_marks(tmp_path):
     report = Report()
     (tmp_path / "a.csv").write_text("text,id\nHello, dear world,1\nFine,2,\n")
     assert documents(tmp_path / "a.csv", report) == ["Hello", "Fine"]
-    assert "the text may be truncated" in str(report) and "quotation marks around it?: 1" in str(report)
+    assert "a text not quoted?: 1" in str(report)
 
 
 def test_a_quotation_mark_that_never_closes(tmp_path):
@@ -332,7 +334,7 @@ def test_a_line_of_any_length(tmp_path, packing):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert words == 6_000_000 and longest <= formats.PASSAGE
-    assert report.documents == 1 and re.search(r"cuts in lines of .* at white space: 28", str(report))
+    assert report.documents == 1 and re.search(r"cuts in lines of .* characters: 28", str(report))
     assert peak < 12_000_000, f"{peak:,} bytes"
 
 
@@ -342,7 +344,7 @@ def test_a_word_of_any_length(tmp_path):
     report = Report()
     passages = list(read(tmp_path / "a.txt", report))
     assert "".join(text for text, _ in passages) == "a" * 3_000_000 and len(passages) == 3
-    assert "inside a word" in str(report)
+    assert "cuts in lines" in str(report)
 
 
 def test_a_record_too_long_for_memory(tmp_path, monkeypatch):
@@ -391,7 +393,7 @@ def test_binary_files(tmp_path, kind):
     """Binary files are recognised by content: an error if named directly, skipped and reported in a folder."""
     (tmp_path / "x.txt").write_bytes(BINARIES[kind])
     (tmp_path / "fine.txt").write_text("fine")
-    with pytest.raises(NotText, match=r"x\.txt (is .*not text|is not UTF-8 text|looks like UTF-16)"):
+    with pytest.raises(NotText, match=r"x\.txt (is .*not text|is not UTF-8 text)"):
         documents(tmp_path / "x.txt")
     for source in (tmp_path, str(tmp_path / "*.txt")):
         report = Report()
@@ -482,7 +484,7 @@ def test_permission_denied(tmp_path, monkeypatch):
         documents(tmp_path / "secret.txt")
     report = Report()
     assert documents(tmp_path, report) == ["open"]
-    assert f"skipped, permission denied: 1 ({(tmp_path / 'secret.txt').as_posix()})" in str(report)
+    assert f"skipped, permission denied: 1 (first in {(tmp_path / 'secret.txt').as_posix()})" in str(report)
     identity(tmp_path)
 
 
@@ -496,7 +498,9 @@ def test_missing_extras_are_named(tmp_path, monkeypatch):
         raise ImportError(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(decoding, "import_module", lambda name: SimpleNamespace(ZstdError=ValueError))
+        patch.setattr(
+            decoding, "import_module", lambda name: SimpleNamespace(ZstdDecompressor=None, ZstdError=ValueError)
+        )
         installed = identity(tmp_path)
     monkeypatch.setattr(decoding, "import_module", missing)
     monkeypatch.setattr("mini_bert.common.extras.import_module", missing)
@@ -523,7 +527,7 @@ def test_another_encoding_is_converted_by_a_command_that_can_be_copied(tmp_path)
     file name."""
     command = r"iconv -f LATIN1 -t UTF-8 \S*a\.txt > \S*a\.utf8\.txt$"
     (tmp_path / "a.txt").write_bytes("äöü ".encode("latin-1") * 300)
-    with pytest.raises(NotText, match=f"such as Latin-1, convert it: {command}"):
+    with pytest.raises(NotText, match=f"such as LATIN1, convert it: {command}"):
         documents(tmp_path / "a.txt")
     (tmp_path / "a.txt").write_bytes("plain words and a café ".encode("latin-1") * 100)
     report = Report()
@@ -590,7 +594,7 @@ def test_standard_input(monkeypatch, body):
 
 
 def test_a_table_on_standard_input(monkeypatch):
-    """With a column, it is read as a table with commas or tabs; without one, as text, and the report says so."""
+    """Asked for a column, it is a table, with commas or tabs. Not asked, it is text."""
 
     def given(text):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -603,14 +607,7 @@ def test_a_table_on_standard_input(monkeypatch):
     with pytest.raises(ValueError, match=r"standard input has no column 'text'; it has .* Choose one: --column NAME"):
         documents("-", column="text")
     given("id,review\n1,one\n")
-    report = Report()
-    assert documents("-", report) == ["id,review\n1,one"]
-    advice = 'looks like a table; to choose a column: --column NAME, or in Python "-::NAME": 1 (first in standard'
-    assert advice in str(report)
-    for prose in ("Text, they say, is text.\n", "A title\n\nAnd a sentence, a review, all text.\n", "text\n"):
-        given(prose)
-        report = Report()
-        assert documents("-", report) and report.clean
+    assert documents("-") == ["id,review\n1,one"]
 
 
 def test_files_of_a_folder_are_named_with_it(tmp_path):
@@ -680,7 +677,7 @@ def test_unknown_sources(tmp_path):
     """The error for a missing path names it; a misspelt data set name gets a suggestion."""
     with pytest.raises(FileNotFoundError, match=r"no file, folder or data set .*nowhere\.txt"):
         documents(tmp_path / "nowhere.txt")
-    with pytest.raises(FileNotFoundError, match="Did you mean the data set wikitext-2"):
+    with pytest.raises(FileNotFoundError, match="Did you mean wikitext-2"):
         documents("wikitext2")
     with pytest.raises(ValueError, match="the built-in corpus has no part 'tset'"):
         documents("builtin:tset")

@@ -16,45 +16,19 @@ import pytest
 from mini_bert.cli.main import main
 from mini_bert.data.labelled.readers import Labelled, Parsed, Question, Scored, Tagged
 from mini_bert.data.synthetic import dataset as synthetic
-from mini_bert.data.synthetic.dataset import (
-    SYNTHETIC,
-    changed,
-    event,
-    labelled,
-    parsed,
-    questions,
-    scored,
-    sentences,
-    tagged,
-    wording,
-)
-from mini_bert.data.synthetic.grammar import Grammar, held_out
+from mini_bert.data.synthetic.dataset import SYNTHETIC, labelled, parsed, questions, scored, sentences, tagged
+from mini_bert.data.synthetic.grammar import held_out
 from mini_bert.data.synthetic.lexicon import WORDS, noun, verb
 
 WORD = r"n't|[\w&]+(?=n't)|[\w&]+|[,.!]"
 MAKERS = (sentences, labelled, tagged, parsed, scored, questions)
 UPOS = {  # all but SYM and X
-    *(
-        "ADJ",
-        "ADP",
-        "ADV",
-        "AUX",
-        "CCONJ",
-        "DET",
-        "INTJ",
-        "NOUN",
-        "NUM",
-        "PART",
-        "PRON",
-        "PROPN",
-        "PUNCT",
-        "SCONJ",
-        "VERB",
-    )
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ"),
+    "VERB",
 }
 RELATIONS = {
     *("acl:relcl", "advcl", "advmod", "amod", "aux", "aux:pass", "case", "cc", "cc:preconj", "ccomp", "compound"),
-    *("compound:prt", "conj", "cop", "det", "discourse", "expl", "flat", "iobj", "mark", "nmod", "nmod:poss", "nsubj"),
+    *("conj", "cop", "det", "discourse", "expl", "flat", "iobj", "mark", "nmod", "nmod:poss", "nsubj"),
     *("nsubj:pass", "nummod", "obj", "obl", "obl:agent", "obl:unmarked", "punct", "root", "xcomp"),
 }
 
@@ -115,10 +89,10 @@ def test_bad_requests():
 
 
 def test_fast():
-    """10,000 sentences take less than 2 seconds of CPU time, which other work on the machine does not affect."""
+    """5,000 sentences in less than a second of this process's time, which others on the machine do not lengthen."""
     start = time.process_time()
-    sentences(10_000)
-    assert time.process_time() - start < 2
+    sentences(5000)
+    assert time.process_time() - start < 1
 
 
 # --- grammar -----------------------------------------------------------------------------------------------
@@ -178,29 +152,6 @@ def test_a_sentence_looks_like_one(many):
         assert not re.search(r"(?i)\b(\w+) \1\b", re.sub(r"\b[A-Z]\w+", "", text)), text
 
 
-def test_verbs_agree(many):
-    """ "is" follows a singular, "are" a plural; "have" or "are" never follows he, she or a name."""
-    for one in many:
-        for place, relation in enumerate(one.relations, 1):
-            if relation != "nsubj":
-                continue
-            head = one.heads[place - 1]
-            finite = [
-                one.words[k - 1].lower()
-                for k in range(1, len(one.words) + 1)
-                if (one.heads[k - 1] == head and one.relations[k - 1] in ("aux", "cop")) or k == head
-            ]
-            several = any(
-                one.heads[k - 1] == place and one.relations[k - 1] == "conj" and one.tags[k - 1] in ("PROPN", "NOUN")
-                for k in range(1, len(one.words) + 1)
-            )
-            subject = one.words[place - 1].lower()
-            if subject in ("he", "she", "it") or (one.entities[place - 1] != "O" and not several):
-                assert not {"are", "were", "have", "do", "am"} & set(finite[:1]), one.text
-            if subject in ("we", "they"):
-                assert not {"is", "was", "has", "does", "am"} & set(finite), one.text
-
-
 def test_parts_of_speech_need_context(many):
     """Dozens of words have two parts of speech; always choosing a word's most frequent one makes mistakes."""
     seen: dict[str, Counter[str]] = defaultdict(Counter)
@@ -209,7 +160,7 @@ def test_parts_of_speech_need_context(many):
             seen[word.lower()][tag] += 1
     both = {word for word, tags in seen.items() if len(tags) > 1}
     assert len(both) >= 60
-    assert {"visit", "cold", "that", "to", "fast", "before", "watch", "have", "may", "patient", "like"} <= both
+    assert {"visit", "cold", "that", "to", "fast", "before", "watch", "has", "may", "patient", "guard"} <= both
     pairs = [(word.lower(), tag) for one in many[1500:] for word, tag in zip(one.words, one.tags, strict=True)]
     right = sum(word in seen and seen[word].most_common(1)[0][0] == tag for word, tag in pairs) / len(pairs)
     print(f"the most frequent tag of each word is right for {right:.1%}; {len(both)} words have two")
@@ -219,7 +170,7 @@ def test_parts_of_speech_need_context(many):
 def test_forms():
     """Words are inflected as in English; irregular forms are spelt out."""
     assert verb("study")[:4] == ("study", "studies", "studied", "studied") and verb("study").gerund == "studying"
-    assert verb("swim*/swam/swum") == ("swim", "swims", "swam", "swum", "swimming")
+    assert verb("write/wrote/written") == ("write", "writes", "wrote", "written", "writing")
     assert verb("watch").third == "watches" and verb("go/went/gone").third == "goes"
     assert [noun(text).many for text in ("party", "play", "match", "woman/women", "knife/knives")] == [
         "parties", "plays", "matches", "women", "knives",
@@ -278,7 +229,7 @@ def test_dev_has_names_of_its_own(many):
 
 
 def _not_names():
-    return {*WORDS["company.kind"], *WORDS["institute"], "Bank", "of", "&"}
+    return {*WORDS["company.kind"], "University", "Museum", "Bank", "of", "&"}
 
 
 # --- opinions ----------------------------------------------------------------------------------------------
@@ -312,22 +263,14 @@ def read(one) -> bool:
                 return good(second)  # slow but touching: the second half decides
         if word[place] in PRAISE | BLAME:
             verdict = word[place] in PRAISE
-        else:  # to have charm, to lack charm, to be full of charm, to fail to charm, to find a film charming
-            wanted = "obj" if word[place] in (*HAVE, *LACK) else "obl" if word[place] == "full" else "xcomp"
-            inner = [
-                child for child in children(place, wanted) if wanted != "obl" or "of" in map(word.get, below[child])
-            ]
-            verdict = good(inner[0])
+        else:  # to have no charm, to be full of charm, to find a film charming
+            wanted = {"full": "obl", "found": "xcomp", "finds": "xcomp"}.get(word[place], "obj")
+            verdict = good(children(place, wanted)[-1])
         turns = len(beside & {"not", "n't", "never", "hardly", "without", "neither"}) if "only" not in beside else 0
         turns += "no" in beside
-        turns += word[place] in (*LACK, *FAIL)
-        turns += {"could", "more"} <= beside  # it could have been better
         return verdict != (turns % 2 == 1)
 
     return good(one.heads.index(0) + 1)
-
-
-HAVE, LACK, FAIL = ("have", "has", "had"), ("lack", "lacks", "lacked"), ("fail", "fails", "failed")
 
 
 def test_rules_find_the_label():
@@ -405,14 +348,13 @@ def _regression(train, dev, pairs: bool = False) -> float:
 
 
 def test_constructions_are_there():
-    """Negation, contrast, concession, intensifiers and double negation all occur, under both labels where possible."""
+    """Negation, contrast, concession, intensifiers: each under both labels where it can be."""
     text = {"positive": "", "negative": ""}
     for one in labelled(3000, seed=3):
         text[one.label] += one.text + "\n"
     both = (
         *(r"n't", r"\bnot only .* but also", r"\bneither .* nor", r"\bbut\b", r"(?m)^(Alt|T)hough", r"\w,? although"),
-        *(r"\bvery\b", r"Despite", r"After an?\b", r"\bhardly\b", r"\bnever\b", r"(has|had|have) no\b", r"\btoo\b"),
-        *(r"n(o|')t have been more", r"could have been more", r"(not|n't|never) lack", r"\blacks", r"never fails? to"),
+        *(r"\bvery\b", r"Despite", r"After an?\b", r"\bhardly\b", r"\bnever\b", r"(has|had) no\b", r"\bwithout\b"),
     )
     for pattern in both:
         for label, lines in text.items():
@@ -441,28 +383,6 @@ def test_scores():
     correlation = np.corrcoef(overlap, scores)[0, 1]
     print(f"correlation of the score with the share of common words {correlation:.2f}; by degree {counts}")
     assert 0.5 < correlation < 0.88
-    turned = [p for p in pairs if words(p.first) == words(p.second) and p.first != p.second and 3 <= p.score < 5]
-    assert turned  # the cook called Anna, Anna called the cook
-
-
-def test_a_paraphrase_keeps_the_meaning():
-    """Two wordings of a fact differ only in words: action, people, place and time can be read back from both."""
-    g = Grammar("paraphrase")
-    several = 0
-    for _ in range(200):
-        one = event(g)
-        texts = {wording(g, one) for _ in range(6)}
-        several += len(texts) > 2
-        for text in texts:
-            assert text[0].isupper() and text.endswith(".")
-            assert (" not " in text) == one.denied
-            assert one.when is None or one.when in text
-            assert one.where is None or any(word in text for word in one.where.partition(" ")[2].split("|"))
-            assert any(word in text.replace("The ", "the ") for word in one.who.split("|"))
-            assert any(word in text for word in one.what.split("|"))
-        other, score = changed(g, one)
-        assert (score == 5) == (other == one)
-    assert several > 150
 
 
 # --- questions ---------------------------------------------------------------------------------------------

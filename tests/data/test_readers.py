@@ -571,19 +571,6 @@ def test_unknown_labels_are_told_with_their_line():
         check_labels([WE], ["VERB"])
 
 
-def test_unknown_tags_are_told_with_the_line_of_the_word(file):
-    """The line is that of the word, whatever lines are between the words of a sentence; in JSON lines, that of the
-    sentence."""
-    tagged = "# a remark\nEU\tB\n-DOCSTART-\tO\nit\tX\n"
-    told = {"a.conll": (tagged, 4), "b.conllu": (CONLLU.partition("# newpar")[0].replace("do\tAUX", "do\tX"), 5),
-            "c.jsonl": ('\n{"tokens": ["a", "b"], "tags": ["B", "X"]}\n', 2)}  # fmt: skip
-    for name, (content, line) in told.items():
-        path = file(name, content)
-        found = read_tagged(path)
-        with pytest.raises(LabelError, match=f":{line}: the label of word 2, .* 'X' is not in"):
-            check_labels(found, {*label_names(found)} - {"X"}, path)
-
-
 # --- round trips -------------------------------------------------------------------------------------------
 
 

@@ -191,14 +191,6 @@ def test_letters_without_a_font_are_written_as_numbers(monkeypatch):
     plots_style._fonts.cache_clear()
 
 
-def test_older_matplotlibs_get_words_in_the_order_they_are_seen(monkeypatch):
-    """Before 3.11, matplotlib placed each letter to the right of the previous one."""
-    monkeypatch.setattr(plots_style, "_version", lambda: (3, 9))
-    assert lettering(["שלום", "cat"])[0] == ["םולש", "cat"]
-    monkeypatch.setattr(plots_style, "_version", lambda: (3, 11))
-    assert lettering(["שלום"])[0] == ["שלום"]
-
-
 # --- activations -------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 """Word vectors: every word has its own pieces, is used once, and gets the vectors that the model computes for it."""
 
-from itertools import accumulate, chain
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
 from mini_bert.probing import word_vectors as module
-from mini_bert.probing.word_vectors import Window, pooled, word_pieces, word_vectors, word_windows
+from mini_bert.probing.word_vectors import pooled, word_pieces, word_vectors
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 PIECES = [*SPECIAL_TOKENS, ".", "[", "]", "sep", "the", "cat", "un", "##aff", "##able", "##s", "cafe", "1", "new"]
@@ -55,31 +55,20 @@ def test_the_pieces_are_those_of_the_sentence(tokenizer):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(1, 9), max_size=60), st.integers(9, 20))
-def test_windows_take_every_word_once(sizes, room):
-    """Every word is taken once, in order; no window is too long; what fits is one window; words have context."""
-    found = word_windows(sizes, room)
-    assert [word for window in found for word in range(window.begin, window.end)] == list(range(len(sizes)))
-    ends = [0, *accumulate(sizes)]
-    for first, last, begin, end in found:
-        assert first <= begin < end <= last and ends[last] - ends[first] <= room
-        assert begin == 0 or begin > first or last - begin == 1 or max(sizes) > room // 4
-    if sizes:
-        assert (len(found) == 1) == (sum(sizes) <= room)
-
-
-def test_windows_of_a_long_sentence():
-    """Half of each window is read again in the next, and the last one begins as early as possible."""
-    assert word_windows([1] * 13, 6) == [
-        Window(0, 6, 0, 4),
-        Window(3, 9, 4, 7),
-        Window(6, 12, 7, 9),
-        Window(7, 13, 9, 13),
-    ]
-    assert word_windows([6, 6], 6) == [Window(0, 1, 0, 1), Window(1, 2, 1, 2)]
-    assert word_windows([], 6) == []
-    with pytest.raises(ValueError, match="a word has 7 pieces, but only 6 fit"):
-        word_windows([1, 7], 6)
+@given(st.lists(st.lists(st.sampled_from(["the", "cats", "unaffables"]), max_size=30), max_size=3), st.integers(11, 22))
+def test_windows_take_every_word_once(sentences, limit):
+    """In order, none left out, with the pieces it has there; no window is longer than there is room."""
+    tokenizer = WordPieceTokenizer(PIECES)
+    pieces = [row for words in sentences for row in word_pieces(tokenizer, words)]
+    taken = []
+    for row in module._rows(tokenizer, sentences, limit):
+        ids = list(row.sequence.ids)
+        assert len(ids) <= limit
+        for word, start, size in zip(row.words, row.starts, row.sizes, strict=True):
+            assert ids[start : start + size] == pieces[word][:size] != []
+            assert size == len(pieces[word]) or start + size == len(ids) - 1
+            taken.append(word)
+    assert taken == list(range(len(pieces)))
 
 
 def one_by_one(model, tokenizer, sentences, pooling):
@@ -115,27 +104,24 @@ def test_each_word_gets_its_own_vector(model, pooling, tokenizer, monkeypatch):
 
 
 def test_long_sentences_are_read_in_windows(tokenizer):
-    """A word of a long sentence has the same vector as in its window read alone."""
+    """A word of a long sentence has the vector that it has in its window."""
     model = MODELS["mini"]
-    words = ["the", "cats", "unaffables", ".", "cat", "the", "new", "1", "cats", ".", "the"]
-    sizes = [len(row) for row in word_pieces(tokenizer, words)]
-    parts = word_windows(sizes, 9)
-    assert len(parts) > 1
-    found = word_vectors(model, tokenizer, [["cat"], words, ["new"]])
-    for first, last, begin, end in parts:
-        alone = word_vectors(model, tokenizer, [words[first:last]])
+    words = ["the", "cat", "new", ".", "cat", "the", "new", "1", "cat", ".", "the", "new", "cat"]  # a piece each
+    vectors = word_vectors(model, tokenizer, [["cat"], words, ["new"]])
+    for first, last, begin, end in ((0, 9, 0, 6), (4, 13, 6, 13)):
+        window = word_vectors(model, tokenizer, [words[first:last]])
         for layer in range(3):
             np.testing.assert_allclose(
-                found[layer][1 + begin : 1 + end], alone[layer][begin - first : end - first], atol=1e-12
+                vectors[layer][1 + begin : 1 + end], window[layer][begin - first : end - first], atol=1e-12
             )
 
 
 def test_a_word_longer_than_the_model(tokenizer):
-    """It is truncated to the number of positions and read alone; its neighbours have their vectors, too."""
+    """It is read as far as its first window goes; its neighbours have their vectors, too."""
     model = MODELS["mini"]
-    found = word_vectors(model, tokenizer, [["the", "1 " * 30, "cat"]])[1]
-    np.testing.assert_allclose(found[1], word_vectors(model, tokenizer, [["1 " * 9]])[1][0], atol=1e-12)
-    assert np.isfinite(found).all()
+    vectors = word_vectors(model, tokenizer, [["the", "1 " * 30, "cat"]])[1]
+    np.testing.assert_allclose(vectors[1], word_vectors(model, tokenizer, [["the", "1 " * 8]])[1][1], atol=1e-12)
+    assert np.isfinite(vectors).all()
 
 
 def test_no_sentences(tokenizer):

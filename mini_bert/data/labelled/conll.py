@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 from mini_bert.common.progress import counted
@@ -80,21 +79,6 @@ def _check_words(path: Path, sentences: list[tuple[int, list[Row]]], column: int
     if pieces > PIECES * len(every):
         line, text = next((line, row[0]) for line, row in every if len(row[0].split()) > PIECES)
         raise LabelError(path, line, f"{text!r:.60} is a text, not a word; {expected}. {TABLES}")
-
-
-def word_line(path: Path, start: int, number: int) -> int:
-    """The line of word `number` (from 0) of the sentence that starts on line `start`, for error messages"""
-    content = content_of(path)
-    if format_of(os.fspath(path)) == "jsonl":
-        return start
-    top = next((text for _, text in lines_of(content) if not _aside(text)), "")
-    conllu = is_conllu(path, top)
-    lines = (
-        line
-        for line, text in lines_of(content)
-        if line >= start and (text.split("\t")[0].isdecimal() if conllu else not text.startswith(DOCUMENT))
-    )
-    return next(islice(lines, number, None), start)
 
 
 def _sentences(path: Path, content: str, tabs: bool, width: int, column: int) -> Iterator[tuple[int, list[Row]]]:

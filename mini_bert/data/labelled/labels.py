@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterable
 
-from mini_bert.data.labelled.conll import word_line
 from mini_bert.data.labelled.examples import LabelError, Labelled, Parsed, Path, Tagged, listed
 
 
@@ -35,14 +33,7 @@ def check_labels(
                 close = difflib.get_close_matches(name, names, 1)
                 meant = f"; did you mean {close[0]!r}?" if close else ""
                 problem = f"the label{at} {name!r} is not in the training data, which has {listed(names)}{meant}"
-                raise LabelError("examples" if path is None else path, line_of(path, example, number), problem)
-
-
-def line_of(path: Path | None, example: Labelled | Tagged | Parsed, number: int) -> int:
-    """The line of word `number` (from 0) of a sentence; for a text with a label, the line of the example"""
-    if isinstance(example, Labelled) or path is None or not os.path.isfile(path):
-        return example.line
-    return word_line(path, example.line, number)
+                raise LabelError("examples" if path is None else path, example.line, problem)
 
 
 def _labels(example: Labelled | Tagged | Parsed) -> list[str]:

@@ -18,12 +18,12 @@ of the names never occur in "train".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mini_bert.data.labelled.examples import Labelled, Parsed, Question, Scored, Tagged
 from mini_bert.data.synthetic.grammar import Grammar, Word, spelled
-from mini_bert.data.synthetic.lexicon import WORDS, verb
+from mini_bert.data.synthetic.lexicon import verb
 
 SYNTHETIC = "synthetic English (mini_bert/data/synthetic)"
 LABELS = ("negative", "positive")
@@ -63,7 +63,7 @@ def sentences(count: int, seed: int = 0, split: str = "train") -> list[Annotated
 def labelled(count: int, seed: int = 0, split: str = "train") -> list[Labelled]:
     """Opinions, about half of them positive. The label depends on how the words are put together:
 
-        not dull, no flaws, does not lack wit             not touching, lacks charm, fails to amuse
+        not dull, no boredom, neither dull nor slow       not touching, no charm
         slow but touching                                 touching but slow
         although it is slow, it is touching               it is slow, although it is touching
         after a dreadful day, the film is touching        (the day's quality does not matter)
@@ -71,8 +71,8 @@ def labelled(count: int, seed: int = 0, split: str = "train") -> list[Labelled]:
     Words that praise and words that blame occur nearly as often under either label, so counting them is not enough.
     """
     g = _grammar("labelled", count, seed, split)
-    made = (_opinion(g) for _ in range(count))
-    return [Labelled(one.text, None, str(one.sentiment), line) for line, one in enumerate(made, 1)]
+    opinions = (_opinion(g) for _ in range(count))
+    return [Labelled(one.text, None, str(one.sentiment), line) for line, one in enumerate(opinions, 1)]
 
 
 def tagged(count: int, seed: int = 0, split: str = "train") -> list[Tagged]:
@@ -82,33 +82,37 @@ def tagged(count: int, seed: int = 0, split: str = "train") -> list[Tagged]:
 
 def parsed(count: int, seed: int = 0, split: str = "train") -> list[Parsed]:
     """The parts of speech and trees of `sentences`"""
-    return [
-        Parsed(one.words, one.tags, one.heads, one.relations, line)
-        for line, one in enumerate(sentences(count, seed, split), 1)
-    ]
+    return [Parsed(*one[:4], line) for line, one in enumerate(sentences(count, seed, split), 1)]
 
 
 def scored(count: int, seed: int = 0, split: str = "train") -> list[Scored]:
-    """Pairs that share all of their meaning (5), some of it, or nothing (0)"""
+    """Pairs of sentences that share all of their meaning (5), some of it, or nothing (0)
+
+    Each reports an event: somebody does something to a thing, somewhere, at some time. The second event is the first
+    with some of its parts changed, and the score adds up the parts that stay the same (WORTH). Both are then worded
+    independently: synonyms, active or passive, the time first or last.
+    """
     g = _grammar("scored", count, seed, split)
     pairs = []
     for line in range(1, count + 1):
-        first = event(g)
-        second, score = changed(g, first)
-        pairs.append(Scored(wording(g, first), wording(g, second), score, line))
+        first = {part: _value(g, part) for part in WORTH}
+        rate = g.random() * 1.2  # the probability that a part changes
+        second = {part: _value(g, part) if g.chance(rate) else value for part, value in first.items()}
+        score = sum(worth for part, worth in WORTH.items() if first[part] == second[part])
+        pairs.append(Scored(_wording(g, first), _wording(g, second), score, line))
     return pairs
 
 
 def questions(count: int, seed: int = 0, split: str = "train") -> list[Question]:
     """Questions on short texts, up to three on each"""
     g = _grammar("questions", count, seed, split)
-    made: list[Question] = []
-    while len(made) < count:
-        context, asked = text_and_questions(g)
-        for question, answers, starts in asked[: count - len(made)]:
-            line = len(made) + 1
-            made.append(Question(f"synthetic-{split}-{seed}-{line}", question, context, answers, starts, line))
-    return made
+    examples: list[Question] = []
+    while len(examples) < count:
+        context, asked = _text_and_questions(g)
+        for question, answer, start in asked[: count - len(examples)]:
+            line = len(examples) + 1
+            examples.append(Question(f"synthetic-{split}-{seed}-{line}", question, context, [answer], [start], line))
+    return examples
 
 
 KINDS: dict[str, Callable[..., list[Any]]] = {
@@ -123,26 +127,21 @@ def examples(kind: str, count: int = 5, seed: int = 0, split: str = "train") -> 
     return KINDS[kind](count, seed, split)
 
 
-def shown(example: Labelled | Tagged | Parsed | Scored | Question) -> Iterator[str]:
-    """An example as lines for people to read"""
+def shown(example: Labelled | Tagged | Parsed | Scored | Question) -> str:
+    """An example as text for people to read"""
     if isinstance(example, Labelled):
-        yield f"{example.label:8}  {example.text}"
-    elif isinstance(example, Scored):
-        yield f"\n{example.score:.2f}  {example.first}\n      {example.second}"
-    elif isinstance(example, Tagged):
-        width = [max(len(word), len(tag)) for word, tag in zip(example.words, example.tags, strict=True)]
-        yield "\n" + " ".join(f"{word:{wide}}" for word, wide in zip(example.words, width, strict=True)).rstrip()
-        tags = (tag if tag != "O" else "" for tag in example.tags)
-        if line := " ".join(f"{tag:{wide}}" for tag, wide in zip(tags, width, strict=True)).rstrip():
-            yield line
-    elif isinstance(example, Parsed):
-        yield "\n" + joined(example.words)
-        wide = max(map(len, example.words))
-        for number, (word, tag, head, relation) in enumerate(zip(*example[:4], strict=True), 1):
-            to = example.words[head - 1] if head else "root"
-            yield f"{number:4}  {word:{wide}}  {tag:5}  {relation:10}  {to}"
-    else:
-        yield f"\n{example.context}\n  {example.question}\n  {example.answers[0]} (from character {example.starts[0]})"
+        return f"{example.label:8}  {example.text}"
+    if isinstance(example, Scored):
+        return f"\n{example.score:.2f}  {example.first}\n      {example.second}"
+    if isinstance(example, Question):
+        return f"\n{example.context}\n  {example.question}\n  {example.answers[0]} (from character {example.starts[0]})"
+    columns = [[f"{number:4}" for number in range(1, len(example.words) + 1)], example.words, example.tags]
+    if isinstance(example, Parsed):
+        columns += [example.relations, [example.words[head - 1] if head else "root" for head in example.heads]]
+    widths = [max(map(len, column)) for column in columns]
+    rows = (zip(row, widths, strict=True) for row in zip(*columns, strict=True))
+    table = ("  ".join(f"{cell:{width}}" for cell, width in row).rstrip() for row in rows)
+    return "\n".join(["", joined(example.words), *table])
 
 
 def _grammar(kind: str, count: int, seed: int, split: str) -> Grammar:
@@ -168,146 +167,48 @@ def _annotated(words: list[Word], sentiment: str | None) -> Annotated:
     )
 
 
-# --- pairs of sentences, and how much of their meaning they share --------------------------------------------
-#
-# Each sentence reports an event: somebody does something, somewhere, at some time. The second event is the first with
-# some of its parts changed. The score adds up the parts that were kept (WORTH, together 5); a part that only one of the
-# two mentions counts half, and so do two people who change places. If one sentence denies what the other says, the
-# score is halved. Both events are then worded independently: synonyms, active or passive, the time first or last.
+# --- pairs of sentences ------------------------------------------------------------------------------------
 
-WORTH = {"deed": 1.5, "who": 1.25, "what": 1.25, "where": 0.5, "when": 0.5}
+WORTH = {"deed": 1.5, "who": 1.25, "what": 1.25, "where": 0.5, "when": 0.5}  # together 5
 
 
-class Event(NamedTuple):
-    """Parts are given as their synonyms, doctor|physician"""
-
-    kind: str  # people or things: what it is done to
-    deed: str
-    who: str
-    what: str
-    where: str | None
-    when: str | None
-    denied: bool
+def _value(g: Grammar, part: str) -> str:
+    """A part of an event, given as its synonyms: doctor|physician"""
+    if part == "who":
+        return g.text("PER") if g.chance(0.4) else g.word("same.people")
+    if part == "where":
+        return g.word("name.place") if g.chance(0.4) else g.word("same.buildings")
+    return g.word({"deed": "same.deeds", "what": "same.things", "when": "day"}[part])
 
 
-def event(g: Grammar) -> Event:
-    kind = "people" if g.chance(0.5) else "things"
-    who = _make(g, kind, "who")
-    return Event(
-        kind,
-        _make(g, kind, "deed"),
-        who,
-        _make(g, kind, "what", who),
-        _make(g, kind, "where") if g.chance(0.7) else None,
-        _make(g, kind, "when") if g.chance(0.7) else None,
-        g.chance(0.1),
-    )
-
-
-def changed(g: Grammar, first: Event) -> tuple[Event, float]:
-    """Returns an event that shares some of its parts with the first, and the score of the two"""
-    rate = g.random() * 1.15  # the probability that a part changes
-    parts: dict[str, Any] = first._asdict()
-    score = 0.0
-    swapped = first.kind == "people" and g.chance(0.12)
-    if swapped:
-        parts["who"], parts["what"] = first.what, first.who
-        score += WORTH["what"]
-    for part, worth in WORTH.items():
-        old = parts[part]
-        if swapped and part in ("who", "what"):
-            continue
-        if g.random() < rate:
-            left_out = old and part in ("where", "when") and g.chance(0.4)
-            parts[part] = None if left_out else _make(g, first.kind, part, old, parts["who"], first.who, first.what)
-        new = parts[part]
-        score += worth if new == old else worth / 2 if old is None or new is None else 0.0
-    if g.chance(0.1):
-        parts["denied"], score = not first.denied, score / 2
-    return Event(**parts), score
-
-
-def wording(g: Grammar, event: Event) -> str:
-    """Words an event; each call chooses its own words"""
-
-    def worded(part: str) -> str:
-        word = g.pick(part.split("|"))
-        return word if word[0].isupper() and word != "TV" else f"the {word}"
-
-    act = verb(g.pick(event.deed.split("|")))
-    who = worded(event.who)
-    what = worded(event.what)
-    if event.kind == "things" and g.chance(0.5):
-        what = what.replace("the ", "a ", 1)
-    if g.chance(0.35):
-        parts = [what, "was", "not" if event.denied else "", act.participle, "by", who]
-    else:
-        parts = [who, f"did not {act.base}" if event.denied else act.past, what]
-    if event.where:
-        preposition, _, place = event.where.partition(" ")
-        parts += [preposition, worded(place)]
-    if event.when:
-        time = f"{'on' if event.when in WORDS['day.name'] else 'in'} {event.when}"
-        parts = [f"{time},", *parts] if g.chance(0.4) else [*parts, time]
-    return " ".join(spelled(" ".join(parts).split())) + "."
-
-
-def _make(g: Grammar, kind: str, part: str, *others: str | None) -> str:
-    """A value for a part of an event, unlike the others"""
-    while True:
-        if part == "deed":
-            made = g.word(f"same.done_to_{kind}")
-        elif part == "when":
-            made = g.word("day.name" if g.chance(0.5) else "month.name")
-        elif part == "where" and g.chance(0.4):
-            made = f"in {g.word('name.place')}"
-        elif part == "where":
-            made = f"{g.pick(('behind', 'near', 'in'))} {g.word('same.buildings')}"
-        elif part == "what" and kind == "things":
-            made = g.word("same.things")
-        else:
-            made = g.text("PER") if g.chance(0.4) else g.word("same.people")
-        if made not in others:
-            return made
+def _wording(g: Grammar, event: dict[str, str]) -> str:
+    """An event as a sentence; each call chooses its own words"""
+    deed, who, what, where, when = (g.pick(event[part].split("|")) for part in WORTH)
+    who, where = (name if name[0].isupper() else f"the {name}" for name in (who, where))
+    act = verb(deed)
+    words = [f"the {what}", "was", act.participle, "by", who] if g.chance(0.35) else [who, act.past, f"the {what}"]
+    words += ["in" if where[0].isupper() else "near", where]
+    words = [f"on {when},", *words] if g.chance(0.4) else [*words, f"on {when}"]
+    return " ".join(spelled(words)) + "."
 
 
 # --- questions ---------------------------------------------------------------------------------------------
 #
 # A text states several facts of the same kind about different people, so the kind of the answer (a place, a year) does
-# not give it away, and the question uses other words than the text where it can (born: birthplace).
+# not give it away, and the question uses other words than the text where it can (employs: work for).
 
-SLOT = re.compile(r"\{(\w+)\}")
-ARTICLE = re.compile(r"(?i)(the|an?) ")
-SHARED = {"of", "the", "&", "a", "an", "Bank", *WORDS["company.kind"], *WORDS["institute"]}
-REMARKS = (  # that answer no question
-    *("often walks in the park", "plays the violin", "likes long walks", "never answers letters", "has two brothers"),
-    *("reads every evening", "speaks three languages", "keeps bees", "is a painter", "is tired of the rain"),
-    *("hopes to retire soon", "cooks well", "collects old maps", "used to teach", "sings in a choir"),
-)
 FACTS = """
 {who} was born in {place} in {year}.
 In {year}, {who} was born in {place}.
-{who}, born in {year}, comes from {place}.
-    place: Where was {who} born?
-    year: When was {who} born?
-    year: What year was {who} born in?
     place: What is the birthplace of {who}?
+    year: When was {who} born?
     who: Who was born in {place}?
 
 {who} works for {org} in {place}.
 {org} employs {who} in {place}.
-{who} has a job at {org} in {place}.
     org: Which organization does {who} work for?
-    org: Who employs {who}?
     place: In which city does {who} work?
     who: Who works for {org}?
-
-{who} bought {thing} in {year}.
-In {year}, {thing} was bought by {who}.
-{who} has owned {thing} since {year}.
-    thing: What does {who} own?
-    year: When did {who} buy {thing}?
-    who: Who owns {thing}?
 
 {who} met {other} in {place} on {day}.
 On {day}, {who} saw {other} in {place}.
@@ -315,73 +216,50 @@ On {day}, {who} saw {other} in {place}.
     other: Whom did {who} meet in {place}?
     day: On which day did {who} see {other}?
 
-{who} moved to {place} in {month}.
-In {month}, {who} left for {place}.
-{place} has been the home of {who} since {month}.
+{who} moved to {place} in {year}.
+{place} has been the home of {who} since {year}.
     place: Where does {who} live now?
-    month: In which month did {who} move?
+    year: In which year did {who} move?
     who: Who moved to {place}?
 """
 FACT_KINDS = [  # for each kind of fact: its wordings, and questions, each with the slot that answers it
     (re.findall(r"^(\S.*)", block, re.MULTILINE), re.findall(r"^ +(\w+): (.*)", block, re.MULTILINE))
     for block in FACTS.strip().split("\n\n")
 ]
+SLOTS: dict[str, Callable[[Grammar], str]] = {
+    "who": lambda g: f"{g.word('name.first')} {g.word('name.last')}",
+    "other": lambda g: f"{g.word('name.first')} {g.word('name.last')}",
+    "place": lambda g: g.word("name.place"),
+    "org": lambda g: f"{g.word('name.company')} {g.word('company.kind')}",
+    "year": lambda g: str(1900 + int(g.random() * 125)),
+    "day": lambda g: g.word("day"),
+}
 
 
-def text_and_questions(g: Grammar, most: int = 3) -> tuple[str, list[tuple[str, list[str], list[int]]]]:
-    """A text of some facts, and questions on different ones of them: the question, its answers, where they start"""
+def _text_and_questions(g: Grammar) -> tuple[str, list[tuple[str, str, int]]]:
+    """A text of three to five facts, and questions on three of them: the question, its answer, where that starts
+
+    No name is used twice in one text, so that a question has only one answer.
+    """
     used: set[str] = set()
     kinds = [g.pick(FACT_KINDS) for _ in range(2)]  # few kinds, so there are several places, years, … to choose from
-    text = ""
-    facts = []
+    text, asked = "", []
     for _ in range(g.pick((3, 4, 5))):
-        wordings, asked = g.pick(kinds)
-        slots = _slots(g, used)
-        text += " " if text else ""
-        sentence, starts = _filled(g.pick(wordings), slots)
-        facts.append((asked, slots, {slot: len(text) + start for slot, start in starts.items()}))
-        text += sentence
-        if g.chance(0.4):
-            text += f" {slots['who'].split()[-1]} {g.pick(REMARKS)}."
-    questions = []
-    for asked, slots, starts in sorted(facts, key=lambda fact: g.random())[:most]:
-        slot, question = g.pick(asked)
-        start = starts[slot]
-        answer = text[start : start + len(slots[slot])]  # as it is written there: A boat, at the start of a sentence
-        answers, places = [answer], [start]
-        if article := ARTICLE.match(answer):  # right with and without the article
-            answers, places = [answer[article.end() :], answer], [start + article.end(), start]
-        known = {**slots, "thing": ARTICLE.sub("the ", slots["thing"])}
-        questions.append((_filled(question, known)[0], answers, places))
-    return text, questions
+        wordings, facts_questions = g.pick(kinds)
+        slots = {slot: _unused(g, slot, used) for slot in SLOTS}
+        sentence = g.pick(wordings).format(**slots)
+        slot, question = g.pick(facts_questions)
+        asked.append((question.format(**slots), slots[slot], len(text) + sentence.index(slots[slot])))
+        text += f"{sentence} "
+    return text.rstrip(), sorted(asked, key=lambda question: g.random())[:3]
 
 
-def _filled(template: str, slots: dict[str, str]) -> tuple[str, dict[str, int]]:
-    """Returns the sentence, and where each slot starts in it"""
-    text, starts = "", {}
-    for number, piece in enumerate(SLOT.split(template)):  # text, slot, text, slot, ...
-        if number % 2:
-            starts[piece] = len(text)
-        text += slots[piece] if number % 2 else piece
-    return text[0].upper() + text[1:], starts
-
-
-def _slots(g: Grammar, used: set[str]) -> dict[str, str]:
-    """Values for a fact; no name is used twice in one text (June Weber, June), so a question has one answer"""
-    makers: dict[str, Callable[[], str]] = {
-        "who": lambda: f"{g.word('name.first')} {g.word('name.last')}",
-        "other": lambda: f"{g.word('name.first')} {g.word('name.last')}",
-        "place": lambda: g.word("name.place"),
-        "org": lambda: g.text("org"),
-        "thing": lambda: " ".join(spelled(["a", g.word("adj.things"), g.word("noun.things").one])).lower(),
-        "year": lambda: str(1900 + int(g.random() * 125)),
-        "month": lambda: g.word("month.name"),
-        "day": lambda: g.word("day.name"),
-    }
-    slots = {}
-    for slot, make in makers.items():
-        while (words := set((value := make()).split()) - SHARED) & used:
-            pass
-        used |= words
-        slots[slot] = value
-    return slots
+def _unused(g: Grammar, slot: str, used: set[str]) -> str:
+    while True:
+        value = SLOTS[slot](g)
+        words = set(value.split())
+        if slot == "org":
+            words = {value}  # two companies may both be Airlines
+        if not words & used:
+            used |= words
+            return value
