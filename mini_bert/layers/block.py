@@ -89,6 +89,7 @@ class TransformerBlock(Layer):
         a += x  # in place: a is not needed any more
         x, attention_norm = self.attention_norm.forward(a, run)
         f, feed_forward = self.feed_forward.forward(x, run)
+        feed_forward = feed_forward._replace(expand=None)  # x': backward gets it from x̂ again, 3 MB less for Mini-BERT
         f, output_dropped = dropout(f, self.p, run.fork(2), at)
         f += x
         y, output_norm = self.output_norm.forward(f, run)
@@ -99,7 +100,9 @@ class TransformerBlock(Layer):
     def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)
         dx = self.output_norm.backward(dy, cache.output_norm, run)  # gradient of x' + f, and of both terms
         df = dropout_backward(dx, cache.output_dropped)
-        dx += self.feed_forward.backward(df, cache.feed_forward, run)
+        x = self.attention_norm.rescale(cache.attention_norm.x_hat)
+        dx += self.feed_forward.backward(df, cache.feed_forward._replace(expand=x), run)
+        del x
         dx = self.attention_norm.backward(dx, cache.attention_norm, run)  # gradient of x + a
         da = dropout_backward(dx, cache.attention_dropped)
         if cache.chosen is not None:

@@ -42,9 +42,7 @@ class LayerNorm(Layer):
         x_hat = x - mean(x)
         sigma = np.sqrt(dot(x_hat, x_hat) / x.shape[-1] + self.eps)  # (...,1)
         x_hat *= 1 / sigma
-        y = self.gamma.data * x_hat
-        y += self.beta.data
-        return y, LayerNormCache(x_hat, sigma)
+        return self.rescale(x_hat), LayerNormCache(x_hat, sigma)
 
     def backward(self, dy, cache, run):  # dy (...,H)
         x_hat, sigma = cache
@@ -56,6 +54,12 @@ class LayerNorm(Layer):
         g -= along
         g *= 1 / sigma
         return g
+
+    def rescale(self, x_hat):
+        """y from x̂, in forward and wherever backward needs y again"""
+        y = self.gamma.data * x_hat
+        y += self.beta.data
+        return y
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Sizes(NamedTuple):
             3 * BT * H + 2 * rows * H + (queries * H if last else 0)  # x, k, v; q and context (last: x of rows, too)
             + kept_weights
             + 2 * rows * (H + 1)  # two norms: x̂ and σ
-            + rows * (H + self.inner_kept * self.intermediate)
+            + rows * self.inner_kept * self.intermediate
         )  # fmt: skip
         masks = 2 * rows * H if self.dropout else 0
         return Kept(floats, masks + (weights if self.attention_dropout and not lean else 0))
@@ -78,7 +78,7 @@ class Sizes(NamedTuple):
             scores += 5 * side**2 // 4  # a tile after dropout, and its mask, one byte per number
         attention = 3 * rows * H + 4 * BT * H + scores
         projections = 4 * rows * H + 6 * BT * H + tiled  # dq, dk and dv, the same side by side, and their dx
-        feed_forward = 4 * rows * H + int(self.inner_temporary * rows * self.intermediate) + tiled
+        feed_forward = 5 * rows * H + int(self.inner_temporary * rows * self.intermediate) + tiled
         return max(attention, projections, feed_forward)
 
     def head_cache(self, shape: Shape) -> Kept:
