@@ -1,0 +1,81 @@
+"""Clumsy and hostile uses of everything: each ends in the stated way, with a sentence instead of a traceback.
+
+The tables are in clumsy.py, hostile.py and calls.py, one line per case. Commands run in their own process, in an empty
+folder of their own, under a time limit and a memory limit; what a case was given must be unchanged afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from calls import CALLS
+from clumsy import CLUMSY
+from hostile import HOSTILE
+
+pytestmark = pytest.mark.slow
+
+SECONDS, MEMORY = 60, 6 << 30
+ROOT = Path(__file__).parents[2]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def limit_memory() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+@pytest.mark.parametrize("case", [*CLUMSY, *HOSTILE], ids=repr)
+def test_command(case, tmp_path):
+    """The command ends in time with this exit code, says what it must, prints no traceback and harms no file."""
+    made, here = tmp_path / "made", tmp_path / "here"
+    made.mkdir(), here.mkdir()
+    paths = {}
+    for name, maker in case.makers.items():
+        (made / name).mkdir()
+        paths[name] = shlex.quote(str(maker(made / name)))
+    words = shlex.split(re.sub(r"\{(\w+)\}", lambda match: paths.get(match[1], match[0]), case.run))
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    before = contents(made)
+    stdin = case.stdin if isinstance(case.stdin, bytes) else case.stdin.encode()
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-m", "mini_bert", *words], input=stdin, capture_output=True, cwd=here,
+        env=environment, timeout=SECONDS, preexec_fn=limit_memory if os.name == "posix" else None,
+    )  # fmt: skip
+    printed = (done.stdout + b"\n" + done.stderr).decode(errors="replace")
+    assert "Traceback" not in printed, printed[-3000:]
+    assert done.returncode == case.end, printed[-3000:]
+    assert re.search(case.says, re.sub(r"\s+", " ", printed)), printed[-3000:]
+    assert contents(made) == before
+
+
+@pytest.mark.parametrize("case", CALLS, ids=repr)
+def test_call(case, tmp_path, monkeypatch):
+    """The call returns (None) or raises this kind of error with a message that says what it must."""
+    monkeypatch.chdir(tmp_path)
+    names = {name: maker(tmp_path) for name, maker in case.makers.items()}
+    code = f"from mini_bert import *\n{case.run}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if case.end is None:
+            exec(code, {"np": np, "nan": np.nan, "inf": np.inf, **names})
+            return
+        with pytest.raises(case.end) as raised:
+            exec(code, {"np": np, "nan": np.nan, "inf": np.inf, **names})
+    assert type(raised.value) is case.end
+    assert re.search(case.says, str(raised.value)), raised.value
