@@ -39,10 +39,19 @@ TINY = MiniBertConfig(
 
 
 class Case:
-    """One line of a table: what is done, the command or code, its exit code or exception, and what it must say."""
+    """One line of a table: what is done, the command or code, its exit code or exception, and what it must say.
 
-    def __init__(self, what: str, run: str, end: Any, says: str = "", stdin: str | bytes = "", **makers: Maker):
+    env: environment variables. limits: of the system, such as {"FSIZE": 1000}. stdout: a file instead of a pipe.
+    check: a function of the folder in which the command ran. writes: the command may change what it was given.
+    """
+
+    def __init__(
+        self, what: str, run: str, end: Any, says: str = "", stdin: str | bytes = "", *,
+        env: dict[str, str] | None = None, limits: dict[str, int] | None = None, stdout: str | None = None,
+        check: Callable[[Path], object] | None = None, writes: bool = False, **makers: Maker,
+    ):  # fmt: skip
         self.what, self.run, self.end, self.says, self.stdin, self.makers = what, run, end, says, stdin, makers
+        self.env, self.limits, self.stdout, self.check, self.writes = env or {}, limits or {}, stdout, check, writes
 
     def __repr__(self) -> str:
         return self.what

@@ -1,7 +1,8 @@
 """Clumsy and hostile uses of everything: each ends in the stated way, with a sentence instead of a traceback.
 
 The tables are in clumsy.py, hostile.py and calls.py, one line per case. Commands run in their own process, in an empty
-folder of their own, under a time limit and a memory limit; what a case was given must be unchanged afterwards.
+folder of their own, under a time limit and a memory limit. What a case was given must be unchanged afterwards, no file
+PWNED may appear (harmful files try to make one), and no escape sequence may reach the terminal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hostile import HOSTILE
 
 pytestmark = pytest.mark.slow
 
-SECONDS, MEMORY = 60, 6 << 30
+SECONDS, MEMORY = 15, 6 << 30
 ROOT = Path(__file__).parents[2]
 
 
@@ -34,10 +35,11 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def limit_memory() -> None:
+def set_limits(limits: dict[str, int]) -> None:
     import resource
 
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for name, value in ({"AS": MEMORY} | limits).items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
 
 
 @pytest.mark.parametrize("case", [*CLUMSY, *HOSTILE], ids=repr)
@@ -50,18 +52,25 @@ def test_command(case, tmp_path):
         (made / name).mkdir()
         paths[name] = shlex.quote(str(maker(made / name)))
     words = shlex.split(re.sub(r"\{(\w+)\}", lambda match: paths.get(match[1], match[0]), case.run))
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"} | case.env
     before = contents(made)
     stdin = case.stdin if isinstance(case.stdin, bytes) else case.stdin.encode()
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-m", "mini_bert", *words], input=stdin, capture_output=True, cwd=here,
-        env=environment, timeout=SECONDS, preexec_fn=limit_memory if os.name == "posix" else None,
-    )  # fmt: skip
-    printed = (done.stdout + b"\n" + done.stderr).decode(errors="replace")
+    with open(case.stdout or tmp_path / "stdout", "w+b") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-X", "utf8", "-m", "mini_bert", *words], input=stdin, stdout=stdout, cwd=here,
+            stderr=subprocess.PIPE, env=environment, timeout=SECONDS,
+            preexec_fn=(lambda: set_limits(case.limits)) if os.name == "posix" else None,
+        )  # fmt: skip
+    answer = b"" if case.stdout else (tmp_path / "stdout").read_bytes()
+    printed = (answer + b"\n" + done.stderr).decode(errors="replace")
     assert "Traceback" not in printed, printed[-3000:]
     assert done.returncode == case.end, printed[-3000:]
     assert re.search(case.says, re.sub(r"\s+", " ", printed)), printed[-3000:]
-    assert contents(made) == before
+    assert case.writes or contents(made) == before
+    assert "\x1b" not in printed
+    assert not list(tmp_path.rglob("PWNED*"))
+    if case.check:
+        case.check(here)
 
 
 @pytest.mark.parametrize("case", CALLS, ids=repr)
