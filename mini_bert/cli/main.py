@@ -11,6 +11,7 @@ import io
 import re
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from itertools import zip_longest
 from typing import Annotated, Any
 
@@ -33,6 +34,7 @@ from mini_bert.cli.use import embed, evaluate, export, fill_mask, metrics
 from mini_bert.cli.words import WIDTH, help_of, name_values
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
+from mini_bert.common.visible import Visible, visible
 
 
 def _version(wanted: bool) -> None:
@@ -100,7 +102,8 @@ def interruptible(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*args: Any, **options: Any) -> None:
         try:
-            function(*args, **options)
+            with redirect_stdout(Visible(sys.stdout)):
+                function(*args, **options)
         except KeyboardInterrupt as interrupt:
             if not interrupt.args:
                 print("\nInterrupted.", file=sys.stderr)
@@ -138,9 +141,9 @@ def main(words: list[str] | None = None) -> None:
         app(_spelled_out(sys.argv[1:] if words is None else words), prog_name=called_as())
     except FileNotFoundError as error:
         message = error if error.filename is None else f"there is no file {error.filename}; check the path"
-        raise SystemExit(as_called(f"mini-bert: {message}")) from None
+        raise SystemExit(as_called(visible(f"mini-bert: {message}"))) from None
     except (ValueError, OSError, HelperError) as error:
-        raise SystemExit(as_called(f"mini-bert: {error}")) from None
+        raise SystemExit(as_called(visible(f"mini-bert: {error}"))) from None
 
 
 def _spelled_out(words: list[str]) -> list[str]:
