@@ -53,6 +53,8 @@ def test_command(case, tmp_path):
         paths[name] = shlex.quote(str(maker(made / name)))
     words = shlex.split(re.sub(r"\{(\w+)\}", lambda match: paths.get(match[1], match[0]), case.run))
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"} | case.env
+    if case.limits:
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # under a limit on files, Python writes half a .pyc
     before = contents(made)
     stdin = case.stdin if isinstance(case.stdin, bytes) else case.stdin.encode()
     with open(case.stdout or tmp_path / "stdout", "w+b") as stdout:
