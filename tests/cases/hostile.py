@@ -9,7 +9,7 @@ import struct
 import zipfile
 
 import numpy as np
-from making import PIECES, TINY, Case, file, files, model
+from making import PIECES, TINY, Case, file, files, model, tarred, zipped
 from making_hostile import (
     BIG, CONLL, ESCAPE, Harm, add, arrays, at, bomb, classifier, each_checkpoint, edit, entry, first, header, instead, link,
     linked, loop, pickled, pieces, run, short, tensor_code, texts_with_loop, tiny_config, tokenizer_json, torch_model, torch_zip,
@@ -18,7 +18,11 @@ from making_hostile import (
 
 NAN, INF = float("nan"), float("inf")
 ODD_EPS = '{"model_type": "mini_bert", "layer_norm_eps": 1e999}'
-STRING_OF_TOKENS = '{"added_tokens": "x", "model": {"type": "WordPiece", "vocab": {}}}'
+STRING_OF_TOKENS = '''{"added_tokens": "x", "model": {"type": "WordPiece", "vocab": {}},
+"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+"post_processor": {"type": "BertProcessing"}}'''
+TOO_LARGE = '{"model_type": "mini_bert", "hidden_size": 8192, "intermediate_size": 32768, "num_heads": 8}'
+TEXT = file("a.txt", "the cat sat on a mat .\n\n" * 200)
 DEEP = "[" * 100_000
 ESCAPED = "\n".join([*PIECES[:-3], *(f"{ESCAPE}{i}" for i in range(3))]) + "\n"
 SCRIPTED = "\n".join([*PIECES[:-3], "sit", "</script><script>alert(1)", "x"]) + "\n"
@@ -440,6 +444,10 @@ def no_script(here):
     assert page.lower().count("</script>") == page.lower().count("<script")
 
 
+def zip_bomb(folder):  # made only when it is needed: 73 MB of content
+    return zipped("a.zip", a__txt=b"bomb " * (14 << 20))(folder)
+
+
 def nothing_left(here):
     assert not [path for path in here.rglob("*") if path.is_file()]
 
@@ -456,7 +464,15 @@ HOSTILE = [
     Case("10**9 words", EMBED, 1, "vocab_size", it=model(config={"vocab_size": 10**9})),
     Case("100,000 brackets", EMBED, 1, "config.json.*nested", it=model(config=DEEP)),
     Case("eps of infinity", EMBED, 1, "layer_norm_eps", it=model(config=ODD_EPS)),
-    Case("added_tokens of a string", EMBED, 1, "added_tokens", it=model(tokenizer={"tokenizer.json": STRING_OF_TOKENS})),
+    Case("added tokens of a string", EMBED, 1, "added_tokens is 'x'", it=model(tokenizer={"tokenizer.json": STRING_OF_TOKENS})),
+    Case("a zip bomb", "data show {it}", 1, "decompression bomb", it=zip_bomb),
+    Case("a zip in a zip", "data show {it}", 1, "an archive in an archive", it=zipped("a.zip", b__zip=b"PK")),
+    Case("a zip that leads out", "data show {it}", 1, "leads out", it=zipped("a.zip", **{"../x.txt": b"x"})),
+    Case("a zip that is none", "data show {it}", 1, "a.zip is not a complete archive", it=file("a.zip", "no")),
+    Case("a tar that is none", "data show {it}", 1, "a.tar is not a complete archive", it=file("a.tar", "no")),
+    Case("a tar.gz that is none", "data show {it}", 1, "not a gzip file", it=file("a.tar.gz", "no")),
+    Case("a tar of pictures", "data show {it}", 1, ".png is not a known type", it=tarred("a.tar", a__png=b"x")),
+    Case("a model larger than the memory", "train --model {it} --corpus {text} --steps 1", 1, r"not enough memory: training this model with these settings needs about [\d,]{6} MB.*plan --model", it=file("config.json", TOO_LARGE), text=TEXT),
     *(Case(f"config.json: {name!r} of {short(value)}", EMBED, 1, says, it=model(config={name: value})) for name, value, says in MINI_CONFIG),
     *(Case(f"BERT's config.json: {name} of {short(value)}", EMBED, 1, says, it=model("bert", config={name: value})) for name, value, says in BERT_CONFIG),
     *(Case(f"config.json: {what}", EMBED, 1, says, it=model(config=content)) for what, content, says in WHOLE_CONFIG),
