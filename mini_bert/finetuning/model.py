@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.values import check_positive
 from mini_bert.files.model_folder import locate, read_folder, write_folder
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.base import Task
@@ -107,7 +108,7 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     model.task = task.layer(model, 0.0)
     model._own_memory(None, dtype)
     model.assign_tensors(tensors, str(folder), task.architecture)
-    length = min(int(tuned.get("length", model.max_length)), model.max_length)
+    length = min(tuned.get("length", model.max_length), model.max_length)
     return FineTuned(model, task, tokenizer_of(folder, model.vocab_size), length)
 
 
@@ -115,18 +116,27 @@ def _task(
     model: type[Model], folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
 ) -> tuple[Any, dict[str, Any]]:
     """The task that config.json describes: by our settings, or by the name of a class of transformers"""
-    architecture = (values.get("architectures") or [""])[0].removeprefix(model.family)
+    for name, expected in (("architectures", list), ("id2label", dict), ("fine_tuning", dict)):
+        if not isinstance(values.get(name) or expected(), expected):
+            raise ValueError(f"{folder}: {name} in config.json is {values[name]!r:.60}, expected a {expected.__name__}")
+    architecture = str((values.get("architectures") or [""])[0]).removeprefix(model.family)
     head = model.task_heads.get(architecture, {}).get("linear")
-    names = _id2label(values, len(tensors.get(f"{head}.bias", ())))
-    labels = [label for _, label in sorted((int(number), label) for number, label in names)]
+    names = {str(number): label for number, label in _id2label(values, len(tensors.get(f"{head}.bias", ())))}
+    labels = [names.get(str(number)) for number in range(len(names))]
+    if not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"{folder}: id2label in config.json is {names!r:.60}, expected a name for each of 0, 1, 2, …")
     tuned = values.get("fine_tuning")
     if tuned is None:
         tuned = _published(folder, architecture, labels)
     settings = {name: value for name, value in tuned.items() if name not in ("task", "length")}
-    if tuned.get("task") not in TASKS:
-        raise ValueError(f"{folder}: fine-tuned for {tuned.get('task')!r}, expected one of {', '.join(TASKS)}")
-    kind = TASKS[tuned["task"]]
-    return (kind(labels, **settings) if kind.labelled else kind(**settings)), tuned
+    kind = TASKS.get(str(tuned.get("task")))
+    if kind is None:
+        raise ValueError(f"{folder}: fine-tuned for {tuned.get('task')!r:.60}, expected one of {', '.join(TASKS)}")
+    check_positive("length", tuned.get("length", 1))
+    try:
+        return (kind(labels, **settings) if kind.labelled else kind(**settings)), tuned
+    except TypeError:
+        raise ValueError(f"{folder}: fine_tuning in config.json has unknown settings: {settings!r:.100}") from None
 
 
 def _id2label(values: Mapping[str, Any], classes: int):
