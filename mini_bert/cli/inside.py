@@ -27,7 +27,8 @@ def layer_numbers(text: str | None) -> list[int] | None:
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        ends = [first, last] if dash else [first]
+        if not all(end.isdecimal() and len(end) < 5 for end in ends):
             raise ValueError(f"--layers is {text!r}, expected numbers such as 0,2 or 1-3; 0 is the embeddings")
         numbers += range(int(first), int(last or first) + 1)
     if not numbers:
