@@ -14,7 +14,10 @@ def cache_folder(*parts: str) -> Path:
     """
     home = os.environ.get("MINI_BERT_HOME")
     if home:
-        return Path(home).expanduser().joinpath(*parts)
+        try:
+            return Path(home).expanduser().joinpath(*parts)
+        except RuntimeError:
+            raise ValueError(f"MINI_BERT_HOME is {home!r}, but that user has no home; give a full path") from None
     from platformdirs import user_cache_path
 
     return user_cache_path("mini-bert", appauthor=False, opinion=False).joinpath(*parts)
