@@ -63,6 +63,8 @@ def embed(
 
     if out not in (None, "-"):
         library.check_vector_file(str(out))
+        if file not in (None, "-") and Path(str(out)).exists() and Path(str(out)).samefile(str(file)):
+            raise ValueError(f"--out {out} is also --file, and would replace the texts; choose another name")
     if texts and file is not None:
         raise ValueError("give either texts or --file, not both")
     if not texts:
