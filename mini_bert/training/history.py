@@ -55,7 +55,10 @@ class History:
     @property
     def tensors(self) -> dict[str, Record]:
         """The last recorded norms and percentiles of every tensor."""
-        return self.last("tensors").get("tensors") or {}
+        tensors = self.last("tensors").get("tensors")
+        return (
+            {name: one for name, one in tensors.items() if isinstance(one, dict)} if isinstance(tensors, dict) else {}
+        )
 
     @property
     def peak_learning_rate(self) -> float:

@@ -90,6 +90,9 @@ class RunFolder(Recorder):
             raise ValueError(f"{path / CONFIG} is not valid JSON ({error})") from error
         if not isinstance(found, dict) or not all(isinstance(found.get(part), dict) for part in SECTIONS):
             raise ValueError(f"{path} is not a run folder: its {CONFIG} should have the sections {', '.join(SECTIONS)}")
+        corpus, objective = found["data"].get("corpus", []), found.get("objective", "")
+        if not isinstance(corpus, list) or not all(isinstance(name, str) for name in (objective, *corpus)):
+            raise ValueError(f"{path / CONFIG}: expected a list of names as the corpus and a name as the objective")
         return found
 
     # ------------------------------------------------------------------ what the loop calls
