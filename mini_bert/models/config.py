@@ -112,7 +112,9 @@ class MiniBertConfig:
         given = {name: value for name, value in values.items() if name != "model_type" and name not in OF_A_TASK}
         unknown = sorted(set(given) - known)
         if unknown:
-            raise ValueError(f"unknown field(s) {', '.join(unknown)}; a MiniBertConfig has {', '.join(sorted(known))}")
+            more = f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else ""
+            expected = f"a MiniBertConfig has {', '.join(sorted(known))}"
+            raise ValueError(f"unknown field(s) {', '.join(unknown[:5])}{more}; {expected}")
         return cls(**given)
 
 

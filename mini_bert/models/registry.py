@@ -21,7 +21,7 @@ def model_class(values: dict[str, Any]) -> type[Model]:
     """The class for the content of a config.json."""
     kind = values.get("model_type", "bert")  # missing in the first published configs
     if not isinstance(kind, str) or kind not in MODELS:
-        raise ValueError(f"model_type is {kind!r}, expected one of {', '.join(map(repr, MODELS))}")
+        raise ValueError(f"model_type is {kind!r:.60}, expected one of {', '.join(map(repr, MODELS))}")
     module, name = MODELS[kind]
     return getattr(import_module(module), name)
 
