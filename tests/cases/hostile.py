@@ -1,4 +1,6 @@
 """Files and values that are damaged or made to do harm: one line per case."""
+# One line per case, however long:
+# ruff: noqa: E501, I001
 
 import bz2
 import gzip
