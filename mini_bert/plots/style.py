@@ -19,6 +19,7 @@ from typing import Any
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.extras import extra
+from mini_bert.common.visible import visible
 
 Figure = Any  # matplotlib.figure.Figure
 Axes = Any  # matplotlib.axes.Axes
@@ -150,8 +151,9 @@ def _srgb(L: float, a: float, b: float) -> tuple[float, float, float]:
 
 
 def plain(text: str) -> str:
-    """Escapes text for matplotlib, where a dollar starts a formula and a leading _ hides a name from legends."""
-    text = text.replace("$", r"\$")
+    """Escapes text for matplotlib, where a dollar starts a formula and a leading _ hides a name from legends. Fonts have
+    no control characters."""
+    text = visible(text).replace("$", r"\$")
     return f"./{text}" if text.startswith("_") else text
 
 
