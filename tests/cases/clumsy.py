@@ -2,9 +2,22 @@
 
 from making import Case, file, model
 
+TABLE = file("a.tsv", "sentence\tlabel\n" + "".join(f"the cat {i}\tgood\nthe dog {i}\tbad\n" for i in range(10)))
+QUICK = "--train {it} --dev {it} --text 1 --label 2 --model {m} --epochs 1 --max-length 16"
+
 CLUMSY = [
     Case("a misspelt command", "trian", 2, "No such command 'trian'.*train"),
     Case("no model there", "embed --model nowhere hello", 1, "no model folder nowhere"),
     Case("a file instead of a folder", "embed --model {it} hello", 1, "it is a file", it=file("x.txt", "x")),
+    Case(
+        "columns by number, out of range",
+        "finetune classify --train {it} --text 9 --label 2",
+        1,
+        "no column '9'",
+        it=TABLE,
+    ),
+    Case(
+        "columns by number, with a header", f"finetune classify {QUICK}", 0, "taken as the header", it=TABLE, m=model()
+    ),
     Case("a sound model", "embed --model {it} hello", 0, "", it=model()),
 ]
