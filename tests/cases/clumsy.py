@@ -1,6 +1,6 @@
 """Mistakes that people make: one line per case."""
 
-from making import Case, file, files, model
+from making import Case, file, files, model, tarred, zipped
 
 TABLE = file("a.tsv", "sentence\tlabel\n" + "".join(f"the cat {i}\tgood\nthe dog {i}\tbad\n" for i in range(10)))
 QUICK = "--train {it} --dev {it} --text 1 --label 2 --model {m} --epochs 1 --max-length 16"
@@ -27,5 +27,7 @@ CLUMSY = [
     Case("labelled data of another type", "data labelled --kind tags --out a.tsv", 1, "tags is written as .conll"),
     Case("labelled data nowhere", "data labelled --out nowhere/a.tsv", 1, "there is no folder nowhere"),
     Case("an unknown kind of labelled data", "data labelled --kind x --out a.tsv", 1, "kind is 'x', expected one of"),
+    Case("a zip of texts", "data show {it}", 0, "2 documents", it=zipped("a.zip", a__txt=b"One.", b__txt=b"Two.")),
+    Case("a tar of texts", "data show {it}", 0, "2 documents", it=tarred("a.tar", a__txt=b"One.", b__txt=b"Two.")),
     Case("a sound model", "embed --model {it} hello", 0, "", it=model()),
 ]
