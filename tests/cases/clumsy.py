@@ -3,6 +3,7 @@
 from making import Case, file, files, model, tarred, zipped
 
 TABLE = file("a.tsv", "sentence\tlabel\n" + "".join(f"the cat {i}\tgood\nthe dog {i}\tbad\n" for i in range(10)))
+CATS = file("cats.txt", "the cat sat on a mat . " * 200)
 QUICK = "--train {it} --dev {it} --text 1 --label 2 --model {m} --epochs 1 --max-length 16"
 
 CLUMSY = [
@@ -29,5 +30,7 @@ CLUMSY = [
     Case("an unknown kind of labelled data", "data labelled --kind x --out a.tsv", 1, "kind is 'x', expected one of"),
     Case("a zip of texts", "data show {it}", 0, "2 documents", it=zipped("a.zip", a__txt=b"One.", b__txt=b"Two.")),
     Case("a tar of texts", "data show {it}", 0, "2 documents", it=tarred("a.tar", a__txt=b"One.", b__txt=b"Two.")),
+    Case("no word frequencies", "eval {m} --corpus {it}", 0, "no file with the word freq", it=CATS, m=model()),
+    Case("a model that is not fine-tuned", "predict {it} cat", 1, "not fine-tuned for a task", it=model()),
     Case("a sound model", "embed --model {it} hello", 0, "", it=model()),
 ]

@@ -23,6 +23,10 @@ HOSTILE = [
         "added_tokens of a string", "embed --model {it} cat", 1, "added_tokens",
         it=model(tokenizer={"tokenizer.json": STRING_OF_TOKENS}),
     ),
+    Case(
+        "broken word frequencies", "eval {m} --corpus {it}", 1, "word_frequencies.safetensors is not a complete",
+        it=file("a.txt", "the cat sat on a mat . " * 200), m=model(tokenizer={"word_frequencies.safetensors": b"junk"}),
+    ),
     Case("a zip bomb", "data show {it}", 1, "decompression bomb", it=bomb),
     Case("a zip in a zip", "data show {it}", 1, "an archive in an archive", it=zipped("a.zip", b__zip=b"PK")),
     Case("a zip that leads out", "data show {it}", 1, "leads out", it=zipped("a.zip", **{"../x.txt": b"x"})),
