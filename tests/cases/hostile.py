@@ -434,6 +434,10 @@ CONFIGURED = [
     ("labels of lists", lambda c: c.update(id2label={"0": [], "1": {}}), "id2label|label"),
     ("architectures of a number", lambda c: c.update(architectures=5), "architectures|task"),
     ("fine_tuning of a list", lambda c: c.update(fine_tuning=[1]), "fine_tuning"),
+    ("an unknown setting", lambda c: c["fine_tuning"].update(evil=1), "unknown settings"),
+    ("a length of null", lambda c: c["fine_tuning"].update(length=None), "length is None"),
+    ("a length of -1", lambda c: c["fine_tuning"].update(length=-1), "length is -1"),
+    ("a task of a list", lambda c: c["fine_tuning"].update(task=["classify"]), "fine-tuned for"),
     ("fine_tuning of null", lambda c: c.update(fine_tuning=None), "does not fit this model: missing task"),
 ]
 
@@ -467,6 +471,7 @@ HOSTILE = [
     Case("100,000 brackets", EMBED, 1, "config.json.*nested", it=model(config=DEEP)),
     Case("eps of infinity", EMBED, 1, "layer_norm_eps", it=model(config=ODD_EPS)),
     Case("added tokens of a string", EMBED, 1, "added_tokens is 'x'", it=model(tokenizer={"tokenizer.json": STRING_OF_TOKENS})),
+    Case("broken word frequencies", "eval {m} --corpus {it}", 1, "word_frequencies.safetensors is not a complete", it=file("a.txt", "the cat sat on a mat . " * 200), m=model(tokenizer={"word_frequencies.safetensors": b"junk"})),
     Case("a zip bomb", "data show {it}", 1, "decompression bomb", it=zip_bomb),
     Case("a zip in a zip", "data show {it}", 1, "an archive in an archive", it=zipped("a.zip", b__zip=b"PK")),
     Case("a zip that leads out", "data show {it}", 1, "leads out", it=zipped("a.zip", **{"../x.txt": b"x"})),
