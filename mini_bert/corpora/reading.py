@@ -304,12 +304,14 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
         where, _, column = source.rpartition("::")
         yield from _resolve(where, column, report)
     elif glob.has_magic(source):
-        matches = sorted(glob.glob(source, recursive=True), reverse=True)
+        matches = sorted(glob.glob(source, recursive=True), key=len, reverse=True)
         if not matches:
             raise FileNotFoundError(f"no file matches {source!r:.100}{_texts_hint(source)}")
         places = {(os.path.realpath(os.path.dirname(match)), os.path.basename(match)): match for match in matches}
         for match in map(Path, sorted(places.values())):  # a file that links lead to again is read once
-            if not match.is_dir():
+            if match.is_symlink() and not match.exists():
+                report.note("skipped, not a regular file", match.as_posix())
+            elif not match.is_dir():
                 yield File(match, match.as_posix(), column, named=False)
             elif "**" not in source:  # ** already matches the files below
                 yield from _folder(match, column, report)

@@ -26,7 +26,7 @@ from hostile import HOSTILE
 
 pytestmark = pytest.mark.slow
 
-SECONDS, MEMORY = 15, 6 << 30
+SECONDS, MEMORY = 60, 6 << 30
 ROOT = Path(__file__).parents[2]
 
 
