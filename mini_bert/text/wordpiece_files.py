@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mini_bert.common.atomic import write_atomic
+from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
-from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB, read_object
+from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB
 
 ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 SPECIAL_TOKENS = tuple(ROLES.values())

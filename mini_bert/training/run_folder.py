@@ -22,7 +22,7 @@ import numpy as np
 
 import mini_bert
 from mini_bert.common.atomic import replaced_folder, write_atomic
-from mini_bert.common.json_values import finite_values
+from mini_bert.common.json_values import finite_values, read_json
 from mini_bert.data.batches import Batches
 from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_tensors
 from mini_bert.models.base import Model
@@ -83,11 +83,9 @@ class RunFolder(Recorder):
     def config(path: Path) -> dict[str, Any]:
         """What `create` wrote."""
         try:
-            found = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+            found = read_json(path / CONFIG)
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} is not a run folder: it has no {CONFIG}") from None
-        except ValueError as error:
-            raise ValueError(f"{path / CONFIG} is not valid JSON ({error})") from error
         if not isinstance(found, dict) or not all(isinstance(found.get(part), dict) for part in SECTIONS):
             raise ValueError(f"{path} is not a run folder: its {CONFIG} should have the sections {', '.join(SECTIONS)}")
         return found
