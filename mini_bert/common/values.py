@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-MOST_LAYERS, LARGEST_SIZE = 10_000, 10**8  # far beyond any BERT: a larger number in a config is a mistake
+MOST_LAYERS, LARGEST_SIZE = 256, 10**7  # beyond every published model: a larger number in a config is a mistake
 
 
 def check_positive(name: str, value: Any) -> None:

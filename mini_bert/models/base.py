@@ -278,8 +278,19 @@ class Model(Saved):
         """Call at the end of a constructor, when all Params are declared. Without a seed all weights are 0."""
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
-        self.flat = bind(self, dtype=dtype, seed=seed)
+        try:
+            self.flat = bind(self, dtype=dtype, seed=seed)
+        except MemoryError:
+            raise MemoryError(self._needs_memory(np.dtype(dtype).itemsize)) from None
         self.run = Run(seed=seed or 0, pool=Pool())
+
+    def _needs_memory(self, width: int) -> str:
+        parameters = sum(param.size for param in self.named_params().values())
+        use, training = (f"{count * width * parameters / 1e9:,.1f} GB" for count in (2, 4))
+        return (
+            f"there is not enough memory for this model of {parameters:,} parameters: it needs {use} for weights and "
+            f"gradients, and at least {training} to train"
+        )
 
     def replica(self) -> Self:
         """The same model on the same weights, with its own gradients and scratch memory: for a second thread."""

@@ -39,8 +39,8 @@ def test_absurd_sizes(config, name, value):
 
 def test_divisors_of_a_large_width():
     """All divisors are listed, without trying every number up to the width."""
-    with pytest.raises(ValueError, match=r"choose one of 1, 2, 4, 5, .*, 50000000, 100000000$"):
-        check_heads(10**8, 3)
+    with pytest.raises(ValueError, match=r"choose one of 1, 2, 4, 5, .*, 5000000, 10000000$"):
+        check_heads(10**7, 3)
     with pytest.raises(ValueError, match=r"choose one of 1, 2, 3, 4, 6, 9, 12, 18, 36$"):
         check_heads(36, 5)
 
