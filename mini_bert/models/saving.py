@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from mini_bert.common.sixteen_bit import Stored
-from mini_bert.layers.base import Layer
+from mini_bert.layers.base import Flat, Layer
 
 
 class Name(NamedTuple):
@@ -50,6 +50,7 @@ class Saved(Layer):
     """The part of a `Model` that concerns files."""
 
     config: Any
+    flat: Flat
     config_class: ClassVar[Any]
     build: Callable[..., Any]
 

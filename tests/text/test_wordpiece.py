@@ -305,6 +305,18 @@ def test_copies(tok):
         assert pool.map(tok.encode, ["ab", "c"]) == [tok.encode("ab"), tok.encode("c")]
 
 
+def test_from_pretrained(tok, tmp_path):
+    """As people know it from other libraries: from a folder, a file, a bundled model or a bundled tokenizer."""
+    tok.save(tmp_path)
+    for source in (tmp_path, tmp_path / "tokenizer.json", str(tmp_path / "vocab.txt")):
+        assert WordPieceTokenizer.from_pretrained(source).fingerprint == tok.fingerprint
+    bundled = WordPieceTokenizer.load("8k")
+    assert WordPieceTokenizer.from_pretrained("mini-bert").fingerprint == bundled.fingerprint
+    assert WordPieceTokenizer.from_pretrained("8k").fingerprint == bundled.fingerprint
+    with pytest.raises(FileNotFoundError, match="no file or folder nowhere"):
+        WordPieceTokenizer.from_pretrained("nowhere")
+
+
 def test_fingerprint_tells_tokenizers_apart():
     """It depends on the vocabulary, its order and every setting."""
     variants = [
