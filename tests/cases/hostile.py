@@ -4,7 +4,9 @@ from making import Case, model
 
 NAN, INF = float("nan"), float("inf")
 ODD_EPS = '{"model_type": "mini_bert", "layer_norm_eps": 1e999}'
-STRING_OF_TOKENS = '{"added_tokens": "x", "model": {"type": "WordPiece", "vocab": {}}}'
+STRING_OF_TOKENS = '''{"added_tokens": "x", "model": {"type": "WordPiece", "vocab": {}},
+"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+"post_processor": {"type": "BertProcessing"}}'''
 
 HOSTILE = [
     Case("weights with a NaN", "embed --model {it} cat", 1, "NaN", it=model(weights=NAN)),
@@ -15,7 +17,7 @@ HOSTILE = [
     Case("100,000 brackets", "embed --model {it} cat", 1, "config.json.*nested", it=model(config="[" * 100_000)),
     Case("eps of infinity", "embed --model {it} cat", 1, "layer_norm_eps", it=model(config=ODD_EPS)),
     Case(
-        "added_tokens of a string", "embed --model {it} cat", 1, "added_tokens",
+        "added tokens of a string", "embed --model {it} cat", 1, "added_tokens is 'x'",
         it=model(tokenizer={"tokenizer.json": STRING_OF_TOKENS}),
     ),
 ]  # fmt: skip
