@@ -288,8 +288,7 @@ def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(plots, "loss_picture", crash)
-    with pytest.raises(MemoryError):
-        run("--steps", "2", "--out", "out")
+    assert "there is not enough memory" in run("--steps", "2", "--out", "out")  # a sentence, not a traceback
     assert isinstance(load("out")[0], MiniBERT) and Path("out/model/README.md").is_file()
 
 
