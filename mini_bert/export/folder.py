@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
+from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
 from mini_bert.files.model_folder import WEIGHTS, locate, write_folder
 from mini_bert.models.base import Model
 from mini_bert.training.checkpoint import FOLDER
@@ -34,7 +36,7 @@ def export(
 ) -> int:
     """Write config.json, weights, tokenizer, and a model card. Returns the size of the weights in bytes.
 
-    card: the file of an existing card, to which a section on loading is added.
+    card: the file of an existing card, to which a section on loading is added. Word frequencies next to it are copied.
     """
     folder = Path(folder)
     tensors = model.file_tensors()
@@ -47,6 +49,8 @@ def export(
     if HEADING not in text:
         text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
     write_folder(folder, model.file_config(), tensors, tokenizer, text, keep_others=True)
+    if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
+        write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
     return (folder / WEIGHTS).stat().st_size
 
 
