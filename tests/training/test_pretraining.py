@@ -9,6 +9,9 @@ import random
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ from mini_bert.inference.loading import load
 from mini_bert.models.mini import MiniBERT
 from mini_bert.objectives.masked_words import word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training import checkpoint
 from mini_bert.training import figures as plots
 from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup
 from mini_bert.training.figures import loss_picture
@@ -140,6 +144,39 @@ def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
     assert ("parameters;" in said) != bool(quiet)
     assert said.index("finishing this step, then saving") < said.index("everything is saved")
     assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals between processes are a POSIX matter")
+@pytest.mark.parametrize("how", ["SIGTERM", "two SIGHUPs", "the terminal is closed"])
+def test_a_signal_to_run_py_alone_saves(place, how):
+    """Whatever ends the run, the step is finished and saved. run.py replaces itself with the trainer, so its process
+    is the one to tell."""
+    import fcntl
+    import pty
+    import termios
+
+    words = [*WORDS_OF_A_RUN, "--threads", "1", "--batch-size", "8", "--steps", "100000", "--out", "out"]
+    caller = f"import run, sys; sys.exit(run.call([sys.executable, '-m', 'mini_bert', *{words!r}]))"
+    screen, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", caller], stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "dumb"},
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(terminal)
+    metrics, end = Path("out/metrics.jsonl"), time.monotonic() + 30
+    while not (metrics.exists() and '"train"' in metrics.read_text()) and time.monotonic() < end:
+        time.sleep(0.05)
+    if how == "the terminal is closed":
+        os.close(screen)
+    for _ in range(how.count("SIGHUP") * (1 + how.startswith("two"))):
+        os.kill(process.pid, signal.SIGHUP)
+    if how == "SIGTERM":
+        os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=30) in (130, 120)  # 120: Python could not flush to the terminal that is gone
+    history = read_run("out")
+    assert history.last("stop")["reason"] == "interrupted"
+    assert checkpoint.latest(Path("out")).state["step"] == history.last("stop")["step"] >= 20
 
 
 def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkeypatch, capsys):
