@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.run_lock import RunLock
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import absolute, set_up
+from mini_bert.training.setup import absolute, refuse_weights, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 
@@ -62,8 +63,9 @@ def pretrain(
     given = {name: value for name, value in settings.items() if value is not None}
     if not {"steps", "minutes"} & set(given):
         given["minutes"] = MINUTES
-    path = out or new_folder()
-    RunFolder.check_new(path)
+    if out is not None:
+        RunFolder.check_new(out)
+    refuse_weights(model)
     objective = MaskedWordsAndSentences if next_sentence else MaskedWords
     setup = set_up(model, objective, tokenizer, length, tie_head)
     training, note = settings_for(setup.config, **given)
@@ -85,8 +87,15 @@ def pretrain(
         "model": setup.config.to_dict(), "training": training.to_dict(), "objective": objective.name,
         "data": data | ({"length": length} if length else {}), "model_from": absolute(model),
     }  # fmt: skip
-    run = _open(path, description, setup.tokenizer, shards, quiet)
-    RunFolder.create(path, description)  # last, so that invalid settings leave no folder behind
+    path = out or new_folder()
+    try:
+        run = _open(path, description, setup.tokenizer, shards, quiet)
+        RunFolder.create(path, description)  # last, so that invalid settings leave no folder behind
+    except BaseException:
+        if out is None:
+            with suppress(OSError):
+                path.rmdir()
+        raise
     run.notes[:0] = filter(None, [note, setup.note])
     run.logged += [*logged, f"the tokenized text is stored in {shards.folder}"]
     run.tensorboard = tensorboard

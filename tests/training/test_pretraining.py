@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from mini_bert.objectives.masked_words import word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training import figures as plots
-from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup
+from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup, new_folder
 from mini_bert.training.figures import loss_picture
 from mini_bert.training.history import read_run
 from mini_bert.training.pretraining import pretrain, resume
@@ -374,11 +375,33 @@ def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place,
         (["--steps", "5", "--held-out", "1.5"], "held_out is 1.5"),
         (["--steps", "5", "--model", "huge"], "'huge' is neither a preset"),
         (["--steps", "5", "--learning-rate", "-1"], "learning_rate is -1.0"),
+        (["--minutes", "1e300"], "minutes is 1e+300, expected at most 525,600"),
+        (["--steps", "100000000"], "steps is 100000000, expected at most 99,999,999"),
+        (["--minutes", "nan"], "minutes is nan"),
     ],
 )
 def test_mistakes_are_one_line(place, words, message):
     code = run(*words)
     assert isinstance(code, str) and message in code
+
+
+@pytest.mark.parametrize("given", ["out", "out/model", "out/model/model.safetensors"])
+def test_a_model_with_weights_is_not_silently_trained_from_scratch(place, given):
+    """The error says how to train the same architecture from random weights, which works."""
+    assert run("--steps", "2", "--out", "out") == 0
+    error = run("--steps", "2", "--model", given)
+    assert f"{given} has trained weights, but training starts from random weights" in error
+    assert error.endswith("give its config: --model out/model/config.json") and not Path("runs").exists()
+    assert run("--steps", "2", "--model", "out/model/config.json") == 0
+
+
+def test_runs_that_start_at_the_same_time_get_different_folders(place):
+    """A number is taken by creating its folder; settings that turn out to be invalid leave no folder behind."""
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: new_folder(), range(32)))
+    assert sorted(folders) == sorted(Path(f"runs/run-{number}") for number in range(1, 33))
+    assert "held_out is 1.5" in run("--steps", "2", "--held-out", "1.5")
+    assert not Path("runs/run-33").exists()
 
 
 def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
