@@ -51,6 +51,8 @@ class FolderRun:
                 if start_from is None:
                     self.batches.objective.start(self.model, word_counts(self.batches))
                     run.start = start_record(self.model, self.batches, self.validation, settings)
+                else:
+                    run.start = {"steps": settings.steps, "minutes": settings.minutes}
                 return_freed_memory()  # from reading the text and initialising the weights
                 state = train(self.model, self.batches, settings, self.validation, run)
             except KeyboardInterrupt:  # the second one; or the first, if there was no step to finish yet

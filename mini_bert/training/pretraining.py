@@ -2,6 +2,7 @@
 
 pretrain(corpus=["my_texts/"], minutes=60, out=Path("runs/mine"))
 resume(Path("runs/mine"))
+resume(Path("runs/mine"), minutes=120)  # in total
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mini_bert.common.invocation import command
 from mini_bert.common.memory import share_memory_among_threads
 from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import Shards, open_shards, prepare
+from mini_bert.files.model_folder import MODEL
 from mini_bert.models.registry import config_from, model_class
 from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
 from mini_bert.objectives.registry import objective_of_run
@@ -31,6 +34,7 @@ from mini_bert.training.defaults import (
 )
 from mini_bert.training.display import collected_warnings
 from mini_bert.training.folder_run import FolderRun
+from mini_bert.training.loop import is_done, next_learning_rate
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.run_lock import RunLock
@@ -102,8 +106,18 @@ def pretrain(
     return run.train()
 
 
-def resume(out: Path | None = None, quiet: bool = False, tensorboard: bool = False) -> State:
-    """Continue a run with its own settings; default: the newest in ./runs."""
+def resume(
+    out: Path | None = None,
+    quiet: bool = False,
+    tensorboard: bool = False,
+    steps: int | None = None,
+    minutes: float | None = None,
+) -> State:
+    """Continue a run with its own settings; default: the newest in ./runs.
+
+    steps, minutes   a new length of the whole run, which also extends a run that is finished. The learning rate
+                     continues where a run of this length would be now, and falls to 0 at the new end.
+    """
     share_memory_among_threads()
     path = out or newest_folder()
     description = RunFolder.config(path)
@@ -115,10 +129,53 @@ def resume(out: Path | None = None, quiet: bool = False, tensorboard: bool = Fal
                 f"{path} was started from Python and has no checkpoint yet: its vocabulary and initial weights exist "
                 "only in that program, so there is nothing to resume; start it again from there, in a new folder"
             )
+        state = State.from_dict(newest.state["run"]) if newest else State()
+        note = ""
+        if steps is not None or minutes is not None:
+            note = _change_length(path, description, state, {"steps": steps, "minutes": minutes})
+        elif is_done(state, settings := TrainingConfig.from_dict(description["training"])):
+            if (path / MODEL).is_dir():
+                print(_finished(path, state, settings), file=sys.stderr, flush=True)
+                state.stopped = "done"
+                return state
+            note = "the run is finished; only its model is written"
         tokenizer = load_tokenizer(newest.path if newest else description["data"]["tokenizer"])
         run = _open(path, description, tokenizer, _text(description["data"], tokenizer, quiet), quiet)
         run.lock, run.logged, run.tensorboard = lock, logged, tensorboard
+        run.notes += filter(None, [note])
         return run.train(newest)
+
+
+def _change_length(path: Path, description: dict[str, Any], state: State, length: dict[str, Any]) -> str:
+    """Give a run another length, in its description and its folder. Returns a note for the user."""
+    old = description["training"]
+    settings = TrainingConfig.from_dict(old | length)
+    if is_done(state, settings):
+        given = "--steps" if settings.minutes is None else "--minutes"
+        raise ValueError(
+            f"{path} has done {state.step:,} steps in {state.seconds / 60:.1f} minutes; {given} is the length of the "
+            "whole run, so it must be more than that"
+        )
+    if {name: old[name] for name in length} == length:
+        return ""
+    earlier = {"step": state.step, "steps": old["steps"], "minutes": old["minutes"]}
+    description["earlier_lengths"] = [*description.get("earlier_lengths", []), earlier]
+    description["training"] = settings.to_dict()
+    RunFolder.write_config(path, description)
+    whole = f"{settings.steps:,} steps" if settings.minutes is None else f"{settings.minutes:g} minutes"
+    return (
+        f"the run is now {whole} long, {state.step:,} steps of which are done. The learning rate continues at "
+        f"{next_learning_rate(state, settings):.1e}, where a run of this length would be now, and falls to 0 at its end"
+    )
+
+
+def _finished(path: Path, state: State, settings: TrainingConfig) -> str:
+    more = ["--minutes", f"{2 * settings.minutes:g}"] if settings.minutes else ["--steps", str(2 * state.step)]
+    return (
+        f"{path} is finished: {state.step:,} steps in {state.seconds / 60:.1f} minutes. Its model is in {path / MODEL}. "
+        f"To train it further, give a new length of the whole run, for example\n\n"
+        f"    {command('train', '--out', path, '--resume', *more)}\n"
+    )
 
 
 def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards: Shards, quiet: bool) -> FolderRun:

@@ -307,7 +307,7 @@ def unfinished(history: History) -> Iterator[Finding]:
         )
     elif stop.get("reason") == "interrupted":
         why = "Everything was saved. With the same number of threads, a resumed run ends with exactly the same weights."
-        if history.last("start").get("minutes"):
+        if (history.last("start") | history.last("resume")).get("minutes"):
             why = (
                 "Everything was saved. A resumed run has the remaining minutes; its learning rate follows the clock, "
                 "so it ends about as well as an uninterrupted run, but not with the same numbers."

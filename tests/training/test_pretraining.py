@@ -58,6 +58,10 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 WORDS_OF_A_RUN = ["train", "--corpus", "text.txt", "--model", "config.json", "--tokenizer", "vocabulary"]
 
 
@@ -446,8 +450,66 @@ def test_a_mistake_leaves_no_folder_behind(place):
 
 def test_resume_takes_no_other_settings(place):
     assert run("--steps", "2", "--out", "out") == 0
-    with pytest.raises(SystemExit, match="leave out --steps, --learning-rate"):
-        main(["train", "--out", "out", "--resume", "--steps", "9", "--lr", "0.1"])
+    with pytest.raises(SystemExit, match="leave out --threads, --learning-rate"):
+        main(["train", "--out", "out", "--resume", "--steps", "9", "--lr", "0.1", "--threads", "1"])
+
+
+def resumed(*words):
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--out", "out", "--resume", *words])
+    return end.value.code
+
+
+@pytest.mark.parametrize("words", [["--steps", "12"], ["--minutes", "0.02"]], ids=" ".join)
+def test_a_finished_run_is_finished_and_can_be_extended(place, capsys, words):
+    """Without a new length, --resume says what to do and changes nothing. With one, the run continues until the whole
+    run is that long; the learning rate is that of a run of this length."""
+    assert run("--steps", "5", "--out", "out", "--held-out", "0.1", "--warmup", "0") == 0
+    before = contents(Path("out"))
+    capsys.readouterr()
+    assert resumed() == 0
+    said = capsys.readouterr().err
+    assert said.startswith("out is finished: 5 steps in 0.0 minutes. Its model is in out") and "resuming" not in said
+    assert "\n    mini-bert train --out out --resume --steps 10\n" in said
+    assert "out has done 5 steps in 0.0 minutes; --steps is the length of the whole run" in resumed("--steps", "5")
+    assert "expected exactly one of them" in resumed("--steps", "9", "--minutes", "9")
+    assert contents(Path("out")) == before
+    assert resumed(*words) == 0
+    said = capsys.readouterr().err
+    assert "5 steps of which are done. The learning rate continues at " in said and "resuming at step 5" in said
+    history, config = read_run("out"), RunFolder.config(Path("out"))
+    if words[0] == "--steps":
+        assert history.steps == 12 and config["training"]["steps"] == 12
+        assert "continues at 5.4e-04" in said  # step 6 of 12: 7/13 of the peak of 1e-3
+    else:
+        assert history.steps > 5 and config["training"]["minutes"] == 0.02 and config["training"]["steps"] is None
+    assert history.last("train")["lr"] < 1e-3 / 5 and history.last("stop")["reason"] == "done"
+    assert config["earlier_lengths"] == [{"step": 5, "steps": 5, "minutes": None}]
+    card = Path("out/model/README.md").read_text(encoding="utf-8")
+    assert "then down to 0; the length of the run was changed after step 5 |" in card
+    assert resumed() == 0 and "out is finished: " in capsys.readouterr().err
+
+
+def test_an_extended_run_that_is_interrupted_reaches_the_same_weights(signals, place, monkeypatch):
+    """The new length is stored before training, so a plain --resume continues towards it."""
+    newest = "out/checkpoints/step-00000030/model.safetensors"
+    assert run("--steps", "10", "--out", "out") == 0
+    shutil.copytree("out", "whole")
+    with pytest.raises(SystemExit):
+        main(["train", "--out", "whole", "--resume", "--steps", "30", "--quiet"])
+    with monkeypatch.context() as patch:
+        interrupt(patch, at=20)
+        assert resumed("--steps", "30", "--quiet") == 130
+    assert resumed("--quiet") == 0
+    assert Path(newest).read_bytes() == Path(newest.replace("out", "whole", 1)).read_bytes()
+
+
+def test_a_finished_run_without_its_model_writes_it(place, capsys):
+    """As after a disk that was full at the end."""
+    assert run("--steps", "2", "--out", "out") == 0
+    shutil.rmtree("out/model")
+    assert resumed() == 0 and "only its model is written" in capsys.readouterr().err
+    assert Path("out/model/config.json").is_file()
 
 
 def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
