@@ -172,8 +172,8 @@ def _change_length(path: Path, description: dict[str, Any], state: State, length
 def _finished(path: Path, state: State, settings: TrainingConfig) -> str:
     more = ["--minutes", f"{2 * settings.minutes:g}"] if settings.minutes else ["--steps", str(2 * state.step)]
     return (
-        f"{path} is finished: {state.step:,} steps in {state.seconds / 60:.1f} minutes. Its model is in {path / MODEL}. "
-        f"To train it further, give a new length of the whole run, for example\n\n"
+        f"{path} is finished: {state.step:,} steps in {state.seconds / 60:.1f} minutes. Its model is in "
+        f"{path / MODEL}. To train it further, give a new length of the whole run, for example\n\n"
         f"    {command('train', '--out', path, '--resume', *more)}\n"
     )
 
