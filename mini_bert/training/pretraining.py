@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from mini_bert.common.memory import share_memory_among_threads
 from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import Shards, open_shards, prepare
 from mini_bert.files.model_folder import MODEL
-from mini_bert.models.registry import config_from, model_class
+from mini_bert.models.registry import config_from, load_config, model_class
 from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
 from mini_bert.objectives.registry import objective_of_run
 from mini_bert.text.base import Tokenizer
@@ -35,6 +35,7 @@ from mini_bert.training.defaults import (
 from mini_bert.training.display import collected_warnings
 from mini_bert.training.folder_run import FolderRun
 from mini_bert.training.loop import is_done, next_learning_rate
+from mini_bert.training.plan import explained_memory
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.run_lock import RunLock
@@ -71,8 +72,10 @@ def pretrain(
         RunFolder.check_new(out)
     refuse_weights(model)
     objective = MaskedWordsAndSentences if next_sentence else MaskedWords
-    setup = set_up(model, objective, tokenizer, length, tie_head)
-    training, note = settings_for(setup.config, **given)
+    config = load_config(model)
+    training, note = settings_for(config, **given)
+    with explained_memory(absolute(model), config, length or config.max_length, training):
+        setup = set_up(model, objective, tokenizer, length, tie_head)
     checkpointed_layers(training.checkpointing, setup.config.depth)  # refuses layers that do not exist
     source = [absolute(name) for name in corpus] if corpus else default_corpus()
     try:
@@ -93,7 +96,8 @@ def pretrain(
     }  # fmt: skip
     path = out or new_folder()
     try:
-        run = _open(path, description, setup.tokenizer, shards, quiet)
+        with _explained_memory(description):
+            run = _open(path, description, setup.tokenizer, shards, quiet)
         RunFolder.create(path, description)  # last, so that invalid settings leave no folder behind
     except BaseException:
         if out is None:
@@ -103,7 +107,8 @@ def pretrain(
     run.notes[:0] = filter(None, [note, setup.note])
     run.logged += [*logged, f"the tokenized text is stored in {shards.folder}"]
     run.tensorboard = tensorboard
-    return run.train()
+    with _explained_memory(description):
+        return run.train()
 
 
 def resume(
@@ -140,10 +145,11 @@ def resume(
                 return state
             note = "the run is finished; only its model is written"
         tokenizer = load_tokenizer(newest.path if newest else description["data"]["tokenizer"])
-        run = _open(path, description, tokenizer, _text(description["data"], tokenizer, quiet), quiet)
-        run.lock, run.logged, run.tensorboard = lock, logged, tensorboard
-        run.notes += filter(None, [note])
-        return run.train(newest)
+        with _explained_memory(description):
+            run = _open(path, description, tokenizer, _text(description["data"], tokenizer, quiet), quiet)
+            run.lock, run.logged, run.tensorboard = lock, logged, tensorboard
+            run.notes += filter(None, [note])
+            return run.train(newest)
 
 
 def _change_length(path: Path, description: dict[str, Any], state: State, length: dict[str, Any]) -> str:
@@ -190,6 +196,12 @@ def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards:
     run = FolderRun(path, model, batches, settings, quiet)
     run.notes.append(f"text: {', '.join(data['corpus'])}; results are saved in {path}")
     return run
+
+
+def _explained_memory(description: dict[str, Any]) -> AbstractContextManager[None]:
+    config, settings = config_from(description["model"]), TrainingConfig.from_dict(description["training"])
+    length = description["data"].get("length") or config.max_length
+    return explained_memory(description.get("model_from", ""), config, length, settings)
 
 
 def _text(data: dict[str, Any], tokenizer: Tokenizer, quiet: bool) -> Shards:

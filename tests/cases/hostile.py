@@ -1,10 +1,12 @@
 """Files and values that are damaged or made to do harm: one line per case."""
 
-from making import Case, model
+from making import Case, file, model
 
 NAN, INF = float("nan"), float("inf")
 ODD_EPS = '{"model_type": "mini_bert", "layer_norm_eps": 1e999}'
 STRING_OF_TOKENS = '{"added_tokens": "x", "model": {"type": "WordPiece", "vocab": {}}}'
+TOO_LARGE = '{"model_type": "mini_bert", "hidden_size": 8192, "intermediate_size": 32768, "num_heads": 8}'
+TEXT = file("a.txt", "the cat sat on a mat .\n\n" * 200)
 
 HOSTILE = [
     Case("weights with a NaN", "embed --model {it} cat", 1, "NaN", it=model(weights=NAN)),
@@ -17,5 +19,10 @@ HOSTILE = [
     Case(
         "added_tokens of a string", "embed --model {it} cat", 1, "added_tokens",
         it=model(tokenizer={"tokenizer.json": STRING_OF_TOKENS}),
+    ),
+    Case(
+        "a model larger than the memory", "train --model {it} --corpus {text} --steps 1", 1,
+        r"not enough memory: training this model with these settings needs about [\d,]{6} MB.*plan --model",
+        it=file("config.json", TOO_LARGE), text=TEXT,
     ),
 ]  # fmt: skip

@@ -327,10 +327,10 @@ def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
     """Whatever happens while drawing, the model exists."""
 
     def crash(*arguments, **keywords):
-        raise MemoryError
+        raise RuntimeError
 
     monkeypatch.setattr(plots, "loss_picture", crash)
-    with pytest.raises(MemoryError):
+    with pytest.raises(RuntimeError):
         run("--steps", "2", "--out", "out")
     assert isinstance(load("out")[0], MiniBERT) and Path("out/model/README.md").is_file()
 
@@ -452,6 +452,23 @@ def test_resume_takes_no_other_settings(place):
     assert run("--steps", "2", "--out", "out") == 0
     with pytest.raises(SystemExit, match="leave out --threads, --learning-rate"):
         main(["train", "--out", "out", "--resume", "--steps", "9", "--lr", "0.1", "--threads", "1"])
+
+
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 9 GiB"), RuntimeError("can't start new thread")])
+@pytest.mark.parametrize("where", ["mini_bert.models.mini.MiniBERT.build", "mini_bert.training.loop.Adam"])
+def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, error):
+    """The error says how much the run needs and for what, and names the command that finds settings which need less."""
+
+    def full(*arguments):
+        if arguments and arguments[-1] is None:  # a model without weights takes no memory
+            return real(*arguments)
+        raise error
+
+    real = MiniBERT.build
+    monkeypatch.setattr(where, full)
+    said = run("--steps", "2")
+    assert re.match(r"mini-bert: not enough memory: training this model with these settings needs about \d\d MB ", said)
+    assert "Adam's two moments 0 MB" in said and f"`mini-bert plan --model {place / 'config.json'} --batch 8" in said
 
 
 def resumed(*words):
