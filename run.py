@@ -126,6 +126,10 @@ PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and 
 
 def main(args: list[str]) -> int:
     """Run the command line and return the exit code."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as with 2>&-
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 (stays open)
+            os.set_inheritable(getattr(sys, name).fileno(), True)
     word, rest = (args[0], args[1:]) if args else ("help", [])
     help_wanted = "-h" in rest or "--help" in rest
     try:

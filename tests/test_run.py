@@ -418,6 +418,17 @@ print((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said))
 
 
 @posix_only
+def test_closed_streams_are_no_problem():
+    """With 2>&-, messages go nowhere: not to standard output, and not into a file that gets the free number."""
+    code = "import os, run, sys; print(run.main(['trian'])); os.write(2, b'lost'); print(os.get_inheritable(2))"
+    told = subprocess.run(
+        ["/bin/sh", "-c", '"$0" -c "$1" 2>&-', sys.executable, code],
+        cwd=Path(run.__file__).parent, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (told.stdout, told.stderr) == ("2\nTrue\n", "")
+
+
+@posix_only
 def test_a_job_that_ignores_ctrl_c_goes_on_ignoring_it():
     """As with nohup, or for background jobs of a shell."""
     program = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
