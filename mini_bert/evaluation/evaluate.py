@@ -5,8 +5,8 @@
     top-1, top-5   how often the true word is the first guess, or among the first five
     calibration    how far confidence and accuracy are apart (metrics.calibration)
 
-The seed alone decides the masks, so two models can be compared on the same questions. The baseline is the unigram
-entropy of the text: the loss of a model that has learnt word frequencies and ignores context (unigram_baseline.py).
+The seed alone decides the masks, so two models can be compared on the same questions. The baseline is the loss of a
+model that has learnt the word frequencies of its training text and ignores context (word_frequencies.py).
 Whole corpora, with a report: evaluation/corpus.py.
 """
 

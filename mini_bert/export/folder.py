@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
+from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
 from mini_bert.files.model_folder import WEIGHTS, locate, write_folder
 from mini_bert.models.base import Model
 from mini_bert.training.checkpoint import FOLDER
@@ -30,7 +32,8 @@ def export(
     half: bool = True,
     card: Path | None = None,
 ) -> int:
-    """Write config.json, weights, tokenizer, and the card if it exists. Returns the size of the weights in bytes."""
+    """Write config.json, weights, tokenizer, and, if they exist, the card and the word frequencies that are next to it.
+    Returns the size of the weights in bytes."""
     folder = Path(folder)
     tensors = model.file_tensors()
     if half:
@@ -40,6 +43,8 @@ def export(
         tensors = {name: np.asarray(array, np.float16) for name, array in tensors.items()}
     text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else None
     write_folder(folder, model.file_config(), tensors, tokenizer, text, keep_others=True)
+    if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
+        write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
     return (folder / WEIGHTS).stat().st_size
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mini_bert.cli.main import main
+from mini_bert.evaluation.word_frequencies import read_frequencies, write_frequencies
 from mini_bert.export.folder import export
 from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
@@ -44,11 +45,13 @@ def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_wri
 def test_the_command_takes_the_card_along_and_overwrites_nothing(tmp_path, capsys):
     export(MiniBERT(MINI), TOKENIZER, tmp_path / "a", half=False)
     (tmp_path / "a" / "README.md").write_text("a card")
+    write_frequencies(tmp_path / "a", np.log(np.full(8192, 1 / 8192)))
     words = ["export", str(tmp_path / "a"), "--out", str(tmp_path / "b")]
     with pytest.raises(SystemExit) as end:
         main(words)
     assert end.value.code == 0 and "in 16 bits" in capsys.readouterr().out
     assert (tmp_path / "b" / "README.md").read_text() == "a card"
+    np.testing.assert_array_equal(*(read_frequencies(tmp_path / name) for name in "ab"))
     assert json.loads((tmp_path / "b" / "config.json").read_text())["model_type"] == "mini_bert"
     with pytest.raises(SystemExit, match="is not empty; choose a new folder"):
         main(words)
