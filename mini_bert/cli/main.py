@@ -34,7 +34,7 @@ from mini_bert.cli.use import embed, evaluate, export, fill_mask, metrics
 from mini_bert.cli.words import WIDTH, help_of, name_values
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
-from mini_bert.common.visible import Visible, visible
+from mini_bert.common.progress import open_closed_streams
 
 
 def _version(wanted: bool) -> None:
@@ -134,6 +134,7 @@ for name, function in COMMANDS.items():
 
 def main(words: list[str] | None = None) -> None:
     """Run a command; errors that the user can fix are one line, not a traceback."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # print ? instead of failing where the encoding lacks a character
             stream.reconfigure(errors="replace")
@@ -142,6 +143,9 @@ def main(words: list[str] | None = None) -> None:
     except FileNotFoundError as error:
         message = error if error.filename is None else f"there is no file {error.filename}; check the path"
         raise SystemExit(as_called(visible(f"mini-bert: {message}"))) from None
+    except MemoryError as error:  # Python's own has no message
+        message = str(error) or "`mini-bert plan` shows what training needs, and how to use less"
+        raise SystemExit(as_called(f"mini-bert: not enough memory: {message}")) from None
     except (ValueError, OSError, HelperError) as error:
         raise SystemExit(as_called(visible(f"mini-bert: {error}"))) from None
 

@@ -22,7 +22,7 @@ import numpy as np
 
 import mini_bert
 from mini_bert.common.atomic import replaced_folder, write_atomic
-from mini_bert.common.json_values import finite_values
+from mini_bert.common.json_values import finite_values, read_json
 from mini_bert.data.batches import Batches
 from mini_bert.evaluation.word_frequencies import write_frequencies
 from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_tensors
@@ -57,7 +57,7 @@ class RunFolder(Recorder):
     ):
         super().__init__()
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
-        self.start: Record = {}  # the first record of a new run
+        self.start: Record = {}  # the first record of a new run; of a resumed one, its length
         self.word_frequencies: np.ndarray | None = None  # log frequencies (V,) of the training text
         self.lock = RunLock(path)  # `train` holds it; a caller that holds one already sets it here
 
@@ -69,7 +69,11 @@ class RunFolder(Recorder):
         versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
         with RunLock(path):
             RunFolder.check_new(path, resume, other)  # another process may have created it meanwhile
-            write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
+            RunFolder.write_config(path, config | {"versions": versions})
+
+    @staticmethod
+    def write_config(path: Path, config: dict[str, Any]) -> None:
+        write_atomic(path / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
     @staticmethod
     def check_new(path: Path, resume: str = RESUME, other: str = OTHER) -> None:
@@ -83,13 +87,11 @@ class RunFolder(Recorder):
 
     @staticmethod
     def config(path: Path) -> dict[str, Any]:
-        """What `create` wrote."""
+        """What `create` or `write_config` wrote."""
         try:
-            found = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+            found = read_json(path / CONFIG)
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} is not a run folder: it has no {CONFIG}") from None
-        except ValueError as error:
-            raise ValueError(f"{path / CONFIG} is not valid JSON ({error})") from error
         if not isinstance(found, dict) or not all(isinstance(found.get(part), dict) for part in SECTIONS):
             raise ValueError(f"{path} is not a run folder: its {CONFIG} should have the sections {', '.join(SECTIONS)}")
         corpus, objective = found["data"].get("corpus", []), found.get("objective", "")
@@ -117,7 +119,7 @@ class RunFolder(Recorder):
         state = State.from_dict(found.state["run"])
         checkpoint.forget_after(self.path, found.path)
         self._forget_after(state.step)
-        self.record({"kind": "resume", "step": state.step, "time": now()})
+        self.record({"kind": "resume", "step": state.step, **self.start, "time": now()})
         self.say(f"resuming at step {state.step:,}, from {found.path.name}")
         return state
 

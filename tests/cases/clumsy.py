@@ -33,4 +33,8 @@ CLUMSY = [
     Case("no word frequencies", "eval {m} --corpus {it}", 0, "no file with the word freq", it=CATS, m=model()),
     Case("a model that is not fine-tuned", "predict {it} cat", 1, "not fine-tuned for a task", it=model()),
     Case("a sound model", "embed --model {it} hello", 0, "", it=model()),
+    Case("a folder with weights as architecture", "train --model {it}", 1, "trained weights.*config.json", it=model()),
+    Case("as long as the universe", "train --minutes 1e300", 1, "minutes is 1e.300, expected at most 525,600"),
+    Case("a negative time", "train --minutes -3", 1, "minutes is -3.0, expected a positive number"),
+    Case("steps beyond eight digits", "train --steps 123456789", 1, "steps is 123456789, expected at most 99,999,999"),
 ]

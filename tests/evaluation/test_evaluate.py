@@ -96,6 +96,13 @@ def test_threads_change_nothing(generator):
     assert told[-1][1] == pytest.approx(alone.loss)
 
 
+def test_one_epoch_of_an_endless_generator(generator):
+    """A data generator never ends; one epoch of it is measured, and its position does not change."""
+    model, place = MiniBERT(SIZES), generator.next
+    assert evaluate(model, generator) == evaluate(model, generator.once())
+    assert generator.next == place
+
+
 def test_ties_and_nan_are_never_right(generator):
     """A model that gives all words the same probability is never right, and neither is one with NaN weights."""
     model = MiniBERT(SIZES)
