@@ -35,6 +35,7 @@ from mini_bert.cli.words import WIDTH, help_of, name_values
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
 from mini_bert.common.progress import open_closed_streams
+from mini_bert.common.visible import Visible, visible
 
 
 def _version(wanted: bool) -> None:

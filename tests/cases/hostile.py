@@ -480,7 +480,7 @@ HOSTILE = [
     Case("a tar that is none", "data show {it}", 1, "a.tar is not a complete archive", it=file("a.tar", "no")),
     Case("a tar.gz that is none", "data show {it}", 1, "not a gzip file", it=file("a.tar.gz", "no")),
     Case("a tar of pictures", "data show {it}", 1, ".png is not a known type", it=tarred("a.tar", a__png=b"x")),
-    Case("a model larger than the memory", "train --model {it} --corpus {text} --steps 1", 1, r"training this model with these settings needs about [\d,]{6} MB.*plan --model", it=file("config.json", TOO_LARGE), text=TEXT),
+    Case("a model larger than the memory", "train --model {it} --corpus {text} --steps 1", 1, r"not enough memory: training this model with these settings needs about [\d,]{6} MB.*plan --model", it=file("config.json", TOO_LARGE), text=TEXT),
     *(Case(f"config.json: {name!r} of {short(value)}", EMBED, 1, says, it=model(config={name: value})) for name, value, says in MINI_CONFIG),
     *(Case(f"BERT's config.json: {name} of {short(value)}", EMBED, 1, says, it=model("bert", config={name: value})) for name, value, says in BERT_CONFIG),
     *(Case(f"config.json: {what}", EMBED, 1, says, it=model(config=content)) for what, content, says in WHOLE_CONFIG),
