@@ -146,7 +146,8 @@ def main(words: list[str] | None = None) -> None:
         raise SystemExit(as_called(visible(f"mini-bert: {message}"))) from None
     except MemoryError as error:  # Python's own has no message
         message = str(error) or "`mini-bert plan` shows what training needs, and how to use less"
-        raise SystemExit(as_called(f"mini-bert: not enough memory: {message}")) from None
+        message = message if message.startswith("not enough memory") else f"not enough memory: {message}"
+        raise SystemExit(as_called(f"mini-bert: {message}")) from None
     except (ValueError, OSError, HelperError) as error:
         raise SystemExit(as_called(visible(f"mini-bert: {error}"))) from None
 

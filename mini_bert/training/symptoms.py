@@ -92,7 +92,8 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
     late, best = mean(last_part(losses, 5)), min(smoothed(losses, max(3, len(losses) // 20)))
     rises = late > best + ABOVE
     high = entropy is not None and not uses_context(late, entropy)
-    falls = late < mean(last_part(losses, 2)) - 0.05
+    early = losses[len(losses) // 5 : max(1, 2 * len(losses) // 5)] or losses[:1]
+    falls = late < mean(early) - 0.05  # not: than a little before, since every run flattens as its rate decays
     grave = diverged or (peak > HIGH_LR and (rises or high))
     if not (grave or rises or (high and not falls and len(signs) >= 2)):
         return

@@ -68,7 +68,7 @@ def test_a_checkpoint_that_may_be_intact_is_neither_skipped_nor_deleted(tmp_path
         if where == "a file":
             patch.setattr(checkpoint, "checksum", silent)
         elif where == "state.json":
-            patch.setattr(type(newest), "read_bytes", silent)
+            patch.setattr(checkpoint, "read_json", silent)
         elif where == "the folder":
             patch.setattr(os, "listdir", silent)
         else:

@@ -229,6 +229,19 @@ def test_a_loss_that_rises_again(tmp_path):
         assert words in finding.what
 
 
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_slow_fall_is_not_a_rate_too_high(tmp_path, flat):
+    """A small model whose loss falls to the end is well, though its gradients grow and the end of its run is flat."""
+    folder = run(
+        tmp_path,
+        loss=lambda step: 6.2 if flat else 6.2 - 0.4 * min(1, step / 2400),
+        norm=lambda step: 0.5 + step / 1000,
+        clipped=0.98,
+        ratio=0.04,
+    )
+    assert (TOO_HIGH in found(folder)) == flat
+
+
 def test_a_diverged_run(tmp_path):
     """A run that training/loop.py stopped after its first record is explained, too."""
     folder = run(tmp_path, loss=lambda step: 40.0, steps=50, lr=0.5, reason="diverged")
