@@ -139,8 +139,22 @@ def main(words: list[str] | None = None) -> None:
     except FileNotFoundError as error:
         message = error if error.filename is None else f"there is no file {error.filename}; check the path"
         raise SystemExit(as_called(f"mini-bert: {message}")) from None
+    except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        raise SystemExit(as_called(f"mini-bert: {_refused(error)}")) from None
     except (ValueError, OSError, HelperError) as error:
         raise SystemExit(as_called(f"mini-bert: {error}")) from None
+
+
+def _refused(error: OSError) -> str:
+    """What the system says about a path, as a sentence; errors that are ours are sentences already."""
+    path = error.filename2 or error.filename
+    if path is None:
+        return str(error)
+    if isinstance(error, IsADirectoryError):
+        return f"{path} is a folder, expected a file"
+    if isinstance(error, NotADirectoryError):
+        return f"{path} cannot exist: a part of this path is a file, expected a folder"
+    return f"no permission to use {path}; check its owner and mode, or choose another path"
 
 
 def _spelled_out(words: list[str]) -> list[str]:
