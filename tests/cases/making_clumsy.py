@@ -22,9 +22,8 @@ SCORES = "first\tsecond\tscore\n" + "".join(
     f"the cat{' sat' * n}\tthe {'cat' if n % 2 else 'dog'}{' ran' * n}\t{n / 2}\n" for n in range(8)
 )
 TAGS = "".join("the O\ncat B-PER\n" + "sat O\n" * (n + 1) + "\n" for n in range(8))
-TREE = (
-    "1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcat\tcat\tNOUN\t_\t_\t3\tnsubj\t_\t_\n3\tsat\tsit\tVERB\t_\t_\t0\troot\t_\t_\n\n"
-)
+WORDS = [(1, "the", "DET", 2, "det"), (2, "cat", "NOUN", 3, "nsubj"), (3, "sat", "VERB", 0, "root")]
+TREE = "".join(f"{n}\t{word}\t_\t{part}\t_\t_\t{head}\t{label}\t_\t_\n" for n, word, part, head, label in WORDS) + "\n"
 SQUAD = json.dumps({
     "data": [{
         "title": "t",
@@ -37,7 +36,12 @@ SQUAD = json.dumps({
         ],
     }]
 })  # fmt: skip
-DATA = {"classify": ("c.tsv", CLASSES), "similarity": ("s.tsv", SCORES), "tag": ("t.conll", TAGS), "qa": ("q.json", SQUAD)}
+DATA = {
+    "classify": ("c.tsv", CLASSES),
+    "similarity": ("s.tsv", SCORES),
+    "tag": ("t.conll", TAGS),
+    "qa": ("q.json", SQUAD),
+}
 
 
 @cache
@@ -90,17 +94,6 @@ def empty(name: str = "empty") -> Maker:
     def make(folder: Path) -> Path:
         (folder / name).mkdir(parents=True)
         return folder / name
-
-    return make
-
-
-def locked(name: str = "locked") -> Maker:
-    """A folder in which nobody but root may write."""
-
-    def make(folder: Path) -> Path:
-        path = empty(name)(folder)
-        path.chmod(0o555)
-        return path
 
     return make
 
