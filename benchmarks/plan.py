@@ -38,7 +38,7 @@ SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, ch
 def options(setting: tuple[str, bool, int, Choice]) -> list[str]:
     """The options of `mini-bert train`, as `mini-bert plan` prints them"""
     model, tied, batch, choice = setting
-    return train_options(model, batch, choice, tied)
+    return train_options(model, batch, choice, tie_head=tied)
 
 
 def compare(setting: tuple[str, bool, int, Choice]) -> tuple[float, float]:

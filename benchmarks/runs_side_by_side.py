@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mini_bert.common.progress import counted
-from mini_bert.models.config import MiniBertConfig, display_name
+from mini_bert.models.config import MiniBertConfig
 from mini_bert.plots.style import colour, dash, dress, marker, new_figure, save
 from mini_bert.training.history import History, read_run
 from mini_bert.training.run_folder import RunFolder
@@ -44,11 +44,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the picture (.svg, .png)")
     options = parser.parse_args()
     runs: dict[str, tuple[History, list[Point]]] = {}
-    models = [display_name(MiniBertConfig.from_dict(RunFolder.config(run)["model"])) for run in options.runs]
+    models = [MiniBertConfig.from_dict(RunFolder.config(run)["model"]).name for run in options.runs]
     names = {name for name in models if models.count(name) > 1}  # shared by several runs
     for run in options.runs:
         config = RunFolder.config(run)
-        name = display_name(MiniBertConfig.from_dict(config["model"]))
+        name = MiniBertConfig.from_dict(config["model"]).name
         name = f"{name} ({run})" if name in names else name
         history = read_run(run)
         if not history.of("eval") or not history.of("train"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import statistics
 import subprocess
 import sys
@@ -100,3 +101,15 @@ def test_import_takes_less_than_twice_numpy():
         f"import numpy {numpy * 1e3:.0f} ms, import mini_bert with the model {ours * 1e3:.0f} ms: {ours / numpy:.2f}×"
     )
     assert ours < 2 * numpy
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.name)
+def test_benchmarks_import_names_that_exist(path):
+    """What a benchmark imports from the library is there, although most tests never run it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("mini_bert", "larger_bert")):
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.util.find_spec(f"{node.module}.{alias.name}"), (
+                    alias.name
+                )

@@ -34,9 +34,9 @@ def architecture(model: Model) -> list[tuple[str, str, str]]:
 
 def _blocks(blocks: list[Layer], hidden: str) -> list[tuple[str, str, str]]:
     rows = []
-    for number, block in enumerate(blocks, 1):
+    for number, block in enumerate(blocks):
         start = f"block {number}: "
-        if (first := blocks.index(block) + 1) < number:
+        if (first := blocks.index(block)) < number:
             rows.append((f"{start}the same as block {first}", hidden, ""))
             continue
         for part in _parts(block):

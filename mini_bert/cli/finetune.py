@@ -166,7 +166,18 @@ def finetune_sst2() -> dict[str, Any]:
 def predict(
     model: Annotated[str, typer.Argument(help="a folder that `mini-bert finetune` wrote, or a published BertFor…")],
     texts: Annotated[list[str] | None, typer.Argument(help="texts; two if the model takes pairs")] = None,
-    file: Annotated[str | None, typer.Option(help="one text per line (pairs: tab-separated), or SQuAD's JSON")] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            help="a .tsv, .csv or .jsonl table; CoNLL for a tagger; SQuAD's JSON for questions; else one text per line "
+            "(pairs: tab-separated)"
+        ),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", "--first", help="the table's text column; default: found by its usual names"),
+    ] = None,
+    second: Annotated[str | None, typer.Option(help="the table's column of the second text, for pairs")] = None,
     question: Annotated[str | None, typer.Option(help="a question to answer from --context")] = None,
     context: Annotated[str | None, typer.Option(help="the text that contains the answer")] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (for published models)")] = False,
@@ -181,9 +192,7 @@ def predict(
     from mini_bert.finetuning.predict import gather, predictions, shown
 
     tuned = load(model)
-    if pairs and tuned.task.name == "classify":  # the config of a published model does not say so
-        tuned.task.pairs = True
-    examples = gather(tuned.task, texts or [], file, question, context)
+    examples = gather(tuned.task, texts or [], file, question, context, text, second, pairs)
     with showing(len(examples) > 500) as show:
         results = predictions(tuned, examples, show)
     for one in results:

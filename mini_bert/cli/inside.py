@@ -18,21 +18,29 @@ COLUMN = Annotated[int, typer.Option(help="column of the tags, from 0; default: 
 
 
 def layer_numbers(text: str | None) -> list[int] | None:
-    """The value of --layers as numbers.
+    """The value of --layers as indices of hidden states: 0 for the embeddings, l + 1 for the output of layer l.
 
-    >>> layer_numbers("0,2-4"), layer_numbers(None)
-    ([0, 2, 3, 4], None)
+    >>> layer_numbers("embeddings,0,2-4"), layer_numbers(None)
+    ([0, 1, 3, 4, 5], None)
     """
     if text is None:
         return None
     numbers: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
+    for part in map(str.strip, text.split(",")):
+        first, dash, last = part.partition("-")
+        if part == "embeddings":
+            numbers.append(0)
+            continue
         if not first.isdecimal() or (dash and not last.isdecimal()):
+<<<<<<< HEAD
             raise ValueError(f"--layers is {text!r}, expected numbers such as 0,2 or 1-3; 0 is the embeddings")
         if len(first) > DIGITS or len(last) > DIGITS:  # a range of a billion would fill the memory
             raise ValueError(f"--layers is {text!r}, but no model has so many layers; expected such as 0,2 or 1-3")
         numbers += range(int(first), int(last or first) + 1)
+=======
+            raise ValueError(f"--layers is {text!r}, expected numbers from 0, such as 0,2 or 1-3, or embeddings")
+        numbers += range(int(first) + 1, int(last or first) + 2)
+>>>>>>> main
     if not numbers:
         raise ValueError(f"--layers {text!r} selects no layer; write the smaller number first, such as 1-3")
     return sorted(set(numbers))
@@ -49,7 +57,9 @@ def probe(
     ] = None,
     dev: Annotated[str | None, typer.Option(help="sentences to measure on, in the same format")] = None,
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
-    layers: Annotated[str | None, typer.Option(help="such as 0,2 or 1-3; 0 is the embeddings; default: all")] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="such as embeddings,0 or 1-3; the first is 0; default: all")
+    ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="number of seeds; several give a mean and a standard deviation")
     ] = 1,

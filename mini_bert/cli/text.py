@@ -115,12 +115,29 @@ def data_labelled(
     count: Annotated[int, typer.Option(min=1, help="examples to show")] = 5,
     seed: Annotated[int, typer.Option(help="another seed gives other examples")] = 0,
     split: Annotated[str, typer.Option(help="train, or dev: half of the names never occur in train")] = "train",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="write the examples to this file, which fine-tuning and probes can read: .tsv for sentiment and "
+            "similarity, .conll for tags, .conllu for parsed, .jsonl for questions"
+        ),
+    ] = None,
 ) -> None:
-    """Show labelled English made by a grammar. Probes and fine-tuning use it when no file is given.
+    """Show labelled English made by a grammar, or write it to a file. Probes and fine-tuning use it without a file.
 
     For example:  mini-bert data labelled --kind parsed --count 2
-    """
-    from mini_bert.data.synthetic.dataset import SYNTHETIC, examples, shown
 
+    Or a file:  mini-bert data labelled --count 1000 --out sentiment.tsv
+    """
+    from mini_bert.common.atomic import write_atomic
+    from mini_bert.data.synthetic.dataset import SYNTHETIC, examples, shown
+    from mini_bert.data.synthetic.files import check_name, content_of
+
+    if out is not None:
+        check_name(kind, out)
     chosen = examples(kind, count, seed, split)
+    if out is not None:
+        write_atomic(out, content_of(chosen).encode())
+        print(f"{out}: {counted(count, 'example')} of {SYNTHETIC}: {kind}, seed {seed}, split {split}")
+        return
     print(f"{SYNTHETIC}: {kind}, seed {seed}, split {split}", *map(shown, chosen), sep="\n")

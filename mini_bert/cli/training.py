@@ -10,7 +10,7 @@ import typer
 
 from mini_bert.cli.words import SOURCES
 
-CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4"
+CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4; the first is 0"
 
 # options of both `train` and `plan`
 TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the token table: V × H fewer weights")]

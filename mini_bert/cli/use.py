@@ -134,6 +134,7 @@ def evaluate(
     from mini_bert.common.progress import counted, showing
     from mini_bert.evaluation import corpus as corpora
     from mini_bert.evaluation import embedding_quality, pseudo_perplexity
+    from mini_bert.evaluation.word_frequencies import read_frequencies
     from mini_bert.inference.loading import load
     from mini_bert.models.base import MASKED_WORDS
 
@@ -173,8 +174,9 @@ def evaluate(
         results["pairs"] = [{"file": path, **one._asdict()} for path, one in zip(pairs, agreements, strict=True)]
         reports.append(embedding_quality.report_pairs([Path(path).name for path in pairs], agreements))
     if corpus:
+        known = read_frequencies(model)
         rows = [
-            corpora.measure_corpus(loaded, tokenizer, one, held_out, length, seed, batch, max_batches, threads)
+            corpora.measure_corpus(loaded, tokenizer, one, held_out, length, seed, batch, max_batches, threads, known)
             for one in corpus
         ]
         results["results"] = corpora.content(rows)

@@ -17,7 +17,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from mini_bert.common.invocation import as_called
 
-SOURCES = "files, folders, patterns, - for standard input, builtin, or the name of a data set"
+SOURCES = "files, folders, archives, patterns, - for standard input, builtin, or the name of a data set"
 MODELS = "mini-bert (bundled), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 

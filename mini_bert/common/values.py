@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+MOST_LAYERS, LARGEST_SIZE = 256, 10**7  # beyond every published model: a larger number in a config is a mistake
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -10,9 +13,24 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} is {value!r}, expected a whole number (a Python int) of at least 1")
 
 
+def check_size(name: str, value: Any) -> None:
+    """A size of a model. The limits keep an absurd config from filling the memory or running forever."""
+    check_positive(name, value)
+    most = MOST_LAYERS if "layers" in name else LARGEST_SIZE
+    if value > most:
+        raise ValueError(f"{name} is {value}, expected at most {most:,}")
+
+
+def check_positive_number(name: str, value: Any) -> None:
+    """A positive number: not NaN, infinity, True or a string."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"{name} is {value!r}, expected a positive number")
+
+
 def check_heads(width: int, heads: int) -> None:
     if width % heads:
-        divisors = [n for n in range(1, width + 1) if width % n == 0]
+        small = [n for n in range(1, math.isqrt(width) + 1) if width % n == 0]
+        divisors = sorted({*small, *(width // n for n in small)})
         raise ValueError(
             f"hidden_size {width} cannot be split among {heads} heads: "
             f"{heads} must divide {width}; choose one of {', '.join(map(str, divisors))}"

@@ -218,7 +218,8 @@ def _hash(documents: Iterable[Document]) -> str:
 # --- storing -----------------------------------------------------------------------------------------------
 
 
-UNREADABLE = (OSError, ValueError, TypeError, KeyError, StopIteration)  # of a cache that is absent or damaged
+# errors of a cache that is absent or damaged
+UNREADABLE = (OSError, ValueError, TypeError, KeyError, StopIteration, RecursionError)
 
 
 def corpus() -> Corpus:

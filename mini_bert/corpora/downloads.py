@@ -25,6 +25,7 @@ from pathlib import Path
 from mini_bert.common.atomic import put_in_place, recover_folder, unfinished_folder, write_atomic
 from mini_bert.common.cache_folder import cache_folder, make_folder
 from mini_bert.common.invocation import command
+from mini_bert.common.json_values import read_json
 from mini_bert.corpora.fetching import FULL, DownloadError, fetch, is_archive, unpack
 
 
@@ -170,7 +171,7 @@ def _hint(name: str) -> str:
 def _record(name: str) -> dict[str, str]:
     """The sha256 of each address of the last download."""
     with suppress(OSError, ValueError):
-        return dict(json.loads((data_folder() / f"{name}.json").read_text(encoding="utf-8"))["sources"])
+        return dict(read_json(data_folder() / f"{name}.json")["sources"])
     return {}
 
 

@@ -1,7 +1,7 @@
 """Read one file of text as passages: pieces of documents that are small enough to hold in memory.
 
     bytes ──unpacked──▶ bytes ──decoded──▶ text ──by format──▶ Passage, Passage, …
-           gz xz bz2 zst       UTF-8, UTF-16      txt jsonl csv tsv
+           gz xz bz2 zst       UTF-8, UTF-16      txt jsonl csv tsv      (each file of a zip or tar: archives.py)
 
 Each arrow is a generator that holds one block at a time, so a file of any size takes a few megabytes, even a small gzip
 that unpacks to one huge line. (Only a *record* must be in memory as a whole: a JSON line or CSV row of more than
@@ -24,7 +24,8 @@ from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 from mini_bert.common.extras import extra
-from mini_bert.corpora.decoding import PACKED, STANDARD_INPUT, Note, decoded, unpacked
+from mini_bert.corpora.archives import TARS, ZIP, members
+from mini_bert.corpora.decoding import PACKED, STANDARD_INPUT, Note, NotText, decoded, unpacked
 
 PASSAGE = 1 << 20  # characters of the longest passage
 LONGEST_RECORD = 1 << 24  # characters of the longest JSON line or CSV row
@@ -46,11 +47,12 @@ class Passage(NamedTuple):
 FORMATS = {
     **dict.fromkeys((".txt", ".text", ".md", ".raw", ".tokens", ""), "txt"),
     **{".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"},
+    **dict.fromkeys((ZIP, *TARS), "archive"),
 }
 
 
 def format_of(name: str) -> str | None:
-    """The format that a file name implies: txt, jsonl, csv, tsv, parquet, or None if it is unknown.
+    """The format that a file name implies: txt, jsonl, csv, tsv, parquet, archive, or None if it is unknown.
 
     >>> format_of("wiki.jsonl.gz"), format_of("wiki_00"), format_of("cat.png")
     ('jsonl', 'txt', None)
@@ -68,6 +70,8 @@ def read_file(file: BinaryIO, name: str, note: Note, column: str | None = None) 
     format = format_of(name)
     if format == "parquet":
         return parquet_passages(file, name, note, column)
+    if format == "archive":
+        return archive_passages(file, name, note, column)
     blocks = decoded(unpacked(file, name), name, note)
     if format == "jsonl":
         return jsonl_passages(blocks, name, note, column)
@@ -76,6 +80,15 @@ def read_file(file: BinaryIO, name: str, note: Note, column: str | None = None) 
     if format is None or not os.path.splitext(name)[1]:  # a pipe, or a file without an extension
         return unnamed_passages(blocks, name, note, column)
     return text_passages(blocks, name, note)
+
+
+def archive_passages(file: BinaryIO, name: str, note: Note, column: str | None) -> Iterator[Passage]:
+    """The files in an archive, like those in a folder. (Parquet must be read in random order, so it is skipped.)"""
+    for member, path in members(file, name, note, lambda path: format_of(path) not in (None, "parquet")):
+        try:
+            yield from read_file(member, path, note, column)
+        except NotText:
+            note("skipped, not text", path, "", 1)
 
 
 def unnamed_passages(blocks: Iterator[str], name: str, note: Note, column: str | None) -> Iterator[Passage]:

@@ -11,6 +11,7 @@ A source is one of these, or a list of them:
 
     notes.txt  wiki.jsonl.gz     a file: .txt .jsonl .csv .tsv .parquet, plain or .gz .xz .zst .bz2
     table.csv::review            one column of it; by default, a column called text, sentence or similar
+    texts.zip  texts.tar.gz      every such file in the archive
     my_texts/                    every file of a known type in the folder and below it, sorted
     data/**/*.txt                a pattern, sorted
     -                            standard input

@@ -41,6 +41,7 @@ import numpy as np
 
 from mini_bert.common.atomic import force_to_disk, put_in_place, unfinished_folder
 from mini_bert.common.cache_folder import cache_folder, make_folder
+from mini_bert.common.json_values import read_json
 from mini_bert.common.processes import cores, in_order
 from mini_bert.common.progress import counted, roughly, showing, size
 from mini_bert.common.values import check_positive
@@ -272,7 +273,7 @@ def open_shards(folder: str | os.PathLike[str]) -> Shards:
     """Maps the arrays of a folder. Raises DamagedShards if sizes or checksums differ from shards.json."""
     folder = Path(folder)
     try:
-        info = json.loads((folder / "shards.json").read_text(encoding="utf-8"))
+        info = read_json(folder / "shards.json")
         if info["format"] != FORMAT:
             raise DamagedShards(f"the shards in {folder} have format {info['format']}, expected {FORMAT}")
         arrays = {}

@@ -1,4 +1,4 @@
-"""Masked-word loss and accuracy on corpora, compared with their unigram entropy (`mini-bert eval --corpus`)."""
+"""Masked-word loss and accuracy on corpora, compared with guessing by word frequency (`mini-bert eval --corpus`)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from mini_bert.common.values import check_share
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.data.sequences import Documents
 from mini_bert.data.shards import Shards, prepare
-from mini_bert.evaluation.evaluate import Evaluation, measure, unigram_entropy
+from mini_bert.evaluation.evaluate import Evaluation, measure, word_counts
 from mini_bert.evaluation.metrics import Bin
-from mini_bert.evaluation.unigram_baseline import against, verdict
+from mini_bert.evaluation.unigram_baseline import against, verdict_on_text
+from mini_bert.evaluation.word_frequencies import FILE, unigram_loss
 from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.objectives.masked_words import entropy_of
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -32,10 +34,11 @@ logger = logging.getLogger(__name__)
 class CorpusResult(NamedTuple):
     corpus: str
     result: Evaluation
-    unigram_entropy: float
+    unigram_entropy: float  # of the corpus itself
     calibration_error: float
     brier: float
     bins: list[Bin]  # the reliability table
+    unigram_loss: float | None = None  # of guessing by the word frequencies of the training text; None: unknown
 
 
 def measure_corpus(
@@ -48,11 +51,13 @@ def measure_corpus(
     batch_size: int = 32,
     max_batches: int | None = None,
     threads: int = 1,
+    log_frequencies: np.ndarray | None = None,
 ) -> CorpusResult:
     """Mask words of a corpus and measure the model's guesses; shows progress on standard error.
 
     held_out: measure only the documents that `train` holds out with the same fraction; 0: all documents.
     length: tokens per sequence; default: the model's maximum, at most 128.
+    log_frequencies: of the words in the model's training text (word_frequencies.read_frequencies).
     """
     model.output_head(MASKED_WORDS)
     check_share("held_out", held_out, "a fraction of the documents")
@@ -72,7 +77,9 @@ def measure_corpus(
 
         found = measure(model, islice(generator.once(), total), threads, after_each)
     error, bins = found.calibration.error, found.calibration.bins
-    return CorpusResult(source, found.result, unigram_entropy(generator), error, found.brier, bins)
+    counts = word_counts(generator)
+    guessing = None if log_frequencies is None else unigram_loss(log_frequencies, counts)
+    return CorpusResult(source, found.result, entropy_of(counts), error, found.brier, bins, guessing)
 
 
 def _length(source: str, shards: Shards, held_out: float, wanted: int, added: int) -> int:
@@ -94,9 +101,10 @@ def mean_result(rows: Sequence[CorpusResult]) -> CorpusResult:
     loss, _, top1, top5, _ = np.mean([row.result for row in rows], axis=0).tolist()
     targets = sum(row.result.targets for row in rows)
     entropy, error, brier = np.mean([row[2:5] for row in rows], axis=0).tolist()
-    return CorpusResult(
-        "mean", Evaluation(loss, math.exp(min(loss, 700)), top1, top5, targets), entropy, error, brier, []
-    )
+    known = [row.unigram_loss for row in rows if row.unigram_loss is not None]
+    guessing = math.fsum(known) / len(known) if len(known) == len(rows) else None
+    result = Evaluation(loss, math.exp(min(loss, 700)), top1, top5, targets)
+    return CorpusResult("mean", result, entropy, error, brier, [], guessing)
 
 
 def report(model: str, rows: Sequence[CorpusResult]) -> str:
@@ -107,21 +115,28 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
     width = max(len("corpus"), *(len(name) for name, _ in shown))
     lines = [
         f"{'corpus':{width}} {'words masked':>13} {'loss':>7} {'perplexity':>11} {'top-1':>7} {'top-5':>7} "
-        f"{'calibration error':>18} {'unigram entropy':>16}"
+        f"{'calibration error':>18} {'word frequencies':>17}"
     ]
     for name, row in shown:
         loss, perplexity, top1, top5, targets = row.result
+        guessing = "?" if row.unigram_loss is None else f"{row.unigram_loss:.3f}"
         lines.append(
             f"{name:{width}} {targets:13,} {loss:7.3f} {perplexity:11,.1f} {top1:7.1%} {top5:7.1%} "
-            f"{row.calibration_error:18.1%} {row.unigram_entropy:16.3f}"
+            f"{row.calibration_error:18.1%} {guessing:>17}"
         )
-    result, entropy = shown[-1][1].result, shown[-1][1].unigram_entropy
+    result, baseline = shown[-1][1].result, shown[-1][1].unigram_loss
     if not math.isfinite(result.loss):
         comment = f"The loss of {model} is not finite: are some of its weights NaN or infinite?"
     elif result.targets < ENOUGH:
         comment = f"{counted(result.targets, 'masked word')}: too few to judge {model}; give it more text."
+    elif baseline is None:
+        comment = (
+            f"{model} has no file with the word frequencies of its training text ({FILE}), so there is no loss of "
+            "guessing by frequency to compare with."
+        )
     else:
-        comment = f"{model} is {against(result.loss, entropy)}: {verdict(result.loss, entropy)}."
+        distance = against(result.loss, baseline, "loss of guessing by word frequency")
+        comment = f"{model} is {distance}: {verdict_on_text(result.loss, baseline)}."
     return "\n".join([*lines, "", comment])
 
 

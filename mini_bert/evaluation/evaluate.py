@@ -5,8 +5,8 @@
     top-1, top-5   how often the true word is the first guess, or among the first five
     calibration    how far confidence and accuracy are apart (metrics.calibration)
 
-The seed alone decides the masks, so two models can be compared on the same questions. The baseline is the unigram
-entropy of the text: the loss of a model that has learnt word frequencies and ignores context (unigram_baseline.py).
+The seed alone decides the masks, so two models can be compared on the same questions. The baseline is the loss of a
+model that has learnt the word frequencies of its training text and ignores context (word_frequencies.py).
 Whole corpora, with a report: evaluation/corpus.py.
 """
 
@@ -23,6 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.values import check_positive
+from mini_bert.data.batches import Batches
 from mini_bert.evaluation.metrics import Calibration, calibrated, reliability
 from mini_bert.layers.base import Pool, Run
 from mini_bert.models.base import Model
@@ -67,12 +68,16 @@ def measure(
 ) -> Measured:
     """Loss, accuracy and calibration over all targets of the batches, without dropout. Default: of masked words.
 
+    batches: an iterable that ends, or a data generator, of which one epoch is used: the same as `generator.once()`.
+
     Each thread uses one BLAS thread. Sums are added in the order of the batches, so the result does not depend on the
     number of threads. After each batch, `after_each(batches done, loss so far)` is called. An error in one thread, or
     Ctrl-C, stops the others after their current batch.
     """
     objective = objective or MaskedWords()
     check_positive("threads", threads)
+    if isinstance(batches, Batches):  # endless
+        batches = batches.once()
     numbered, lock, stop = enumerate(batches), threading.Lock(), threading.Event()
     done: dict[int, dict[str, _Sums]] = {}
     so_far = _NOTHING  # of the first part

@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
+from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
 from mini_bert.files.model_folder import WEIGHTS, locate, write_folder
 from mini_bert.models.base import Model
 from mini_bert.training.checkpoint import FOLDER
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
+
+HEADING = "## How to load it"
 
 
 def export(
@@ -30,7 +34,10 @@ def export(
     half: bool = True,
     card: Path | None = None,
 ) -> int:
-    """Write config.json, weights, tokenizer, and the card if it exists. Returns the size of the weights in bytes."""
+    """Write config.json, weights, tokenizer, and a model card. Returns the size of the weights in bytes.
+
+    card: the file of an existing card, to which a section on loading is added. Word frequencies next to it are copied.
+    """
     folder = Path(folder)
     tensors = model.file_tensors()
     if half:
@@ -38,9 +45,34 @@ def export(
         if not largest <= float(np.finfo(np.float16).max):
             raise ValueError(f"the largest weight is {largest:g}, but float16 only goes to 65,504; export with --full")
         tensors = {name: np.asarray(array, np.float16) for name, array in tensors.items()}
-    text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else None
+    text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else f"# {folder.resolve().name}\n"
+    if HEADING not in text:
+        text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
     write_folder(folder, model.file_config(), tensors, tokenizer, text, keep_others=True)
+    if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
+        write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
     return (folder / WEIGHTS).stat().st_size
+
+
+def _how_to_load(model: Model) -> str:
+    """The section of the model card that says what can open the folder."""
+    others = (
+        "`transformers` opens it, too: `AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained`."
+        if model.in_transformers
+        else f"In `transformers`, only the tokenizer opens (`AutoTokenizer.from_pretrained`). The model does not: its\n"
+        f"architecture, `{model.model_type}`, exists only in Mini-BERT."
+    )
+    return f"""{HEADING}
+
+```python
+from mini_bert import load_model, load_tokenizer
+
+model, tokenizer = load_model("FOLDER"), load_tokenizer("FOLDER")  # the path of this folder
+logits, cache = model(tokenizer("some text", return_tensors="np")["input_ids"])
+```
+
+{others}
+"""
 
 
 def source_of(model: str, out: Path) -> Path:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.atomic import old_version, replaced_folder, write_atomic, written_beside
+from mini_bert.common.json_values import parse_json, read_object
 from mini_bert.common.sixteen_bit import Stored
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG, CARD = "model.safetensors", "pytorch_model.bin", "config.json", "README.md"
@@ -104,7 +105,7 @@ def _read_safetensors(path: Path, widened: bool) -> dict[str, Any]:
         raise ValueError(f"{path} is not a complete safetensors file (it has less than 8 bytes); {damaged}")
     try:
         with safe_open(path, framework="numpy"), path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            header = parse_json(file.read(int.from_bytes(file.read(8), "little")), path)
             data = np.fromfile(file, np.uint8)
     except SafetensorError as error:
         raise ValueError(f"{path} is not a complete safetensors file ({error}); {damaged}") from error
@@ -144,14 +145,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The content of a model folder's config.json."""
     path = folder / CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{folder} has no {CONFIG}; a model folder has {CONFIG} and {WEIGHTS}") from None
-    except ValueError as error:  # not UTF-8, or not JSON
-        raise ValueError(f"{path} is not valid JSON ({error})") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} contains a {type(config).__name__}, expected an object of settings")
-    return config
 
 
 def write_folder(

@@ -15,8 +15,7 @@ weights, and the output folder:
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 import mini_bert
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.memory import keep_freed_memory, share_memory_among_threads
-from mini_bert.common.progress import Show, counted
+from mini_bert.common.progress import Show
 from mini_bert.finetuning.data import TaskData
 from mini_bert.finetuning.loop import (
     EPOCHS,
@@ -39,7 +38,7 @@ from mini_bert.finetuning.loop import (
 from mini_bert.finetuning.model import save, with_task
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Report, Result, baseline, model_card, summarize, table
 from mini_bert.finetuning.tasks.answer import Answer
-from mini_bert.finetuning.tasks.base import Item, Task
+from mini_bert.finetuning.tasks.base import Task, warn_about_cuts
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
@@ -49,7 +48,6 @@ from mini_bert.text.base import Tokenizer
 
 MAX_LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, or the model's limit if lower
 STEPS = 2000  # small data is repeated until this many steps are done, up to ten epochs
-logger = logging.getLogger(__name__)
 
 
 def finetune(
@@ -187,7 +185,7 @@ class Runs:
         self.keep: Callable[[Model, Result], None] = lambda model, result: None
         self.items = task.items(data.train, tokenizer, length, training=True)
         self.dev_items = task.items(data.dev, tokenizer, length, training=False)
-        _warn_about_cuts(task, [*self.items, *self.dev_items], length)
+        warn_about_cuts([*self.items, *self.dev_items], length)
         self.best: Result | None = None  # of the pretrained ones
         self.tuned: Model = model  # the model of the last run
 
@@ -228,13 +226,3 @@ def progress(entry: dict[str, Any], epochs: int | None, counts: str) -> str:
     """Loss and accuracy on the training examples, with dropout"""
     right = f", {counts} {entry['right']:.1%}" if "right" in entry else ""
     return f"epoch {entry['epoch']:.1f} of {epochs}; training: loss {entry['loss']:.3f}{right}"
-
-
-def _warn_about_cuts(task: Task, items: Sequence[Item], length: int) -> None:
-    if task.name in ("classify", "similarity"):
-        full = sum(item.length == length for item in items)
-        if full:
-            logger.warning(
-                "%s of %s reached the limit of %d tokens; longer texts are truncated",
-                counted(full, "text"), f"{len(items):,}", length,
-            )  # fmt: skip

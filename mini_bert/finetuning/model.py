@@ -103,7 +103,7 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     values, tensors = read_folder(folder)
     kind = model_class(values)
     task, tuned = _task(kind, folder, values, tensors)
-    model = kind.build(kind.config_class.from_dict(values), (), None, dtype)
+    model = kind.build(kind.config_in(values, tensors, str(folder)), (), None, dtype)
     model.task = task.layer(model, 0.0)
     model._own_memory(None, dtype)
     model.assign_tensors(tensors, str(folder), task.architecture)

@@ -7,6 +7,7 @@ for prediction in predictions(tuned, gather(tuned.task, ["An instant classic."])
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,10 +15,13 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.progress import Show, counted
-from mini_bert.data.labelled.readers import Labelled, Question, Scored, Tagged, read_squad
+from mini_bert.corpora.formats import format_of
+from mini_bert.data.labelled.examples import ColumnError, listed
+from mini_bert.data.labelled.readers import Labelled, Question, Scored, Tagged, read_squad, read_tagged, read_texts
 from mini_bert.evaluation.metrics import entities
 from mini_bert.finetuning.loop import predict
 from mini_bert.finetuning.model import FineTuned
+from mini_bert.finetuning.tasks.base import warn_about_cuts
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.tag import Tag, spell_entities
 from mini_bert.inference.embed import read_lines
@@ -25,6 +29,8 @@ from mini_bert.inference.embed import read_lines
 WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")  # words and punctuation, as in most labelled data
 SHOWN = 3  # answers, or classes, to show
 AT_ONCE = 500  # examples
+TAGGED = (".conll", ".conllu", ".iob", ".bio")  # files with a word per line
+logger = logging.getLogger(__name__)
 
 
 def predictions(
@@ -33,13 +39,16 @@ def predictions(
     """A prediction for each example, as plain values: label and probabilities; words and tags; answers; a score"""
     model, task, tokenizer, length = tuned
     done: list[dict[str, Any]] = []
+    all_items: list[Any] = []
     with threadpool_limits(1, "blas"):
         for low in range(0, len(examples), AT_ONCE):
             part = examples[low : low + AT_ONCE]
             items = task.items(part, tokenizer, length, training=False)
+            all_items += items
             answers = task.join(part, items, predict(model, task, items, tokenizer.padding))
             done += [DESCRIBE[task.name](task, example, answer) for example, answer in zip(part, answers, strict=True)]
             show("predicting", counted(len(done), "example"), len(done), len(examples))
+    warn_about_cuts(all_items, length)
     return done
 
 
@@ -83,9 +92,22 @@ DESCRIBE: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def gather(
-    task: Any, texts: list[str], file: str | None = None, question: str | None = None, context: str | None = None
+    task: Any,
+    texts: list[str],
+    file: str | None = None,
+    question: str | None = None,
+    context: str | None = None,
+    text: str | None = None,
+    second: str | None = None,
+    pairs: bool = False,
 ) -> list[Any]:
-    """Examples from the command line or a file: one text per line, pairs separated by a tab; SQuAD's JSON"""
+    """Examples from the command line or a file
+
+    A .tsv, .csv or .jsonl file is read as a table, as for fine-tuning: `text` and `second` name its columns. A tagger
+    also reads CoNLL, a model for questions SQuAD's JSON. Other files have one text per line, pairs separated by a tab.
+
+    pairs: two texts are one example, for published classifiers, whose files do not say so
+    """
     if task.name == "qa":
         if file is not None and question is None and context is None and not texts:
             return read_squad(file, unanswered=True)
@@ -97,8 +119,20 @@ def gather(
     if question is not None or context is not None:
         raise ValueError(f"this model is for {task.name}, not for questions; remove --question and --context")
     if bool(texts) == (file is not None):
-        raise ValueError("give either texts, or --file with one text per line")
-    pairs = task.name == "similarity" or (task.name == "classify" and task.pairs)
+        raise ValueError("give either texts, or --file with texts")
+    known = task.name == "similarity" or (task.name == "classify" and task.pairs)
+    if (pairs or second is not None) and not known and getattr(task, "pairs", False) is not None:
+        takes = "classifies single texts" if task.name == "classify" else f"is for {task.name}, one text at a time"
+        raise ValueError(f"this model {takes}; remove {'--pairs' if pairs else '--second'}")
+    pairs = bool(known or pairs or second is not None)
+    if file is not None and format_of(file) in ("tsv", "csv", "jsonl"):
+        if task.name == "tag" and text is None and format_of(file) != "csv":
+            return read_tagged(file)
+        return _as_examples(task, _from_table(file, text, second, pairs))
+    if text is not None or second is not None:
+        raise ValueError("--text and --second name the columns of a .tsv, .csv or .jsonl file; give one with --file")
+    if file is not None and task.name == "tag" and file.removesuffix(".gz").endswith(TAGGED):
+        return read_tagged(file)
     if file is None and pairs:
         if len(texts) != 2:
             raise ValueError(f"this model compares two texts, got {counted(len(texts), 'text')}; give two")
@@ -112,11 +146,25 @@ def gather(
             raise ValueError(f"{file}, text {number}: expected two texts separated by a tab, found {row!r:.60}")
         if not all(text.strip() for text in row):
             raise ValueError(f"text {number} is empty")
+    return _as_examples(task, [Labelled(row[0], row[1] if pairs else None, "", number) for number, row in rows])
+
+
+def _from_table(file: str, text: str | None, second: str | None, pairs: bool) -> list[Labelled]:
+    try:
+        examples, columns = read_texts(file, text, second, pairs)
+    except ColumnError as error:
+        option = f"--{error.argument}"
+        raise error.with_remedy(f"Name the column with {option} NAME, or give its number, {option} 1") from None
+    logger.warning("%s: predicting for %s of column %s", file, counted(len(examples), "line"), listed(columns))
+    return examples
+
+
+def _as_examples(task: Any, texts: list[Labelled]) -> list[Any]:
     if task.name == "similarity":
-        return [Scored(row[0], row[1], 0.0, number) for number, row in rows]
+        return [Scored(one.text, one.second or "", 0.0, one.line) for one in texts]
     if task.name == "tag":
-        return [Tagged(WORD.findall(row[0]), [], number) for number, row in rows]
-    return [Labelled(row[0], row[1] if pairs else None, "", number) for number, row in rows]
+        return [Tagged(WORD.findall(one.text), [], one.line) for one in texts]
+    return texts
 
 
 def shown(prediction: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from mini_bert.inside.attention_page import attention_page
 from mini_bert.inside.attention_relations import MIN_COUNT, Relations, relation_rows
 from mini_bert.inside.layer_statistics import LayerStatistics
 from mini_bert.inside.saliency import Saliency
-from mini_bert.plots.style import picture_path, save
+from mini_bert.plots.style import picture_path, refuse_folder, save
 
 ROWS = 12  # relations that are printed
 BAR = 12  # characters of a bar
@@ -153,6 +153,7 @@ def _rounded(values: np.ndarray) -> Any:
 def checked_path(out: str | os.PathLike[str]) -> Path:
     """The file to draw into: a page or a picture. Raises before any work if it cannot be written."""
     path = Path(out)
+    refuse_folder(out)
     if path.suffix.lower() not in PAGES:
         path = picture_path(path)
     if not path.parent.is_dir():

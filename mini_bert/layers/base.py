@@ -90,6 +90,10 @@ class Param:
         """A copy is a new weight with the same declaration; it needs a `bind` of its own."""
         return Param(self.shape, self.init, self.decay)
 
+    def __getstate__(self) -> dict[str, Any]:  # a pickle contains the declaration; the model's pickle has the weights
+        bound = ("data", "grad", "place", "grad_is_unset")
+        return {name: value for name, value in vars(self).items() if name not in bound}
+
     def __getattr__(self, name: str) -> Any:  # called only for attributes that do not exist
         if name in ("data", "grad", "name", "place"):
             raise AttributeError(f"this weight of shape {self.shape} has no memory yet: call bind(layer) first")

@@ -86,10 +86,10 @@ class TransformerBlock(Layer):
             at = np.divmod(chosen, x.shape[1])  # sequence and token of each row
             x, rows = choose_rows(x, chosen)
         a, attention_dropped = dropout(a, self.p, run.fork(1), at)
-        a += x  # in place: a is not needed any more
+        a += x  # in place, so that the sum needs no array of its own
         x, attention_norm = self.attention_norm.forward(a, run)
         f, feed_forward = self.feed_forward.forward(x, run)
-        feed_forward = feed_forward._replace(expand=None)  # x': backward gets it from x̂ again, 3 MB less for Mini-BERT
+        feed_forward = feed_forward._replace(expand=None)  # its input x': backward recomputes it from x̂
         f, output_dropped = dropout(f, self.p, run.fork(2), at)
         f += x
         y, output_norm = self.output_norm.forward(f, run)

@@ -10,6 +10,7 @@ Why Mini-BERT starts with the last two: docs/decisions/0003-start-by-looking-aro
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,13 +19,13 @@ Initialiser = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 def normal(std: float, silent: int = 0) -> Initialiser:
     """N(0, std²), with zeros in the first `silent` columns."""
+    return partial(_normal, std, silent)
 
-    def init(rng, shape):
-        drawn = rng.normal(0.0, std, shape)
-        drawn[..., :silent] = 0
-        return drawn
 
-    return init
+def _normal(std, silent, rng, shape):
+    drawn = rng.normal(0.0, std, shape)
+    drawn[..., :silent] = 0
+    return drawn
 
 
 def zeros(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -54,14 +55,14 @@ def sinusoids(amplitude: float, even: int = 0) -> Initialiser:
     A step from t to t+1 rotates every (sin, cos) pair by the angle ω_i, so "the next token" is the same rotation at
     every position. In a table of noise, it would have to be learnt for each position separately.
     """
+    return partial(_sinusoids, amplitude, even)
 
-    def init(rng, shape):
-        length, width = shape
-        angle = np.arange(length)[:, None] * frequencies(width, even)  # (T, H/2)
-        waves = np.stack([np.sin(angle), np.cos(angle)], -1)  # (T, H/2, 2)
-        return amplitude * waves.reshape(length, -1)[:, :width]
 
-    return init
+def _sinusoids(amplitude, even, rng, shape):
+    length, width = shape
+    angle = np.arange(length)[:, None] * frequencies(width, even)  # (T, H/2)
+    waves = np.stack([np.sin(angle), np.cos(angle)], -1)  # (T, H/2, 2)
+    return amplitude * waves.reshape(length, -1)[:, :width]
 
 
 def neighbours(heads: int, amplitude: float, score: float = 4.0) -> Initialiser:
@@ -72,25 +73,25 @@ def neighbours(heads: int, amplitude: float, score: float = 4.0) -> Initialiser:
     the score (after division by √d) is `score` for the key at that offset, and close to 0 for all others. The usual
     N(0, 1/H) is added, so that training can turn the heads into something else.
     """
+    return partial(_neighbours, heads, amplitude, score)
 
-    def init(rng, shape):
-        H, d = shape[0], shape[0] // heads
-        w = rng.normal(0.0, 1 / math.sqrt(H), shape)  # (H,3H)
-        pairs = d // 2
-        sin, cos = np.arange(pairs) * 2, np.arange(pairs) * 2 + 1
-        gain = math.sqrt(score * math.sqrt(d) / (max(pairs, 1) * amplitude**2))
-        for head in range(heads):
-            turn = frequencies(H, 2 * pairs)[:pairs] * (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
-            q, k = head * d, H + head * d  # the first column of each
-            w[sin, q + sin] += gain * np.cos(turn)  # sin(ωt + turn) = sin ωt cos turn + cos ωt sin turn
-            w[cos, q + sin] += gain * np.sin(turn)
-            w[cos, q + cos] += gain * np.cos(turn)  # cos(ωt + turn) = cos ωt cos turn − sin ωt sin turn
-            w[sin, q + cos] -= gain * np.sin(turn)
-            w[sin, k + sin] += gain
-            w[cos, k + cos] += gain
-        return w
 
-    return init
+def _neighbours(heads, amplitude, score, rng, shape):
+    H, d = shape[0], shape[0] // heads
+    w = rng.normal(0.0, 1 / math.sqrt(H), shape)  # (H,3H)
+    pairs = d // 2
+    sin, cos = np.arange(pairs) * 2, np.arange(pairs) * 2 + 1
+    gain = math.sqrt(score * math.sqrt(d) / (max(pairs, 1) * amplitude**2))
+    for head in range(heads):
+        turn = frequencies(H, 2 * pairs)[:pairs] * (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
+        q, k = head * d, H + head * d  # the first column of each
+        w[sin, q + sin] += gain * np.cos(turn)  # sin(ωt + turn) = sin ωt cos turn + cos ωt sin turn
+        w[cos, q + sin] += gain * np.sin(turn)
+        w[cos, q + cos] += gain * np.cos(turn)  # cos(ωt + turn) = cos ωt cos turn − sin ωt sin turn
+        w[sin, q + cos] -= gain * np.sin(turn)
+        w[sin, k + sin] += gain
+        w[cos, k + cos] += gain
+    return w
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ Letters: B batch, T tokens, H hidden width, A heads, d = H/A, V vocabulary, L la
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy, deepcopy
+from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -280,8 +280,19 @@ class Model(Saved):
         """Call at the end of a constructor, when all Params are declared. Without a seed all weights are 0."""
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
-        self.flat = bind(self, dtype=dtype, seed=seed)
+        try:
+            self.flat = bind(self, dtype=dtype, seed=seed)
+        except MemoryError:
+            raise MemoryError(self._needs_memory(np.dtype(dtype).itemsize)) from None
         self.run = Run(seed=seed or 0, pool=Pool())
+
+    def _needs_memory(self, width: int) -> str:
+        parameters = sum(param.size for param in self.named_params().values())
+        use, training = (f"{count * width * parameters / 1e9:,.1f} GB" for count in (2, 4))
+        return (
+            f"there is not enough memory for this model of {parameters:,} parameters: it needs {use} for weights and "
+            f"gradients, and at least {training} to train"
+        )
 
     def replica(self) -> Self:
         """The same model on the same weights, with its own gradients and scratch memory: for a second thread."""
@@ -289,15 +300,45 @@ class Model(Saved):
         twin.flat = bind(twin, self.flat.data)
         return twin
 
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The same as `forward`."""
+        return self.forward(*args, **options)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.depth} layers, width {self.width}, {self.heads} heads, vocabulary of {self.vocab_size:,}"
+        heads = ", ".join(self.output_heads) or "none"
+        return (
+            f"<{type(self).__name__}: {self.get_parameter_count():,} parameters in {self.dtype}; {sizes}, at most "
+            f"{self.max_length} tokens; output heads: {heads}>"
+        )
+
     def __deepcopy__(self, memo: Any) -> Self:
         twin = self._unbound()
         twin.flat = bind(twin, self.flat.data.copy(), self.flat.grad.copy())
         return twin
 
+    def __reduce__(self):
+        """A pickle contains the weights, but not the gradients, which are 0 afterwards."""
+        return _unpickled, (
+            type(self),
+            self._parts(),
+            self.flat.data,
+            self.flat.grad.dtype,
+            self.run.seed,
+            self.run.train,
+        )
+
+    def __copy__(self) -> Self:
+        return self.replica()
+
+    def _parts(self) -> dict[str, Any]:
+        """All attributes but those that concern memory."""
+        return {name: part for name, part in vars(self).items() if name not in ("flat", "run")}
+
     def _unbound(self) -> Self:
         """A copy of all layers whose weights have no memory yet."""
-        twin = copy(self)
-        vars(twin).update(deepcopy({name: part for name, part in vars(self).items() if name not in ("flat", "run")}))
+        twin = object.__new__(type(self))
+        vars(twin).update(deepcopy(self._parts()))
         twin.run = Run(self.run.seed, self.run.train, Pool())
         return twin
 
@@ -348,3 +389,11 @@ class Model(Saved):
             component = ".".join(parts[: 1 + inside])
             counts[component] = counts.get(component, 0) + param.size
         return counts
+
+
+def _unpickled(kind: type[Model], parts: dict[str, Any], data: np.ndarray, dtype: Any, seed: Any, train: bool) -> Model:
+    model = object.__new__(kind)
+    vars(model).update(parts)
+    model.flat = bind(model, data, np.zeros(data.size, dtype))
+    model.run = Run(seed, train, Pool())
+    return model

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from mini_bert.common.inputs import check_ids
-from mini_bert.common.values import check_heads, check_positive, check_probability
+from mini_bert.common.values import check_heads, check_positive_number, check_probability, check_size
 from mini_bert.layers.activations import activation, tanh, tanh_backward
 from mini_bert.layers.base import Layer
 from mini_bert.layers.block import TransformerBlock
@@ -59,15 +59,15 @@ class BertConfig:
             "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
             "max_position_embeddings", "type_vocab_size",
         ):  # fmt: skip
-            check_positive(name, getattr(self, name))
+            check_size(name, getattr(self, name))
         check_heads(self.hidden_size, self.num_attention_heads)
         check_probability("hidden_dropout_prob", self.hidden_dropout_prob)
         check_probability("attention_probs_dropout_prob", self.attention_probs_dropout_prob)
         activation(self.hidden_act)
         for name in ("layer_norm_eps", "initializer_range"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"{name} is {value!r}, expected a small positive number")
+            check_positive_number(name, getattr(self, name))
+        if not isinstance(self.tie_word_embeddings, bool):
+            raise ValueError(f"tie_word_embeddings is {self.tie_word_embeddings!r}, expected True or False")
 
     # The sizes under the names that every config has.
 

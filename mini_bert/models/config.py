@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from mini_bert.common.values import check_heads, check_positive, check_probability
+from mini_bert.common.values import check_heads, check_positive_number, check_probability, check_size
 
 if TYPE_CHECKING:
     from mini_bert.models.sizes import Sizes
@@ -42,15 +42,12 @@ class MiniBertConfig:
             "intermediate_size",
             "max_seq_length",
         ):
-            check_positive(name, getattr(self, name))
+            check_size(name, getattr(self, name))
         check_heads(self.hidden_size, self.num_heads)
         check_probability("dropout", self.dropout)
         if not isinstance(self.tie_head, bool):
             raise ValueError(f"tie_head is {self.tie_head!r}, expected True or False")
-        if not isinstance(self.layer_norm_eps, float | int) or not self.layer_norm_eps > 0:
-            raise ValueError(
-                f"layer_norm_eps is {self.layer_norm_eps!r}, expected a small positive number such as 1e-5"
-            )
+        check_positive_number("layer_norm_eps", self.layer_norm_eps)
         if self.init not in INITS:
             raise ValueError(f"init is {self.init!r}, expected one of {', '.join(map(repr, INITS))}")
 

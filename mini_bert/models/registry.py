@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from mini_bert.common.json_values import read_object
 from mini_bert.models.base import Model
 from mini_bert.models.config import PRESETS
 
@@ -40,10 +40,8 @@ def load_config(name: str | os.PathLike[str]) -> Any:
             f"{os.fspath(name)!r} is neither a preset ({', '.join(PRESETS)}) nor a model folder nor the path of a "
             "config.json"
         )
+    values = read_object(path)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict):
-            raise ValueError(f"it contains a {type(values).__name__}, expected an object of settings")
         return config_from(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

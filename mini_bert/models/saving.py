@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from mini_bert.common.sixteen_bit import Stored
-from mini_bert.layers.base import Layer
+from mini_bert.layers.base import Flat, Layer
 
 
 class Name(NamedTuple):
@@ -49,10 +50,12 @@ class Saved(Layer):
     """The part of a `Model` that concerns files."""
 
     config: Any
+    flat: Flat
     config_class: ClassVar[Any]
     build: Callable[..., Any]
 
     family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
+    in_transformers: ClassVar[bool] = True  # whether that library has this architecture
     prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
     head_prefixes: ClassVar[tuple[str, ...]] = ()  # of the names of its heads, those of published tasks included
     heads_in: Callable[..., list[str]]  # (config.json, tensors) -> the output heads that a file holds
@@ -111,7 +114,10 @@ class Saved(Layer):
                 raise ValueError(f"{source} lacks {', '.join(absent[:5])}{' and more' if len(absent) > 5 else ''}")
             if unused:
                 warnings.warn(f"{source}: no part of this model uses {', '.join(unused)}", stacklevel=3)
+            check_numbers({name: found[name] for name in known}, source, self.flat.grad.dtype)
             tensors = {entry.ours: entry.load(found) for entry in table}
+        else:
+            check_numbers(tensors, source, self.flat.grad.dtype)
         assign(params, tensors, source)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -132,7 +138,7 @@ class Saved(Layer):
         from mini_bert.files.model_folder import read_folder
 
         values, tensors = read_folder(folder)
-        config = cls.config_class.from_dict(values)
+        config = cls.config_in(values, tensors, str(folder))
         if "fine_tuning" in values and any(name.startswith("task.") for name in tensors):
             warnings.warn(
                 f"{folder} was fine-tuned; only its encoder is loaded here (`mini-bert predict` uses all of it)",
@@ -143,6 +149,25 @@ class Saved(Layer):
         model = cls.build(config, cls.heads_in(values, found), seed=None, dtype=dtype)
         model.assign_tensors(tensors, str(folder))
         return model
+
+    @classmethod
+    def config_in(cls, values: dict[str, Any], tensors: Mapping[str, Any], source: str) -> Any:
+        """The config of a model folder. Refuses one that describes a far larger model than the file holds, because
+        building that could take all memory."""
+        try:
+            config = cls.config_class.from_dict(values)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{source}: {error}") from error
+        held, described = sum(array.size for array in tensors.values()), config.sizes().parameters
+        if described > 4 * held:  # heads may be missing from the file, but they are less than half of any model
+            sizes = ", ".join(
+                f"{name} {value:,}" for name, value in asdict(config).items() if type(value) is int and value > 1
+            )
+            raise ValueError(
+                f"{source}: config.json describes a model of {described:,} parameters ({sizes}), but the weights file "
+                f"has only {held:,} numbers; they do not belong together"
+            )
+        return config
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> Self:
         """Load weights from a file (`model.safetensors`) or the folder of a model, a checkpoint or a run.
@@ -167,6 +192,24 @@ def linear_names(ours: str, *theirs: str) -> list[Name]:
 
 def norm_names(ours: str, theirs: str) -> list[Name]:
     return [Name(f"{ours}.gamma", (f"{theirs}.weight",)), Name(f"{ours}.beta", (f"{theirs}.bias",))]
+
+
+def check_numbers(tensors: Mapping[str, Any], source: str, dtype: np.dtype[Any]) -> None:
+    """Every tensor must hold floats that are finite in this dtype: a NaN would spread to every result."""
+    for name, array in tensors.items():
+        if not isinstance(array, Stored) and array.dtype.kind != "f":
+            raise ValueError(
+                f"{source}: tensor {name} has dtype {array.dtype}, expected floating-point weights such as float32"
+            )
+        with np.errstate(over="ignore"):
+            numbers = np.asarray(array).astype(dtype, copy=False)
+        if not np.isfinite(numbers).all():
+            odd = numbers[~np.isfinite(numbers)]
+            kinds = " and ".join(kind for kind, is_odd in (("NaN", np.isnan), ("inf", np.isinf)) if is_odd(odd).any())
+            raise ValueError(
+                f"{source}: tensor {name} has {odd.size:,} of {numbers.size:,} values that are {kinds}; the file is "
+                "damaged, or the training that wrote it failed"
+            )
 
 
 def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source: str) -> None:

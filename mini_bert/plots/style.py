@@ -43,11 +43,18 @@ def new_figure(width: float, height: float) -> Figure:
 
 def picture_path(path: str | os.PathLike[str]) -> Path:
     """The path, with .png if it has no suffix. Raises ValueError if matplotlib cannot write the format."""
+    refuse_folder(path)
     path = Path(path)
     if not path.suffix:
         path = path.with_name(f"{path.name}.png")
     _check_suffix(new_figure(1, 1), path)
     return path
+
+
+def refuse_folder(out: str | os.PathLike[str]) -> None:
+    """Without this check, a picture for the folder `plots` would become plots.png."""
+    if os.path.isdir(out) or os.fspath(out).endswith(("/", os.sep)):
+        raise IsADirectoryError(f"{out} is a folder, expected a file, such as {os.path.join(out, 'picture.png')}")
 
 
 def _check_suffix(figure: Figure, path: Path) -> None:

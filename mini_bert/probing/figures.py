@@ -72,7 +72,7 @@ def _line(panel: Axes, by_layer: dict[int, Scores], what: str, label: str, **sty
 
 def _dress(panel: Axes, one: Results, title: str, label: str) -> None:
     layers = list(one.trained)
-    dress(panel, title, "layer (0: embeddings)", label)
+    dress(panel, title, "layer (e: embeddings)", label)
     every = -(-len(layers) // 13)  # room for about 13 labels
-    panel.set_xticks(layers[::every])
+    panel.set_xticks(layers[::every], ["e" if state == 0 else str(state - 1) for state in layers[::every]])
     panel.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2)  # below the panel

@@ -47,7 +47,7 @@ class Results(NamedTuple):
     dev: DataSize
     l2: float
     baselines: dict[str, float]  # accuracy
-    trained: dict[int, Scores]  # by layer
+    trained: dict[int, Scores]  # by hidden state: see `layer_name`
     random: dict[int, Scores]
 
     @property
@@ -111,7 +111,7 @@ def _table(setting: Setting, one: Results) -> list[str]:
             percentages = ([scores.f1] if scores.f1 else []) + [scores.accuracy, scores.control]
             columns = [*(_shown(values, "%") for values in percentages), _shown(scores.selectivity)]
             cells.append("".join(f"{column:>{width}}" for column in columns))
-        lines.append(f"{'embeddings' if layer == 0 else layer!s:11}" + "  ".join(cells))
+        lines.append(f"{layer_name(layer).removeprefix('layer '):11}" + "  ".join(cells))
     lines.append("")
     pad = max(map(len, one.baselines))
     lines += [f"{name:{pad}} {value:7.1%}" for name, value in one.baselines.items()]
@@ -135,8 +135,12 @@ def _verdict(one: Results) -> str:
     )
 
 
-def layer_name(layer: int) -> str:
-    return "embeddings" if layer == 0 else f"layer {layer}"
+def layer_name(state: int) -> str:
+    """The name that users read for a hidden state: 0 is the embeddings, l + 1 the output of layer l.
+
+    Layers count from 0, as in all commands and in the names of arrays and weights.
+    """
+    return "embeddings" if state == 0 else f"layer {state - 1}"
 
 
 def report_json(setting: Setting, results: Sequence[Results]) -> str:
@@ -154,7 +158,12 @@ def _record(one: Results) -> dict[str, Any]:
         "l2": one.l2,
         "baselines": one.baselines,
         "layers": [
-            {"layer": layer, "trained": _numbers(one.trained[layer]), "random": _numbers(one.random[layer])}
+            {
+                "layer": layer,
+                "name": layer_name(layer),
+                "trained": _numbers(one.trained[layer]),
+                "random": _numbers(one.random[layer]),
+            }
             for layer in one.trained
         ],
         "best": {

@@ -82,11 +82,14 @@ def _rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], limit: int) 
 
 
 def check_layers(model: Model, layers: Sequence[int] | None) -> list[int]:
-    """The layers to read: 0 is the embeddings, L the output of the last block; None means all."""
+    """The hidden states to read: 0 is the embeddings, L the output of the last block; None means all."""
     L = model.depth
     wrong = [layer for layer in layers or () if not 0 <= layer <= L]
     if wrong:
-        raise ValueError(f"there is no layer {wrong[0]}; this model has 0 (embeddings) to {L}")
+        raise ValueError(
+            f"there is no layer {wrong[0] - 1}; this model has layers 0 to {L - 1} (in Python: layers=[0] reads the "
+            f"embeddings, [1] to [{L}] the outputs of these layers)"
+        )
     return list(range(L + 1) if layers is None else layers)
 
 

@@ -27,7 +27,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from operator import index
 from pathlib import Path
@@ -38,6 +38,7 @@ import numpy as np
 from mini_bert.common.batching import Padding
 from mini_bert.text.encoding import Batch, Encoding, cut, room
 from mini_bert.text.templates import Assembled, Template
+from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
 Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
 Span = tuple[int, int]  # first character, and the one after the last
@@ -54,6 +55,7 @@ class Tokenizer(ABC):
 
     single: ClassVar[str]
     pair: ClassVar[str]
+    files: ClassVar[tuple[str, ...]] = (JSON, VOCAB)  # the names of its files in a folder, in order of preference
     padding_side: ClassVar[str] = "right"
     padding_type: ClassVar[int] = 0
     continues: np.ndarray
@@ -345,6 +347,16 @@ class Tokenizer(ABC):
     def fingerprint(self) -> str:
         """Equal for two tokenizers if and only if their vocabularies and settings are equal."""
         return hashlib.sha256(json.dumps([self.tokens, self.settings], sort_keys=True).encode()).hexdigest()
+
+    @classmethod
+    def from_pretrained(cls, source: str | os.PathLike[str]) -> Self:
+        """The tokenizer of a model folder, a run or a bundled model ("mini-bert"), a tokenizer file, or a bundled
+        tokenizer ("8k"). `load_tokenizer` also chooses the class."""
+        from mini_bert.files.model_folder import locate
+
+        with suppress(FileNotFoundError):  # then it is not a model
+            source = locate(source)
+        return cls.from_file(find(source, cls.files))
 
     def __reduce__(self):  # a pickle or a copy starts with empty caches
         return _rebuild, (type(self), self.tokens, self.settings)

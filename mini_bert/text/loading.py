@@ -11,8 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mini_bert.common.json_values import read_object
 from mini_bert.text.base import Tokenizer
-from mini_bert.text.tokenizer_files import JSON, VOCAB, find, read_object
+from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
 
 class Kind(NamedTuple):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from mini_bert.common.json_values import read_object
 
 JSON, VOCAB, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 BUNDLED = Path(__file__).parent / "vocabularies"  # a folder for each bundled tokenizer
@@ -43,14 +43,3 @@ def _bundled(source: str) -> Path:
         f"there is no file or folder {source}, and no bundled tokenizer of that name; give the path of a {JSON}, a "
         f"{VOCAB} or a folder with one" + (f", or one of {', '.join(names)}" if names else "")
     )
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # not UTF-8, or not JSON
-        raise ValueError(f"{path} is not valid JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} contains a {type(content).__name__}, expected an object")
-    return content

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.atomic import UNFINISHED, recover_folder, replaced_folder
+from mini_bert.common.json_values import read_json
 from mini_bert.files.model_folder import write_tensors
 
 FOLDER, STATE, OPTIMIZER = "checkpoints", "state.json", "optimizer.safetensors"
@@ -95,7 +96,7 @@ def folders(run: Path) -> list[Path]:
 def read(path: Path) -> Checkpoint:
     """Read and verify a checkpoint. A ValueError says what is wrong with it."""
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        state = read_json(path / STATE)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path / STATE} cannot be read ({error!r})") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:

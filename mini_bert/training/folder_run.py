@@ -11,6 +11,7 @@ from mini_bert.common.memory import return_freed_memory
 from mini_bert.data.generator import TextBatches
 from mini_bert.evaluation.evaluate import word_counts
 from mini_bert.evaluation.unigram_baseline import against, uses_context, verdict
+from mini_bert.evaluation.word_frequencies import log_frequencies, read_frequencies
 from mini_bert.files.model_folder import MODEL, WEIGHTS
 from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.training import checkpoint
@@ -48,8 +49,12 @@ class FolderRun:
                 run = RunFolder(path, self.batches.tokenizer, settings.keep, start_from, self._hooks(display))
                 run.lock, run.say = self.lock, say
                 self._introduce(display)
-                if start_from is None:
-                    self.batches.objective.start(self.model, word_counts(self.batches))
+                if start_from is not None:
+                    run.word_frequencies = read_frequencies(start_from.path)
+                else:
+                    counts = word_counts(self.batches)
+                    run.word_frequencies = log_frequencies(counts)
+                    self.batches.objective.start(self.model, counts)
                     run.start = start_record(self.model, self.batches, self.validation, settings)
                 return_freed_memory()  # from reading the text and initialising the weights
                 state = train(self.model, self.batches, settings, self.validation, run)

@@ -9,7 +9,6 @@ checkpoint that is older than its last line. The history has only the records th
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from statistics import mean
 from typing import Any
 
 from mini_bert.common.invocation import command
+from mini_bert.common.json_values import parse_json
 
 METRICS = "metrics.jsonl"
 Record = dict[str, Any]
@@ -127,7 +127,7 @@ def parse(line: str) -> Record | None:
     """The record in a line, or None. If a kill cut the line short, the record that was appended to it."""
     for text in (line, line[max(line.rfind('{"kind"'), 0) :]):
         try:
-            record = json.loads(text)
+            record = parse_json(text, "the record")
         except ValueError:
             continue
         if isinstance(record, dict) and isinstance(record.get("kind"), str) and isinstance(record.get("step"), int):

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.sixteen_bit import LARGEST, check_kind, narrow, stored, widen
+from mini_bert.common.values import check_positive_number, check_share
 from mini_bert.layers.base import Flat
 
 CHUNK = 1 << 18  # numbers at a time: few enough for the cache, enough that threads do not wait for Python between them
@@ -54,6 +55,10 @@ class Adam:
         """lr_multipliers: factors on the learning rate for parts of the flat arrays; 1 for all others"""
         if not isinstance(flat, Flat):
             raise TypeError(f"Adam works on a model's flat arrays: pass model.flat, not a {type(flat).__name__}")
+        check_positive_number("eps", eps)
+        for name, value in (("beta1", beta1), ("beta2", beta2), ("weight_decay", weight_decay)):
+            check_share(name, value, "a number")
+        _check_lr(lr)
         self.flat = flat
         self.lr, self.beta1, self.beta2, self.eps, self.weight_decay = lr, beta1, beta2, eps, weight_decay
         check_kind("moments", moments)
@@ -70,8 +75,9 @@ class Adam:
 
         Chunks are independent; `map=team.map` spreads them over the threads of a parallel.Team.
         """
-        self.t += 1
         lr = self.lr if lr is None else lr
+        _check_lr(lr)
+        self.t += 1
         map(lambda start: self._update(start, lr, scale), range(0, self.m.size, CHUNK))
 
     def _update(self, start: int, lr: float, scale: float) -> None:
@@ -132,6 +138,11 @@ class Adam:
         update = np.empty_like(m)
         self._direction(m, v, lr, update)
         return update
+
+
+def _check_lr(lr: Any) -> None:
+    if isinstance(lr, bool) or not isinstance(lr, int | float | np.floating) or not 0 <= lr < math.inf:
+        raise ValueError(f"lr is {lr!r}, expected a number of at least 0, such as 1e-3")
 
 
 def _complete(multipliers: Sequence[tuple[slice, float]], size: int) -> list[tuple[int, int, float]]:

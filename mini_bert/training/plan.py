@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import accumulate, product
 from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import command
@@ -106,8 +106,7 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
     ranked = shape.N * model.vocab_size  # evaluation compares every logit with that of the true word
     tiled = 4 * tiles(shape.T) if lean else 0
     moments = [(size(embeddings) + sum(sizes) + size(head) + ranked + tiled, "at the output head")]
-    for index in range(model.depth):
-        below = size(embeddings) + sum(sizes[: index + 1])
+    for index, below in enumerate(accumulate(sizes[1:], initial=size(embeddings) + sizes[0])):
         whole = model.block_cache(shape, index, lean)
         restored = size(whole) if index in recomputed else 4 * whole.floats if kind != "float32" else 0
         temporary = 4 * model.block_temporaries(shape, index, lean)
@@ -161,7 +160,8 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
 def choices(model: Sizes, batch: int, threads: int) -> Iterator[Choice]:
     """Every combination of switches, with up to this many threads."""
     methods = ("auto", "lean") if model.max_length <= LONG else ("auto",)
-    layers: list[bool | tuple[int, ...]] = [False, *(tuple(range(n)) for n in range(1, model.depth)), True]
+    some = range(1, model.depth, 1 + model.depth // 24)  # not every number of layers in a very deep model
+    layers: list[bool | tuple[int, ...]] = [False, *(tuple(range(n)) for n in some), True]
     kinds = list(product(("float32", "bfloat16"), repeat=len(SIXTEEN)))
     for j in range(min(threads, batch), 0, -1):
         most = max(1, min(TrainingConfig.micro_batch, batch // j))

@@ -22,8 +22,9 @@ import numpy as np
 
 import mini_bert
 from mini_bert.common.atomic import replaced_folder, write_atomic
-from mini_bert.common.json_values import finite_values
+from mini_bert.common.json_values import finite_values, read_json
 from mini_bert.data.batches import Batches
+from mini_bert.evaluation.word_frequencies import write_frequencies
 from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_tensors
 from mini_bert.models.base import Model
 from mini_bert.training import checkpoint
@@ -57,6 +58,7 @@ class RunFolder(Recorder):
         super().__init__()
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
         self.start: Record = {}  # the first record of a new run
+        self.word_frequencies: np.ndarray | None = None  # log frequencies (V,) of the training text
         self.lock = RunLock(path)  # `train` holds it; a caller that holds one already sets it here
 
     @staticmethod
@@ -83,11 +85,9 @@ class RunFolder(Recorder):
     def config(path: Path) -> dict[str, Any]:
         """What `create` wrote."""
         try:
-            found = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+            found = read_json(path / CONFIG)
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} is not a run folder: it has no {CONFIG}") from None
-        except ValueError as error:
-            raise ValueError(f"{path / CONFIG} is not valid JSON ({error})") from error
         if not isinstance(found, dict) or not all(isinstance(found.get(part), dict) for part in SECTIONS):
             raise ValueError(f"{path} is not a run folder: its {CONFIG} should have the sections {', '.join(SECTIONS)}")
         return found
@@ -139,6 +139,8 @@ class RunFolder(Recorder):
 
     def write_model(self, model: Model, folder: Path) -> None:
         fill_folder(folder, model.file_config(), model.file_tensors(), self.tokenizer)
+        if self.word_frequencies is not None:
+            write_frequencies(folder, self.word_frequencies)
 
     # ------------------------------------------------------------------ at the end
 

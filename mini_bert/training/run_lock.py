@@ -74,5 +74,5 @@ class RunLock:
                 holder = json.loads(file.readline())
             who = f"process {holder['process']} on {holder['computer']}"
             return f"{who} has been training there since {holder['since']}"
-        except (OSError, ValueError, KeyError, TypeError):  # not written yet
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # not written yet
             return "another process is training there"

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from mini_bert.common.sixteen_bit import check_kind
-from mini_bert.common.values import check_positive, check_share
+from mini_bert.common.values import check_positive, check_positive_number, check_share
 from mini_bert.layers.lean_attention import METHODS
 
 
@@ -53,8 +53,7 @@ class TrainingConfig:
             value = getattr(self, name)
             if name == "minutes" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise ValueError(f"{name} is {value!r}, expected a positive number")
+            check_positive_number(name, value)
         check_share("warmup", self.warmup, "a fraction of the run")
         for name in ("weight_decay", "beta1", "beta2"):
             check_share(name, getattr(self, name), "a number")

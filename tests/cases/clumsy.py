@@ -1,7 +1,7 @@
 """Mistakes that people make: one line per case."""
 # ruff: noqa: E501 (one line per case)
 
-from making import Case, file, files, gzipped, model
+from making import Case, file, files, gzipped, model, tarred, zipped
 from making_clumsy import CLASSES, PROSE, SCORES, SQUAD, TAGS, TREE, empty, here, loop, run, tuned
 
 TRAIN = "train --model {it}/config.json --tokenizer {it} --corpus {text} --threads 1 --quiet "
@@ -375,4 +375,33 @@ PROBING = [
     Case("probe results onto a file", PROBE + "--out {data}", 1, "t.conllu is a file", **table(TREE * 6, "t.conllu")),
 ]  # fmt: skip
 
-CLUMSY = [*COMMANDS, *MODELS, *TEXTS, *VOCABULARIES, *TRAINING, *USING, *TUNING, *PROBING]
+TABLE = file("a.tsv", "sentence\tlabel\n" + "".join(f"the cat {i}\tgood\nthe dog {i}\tbad\n" for i in range(10)))
+CATS = file("cats.txt", "the cat sat on a mat . " * 200)
+QUICK = "--train {it} --dev {it} --text 1 --label 2 --model {m} --epochs 1 --max-length 16"
+
+FILES = [
+    Case(
+        "columns by number, out of range",
+        "finetune classify --train {it} --text 9 --label 2",
+        1,
+        "no column '9'",
+        it=TABLE,
+    ),
+    Case(
+        "columns by number, with a header", f"finetune classify {QUICK}", 0, "taken as the header", it=TABLE, m=model()
+    ),
+    Case("a folder for a picture", "attention cat --out {it}", 1, "is a folder, expected a file", it=files()),
+    Case("a slash after a picture", "attention cat --out new/", 1, "new/ is a folder, expected a file"),
+    Case("a slash after a page", "attention cat --out a.html/", 1, "is a folder, expected a file"),
+    Case("an unknown picture", "attention cat --out a.docx", 1, "a.docx ends in '.docx', which"),
+    Case("labelled data into a folder", "data labelled --out {it}", 1, "sentiment is written as .tsv", it=files()),
+    Case("labelled data of another type", "data labelled --kind tags --out a.tsv", 1, "tags is written as .conll"),
+    Case("labelled data nowhere", "data labelled --out nowhere/a.tsv", 1, "there is no folder nowhere"),
+    Case("an unknown kind of labelled data", "data labelled --kind x --out a.tsv", 1, "kind is 'x', expected one of"),
+    Case("a zip of texts", "data show {it}", 0, "2 documents", it=zipped("a.zip", a__txt=b"One.", b__txt=b"Two.")),
+    Case("a tar of texts", "data show {it}", 0, "2 documents", it=tarred("a.tar", a__txt=b"One.", b__txt=b"Two.")),
+    Case("no word frequencies", "eval {m} --corpus {it}", 0, "no file with the word freq", it=CATS, m=model()),
+    Case("a model that is not fine-tuned", "predict {it} cat", 1, "not fine-tuned for a task", it=model()),
+]
+
+CLUMSY = [*COMMANDS, *MODELS, *TEXTS, *VOCABULARIES, *TRAINING, *USING, *TUNING, *PROBING, *FILES]

@@ -14,9 +14,21 @@ import numpy as np
 import pytest
 
 from mini_bert.cli.main import main
-from mini_bert.data.labelled.readers import Labelled, Parsed, Question, Scored, Tagged
+from mini_bert.data.labelled.readers import (
+    Labelled,
+    Parsed,
+    Question,
+    Scored,
+    Tagged,
+    read_conllu,
+    read_labelled,
+    read_scored,
+    read_squad,
+    read_tagged,
+)
 from mini_bert.data.synthetic import dataset as synthetic
 from mini_bert.data.synthetic.dataset import SYNTHETIC, labelled, parsed, questions, scored, sentences, tagged
+from mini_bert.data.synthetic.files import ENDINGS
 from mini_bert.data.synthetic.grammar import held_out
 from mini_bert.data.synthetic.lexicon import WORDS, noun, verb
 
@@ -425,6 +437,21 @@ def test_command(kind, capsys):
     sentence = {"sentiment": 0, "tags": 0, "parsed": 0, "similarity": 0, "questions": 2}[kind]
     shown = first[sentence] if isinstance(first[sentence], str) else first.words[1]
     assert shown in out
+
+
+READERS = {"sentiment": read_labelled, "tags": read_tagged, "parsed": read_conllu, "similarity": read_scored,
+           "questions": read_squad}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", synthetic.KINDS)
+def test_a_file_of_examples_can_be_read_again(kind, tmp_path, capsys):
+    """`mini-bert data labelled --out` writes what the reader of this kind of file gives back."""
+    path = tmp_path / f"a{ENDINGS[kind]}"
+    with pytest.raises(SystemExit) as end:
+        main(["data", "labelled", "--kind", kind, "--count", "30", "--out", str(path)])
+    assert not end.value.code and str(path) in capsys.readouterr().out
+    assert [one[:-1] for one in READERS[kind](path)] == [one[:-1] for one in synthetic.KINDS[kind](30)]
+    assert os.listdir(tmp_path) == [path.name]
 
 
 def test_command_refuses():

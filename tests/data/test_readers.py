@@ -167,6 +167,29 @@ def test_columns_are_given(file):
     assert read_labelled(path, text="kind", second="sentence1") == [Labelled("x", "a", "y", 2)]
 
 
+def test_a_header_is_recognised_although_columns_are_given_by_number(file, caplog):
+    """A usual column name that no other line has there makes the first line a header, and this is said. Another first
+    line is an example; a label that only it has is reported."""
+    rows = "the cat\t1\nthe film\t0\nthe dog\t1\n"
+    path = file("a.tsv", "Zin\tLabel\n" + rows)
+    assert read_labelled(path, text="1", label="2") == [
+        Labelled("the cat", None, "1", 2),
+        Labelled("the film", None, "0", 3),
+        Labelled("the dog", None, "1", 4),
+    ]
+    assert caplog.messages == [f"{path}:1: this line was taken as the header: 'Zin', 'Label'"]
+    assert len(read_labelled(path, text="1", label="label")) == 3
+    assert len(read_labelled(file("c.tsv", rows), text="1", label="2")) == 3
+    ones = read_labelled(file("g.tsv", "1\tthe cat\n0\tthe film\n"), text="2", label="1")
+    assert [one.label for one in ones] == ["1", "0"]
+    topics = file("d.tsv", "the cat\ttopic\nthe dog\ttopic\nthe film\tother\n")
+    assert len(read_labelled(topics, text="1", label="2")) == 3
+    assert len(read_scored(file("e.tsv", "a\tb\tscore\nx\ty\t3\n"), first="1", second="2", score="3")) == 1
+    caplog.clear()
+    assert len(read_labelled(file("f.tsv", "zin\tklasse\n" + rows), text="1", label="2")) == 4
+    assert "f.tsv:1: only this line has the label 'klasse'; if it is a header" in caplog.text
+
+
 def test_undecided_labels_are_left_out(file, caplog):
     """SNLI writes - where its annotators did not agree: such examples are left out and reported; in other files, - is a
     label."""
@@ -210,7 +233,8 @@ def test_bad_labelled_files(file, name, content, line, words):
 def test_columns_that_are_not_there(file):
     path = file("a.tsv", TSV)
     refused(read_labelled, path, 1, "no column 'review'; there are 'sentence', 'label'", text="review")
-    refused(read_labelled, path, 1, "no column '7'; there are '1', '2'", text="1", label="7")
+    refused(read_labelled, path, 1, "no column '7'; there are 'sentence', 'label'", text="1", label="7")
+    refused(read_labelled, file("b.tsv", "a b\tc\n"), 1, "no column '7'; there are '1', '2'", text="1", label="7")
     refused(read_labelled, path, 1, "no column 'hypothesis'", second="hypothesis")
 
 

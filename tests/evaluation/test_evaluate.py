@@ -15,10 +15,12 @@ import pytest
 from mini_bert.cli import use
 from mini_bert.common.json_values import finite_values
 from mini_bert.data.generator import Batch, MLMDataGenerator
-from mini_bert.evaluation import metrics
+from mini_bert.evaluation import metrics, word_frequencies
 from mini_bert.evaluation.corpus import CorpusResult, content, measure_corpus, report
 from mini_bert.evaluation.evaluate import Evaluation, evaluate, measure, unigram_entropy
 from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
+from mini_bert.evaluation.unigram_baseline import verdict_on_text
+from mini_bert.files.model_folder import write_tensors
 from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
@@ -92,6 +94,13 @@ def test_threads_change_nothing(generator):
     assert alone == together
     assert [done for done, _ in told] == list(range(1, len(generator) + 1))
     assert told[-1][1] == pytest.approx(alone.loss)
+
+
+def test_one_epoch_of_an_endless_generator(generator):
+    """A data generator never ends; one epoch of it is measured, and its position does not change."""
+    model, place = MiniBERT(SIZES), generator.next
+    assert evaluate(model, generator) == evaluate(model, generator.once())
+    assert generator.next == place
 
 
 def test_ties_and_nan_are_never_right(generator):
@@ -207,6 +216,48 @@ def test_unigram_entropy(generator, tokenizer):
     assert unigram_entropy(generator) == pytest.approx(wanted)
 
 
+def test_the_baseline_is_of_the_training_text_not_of_the_measured_one(corpus, tokenizer, tmp_path, monkeypatch, capsys):
+    """The loss of guessing by the frequencies of the training text is computed word by word; a text of other words has
+    a low entropy, but guessing does badly there. A model without them gets no verdict."""
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "cache"))
+    folder, training = tmp_path / "model", tmp_path / "training.txt"
+    MiniBERT(SIZES).save_pretrained(folder)
+    tokenizer.save(folder)
+    training.write_text("The dog sat on the mat. " * 9)
+    word_frequencies.main([str(folder), str(training), "--held-out", "0"])
+    assert "log frequencies of" in capsys.readouterr().out
+    use.evaluate(str(folder), [str(corpus)], json=True)
+    result = json.loads(capsys.readouterr().out)["results"][0]
+    seen, text = (
+        Counter(i for i in tokenizer.encode(content) if i not in tokenizer.special_ids)
+        for content in (training.read_text(), TEXT)
+    )
+    shares = {i: max(seen[i], 0.5) for i in range(tokenizer.vocab_size)}
+    wanted = -sum(n * math.log(shares[i] / sum(shares.values())) for i, n in text.items()) / sum(text.values())
+    assert result["unigram_loss"] == pytest.approx(wanted, rel=1e-5) and wanted > result["unigram_entropy"] + 0.3
+    use.evaluate(str(folder), [str(corpus), str(training)])
+    shown = capsys.readouterr().out
+    assert f"{wanted:17.3f}" in shown and "the loss of guessing by word frequency: " in shown
+    (folder / word_frequencies.FILE).unlink()
+    assert word_frequencies.read_frequencies(folder) is None
+
+
+def test_damaged_frequencies_are_named(tokenizer, tmp_path):
+    MiniBERT(SIZES).save_pretrained(tmp_path)
+    for wrong in ({"other": np.zeros(3)}, {"log_frequencies": np.ones(3)}, {"log_frequencies": np.full(3, np.nan)}):
+        write_tensors(tmp_path / word_frequencies.FILE, wrong)
+        with pytest.raises(ValueError, match=r"word_frequencies\.safetensors does not hold log frequencies"):
+            word_frequencies.read_frequencies(tmp_path)
+    with pytest.raises(ValueError, match="2 word frequencies for 3 words"):
+        word_frequencies.unigram_loss(np.log([0.5, 0.5]), np.ones(3))
+
+
+def test_verdicts_on_a_text():
+    assert verdict_on_text(5.2, 7.7) == "it uses context"
+    assert "no better than the word frequencies" in verdict_on_text(7.5, 7.7)
+    assert "very different from this" in verdict_on_text(9.0, 7.7)
+
+
 def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
     """A row for each corpus and their mean; the same text gives the same numbers, also in JSON."""
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "cache"))
@@ -218,7 +269,7 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
     use.evaluate(str(model), [str(corpus), str(other)])
     table = capsys.readouterr().out
     assert [line.split()[0] for line in table.splitlines()[:4]] == ["corpus", "text.txt", "other.txt", "mean"]
-    assert "above the unigram entropy" in table
+    assert "model has no file with the word frequencies of its training text" in table.replace(str(tmp_path) + "/", "")
     results = []
     for _ in range(2):
         use.evaluate(str(model), [str(corpus), str(other)], json=True)
@@ -231,7 +282,7 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
         assert mean[name] == pytest.approx((first[name] + second[name]) / 2) and first[name] != second[name]
     assert sum(one["cases"] for one in first["bins"]) == first["targets"] and len(first["bins"]) == 10
     assert mean["bins"] == [] and first["bins"][9]["confidence"] is None  # nobody is as certain as that
-    assert f"{first['calibration_error']:18.1%} {first['unigram_entropy']:16.3f}" in table
+    assert f"{first['calibration_error']:18.1%} {'?':>17}" in table and first["unigram_loss"] is None
     use.evaluate(str(model), [str(corpus)], max_batches=1, batch=4, json=True)
     assert json.loads(capsys.readouterr().out)["results"][0]["targets"] < first["targets"] / 4
     use.evaluate(str(model), [str(corpus)], held_out=0.5, seed=1)
@@ -304,7 +355,7 @@ def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
     wanted = agreement(model, tokenizer, read_scored(pairs), batch_size=32, threads=2)
     assert found["pairs"][0] == {"file": pairs, **wanted._asdict(), "isotropy": wanted.isotropy._asdict()}
     assert shown.count(f"pairs.tsv                 3 {wanted.spearman:9.3f}") == 2
-    assert "unigram entropy" in shown and found["results"][0]["targets"] > 0
+    assert "word frequencies" in shown and found["results"][0]["targets"] > 0
 
 
 def test_nothing_to_measure(folder):
@@ -370,6 +421,6 @@ def test_the_command_line(folder, pairs, monkeypatch):
 
 def test_a_few_words_give_no_verdict():
     """Nine masked words are too few to judge a model by."""
-    row = CorpusResult("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, ())
+    row = CorpusResult("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, (), 3.0)
     assert "9 masked words: too few to judge model" in report("model", [row])
-    assert "has not even learnt" in report("model", [row._replace(result=row.result._replace(targets=90))])
+    assert "is worse than word frequencies" in report("model", [row._replace(result=row.result._replace(targets=90))])

@@ -8,7 +8,7 @@ import pytest
 from mini_bert.evaluation import unigram_baseline as yardstick
 from mini_bert.evaluation.corpus import CorpusResult, report
 from mini_bert.evaluation.evaluate import Evaluation
-from mini_bert.evaluation.unigram_baseline import BELOW, knows_frequencies, uses_context, verdict
+from mini_bert.evaluation.unigram_baseline import BELOW, knows_frequencies, uses_context, verdict, verdict_on_text
 from mini_bert.training.doctor import diagnose
 
 ENTROPY = 6.5
@@ -16,14 +16,20 @@ ENTROPY = 6.5
 
 @pytest.mark.parametrize("loss", [3.0, ENTROPY - BELOW - 0.01, ENTROPY - BELOW + 0.01, 6.4, 6.6, 6.9, 9.0])
 def test_the_doctor_and_eval_agree(tmp_path, loss):
-    """The wording is identical, on both sides of each limit."""
+    """The limits are the same, on both sides of each. The wording differs: a run is not finished, a text may be odd."""
     records = [{"kind": "start", "step": 0, "unigram_entropy": ENTROPY}]
     records += [{"kind": "train", "step": 10 * i, "loss": loss, "lr": 1e-3} for i in range(1, 5)]
     records.append({"kind": "stop", "step": 40, "reason": "done"})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     (finding,) = diagnose(tmp_path)
-    said = report("model", [CorpusResult("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), ENTROPY, 0.1, 0.5, ())])
-    assert verdict(loss, ENTROPY) in finding.why and verdict(loss, ENTROPY) in said
+    said = report("model", [CorpusResult("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), 1.0, 0.1, 0.5, (), ENTROPY)])
+    assert verdict(loss, ENTROPY) in finding.why and verdict_on_text(loss, ENTROPY) in said
+    for run_says, text_says in (
+        ("it uses context", "it uses context"),
+        ("has learnt word frequencies, but", "no better than the word frequencies"),
+        ("not even learnt word frequencies", "worse than word frequencies"),
+    ):
+        assert (run_says in finding.why) == (text_says in said)
 
 
 def test_the_limits():

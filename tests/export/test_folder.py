@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mini_bert.cli.main import main
+from mini_bert.evaluation.word_frequencies import read_frequencies, write_frequencies
 from mini_bert.export.folder import export
 from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
@@ -44,16 +45,35 @@ def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_wri
 def test_the_command_takes_the_card_along_and_overwrites_nothing(tmp_path, capsys):
     export(MiniBERT(MINI), TOKENIZER, tmp_path / "a", half=False)
     (tmp_path / "a" / "README.md").write_text("a card")
+    write_frequencies(tmp_path / "a", np.log(np.full(8192, 1 / 8192)))
     words = ["export", str(tmp_path / "a"), "--out", str(tmp_path / "b")]
     with pytest.raises(SystemExit) as end:
         main(words)
     assert end.value.code == 0 and "in 16 bits" in capsys.readouterr().out
-    assert (tmp_path / "b" / "README.md").read_text() == "a card"
+    card = (tmp_path / "b" / "README.md").read_text()
+    assert card.startswith("a card\n\n## How to load it\n")
+    export(MiniBERT(MINI), TOKENIZER, tmp_path / "again", card=tmp_path / "b" / "README.md")
+    assert (tmp_path / "again" / "README.md").read_text() == card  # the section is not added twice
+    np.testing.assert_array_equal(*(read_frequencies(tmp_path / name) for name in "ab"))
     assert json.loads((tmp_path / "b" / "config.json").read_text())["model_type"] == "mini_bert"
     with pytest.raises(SystemExit, match="is not empty; choose a new folder"):
         main(words)
     with pytest.raises(SystemExit, match="the folder that the model is read from"):
         main(["export", str(tmp_path / "a"), "--out", str(tmp_path / "a")])
+
+
+@pytest.mark.parametrize("model", [MiniBERT(MINI), Bert(BERT)], ids=["mini", "bert"])
+def test_the_card_says_how_to_load_the_model(model, tmp_path, monkeypatch):
+    """Its example runs; a Mini-BERT says that transformers opens only its tokenizer, and a BERT that it opens all."""
+    export(model, TOKENIZER, tmp_path / "FOLDER")
+    card = (tmp_path / "FOLDER" / "README.md").read_text()
+    assert card.startswith("# FOLDER\n")
+    assert ("only the tokenizer opens" in card) == isinstance(model, MiniBERT)
+    assert ("AutoModel.from_pretrained" in card) == isinstance(model, Bert)
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(card.split("```python\n")[1].split("```")[0], names)
+    assert names["model"].config == model.config
 
 
 def a_run_without_model(folder, **start):

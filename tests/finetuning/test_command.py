@@ -23,14 +23,16 @@ import tiny_tasks as tiny
 
 from mini_bert.cli.main import app
 from mini_bert.common.progress import showing
+from mini_bert.data.labelled.examples import Labelled
 from mini_bert.files.model_folder import read_tensors
 from mini_bert.finetuning import model as finetuned
 from mini_bert.finetuning.data import cut, held_out, read_data
-from mini_bert.finetuning.finetune import _warn_about_cuts, finetune, progress, settings_for, with_defaults
+from mini_bert.finetuning.finetune import finetune, progress, settings_for, with_defaults
 from mini_bert.finetuning.loop import FineTuning, predict
 from mini_bert.finetuning.model import load
 from mini_bert.finetuning.predict import gather, predictions
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Result, baseline, describe, verdict
+from mini_bert.finetuning.tasks.base import warn_about_cuts
 from mini_bert.inference.embed import embed
 from mini_bert.inference.loading import load as load_pair
 from mini_bert.models.base import MASKED_WORDS
@@ -275,6 +277,63 @@ def test_pairs_of_texts(folder, tmp_path):
         assert len(ask(*words).splitlines()) == 2 and len(ask(*words, "--pairs").splitlines()) == 1
 
 
+def test_predict_reads_a_table_as_fine_tuning_does(tmp_path, caplog):
+    """Header and labels are not texts; columns are found, or given by name or number; the one used is named."""
+    single, pair = finetuned.Classify(["a", "b"]), finetuned.Classify(["a", "b"], pairs=True)
+
+    def texts(task, name, content, **columns):
+        (tmp_path / name).write_text(content)
+        return [one[:2] for one in gather(task, [], str(tmp_path / name), **columns)]
+
+    assert texts(single, "a.tsv", "sentence\tlabel\nthe cat\t1\nthe film\t0\n") == [
+        ("the cat", None),
+        ("the film", None),
+    ]
+    assert "a.tsv: predicting for 2 lines of column 'sentence'" in caplog.messages[-1]
+    assert texts(single, "a.csv", 'zin,label\n"a, b",1\n', text="zin") == [("a, b", None)]
+    assert texts(single, "b.csv", "the cat,1\nsentence,0\n", text="1") == [("the cat", None), ("sentence", None)]
+    assert texts(single, "a.jsonl", '{"label": 1, "text": "x"}\n') == [("x", None)]
+    assert texts(single, "one.tsv", "the cat\nthe film\n") == [("the cat", None), ("the film", None)]
+    assert texts(pair, "p.tsv", "premise\thypothesis\tgold_label\na\tb\t-\n") == [("a", "b")]
+    assert texts(pair, "q.tsv", "a\tb\nc\td\n") == [("a", "b"), ("c", "d")]
+    scores = finetuned.Similarity(0, 5)
+    assert texts(scores, "s.tsv", "x\ta\tb\t3\n", text="2", second="3") == [("a", "b")]
+    with pytest.raises(ValueError, match=r"no column for the text, such as .* Name the column with --text NAME"):
+        texts(single, "c.tsv", "zin\tlabel\nthe cat\t1\n")
+    with pytest.raises(ValueError, match=r"--text and --second name the columns of a \.tsv"):
+        texts(single, "c.txt", "the cat\n", text="sentence")
+    tag = finetuned.Tag(["O", "B-PER"])
+    assert texts(tag, "t.conll", "ada B-PER\nran O\n\nrome O\n") == [
+        (["ada", "ran"], ["B-PER", "O"]),
+        (["rome"], ["O"]),
+    ]
+
+
+def test_predict_refuses_pairs_for_single_texts_and_single_texts_for_pairs(mini, tmp_path):
+    single, pair = finetuned.Classify(["a", "b"]), finetuned.Classify(["a", "b"], pairs=True)
+    for task, message in (
+        (single, "classifies single texts; remove --pairs"),
+        (finetuned.Tag(["O", "B"]), "is for tag"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gather(task, ["one", "two"], pairs=True)
+    with pytest.raises(ValueError, match="classifies single texts; remove --second"):
+        gather(single, [], "a.tsv", second="2")
+    unknown = finetuned.Classify(["a", "b"], pairs=None)  # a published model
+    assert len(gather(unknown, ["one", "two"])) == 2 and len(gather(unknown, ["one", "two"], pairs=True)) == 1
+    with pytest.raises(ValueError, match="classifies pairs of texts, got a single text: 'one'"):
+        pair.items([Labelled("one", None, "", 1)], tiny.TOKENIZER, 10, training=False)
+    with pytest.raises(ValueError, match="classifies single texts, got a pair: 'one'"):
+        single.items([Labelled("one", "two", "", 1)], tiny.TOKENIZER, 10, training=False)
+
+
+def test_predict_says_how_many_texts_were_cut(mini, tmp_path, caplog):
+    tuned = load(tuned_folder(tmp_path, mini, "classify"))
+    caplog.clear()
+    predictions(tuned, gather(tuned.task, ["the cat " * 300, "the film", "a cat " * 300]))
+    assert caplog.messages == [f"2 texts cut to fit into {tuned.length} tokens: the end was not used"]
+
+
 def test_larger_bert_is_fine_tuned_alike(tmp_path):
     LargerBERT(tiny.MINI, seed=1).save_pretrained(tmp_path / "larger")
     tiny.TOKENIZER.save(tmp_path / "larger")
@@ -301,8 +360,11 @@ def test_predict_says_what_it_needs(mini, tmp_path):
         gather(pairs, ["one"], None, None, None)
     with pytest.raises(ValueError, match="text 2 is empty"):
         gather(classify, ["one", " "], None, None, None)
+    (tmp_path / "pairs.txt").write_text("a\tb\nonly one\n")
+    with pytest.raises(ValueError, match=r"pairs\.txt, text 2: expected two texts separated by a tab"):
+        gather(pairs, [], str(tmp_path / "pairs.txt"), None, None)
     (tmp_path / "pairs.tsv").write_text("a\tb\nonly one\n")
-    with pytest.raises(ValueError, match=r"pairs\.tsv, text 2: expected two texts separated by a tab"):
+    with pytest.raises(ValueError, match=r"pairs\.tsv:2: 1 field, expected 2"):
         gather(pairs, [], str(tmp_path / "pairs.tsv"), None, None)
     assert gather(pairs, ["a", "b"], None, None, None)[0][:2] == ("a", "b")
     with pytest.raises(ValueError, match="not fine-tuned for a task; fine-tune it with `mini-bert finetune"):
@@ -541,10 +603,11 @@ def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
 
 
 def test_what_is_cut_is_counted_in_good_english(caplog):
-    for full, told in ((1, "1 text of 3,001 reached the limit of 5"), (2, "2 texts of 3,002 reached the limit of 5")):
-        items = [SimpleNamespace(length=length) for length in [5] * full + [4] * 3000]
-        _warn_about_cuts(SimpleNamespace(name="classify"), items, 5)
+    for cuts, told in ((1, "1 text cut to fit into 5 tokens"), (2, "2 texts cut to fit into 5 tokens")):
+        warn_about_cuts([SimpleNamespace(truncated=number) for number in [1] * cuts + [0] * 3000], 5)
         assert told in caplog.messages[-1]
+    warn_about_cuts([SimpleNamespace(truncated=0)], 5)  # as long as the limit, but not cut
+    assert len(caplog.messages) == 2
 
 
 def test_sst2_needs_no_file(mini):

@@ -117,7 +117,7 @@ def test_the_encoder_is_copied_and_the_head_is_new(kind):
 
 
 def test_word_dropout_hides_a_share_of_the_words_and_nothing_else():
-    sequence, words = packed(tiny.TOKENIZER, list(range(10, 60)), None, 52)
+    sequence, words, _ = packed(tiny.TOKENIZER, list(range(10, 60)), None, 52)
     batch = Classify(["a", "b"]).batch([Item(0, sequence, words, 0)] * 40)
     run = Run((1, 2))
     hidden = hide(batch, 0.2, 4, run)
@@ -339,11 +339,11 @@ def test_the_owner_of_a_place_sees_most_around_it(count, size, stride):
 
 
 def test_pairs_are_cut_to_fit_and_their_words_are_known():
-    (ids, types, starts, summary), words = packed(tiny.TOKENIZER, [10] * 9, [11] * 3, 10)
+    (ids, types, starts, summary), words, cut = packed(tiny.TOKENIZER, [10] * 9, [11] * 3, 10)
     assert ids == [2, 10, 10, 10, 10, 3, 11, 11, 11, 3] and types == [0] * 6 + [1] * 4 and starts == [1, 6]
-    assert words == [1, 2, 3, 4, 6, 7, 8] and summary == 0
-    (ids, *_), words = packed(tiny.TOKENIZER, [], None, 10)
-    assert ids == [2, 1, 3] and words == [1]  # nothing but control characters
+    assert words == [1, 2, 3, 4, 6, 7, 8] and summary == 0 and cut == 1
+    (ids, *_), words, cut = packed(tiny.TOKENIZER, [], None, 10)
+    assert ids == [2, 1, 3] and words == [1] and not cut  # nothing but control characters
 
 
 def test_first_pieces_are_asked_and_long_sentences_go_in_windows():

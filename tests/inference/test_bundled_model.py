@@ -3,11 +3,14 @@
 import json
 import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mini_bert import MiniBERT
+from mini_bert.evaluation.corpus import measure_corpus, report
+from mini_bert.evaluation.word_frequencies import read_frequencies
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.loading import load
@@ -80,3 +83,13 @@ def test_the_card_has_data_recipe_numbers_and_limits():
     ):
         assert word in card
     assert float(re.search(r"\| mean \| [\d,]+ \| ([\d.]+)", card)[1]) <= 3.8
+
+
+def test_it_uses_context_in_a_readme(bundled, tmp_path, monkeypatch):
+    """A README has few words, so its own entropy is as low as the model's loss. Compared with the frequencies of the
+    training text, the model clearly uses context."""
+    monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path))
+    readme = Path(__file__).parents[2] / "README.md"
+    row = measure_corpus(*bundled, str(readme), log_frequencies=read_frequencies("mini-bert"))
+    assert row.unigram_loss > row.unigram_entropy + 1
+    assert "it uses context" in report("mini-bert", [row])

@@ -3,6 +3,7 @@
 import doctest
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -34,7 +35,7 @@ from mini_bert.inside.attention_relations import (
     relation_scores,
     word_attention,
 )
-from mini_bert.inside.report import relation_table, report, report_json
+from mini_bert.inside.report import checked_path, relation_table, report, report_json
 from mini_bert.inside.saliency import (
     class_log_probability,
     class_saliency,
@@ -252,7 +253,7 @@ def test_saliency_of_a_class_is_the_slope(model):
     np.testing.assert_allclose(scores[0], slopes(model, ids[0], value), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize(("pooling", "pairs"), [(("mean",), False), (("cls",), False), (("mean",), True)])
+@pytest.mark.parametrize(("pooling", "pairs"), [(("mean",), None), (("cls",), None), (("mean",), True)])
 def test_saliency_of_a_fine_tuned_label_is_the_slope(model, pooling, pairs):
     """For a model's own task head, probabilities match `predict`, and slopes match finite differences."""
     task = Classify(["bad", "fair", "good"], pooling, dense=not pairs, pairs=pairs)
@@ -553,6 +554,13 @@ def test_a_word_by_name_or_number(mini):
         find_word(numbers, numbers.encode("cat dog"), "0")
     found = analyse(mini, TOKENIZER, "the old cat sat", word="old", relations=False)
     assert found.saliency[0].position == 2 and found.saliency[0].tokens[2] == "[MASK]"
+
+
+@pytest.mark.parametrize("name", ["", "new/", "page.html/"])
+def test_a_folder_is_no_picture(name, tmp_path):
+    """A picture for the folder `plots` does not become plots.png."""
+    with pytest.raises(IsADirectoryError, match=r"is a folder, expected a file, such as .*picture\.png"):
+        checked_path(os.path.join(tmp_path, name))
 
 
 def test_a_model_without_a_word_head_has_maps_but_no_saliency(caplog):

@@ -290,7 +290,7 @@ def test_a_block_used_twice_is_as_high_as_the_mean_of_its_places():
 def test_info_shows_its_parts():
     rows = {name.strip(): (shape, weights) for name, shape, weights in architecture(Odd(CONFIG))}
     assert rows["embeddings: widen"][1] == "w (6,10)" and rows["encoder: relative"] == ("", "table (11,10)")
-    assert rows["block 3: the same as block 1"] == ("(B,11,10)", "")
+    assert rows["block 2: the same as block 0"] == ("(B,11,10)", "")
     assert rows["attention, 2 heads of 5"][1] == "qkv.w (10,30)  output.w (10,10)"
     assert rows["masked_words"] == ("(B,11,29)", "w (10,29)")
     counts = Odd(CONFIG).get_parameter_count(by_component=True)

@@ -316,7 +316,7 @@ def test_the_table():
     text = report(SETTING, [made_up()])
     assert "trained on train.conllu, measured on dev.conllu" in text and "1,234 words" in text and "17 classes" in text
     assert "82.0% ±0.0" in text and "55.0% ±7.1" in text and "70.5% ±0.7" in text and "27.0 ±7.1" in text
-    assert "best: layer 2, accuracy 82.0%, 11.5 points above the best random layer (embeddings, 70.5%)" in text
+    assert "best: layer 1, accuracy 82.0%, 11.5 points above the best random layer (embeddings, 70.5%)" in text
     assert "selectivity 27.0 points" in text and max(map(len, text.splitlines())) <= 120
     text = report(SETTING, [made_up()._replace(train=DataSize(1, 1), classes=1)])
     assert "out of 1 class\ntrained on 1 sentence (1 word), measured on 20 (345)" in text
@@ -341,7 +341,8 @@ def test_the_same_for_programs():
 
 
 def test_layers_as_people_write_them():
-    assert layer_numbers("3, 1,1") == [1, 3]
+    assert layer_numbers("3, 1,1") == [2, 4]
+    assert layer_numbers("embeddings,0") == [0, 1]
     for text, told in (("one", "expected numbers"), ("1-", "expected numbers"), ("3-1", "selects no layer")):
         with pytest.raises(ValueError, match=told):
             layer_numbers(text)
@@ -381,11 +382,11 @@ def test_the_picture(monkeypatch):
 @pytest.mark.parametrize("task", ["pos", "dep", "ner"])
 def test_the_command_on_synthetic_sentences(task, folder, capsys):
     """A table that names them, of the layers that are asked for."""
-    probe_command(task, model=folder, max_sentences=12, seeds=2, layers="0,2")
+    probe_command(task, model=folder, max_sentences=12, seeds=2, layers="embeddings,1")
     captured = capsys.readouterr()
     assert SYNTHETIC in captured.out and "±" in captured.out
-    assert captured.out.count("\nembeddings ") == captured.out.count("\n2 ") == 1 + (task == "dep")
-    assert "\n1 " not in captured.out and captured.err == ""  # so little takes no time
+    assert captured.out.count("\nembeddings ") == captured.out.count("\n1 ") == 1 + (task == "dep")
+    assert "\n0 " not in captured.out and captured.err == ""  # so little takes no time
 
 
 def test_the_folder_of_results(folder, tmp_path, capsys, monkeypatch):
@@ -393,7 +394,7 @@ def test_the_folder_of_results(folder, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(plots, "DPI", 40)
     out = tmp_path / "new" / "folder"
-    probe_command("pos", model=folder, max_sentences=12, out=out, seeds=2, layers="0,2", as_json=True)
+    probe_command("pos", model=folder, max_sentences=12, out=out, seeds=2, layers="embeddings,1", as_json=True)
     written = (out / "probe_pos.json").read_text()
     captured = capsys.readouterr()
     assert captured.out == written and captured.err.split() == [
@@ -401,7 +402,8 @@ def test_the_folder_of_results(folder, tmp_path, capsys, monkeypatch):
     ]
     record = json.loads(written)
     assert record["synthetic"] and record["train"] == SYNTHETIC and len(record["probes"]) == 1
-    assert [layer["layer"] for layer in record["probes"][0]["layers"]] == [0, 2]
+    layers = record["probes"][0]["layers"]
+    assert [(layer["layer"], layer["name"]) for layer in layers] == [(0, "embeddings"), (2, "layer 1")]
     assert len(record["probes"][0]["layers"][0]["trained"]["accuracy"]["values"]) == 2
     assert (out / "probe_pos.png").read_bytes().startswith(b"\x89PNG")
 
@@ -426,14 +428,14 @@ def test_the_command_on_files(folder, tmp_path, capsys):
 def test_without_matplotlib(folder, tmp_path, capsys, monkeypatch):
     """The table is printed and saved; a line says what to install for the figure."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    probe_command("pos", model=folder, max_sentences=5, out=tmp_path, layers="0")
+    probe_command("pos", model=folder, max_sentences=5, out=tmp_path, layers="embeddings")
     assert "no picture: pictures are drawn by matplotlib (the extra `plots`)" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["probe_pos.json"]
 
 
 def test_wrong_arguments(folder):
-    with pytest.raises(ValueError, match=r"there is no layer 3; .* has 0 \(embeddings\) to 2"):
-        probe_command("pos", model=folder, layers="1-3", max_sentences=5)
+    with pytest.raises(ValueError, match=r"there is no layer 2; this model has layers 0 to 1"):
+        probe_command("pos", model=folder, layers="0-3", max_sentences=5)
     with pytest.raises(ValueError, match="pooling is 'max'"):
         probe_command("pos", model=folder, pooling="max", max_sentences=5)
     with pytest.raises(ValueError, match=r"config.json is a file, expected a folder"):

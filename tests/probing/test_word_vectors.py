@@ -129,7 +129,7 @@ def test_no_sentences(tokenizer):
 
 
 def test_what_is_refused(tokenizer):
-    with pytest.raises(ValueError, match=r"no layer 3; this model has 0 \(embeddings\) to 2"):
+    with pytest.raises(ValueError, match=r"no layer 2; this model has layers 0 to 1"):
         word_vectors(MODELS["mini"], tokenizer, SENTENCES, [0, 3])
     with pytest.raises(ValueError, match="pooling is 'max', expected one of mean, first, last"):
         word_vectors(MODELS["mini"], tokenizer, SENTENCES, pooling="max")

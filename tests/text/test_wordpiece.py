@@ -305,6 +305,18 @@ def test_copies(tok):
         assert pool.map(tok.encode, ["ab", "c"]) == [tok.encode("ab"), tok.encode("c")]
 
 
+def test_from_pretrained(tok, tmp_path):
+    """As people know it from other libraries: from a folder, a file, a bundled model or a bundled tokenizer."""
+    tok.save(tmp_path)
+    for source in (tmp_path, tmp_path / "tokenizer.json", str(tmp_path / "vocab.txt")):
+        assert WordPieceTokenizer.from_pretrained(source).fingerprint == tok.fingerprint
+    bundled = WordPieceTokenizer.load("8k")
+    assert WordPieceTokenizer.from_pretrained("mini-bert").fingerprint == bundled.fingerprint
+    assert WordPieceTokenizer.from_pretrained("8k").fingerprint == bundled.fingerprint
+    with pytest.raises(FileNotFoundError, match="no file or folder nowhere"):
+        WordPieceTokenizer.from_pretrained("nowhere")
+
+
 def test_fingerprint_tells_tokenizers_apart():
     """It depends on the vocabulary, its order and every setting."""
     variants = [
@@ -431,6 +443,43 @@ def test_other_kinds_are_refused_by_name(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message) as caught:
         WordPieceTokenizer.load(saved(tmp_path, **changes))
     assert "tokenizer.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"added_tokens": "x"}, "added_tokens is 'x', expected a list"),
+        ({"added_tokens": {"a": 1}}, "added_tokens is {'a': 1}, expected a list"),
+        ({"added_tokens": ["x"]}, r"added_tokens\[0\] is 'x', expected an object"),
+        ({"added_tokens": [{"id": 5}]}, r"added_tokens\[0\]\.content is None, expected text"),
+        ({"added_tokens": [{"content": ["a"], "id": 5}]}, r"added_tokens\[0\]\.content is \['a'\], expected text"),
+        ({"added_tokens": [{"content": "a", "id": "5"}]}, r"added_tokens\[0\]\.id is '5', expected a whole number"),
+        ({"model__vocab": ["a", "b"]}, r"model\.vocab is \['a', 'b'\], expected an object of tokens"),
+        ({"model__vocab": {"a": "0"}}, r"model\.vocab\['a'\] is '0', expected a whole number"),
+        ({"model__vocab": {"a": True}}, r"model\.vocab\['a'\] is True, expected a whole number"),
+        ({"model__vocab": {"a": None, "b": 1}}, r"model\.vocab\['a'\] is None"),
+        ({"model__max_input_chars_per_word": "9"}, r"model\.max_input_chars_per_word is '9', expected a number"),
+        ({"model__max_input_chars_per_word": 0}, r"model\.max_input_chars_per_word is 0, expected a number"),
+        ({"normalizer__lowercase": "no"}, r"normalizer\.lowercase is 'no', expected true or false"),
+        ({"normalizer__strip_accents": 1}, r"normalizer\.strip_accents is 1, expected true or false"),
+        ({"normalizer__handle_chinese_chars": []}, r"normalizer\.handle_chinese_chars is \[\], expected true or false"),
+        ({"normalizer": []}, "normalizer is None, expected BertNormalizer"),
+        ({"post_processor": "x"}, "post_processor is None, expected BertProcessing"),
+    ],
+)
+def test_wrong_types_are_named(tmp_path, changes, message):
+    """A field of the wrong type is named, in one sentence."""
+    with pytest.raises(ValueError, match=message):
+        WordPieceTokenizer.load(saved(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("field", ["do_lower_case", "tokenize_chinese_chars", "strip_accents"])
+def test_wrong_types_beside_a_vocabulary(tok, tmp_path, field):
+    """So is one in tokenizer_config.json, which belongs to a vocab.txt."""
+    tok.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({field: "yes"}))
+    with pytest.raises(ValueError, match=rf"tokenizer_config\.json: {field} is 'yes', expected true or false"):
+        WordPieceTokenizer.load(tmp_path / "vocab.txt")
 
 
 def test_wrong_files_are_named(tmp_path):

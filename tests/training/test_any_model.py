@@ -12,6 +12,7 @@ import pytest
 
 from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.evaluation.word_frequencies import read_frequencies
 from mini_bert.inference.loading import load_model, load_tokenizer
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE
@@ -169,7 +170,10 @@ def test_resuming_counts_no_words(place, monkeypatch):
     """The first weights and the first record are there already, so the text is not counted again."""
     pretrain(["text.txt"], "config.json", steps=4, save_every=2, out=Path("run"), **QUICK)
     monkeypatch.setattr("mini_bert.training.folder_run.word_counts", lambda *_: pytest.fail("counted"))
+    before = read_frequencies("run")
+    shutil.rmtree("run/checkpoints/step-00000004")
     assert resume(Path("run"), quiet=True).step == 4
+    np.testing.assert_array_equal(read_frequencies("run/checkpoints/step-00000004"), before)  # carried over
 
 
 def test_old_run_folders_resume(place):

@@ -548,16 +548,19 @@ def test_what_is_left_and_how_fast_it_goes(limits, eta):
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize(("dtype", "whole", "tolerance"), [(np.float32, False, 1e-4), (np.float64, True, 1e-8)])
+@pytest.mark.parametrize(("dtype", "whole", "tolerance"), [(np.float32, False, 1e-5), (np.float64, True, 1e-8)])
 def test_twenty_steps_of_the_real_model_follow_pytorch(dtype, whole, tolerance, monkeypatch):
-    """Full size, with warm-up: the same losses as PyTorch, from the same weights on the same batches."""
+    """Full size, with warm-up: the same losses as PyTorch in float64, from the same weights on the same batches.
+
+    PyTorch in float32 is no yardstick: on some processors its losses are 5e-4 from its own in float64, ours 1e-6.
+    """
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     import train_step
 
     data = train_step.batches(20, parts=2, sequences=4)
-    step, model, team = train_step.ours(2, dtype)
-    theirs = train_step.peer(model, compiled=False, whole=whole)
+    step, _, team = train_step.ours(2, dtype)
+    theirs = train_step.peer(train_step.ours(1, np.float64)[1], compiled=False, whole=whole)
     rates = [1e-3 * (i + 1) / 20 for i in range(20)]
     expected = [theirs(parts, lr) for parts, lr in zip(data, rates, strict=True)]
     with team:

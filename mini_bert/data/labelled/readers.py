@@ -5,10 +5,15 @@
     read_tagged("train.conll")     words, a tag for each (entities, BIO)         CoNLL, CoNLL-U, .jsonl
     read_conllu("dev.conllu")      words, parts of speech, dependency trees      CoNLL-U
     read_squad("dev-v1.1.json")    questions, texts, answers with their place    SQuAD's JSON, .jsonl
+    read_texts("new.tsv")          texts or pairs to predict for, without labels .tsv .csv .jsonl
 
 All of them may be compressed (.gz .xz .bz2 .zst). Nothing is guessed or skipped silently: an invalid file raises a
 LabelError with the file, the line, what was found and what was expected. Each example keeps its line, so that later
 errors can name it too.
+
+Columns can be given by number, from 1 (even if one is called 1). Then the first line is a header only if one of its
+fields is a usual name of its column (text, label, …) that no other line has there, or if another column is given by a
+name in it. A warning shows it.
 """
 
 from __future__ import annotations
@@ -20,7 +25,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 from mini_bert.common.progress import counted
@@ -59,6 +63,7 @@ __all__ = [
     "read_scored",
     "read_squad",
     "read_tagged",
+    "read_texts",
 ]
 
 logger = logging.getLogger(__name__)
@@ -76,6 +81,7 @@ LABELS = (
     *("topic", "is_duplicate", "quality", "rating", "stars", "answer"),
 )
 SCORES = ("score", "similarity", "similarity_score", "relatedness_score", "relatedness", "label", "gold", "rating")
+ANY_TEXT = (*TEXTS, *(name for pair in PAIRS for name in pair))
 NO_LABEL = "-"  # under gold_label, in SNLI and MultiNLI: the annotators did not agree
 
 
@@ -85,10 +91,9 @@ def read_labelled(
     """Texts, or pairs of texts, with labels, from a table or JSON lines
 
     Columns are found by their usual names (sentence, text, sentence1 and sentence2, premise and hypothesis, label,
-    gold_label, …), or given by name, or by number from 1 if the table has no header. `text` without `second` means
-    single texts.
+    gold_label, …), or given by name or by number from 1. `text` without `second` means single texts.
     """
-    at, names, records = _records(path, (text, second, label))
+    at, names, records, (text, second, label) = _records(path, (text, ANY_TEXT), (second, ANY_TEXT), (label, LABELS))
     lower = {name.lower() for name in names}
     if second is not None or (text is None and any(lower.issuperset(pair) for pair in PAIRS)):
         text, second = _pair_columns(path, at, names, text, second, "text")
@@ -105,6 +110,11 @@ def read_labelled(
     if len(examples) < len(records):
         left = counted(len(records) - len(examples), "example")
         logger.warning("%s: skipped %s with the %s %r (the annotators did not agree)", path, left, label, NO_LABEL)
+    if label.isdecimal() and len(examples) > 2 and [one.label for one in examples].count(examples[0].label) == 1:
+        logger.warning(
+            "%s:%d: only this line has the label %r; if it is a header, give the columns by name", path, at,
+            examples[0].label,
+        )  # fmt: skip
     return examples
 
 
@@ -116,7 +126,8 @@ def read_scored(
     Columns are found by their usual names (sentence1 and sentence2, …, score, similarity, …), or given as in
     `read_labelled`.
     """
-    at, names, records = _records(path, (first, second, score))
+    given = (first, ANY_TEXT), (second, ANY_TEXT), (score, SCORES)
+    at, names, records, (first, second, score) = _records(path, *given)
     first, second = _pair_columns(path, at, names, first, second, "first")
     score = _column(path, at, names, score, SCORES, "score", "score")
     pairs = []
@@ -132,11 +143,39 @@ def read_scored(
     return pairs
 
 
+def read_texts(
+    path: Path, text: str | None = None, second: str | None = None, pairs: bool = False
+) -> tuple[list[Labelled], list[str]]:
+    """Texts, or pairs of texts, with the label "", from a table or JSON lines; and the names of their columns
+
+    Columns are found as in `read_labelled`; other columns are ignored. A table that has a usual name for none of its
+    columns, and no more columns than texts, has no header.
+    """
+    given = (text, ANY_TEXT), (second, ANY_TEXT)
+    at, names, records, (text, second) = _records(path, *given, bare=("1", "2")[: 1 + pairs])
+    if pairs:
+        text, second = _pair_columns(path, at, names, text, second, "text")
+    else:
+        text = _column(path, at, names, text, TEXTS, "text", "text")
+    examples = [
+        Labelled(_text(path, line, record, text), _text(path, line, record, second) if second else None, "", line)
+        for line, record in records
+    ]
+    return examples, [text] if second is None else [text, second]
+
+
 Record = tuple[int, dict[str, Any]]  # the line of an example, and its fields by their names
+Given = tuple[str | None, Sequence[str]]  # the name or number that was given for a column, and its usual names
 
 
-def _records(path: Path, given: Sequence[str | None]) -> tuple[int, list[str], list[Record]]:
-    """Returns the line of the header, its names, and the rows; for JSON lines, the first object is the header"""
+def _records(
+    path: Path, *given: Given, bare: Sequence[str] = ()
+) -> tuple[int, list[str], list[Record], list[str | None]]:
+    """Returns the line of the header, its names, the rows, and the names of the given columns
+
+    For JSON lines, the first object is the header. In a table without a header, the columns are called 1, 2, …
+    bare: the columns to take if none are given, none has a usual name and there are no others.
+    """
     content = content_of(path)
     top = content.lstrip().partition("\n")[0]
     format = format_of(os.fspath(path)) or ("jsonl" if top.startswith("{") else None)
@@ -145,27 +184,35 @@ def _records(path: Path, given: Sequence[str | None]) -> tuple[int, list[str], l
         at, names = records[0][0], list(records[0][1])
     elif format in ("tsv", "csv") or (format == "txt" and "\t" in top):
         rows = _quoted(path, content) if format == "csv" else _tabbed(content)
-        numbers = {column for column in given if column is not None and column.isdecimal()}
-        at, names, records = _table(path, rows, numbers)
+        return _table(path, rows, given, bare)
     else:
         hint = "; is it one JSON document? Write one object per line" if top.startswith("[") else ""
         raise LabelError(path, None, f"expected a .tsv, .csv or .jsonl file, which may be compressed{hint}")
-    return at, names, some(path, records)
+    return at, names, some(path, records), [name for name, _ in given]
 
 
-def _table(path: Path, rows: Iterator[tuple[int, list[str]]], numbers: set[str]) -> tuple[int, list[str], list[Record]]:
-    at, header = next(((line, row) for line, row in rows if any(row)), (1, []))
-    first: list[tuple[int, list[str]]] = []
-    if numbers - set(header):  # no header: the columns are called 1, 2, …
-        first, header = [(at, header)], [str(number) for number in range(1, len(header) + 1)]
+def _table(
+    path: Path, rows: Iterator[tuple[int, list[str]]], given: Sequence[Given], bare: Sequence[str]
+) -> tuple[int, list[str], list[Record], list[str | None]]:
+    lines = [(line, row) for line, row in rows if any(row)]
+    at, header = lines.pop(0) if lines else (1, [])
     header = [name.strip() for name in header]
+    numbers = [str(number) for number in range(1, len(header) + 1)]
+    columns: list[str | None] = [name for name, _ in given]
+    if not any(columns) and numbers == list(bare) and not _usual(header, given[0][1]):
+        columns = [*bare, *columns[len(bare) :]]
+    if any(name in numbers or (name and name.isdecimal() and name not in header) for name in columns):
+        if _is_header(header, lines, given):
+            logger.warning("%s:%d: this line was taken as the header: %s", path, at, listed(header))
+            columns = [header[numbers.index(name)] if name in numbers else name for name in columns]
+        else:
+            lines.insert(0, (at, header))
+            header = numbers
     twice = next((name for name in header if name and header.count(name) > 1), None)
     if twice is not None:
         raise LabelError(path, at, f"two columns are called {twice!r}; rename one")
     records = []
-    for line, row in chain(first, rows):
-        if not any(row):
-            continue
+    for line, row in lines:
         while len(row) > len(header) and not row[-1]:  # a separator at the end
             row.pop()
         if len(row) != len(header):
@@ -173,7 +220,26 @@ def _table(path: Path, rows: Iterator[tuple[int, list[str]]], numbers: set[str])
             remedy = "A tab (in .csv, a comma outside quotation marks) starts a new field"
             raise LabelError(path, line, f"{has}. {remedy}")
         records.append((line, dict(zip(header, row, strict=True))))
-    return at, header, records
+    return at, header, some(path, records), columns
+
+
+def _is_header(header: list[str], lines: Sequence[tuple[int, list[str]]], given: Sequence[Given]) -> bool:
+    """Whether the first line is a header, although columns are given by number (see the top of this file)"""
+    for name, usual in given:
+        if name is None:
+            continue
+        if not name.isdecimal():
+            if _usual(header, [name.lower()]):
+                return True
+        elif 1 <= (place := int(name[:9])) <= len(header):
+            field, column = header[place - 1], (row[place - 1].strip() for _, row in lines if len(row) >= place)
+            if _usual([field], usual) and field not in column:
+                return True
+    return False
+
+
+def _usual(names: Sequence[str], usual: Sequence[str]) -> bool:
+    return any(name.lower() in usual for name in names)
 
 
 def _tabbed(content: str) -> Iterator[tuple[int, list[str]]]:

@@ -10,6 +10,7 @@ answers (`answers`), how the answers of several windows are combined (`join`), a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 
 from mini_bert.common.batching import RIGHT, Padding
 from mini_bert.common.draws import address, shuffled
+from mini_bert.common.progress import counted
 from mini_bert.layers.base import Layer, Run
 from mini_bert.models.base import Model
 from mini_bert.text.encoding import cut
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
 HEAD = 1 << 20  # the fork of the random numbers for the head; no block has this number
+logger = logging.getLogger(__name__)
 POOL = 50  # number of batches whose items are sorted by length together
 
 
@@ -39,6 +42,7 @@ class Item(NamedTuple):
     target: Any  # a class, classes, positions, or a score; None if unknown
     other: Item | None = None  # a second sequence to compare with this one
     offsets: Sequence[tuple[int, int]] = ()  # the characters of the asked tokens in the text, to extract the answer
+    truncated: int = 0  # how many of its texts were cut to fit
 
     @property
     def ids(self) -> list[int]:
@@ -143,14 +147,21 @@ class Task:
 def packed(tokenizer: Tokenizer, first: list[int], second: list[int] | None, length: int):
     """One text or two with special tokens around them, cut to `length`
 
-    Returns the sequence and the positions of the words. A text without any piece (only control characters) becomes
-    [UNK], so that there is a word to pool.
+    Returns the sequence, the positions of the words, and how many of the texts were cut. A text without any piece
+    (only control characters) becomes [UNK], so that there is a word to pool.
     """
     rows = [row or [tokenizer.unk_id] for row in ((first,) if second is None else (first, second))]
     lengths = cut([len(row) for row in rows], length - tokenizer.added_count(len(rows)), True)
     sequence = tokenizer.assemble(*(row[:size] for row, size in zip(rows, lengths, strict=True)))
     words = [start + i for start, size in zip(sequence.starts, lengths, strict=True) for i in range(size)]
-    return sequence, words
+    return sequence, words, sum(len(row) > size for row, size in zip(rows, lengths, strict=True))
+
+
+def warn_about_cuts(items: Sequence[Item], length: int) -> None:
+    """Log how many texts were cut. (Words to tag and texts with answers are split into windows instead.)"""
+    texts = sum(item.truncated for item in items)
+    if texts:
+        logger.warning("%s cut to fit into %d tokens: the end was not used", counted(texts, "text"), length)
 
 
 def windows(count: int, size: int, stride: int) -> list[tuple[int, int]]:

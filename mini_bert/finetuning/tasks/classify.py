@@ -25,16 +25,16 @@ class Classify(Task):
     name = "classify"
     metric = "accuracy"
     architecture = "ForSequenceClassification"
-    published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
+    published = {"pooling": ["cls"], "dense": True, "pairs": None}  # noqa: RUF012
 
     @staticmethod
     def fits(labels: int) -> bool:
         return labels > 1
 
     def __init__(
-        self, labels: Sequence[str], pooling: Sequence[str] = ("mean",), dense: bool = False, pairs: bool = False
+        self, labels: Sequence[str], pooling: Sequence[str] = ("mean",), dense: bool = False, pairs: bool | None = False
     ):
-        """pairs: whether the examples are pairs of texts"""
+        """pairs: whether the examples are pairs of texts; None if that is not known, as of a published model"""
         if len(labels) < 2:
             raise ValueError(f"there is only the label {', '.join(labels)!r}; a classifier needs at least two")
         self.labels, self.pooling, self.dense, self.pairs = list(labels), tuple(pooling), dense, pairs
@@ -43,7 +43,7 @@ class Classify(Task):
         return {"pooling": list(self.pooling), "dense": self.dense, "pairs": self.pairs}
 
     def layer(self, model, dropout):
-        return sentence_layer(model, len(self.labels), self.pooling, self.dense, self.pairs, dropout)
+        return sentence_layer(model, len(self.labels), self.pooling, self.dense, bool(self.pairs), dropout)
 
     def items(self, examples: Sequence[Labelled], tokenizer, length, training):
         place = {label: number for number, label in enumerate(self.labels)}
@@ -52,8 +52,12 @@ class Classify(Task):
         seconds = iter(tokenizer.ids(others, special=False))
         items = []
         for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
-            sequence, words = packed(tokenizer, first, None if example.second is None else next(seconds), length)
-            items.append(Item(number, sequence, words, place.get(example.label)))
+            if self.pairs is not None and (example.second is not None) != self.pairs:
+                takes, given = ("pairs of texts", "a single text") if self.pairs else ("single texts", "a pair")
+                raise ValueError(f"this model classifies {takes}, got {given}: {example.text!r:.60}")
+            second = None if example.second is None else next(seconds)
+            sequence, words, cut = packed(tokenizer, first, second, length)
+            items.append(Item(number, sequence, words, place.get(example.label), truncated=cut))
         return items
 
     def loss(self, model, batch, run, targets):

@@ -92,11 +92,12 @@ class Similarity(Task):
         items = []
         for number, (example, a, b) in enumerate(zip(examples, firsts, seconds, strict=True)):
             if self.vectors:
-                (first, words), (second, more) = (packed(tokenizer, row, None, length) for row in (a, b))
-                items.append(Item(number, first, words, example.score, other=Item(number, second, more, None)))
+                (first, words, cut), (second, more, cuts) = (packed(tokenizer, row, None, length) for row in (a, b))
+                other = Item(number, second, more, None)
+                items.append(Item(number, first, words, example.score, other=other, truncated=cut + cuts))
             else:
-                both, words = packed(tokenizer, a, b, length)
-                items.append(Item(number, both, words, example.score))
+                both, words, cut = packed(tokenizer, a, b, length)
+                items.append(Item(number, both, words, example.score, truncated=cut))
         return items
 
     def loss(self, model, batch, run, targets):
