@@ -9,6 +9,8 @@ from mini_bert.common.sixteen_bit import check_kind
 from mini_bert.common.values import check_positive, check_positive_number, check_share
 from mini_bert.layers.lean_attention import METHODS
 
+MOST_THREADS = 1024
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -49,6 +51,8 @@ class TrainingConfig:
             check_positive("steps", self.steps)
         if self.threads is not None:
             check_positive("threads", self.threads)
+            if self.threads > MOST_THREADS:  # each has its own gradients: starting so many takes hours
+                raise ValueError(f"threads is {self.threads}, expected at most {MOST_THREADS}; one per core is usual")
         for name in ("minutes", "learning_rate", "clip", "eps"):
             value = getattr(self, name)
             if name == "minutes" and value is None:

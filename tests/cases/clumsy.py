@@ -157,6 +157,7 @@ def _half(path):
 
 TRAINING = [
     Case("two steps", TWO, 0, "", **GIVEN),
+    Case("100,000 threads", TWO + "--threads 100000", 1, "threads is 100000, expected at most 1024", **GIVEN),
     Case("no steps", "train --steps 0", 2, "--steps.*greater than or equal to 1"),
     Case("steps as words", "train --steps many", 2, "--steps.*valid integer"),
     Case("1e3 steps", "train --steps 1e3", 2, "--steps.*valid integer"),
