@@ -32,15 +32,10 @@ def layer_numbers(text: str | None) -> list[int] | None:
             numbers.append(0)
             continue
         if not first.isdecimal() or (dash and not last.isdecimal()):
-<<<<<<< HEAD
-            raise ValueError(f"--layers is {text!r}, expected numbers such as 0,2 or 1-3; 0 is the embeddings")
+            raise ValueError(f"--layers is {text!r}, expected numbers from 0, such as 0,2 or 1-3, or embeddings")
         if len(first) > DIGITS or len(last) > DIGITS:  # a range of a billion would fill the memory
             raise ValueError(f"--layers is {text!r}, but no model has so many layers; expected such as 0,2 or 1-3")
-        numbers += range(int(first), int(last or first) + 1)
-=======
-            raise ValueError(f"--layers is {text!r}, expected numbers from 0, such as 0,2 or 1-3, or embeddings")
         numbers += range(int(first) + 1, int(last or first) + 2)
->>>>>>> main
     if not numbers:
         raise ValueError(f"--layers {text!r} selects no layer; write the smaller number first, such as 1-3")
     return sorted(set(numbers))

@@ -139,16 +139,13 @@ def main(words: list[str] | None = None) -> None:
     except FileNotFoundError as error:
         message = error if error.filename is None else f"there is no file {error.filename}; check the path"
         raise SystemExit(as_called(f"mini-bert: {message}")) from None
-<<<<<<< HEAD
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise SystemExit(as_called(f"mini-bert: {_refused(error)}")) from None
-=======
     except MemoryError as error:  # Python's own has no message
         message = (
             f"{str(error) or 'there is not enough memory'}; `mini-bert plan` shows what training needs, and how to "
         )
         raise SystemExit(as_called(f"mini-bert: {message}use less")) from None
->>>>>>> main
     except (ValueError, OSError, HelperError) as error:
         raise SystemExit(as_called(f"mini-bert: {error}")) from None
 
