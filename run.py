@@ -5,9 +5,11 @@ calls find a stamp file that says so and start at once. This file needs nothing 
 """
 
 import contextlib
+import difflib
 import hashlib
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -79,6 +81,7 @@ there, which takes a minute or two. Later calls start at once. You can delete
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
+OURS = VENV / "created-by-run.py"  # only an environment with this file is ever deleted
 UNFINISHED = VENV / "unfinished"  # exists while .venv is being changed; if left behind, the change was interrupted
 WINDOWS = os.name == "nt"
 
@@ -123,6 +126,10 @@ PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and 
 
 def main(args: list[str]) -> int:
     """Run the command line and return the exit code."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as with 2>&-
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 (stays open)
+            os.set_inheritable(getattr(sys, name).fileno(), True)
     word, rest = (args[0], args[1:]) if args else ("help", [])
     help_wanted = "-h" in rest or "--help" in rest
     try:
@@ -133,6 +140,12 @@ def main(args: list[str]) -> int:
             return test(rest)
         if word == "lint":
             return lint(rest)
+        known = set(re.findall(r"run\.py ([a-z-]+)", HELP))
+        if not word.startswith("-") and word not in known:
+            similar = difflib.get_close_matches(word, known, n=1)
+            hint = f" Did you mean {similar[0]!r}?" if similar else ""
+            say(f"There is no command {word!r}.{hint} `{called_as()}` lists all commands.")
+            return 2
         install("base")
         if (word in PICTURES or (word in ("attention", "probe") and _draws(rest))) and not help_wanted:
             install("plots")
@@ -192,7 +205,9 @@ def call(command: list[str], cwd: Path | None = None) -> int:
         os.chdir(cwd)
     if not WINDOWS:
         os.execv(command[0], command)
-    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches the program, which decides what to do
+    for name in ("SIGINT", "SIGBREAK"):  # Ctrl-C and Ctrl-Break reach the program, which decides what to do
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda *_: None)
     return subprocess.call(command)
 
 
@@ -252,14 +267,22 @@ def build() -> None:
     import venv  # only now: some systems ship it together with ensurepip
 
     version = "{}.{}".format(*sys.version_info)
+    if VENV.is_dir() and any(VENV.iterdir()) and not OURS.exists():
+        sys.exit(
+            f"{VENV} cannot be used: its Python does not start, has no pip or is not Python {version}, or an "
+            "installation was interrupted.\nIt does not seem to be an environment that run.py created, so run.py will "
+            "not delete it. Delete or rename it, then run the same command again."
+        )
     if VENV.exists():
         say(f"Rebuilding .venv for Python {version}: it was incomplete, broken or made for another version ...")
     else:
         say(f"First call: creating .venv for Python {version}. This takes a minute or two, once ...")
     try:
-        if VENV.exists():
-            shutil.rmtree(VENV)
-        VENV.mkdir()
+        VENV.mkdir(exist_ok=True)
+        for path in VENV.iterdir():
+            if path != OURS:  # which stays: if this is interrupted, the next call may go on
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        OURS.touch()
         UNFINISHED.touch()
         venv.EnvBuilder(with_pip=True, symlinks=not WINDOWS).create(VENV)
         UNFINISHED.unlink()

@@ -19,9 +19,10 @@ os.environ["MINI_BERT_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" /
 @pytest.fixture
 def signals():
     """Signal handlers as in a terminal, however the tests were started; restored afterwards."""
-    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    names = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.getsignal(name) for name in names}
+    for name in names:
+        signal.signal(name, signal.default_int_handler if name == signal.SIGINT else signal.SIG_DFL)
     yield
     for name, handler in before.items():
         signal.signal(name, handler)

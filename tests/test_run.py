@@ -108,6 +108,16 @@ def test_the_exit_code_is_passed_on(front, word, code):
     assert run.main([word]) == code
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"), [("trian", "Did you mean 'train'?"), ("Embed", "Did you mean 'embed'?"), ("xyzzy", "")]
+)
+def test_a_misspelt_command_installs_nothing(front, capsys, word, hint):
+    assert run.main([word, "--steps", "3"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"There is no command {word!r}. {hint}") and said.endswith("` lists all commands.\n")
+    assert not front.installed and not front.called
+
+
 def test_two_tiers_at_once_are_refused(front, capsys):
     assert run.main(["test", "--peers", "--slow"]) == 2
     assert "--peers and --slow" in capsys.readouterr().err
@@ -143,7 +153,7 @@ def project(tmp_path, monkeypatch):
             assert options["with_pip"]
 
         def create(self, folder):
-            assert run.UNFINISHED.exists() and list(folder.iterdir()) == [run.UNFINISHED]
+            assert set(folder.iterdir()) == {run.OURS, run.UNFINISHED}
             world.builds += 1
             world.python = "works"
 
@@ -164,6 +174,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "ROOT", root)
     monkeypatch.setattr(run, "VENV", root / ".venv")
     monkeypatch.setattr(run, "UNFINISHED", root / ".venv" / "unfinished")
+    monkeypatch.setattr(run, "OURS", root / ".venv" / "created-by-run.py")
     monkeypatch.setattr(run.subprocess, "run", subprocess_run)
     monkeypatch.setattr(run.subprocess, "call", pip)
     monkeypatch.setattr(venv, "EnvBuilder", EnvBuilder)
@@ -267,6 +278,40 @@ def test_an_installation_cut_short_is_begun_again_from_nothing(project, monkeypa
     assert (project.builds, len(project.pips)) == (2, 2)
 
 
+@pytest.mark.parametrize("python", ["vanished", "of another version", "interrupted"])
+def test_an_environment_of_someone_else_is_never_deleted(project, python, capsys):
+    """It is used if it works; if it does not, or an installation into it was interrupted, a message says what to do."""
+    (run.VENV / "mine").mkdir(parents=True)
+    run.install("base")
+    assert project.builds == 0
+    project.python = python if python != "interrupted" else "works"
+    if python == "interrupted":
+        run.UNFINISHED.touch()
+    before = sorted(run.VENV.iterdir())
+    with pytest.raises(SystemExit, match=r"will not delete it\. Delete or rename it, then run the same command again"):
+        run.install("base")
+    assert sorted(run.VENV.iterdir()) == before and project.builds == 0
+
+
+def test_a_deletion_that_was_interrupted_is_finished_by_the_next_call(project, monkeypatch):
+    """The stamp of run.py goes last, so what is left of .venv is still known as its own."""
+    run.install("base")
+    for name in ("bin", "lib"):
+        (run.VENV / name).mkdir()
+    project.python = "vanished"
+    rmtree = run.shutil.rmtree
+
+    def interrupted(path):
+        rmtree(path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run.shutil, "rmtree", interrupted)
+        run.install("base")
+    run.install("base")
+    assert project.builds == 2 and run.installed("base") and not (run.VENV / "lib").exists()
+
+
 def test_a_python_without_ensurepip_says_what_to_install(project, monkeypatch):
     find_spec = run.importlib.util.find_spec
     monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None if name == "ensurepip" else find_spec(name))
@@ -334,7 +379,7 @@ time.sleep(30)
 
 
 @posix_only
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("to_all", [True, False], ids=["group", "alone"])
 def test_a_program_told_to_stop_may_finish_its_work(name, to_all):
     """Whether run.py alone or its whole group gets the signal, the program gets it once and has time to save (here,
@@ -370,6 +415,17 @@ print((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said))
     assert err == ""
     code, said = ast.literal_eval(out)
     assert code == 3 and said.count(b"saved") == 1 and b"Traceback" not in said
+
+
+@posix_only
+def test_closed_streams_are_no_problem():
+    """With 2>&-, messages go nowhere: not to standard output, and not into a file that gets the free number."""
+    code = "import os, run, sys; print(run.main(['trian'])); os.write(2, b'lost'); print(os.get_inheritable(2))"
+    told = subprocess.run(
+        ["/bin/sh", "-c", '"$0" -c "$1" 2>&-', sys.executable, code],
+        cwd=Path(run.__file__).parent, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (told.stdout, told.stderr) == ("2\nTrue\n", "")
 
 
 @posix_only

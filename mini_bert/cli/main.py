@@ -33,6 +33,7 @@ from mini_bert.cli.use import embed, evaluate, export, fill_mask, metrics
 from mini_bert.cli.words import WIDTH, help_of, name_values
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
+from mini_bert.common.progress import open_closed_streams
 
 
 def _version(wanted: bool) -> None:
@@ -131,6 +132,7 @@ for name, function in COMMANDS.items():
 
 def main(words: list[str] | None = None) -> None:
     """Run a command; errors that the user can fix are one line, not a traceback."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # print ? instead of failing where the encoding lacks a character
             stream.reconfigure(errors="replace")
@@ -142,10 +144,9 @@ def main(words: list[str] | None = None) -> None:
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise SystemExit(as_called(f"mini-bert: {_refused(error)}")) from None
     except MemoryError as error:  # Python's own has no message
-        message = (
-            f"{str(error) or 'there is not enough memory'}; `mini-bert plan` shows what training needs, and how to "
-        )
-        raise SystemExit(as_called(f"mini-bert: {message}use less")) from None
+        message = str(error) or "`mini-bert plan` shows what training needs, and how to use less"
+        message = message if message.startswith("not enough memory") else f"not enough memory: {message}"
+        raise SystemExit(as_called(f"mini-bert: {message}")) from None
     except (ValueError, OSError, HelperError) as error:
         raise SystemExit(as_called(f"mini-bert: {error}")) from None
 

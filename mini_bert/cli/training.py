@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +29,12 @@ def train(
     steps: Annotated[int | None, typer.Option(min=1, help="stop after this many optimiser steps")] = None,
     minutes: Annotated[float | None, typer.Option(help="or after this many minutes; default: 4")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="continue the run in --out (default: the newest in ./runs)")
+        bool,
+        typer.Option(
+            "--resume",
+            help="continue the run in --out (default: the newest in ./runs); with --steps or --minutes, until the "
+            "whole run is that long",
+        ),
     ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="default: all cores, at most 8")] = None,
     seed: Annotated[
@@ -69,7 +75,8 @@ def train(
 ) -> None:
     """Train a model to predict masked words. With a live display, checkpoints, and a model folder at the end.
 
-    Without options: four minutes on the built-in corpus. Ctrl-C saves a checkpoint and prints how to resume.
+    Without options: four minutes on the built-in corpus. Ctrl-C saves a checkpoint and prints how to resume. A finished
+    run is trained further with --resume and a new --minutes or --steps; the learning rate then rises again.
     `mini-bert plan` shows how much memory a larger model needs, and which of these options make it fit.
 
     For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
@@ -84,11 +91,11 @@ def train(
         if given.pop("model", "mini") != "mini":
             given["model"] = ""
         others = ", ".join(
-            f"--{name.replace('_', '-')}" for name in given if name not in ("out", "quiet", "tensorboard")
+            f"--{name.replace('_', '-')}" for name in given if name not in inspect.signature(continue_run).parameters
         )
         if others:
             raise ValueError(f"--resume continues with the settings of the run; leave out {others}")
-        state = continue_run(out, quiet, tensorboard)
+        state = continue_run(**given)
     else:
         if checkpointing is not None:
             given["checkpointing"] = parse_checkpointing(checkpointing)

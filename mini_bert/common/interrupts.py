@@ -1,4 +1,4 @@
-"""Let the current step finish after Ctrl-C."""
+"""Let the current step finish after Ctrl-C, a signal to end, or the closing of the terminal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # the last is Ctrl-Break on Windows, which has no SIGHUP
+
 
 @contextmanager
 def stop_on_signal(say: Callable[[str], None]) -> Iterator[threading.Event]:
-    """Yields an event that Ctrl-C or SIGTERM sets; a second one raises KeyboardInterrupt.
+    """Yields an event that Ctrl-C, SIGTERM, SIGHUP or Ctrl-Break sets; a second one raises KeyboardInterrupt.
 
+    A second SIGHUP does not: when a terminal is closed, both the system and the shell may send one.
     Signals that were ignored when we started (nohup, a shell's background job) stay ignored.
     """
     stop = threading.Event()
@@ -24,6 +27,8 @@ def stop_on_signal(say: Callable[[str], None]) -> Iterator[threading.Event]:
 
     def handle(number: int, frame: Any) -> None:
         if stop.is_set():
+            if number == getattr(signal, "SIGHUP", None):
+                return
             restore()
             raise KeyboardInterrupt
         stop.set()
@@ -34,7 +39,7 @@ def stop_on_signal(say: Callable[[str], None]) -> Iterator[threading.Event]:
             signal.signal(name, handler)
 
     if threading.current_thread() is threading.main_thread():  # only the main thread may catch signals
-        for name in (signal.SIGINT, signal.SIGTERM):
+        for name in (getattr(signal, name) for name in STOPPING if hasattr(signal, name)):
             if signal.getsignal(name) not in (signal.SIG_IGN, None):
                 kept[name] = signal.signal(name, handle)
     try:

@@ -9,10 +9,13 @@ A new name starts a new stage and ends the previous one. `counted` and `size` fo
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 Show = Callable[[str, str, float, float | None], None]  # stage, note, done, total (None: unknown)
 EVERY = 10  # seconds between two plain lines
@@ -54,6 +57,24 @@ def bar(share: float, width: int = 24) -> str:
     return block * round(share * width)
 
 
+def open_closed_streams() -> None:
+    """Give standard streams that were closed (`2>&-`) to the null device. Python has None instead of them, and the next
+    file that is opened would take their number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8")  # noqa: SIM115 (stays open)
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
+@cache
+def show_cursor_at_exit() -> None:
+    """rich hides the cursor while it draws, and a second Ctrl-C can interrupt it before it shows the cursor again."""
+    from rich.console import Console
+
+    atexit.register(Console(stderr=True).show_cursor)
+
+
 @contextmanager
 def showing(wanted: bool = True) -> Iterator[Show]:
     """Yields a function that shows progress. It can be called as often as you like."""
@@ -71,6 +92,7 @@ def _bars() -> Iterator[Show]:
 
     columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.fields[note]}"))
     stages: dict[str, TaskID] = {}
+    show_cursor_at_exit()
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
 
         def show(stage: str, note: str, done: float, total: float | None) -> None:

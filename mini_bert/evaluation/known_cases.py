@@ -6,6 +6,7 @@ The expected values were derived from the formulas, not copied from the code's o
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -151,7 +152,9 @@ def cases() -> list[Case]:
 
 def formulas() -> str:
     """Every metric with the first line of its docstring."""
-    lines = [f"{name:20} {(getattr(metrics, name).__doc__ or '').splitlines()[0]}" for name in LISTED]
+    lines = [f"{name:20} {(getattr(metrics, name).__doc__ or '').partition(chr(10))[0]}".rstrip() for name in LISTED]
+    if sys.flags.optimize > 1:
+        lines.append("\nThe formulas are missing, because `python -OO` leaves out docstrings.")
     lines.append(f"\n--test computes each on a case with a known answer. To measure a model: {command('eval')}")
     return "\n".join(lines)
 

@@ -290,8 +290,8 @@ class Model(Saved):
         parameters = sum(param.size for param in self.named_params().values())
         use, training = (f"{count * width * parameters / 1e9:,.1f} GB" for count in (2, 4))
         return (
-            f"there is not enough memory for this model of {parameters:,} parameters: it needs {use} for weights and "
-            f"gradients, and at least {training} to train"
+            f"not enough memory for this model of {parameters:,} parameters: it needs {use} for weights and "
+            f"gradients, and at least {training} to train; `mini-bert plan` shows how to use less"
         )
 
     def replica(self) -> Self:

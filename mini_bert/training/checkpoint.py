@@ -9,7 +9,8 @@
 killed or the disk is full, earlier checkpoints stay as they are.
 
 **Verified.** Disks fail, and people edit files. Reading compares every file with its checksum; a damaged checkpoint is
-reported, and the previous one is used.
+reported, and the previous one is used. A checkpoint that may be intact but cannot be read now (permissions, a disk that
+does not answer, a newer version of this program) is neither skipped nor deleted: resuming stops with an error.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,6 +33,7 @@ from mini_bert.files.model_folder import write_tensors
 
 FOLDER, STATE, OPTIMIZER = "checkpoints", "state.json", "optimizer.safetensors"
 FORMAT = 1
+NAME = re.compile(r"step-\d{8}")
 logger = logging.getLogger(__name__)
 
 
@@ -42,6 +46,10 @@ class Checkpoint(NamedTuple):
 
 class CheckpointError(OSError):
     """A checkpoint could not be written."""
+
+
+class Unreadable(OSError, ValueError):
+    """A checkpoint that may be intact cannot be read."""
 
 
 def save(
@@ -87,26 +95,40 @@ def read_array(path: Path, name: str) -> np.ndarray:
 
 def folders(run: Path) -> list[Path]:
     """The checkpoints of a run, newest first, damaged or not."""
-    pattern = "step-" + 8 * "[0-9]"
-    for old in (run / FOLDER).glob(f".{pattern}.old"):  # a crash while this checkpoint was being replaced
-        recover_folder(old.with_name(old.stem[1:]))
-    return sorted((path for path in (run / FOLDER).glob(pattern) if path.is_dir()), reverse=True)
+    try:
+        names = set(os.listdir(run / FOLDER))  # not glob, which finds nothing in a folder that it may not read
+    except FileNotFoundError:
+        return []
+    for name in [name[1:-4] for name in names if NAME.fullmatch(name[1:-4]) and name == f".{name[1:-4]}.old"]:
+        recover_folder(run / FOLDER / name)  # a crash while this checkpoint was being replaced
+        names.add(name)
+    return sorted((run / FOLDER / name for name in names if NAME.fullmatch(name)), reverse=True)
 
 
 def read(path: Path) -> Checkpoint:
-    """Read and verify a checkpoint. A ValueError says what is wrong with it."""
+    """Read and verify a checkpoint. A ValueError says what is wrong with it; Unreadable: it may be intact."""
+    try:
+        return _read(path)
+    except Unreadable:
+        raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ValueError(f"{error.filename} is missing") from error
+    except OSError as error:
+        raise Unreadable(f"{error.filename or path} cannot be read ({error.strerror or error})") from error
+
+
+def _read(path: Path) -> Checkpoint:
     try:
         state = read_json(path / STATE)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{path / STATE} cannot be read ({error!r})") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         kind = state.get("format") if isinstance(state, dict) else type(state).__name__
-        raise ValueError(f"{path / STATE} has format {kind!r}, this version reads {FORMAT}")
+        newer = isinstance(kind, int) and kind > FORMAT
+        raise (Unreadable if newer else ValueError)(f"{path / STATE} has format {kind!r}, this version reads {FORMAT}")
     if state.pop("checksum", None) != _own_checksum(state):
         raise ValueError(f"{path / STATE} has changed since it was written: its checksum differs")
     for name, expected in state["files"].items():
-        if not (path / name).is_file():
-            raise ValueError(f"{path / name} is missing")
         if checksum(path / name) != expected:
             raise ValueError(f"{path / name} has changed since it was written: its checksum differs")
     return Checkpoint(path, state)
@@ -118,6 +140,11 @@ def latest(run: Path) -> Checkpoint:
     for path in candidates:
         try:
             return read(path)
+        except Unreadable as error:
+            raise Unreadable(
+                f"{error}. This checkpoint may be intact, so the run is not resumed from an older one, which would "
+                f"replace it. Solve the problem and try again; or, to use an older one, move {path} elsewhere"
+            ) from error
         except ValueError as error:
             logger.warning("%s; skipping this damaged checkpoint and trying the previous one", error)
     if candidates:
@@ -139,7 +166,8 @@ def clean(run: Path, keep: int, best: str | None) -> None:
             shutil.rmtree(path, ignore_errors=True)
     for pattern in (f"{UNFINISHED}*", ".step-*"):  # the second: of older versions
         for path in (run / FOLDER).glob(pattern):
-            shutil.rmtree(path, ignore_errors=True)
+            if path.suffix != ".old" or path.with_name(path.stem[1:]).exists():  # else it is the only version
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _own_checksum(state: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,14 @@ def default_warmup(steps: int | None, minutes: float | None) -> float:
 
 
 def new_folder(home: Path = Path("runs")) -> Path:
-    """The first of runs/run-1, runs/run-2, … that does not exist yet"""
-    number = 1
-    while (home / f"run-{number}").exists():
-        number += 1
+    """Create the first of runs/run-1, runs/run-2, … that does not exist yet. No other process gets the same one."""
+    home.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        try:
+            (home / f"run-{number}").mkdir()
+        except FileExistsError:
+            continue
+        break
     return home / f"run-{number}"
 
 

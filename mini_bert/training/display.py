@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from mini_bert.common.progress import show_cursor_at_exit
 from mini_bert.evaluation.unigram_baseline import against
 from mini_bert.training.board import Board, clock, step_of
 from mini_bert.training.history import Record, finite, further_parts, read_run
@@ -53,6 +54,7 @@ class Display:
             if not console.is_dumb_terminal:
                 same = sys.stdout.isatty()  # what is printed meanwhile goes above the board, unless it goes to a file
                 self.live = Live(self.board, console=console, refresh_per_second=REFRESH, redirect_stdout=same)
+                show_cursor_at_exit()
                 self.live.start()
         self.warnings = WarningHandler(lambda text, shown: self.keep(text) if shown else self.note(text, must=True))
         return self

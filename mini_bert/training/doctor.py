@@ -115,14 +115,14 @@ def healthy(history: History) -> Finding:
             advice = "Keep training. The loss may stay here for a few thousand steps, then falls as context is used."
     if advice:
         return Finding("good", "Nothing is wrong so far", what, why, advice)
-    falling = fall_at_the_end(evals, held) if len(held) >= 4 else fall_at_the_end(steps, losses)
+    fall, over = fall_at_the_end(evals, held) if len(held) >= 4 else fall_at_the_end(steps, losses)
     advice = "It hardly falls any more: more text, a larger model or a longer schedule would be the next step."
-    if falling > 0.02:
-        advice = f"It still falls by {falling:.2f} per 1,000 steps, so longer training will help."
+    if fall > 0.02 * max(over / 1000, 1):
+        advice = f"It fell by {fall:.2f} in the last {over:,} steps, so longer training will help."
     return Finding("good", title, what, why, advice)
 
 
-def fall_at_the_end(steps: Sequence[int], losses: Sequence[float]) -> float:
-    """How much the loss falls per 1,000 steps, over the last quarter of the run."""
+def fall_at_the_end(steps: Sequence[int], losses: Sequence[float]) -> tuple[float, int]:
+    """How much the loss fell over the last quarter of the run, and how many steps that was."""
     start = len(losses) * 3 // 4 - 1
-    return (losses[start] - losses[-1]) / (steps[-1] - steps[start]) * 1000 if start >= 0 else 0.0
+    return (losses[start] - losses[-1], steps[-1] - steps[start]) if start >= 0 else (0.0, 0)

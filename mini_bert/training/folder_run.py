@@ -51,6 +51,7 @@ class FolderRun:
                 self._introduce(display)
                 if start_from is not None:
                     run.word_frequencies = read_frequencies(start_from.path)
+                    run.start = {"steps": settings.steps, "minutes": settings.minutes}
                 else:
                     counts = word_counts(self.batches)
                     run.word_frequencies = log_frequencies(counts)

@@ -11,6 +11,7 @@ diagnosed (doctor.py). That is what the command does:
     mini-bert train                                     four minutes on the built-in corpus
     mini-bert train --corpus my_texts/ --minutes 120 --out runs/mine
     mini-bert train --out runs/mine --resume            continue after Ctrl-C, a crash, or a power cut
+    mini-bert train --out runs/mine --resume --minutes 240      train a finished run further
 
 With `steps`, settings and seed determine the result: for a given number of threads, two runs end with the same weights
 to the last bit, however often they were stopped. With `minutes`, the learning rate follows the clock.
@@ -72,7 +73,7 @@ def train(
         hopeless = HOPELESS * objective.uniform_loss(model)
         state.stopped = _why_stop(state, settings, hopeless, stop)  # a run may be resumed at its end
         while not state.stopped:
-            lr = settings.learning_rate * lr_schedule(_progress(state, settings), settings.warmup)
+            lr = next_learning_rate(state, settings)
 
             parts = list(islice(batches, parts_per_step))  # batch
             if not parts:
@@ -107,6 +108,10 @@ def train(
     return state
 
 
+def next_learning_rate(state: State, settings: TrainingConfig) -> float:
+    return settings.learning_rate * lr_schedule(_progress(state, settings), settings.warmup)
+
+
 def _progress(state: State, settings: TrainingConfig) -> float:
     """The fraction of the run that is done after the next step, from 0 to 1."""
     if settings.steps is not None:
@@ -116,11 +121,16 @@ def _progress(state: State, settings: TrainingConfig) -> float:
     return min(1.0, (state.seconds + average) / (60 * settings.minutes))
 
 
+def is_done(state: State, settings: TrainingConfig) -> bool:
+    """Whether the run has reached its length."""
+    if settings.steps is not None:
+        return state.step >= settings.steps
+    return settings.minutes is not None and state.seconds >= 60 * settings.minutes
+
+
 def _why_stop(state: State, settings: TrainingConfig, hopeless: float, stop: threading.Event) -> str:
     """The reason to stop, or "" to continue."""
-    if settings.steps is not None and state.step >= settings.steps:
-        return "done"
-    if settings.minutes is not None and state.seconds >= 60 * settings.minutes:
+    if is_done(state, settings):
         return "done"
     if stop.is_set():
         return "interrupted"

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import accumulate, product
 from typing import Any, NamedTuple
 
@@ -174,6 +175,27 @@ def best_choice(model: Sizes, batch: int, threads: int, memory: float) -> Choice
     """The fastest choice that fits, or None."""
     fitting = (choice for choice in choices(model, batch, threads) if predicted_peak(model, choice) <= SPARE * memory)
     return min(fitting, key=lambda choice: relative_time(model, batch, choice), default=None)
+
+
+@contextmanager
+def explained_memory(model: str, config: Any, length: int, settings: TrainingConfig) -> Iterator[None]:
+    """If the memory is too small for a run, say how much it needs. model: its name on the command line, or ""."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "start new thread" not in str(error):  # no memory for its stack
+            raise
+        choice = Choice(
+            settings.micro_batch, settings.threads or default_threads(),
+            *(getattr(settings, name) for name in Choice._fields[2:]),
+        )  # fmt: skip
+        needs = memory_by_purpose(config.sizes()._replace(max_length=length), choice)
+        parts = ", ".join(f"{purpose} {size / 1e6:,.0f} MB" for purpose, size in needs.items())
+        options = [*(["--model", model] if model else []), "--batch", str(settings.batch_size), "--memory", "1GB"]
+        raise MemoryError(
+            f"training this model with these settings needs about {sum(needs.values()) / 1e6:,.0f} MB ({parts}). "
+            f"`{command('plan', *options)}` shows which settings need less; give the memory that you have"
+        ) from error
 
 
 def default_choice(batch: int, threads: int) -> Choice:

@@ -2,19 +2,23 @@
 
 pretrain(corpus=["my_texts/"], minutes=60, out=Path("runs/mine"))
 resume(Path("runs/mine"))
+resume(Path("runs/mine"), minutes=120)  # in total
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
+from mini_bert.common.invocation import command
 from mini_bert.common.memory import share_memory_among_threads
 from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import Shards, open_shards, prepare
-from mini_bert.models.registry import config_from, model_class
+from mini_bert.files.model_folder import MODEL
+from mini_bert.models.registry import config_from, load_config, model_class
 from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
 from mini_bert.objectives.registry import objective_of_run
 from mini_bert.text.base import Tokenizer
@@ -30,11 +34,13 @@ from mini_bert.training.defaults import (
 )
 from mini_bert.training.display import collected_warnings
 from mini_bert.training.folder_run import FolderRun
+from mini_bert.training.loop import is_done, next_learning_rate
+from mini_bert.training.plan import explained_memory
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.run_lock import RunLock
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import absolute, set_up
+from mini_bert.training.setup import absolute, refuse_weights, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 
@@ -62,11 +68,14 @@ def pretrain(
     given = {name: value for name, value in settings.items() if value is not None}
     if not {"steps", "minutes"} & set(given):
         given["minutes"] = MINUTES
-    path = out or new_folder()
-    RunFolder.check_new(path)
+    if out is not None:
+        RunFolder.check_new(out)
+    refuse_weights(model)
     objective = MaskedWordsAndSentences if next_sentence else MaskedWords
-    setup = set_up(model, objective, tokenizer, length, tie_head)
-    training, note = settings_for(setup.config, **given)
+    config = load_config(model)
+    training, note = settings_for(config, **given)
+    with explained_memory(absolute(model), config, length or config.max_length, training):
+        setup = set_up(model, objective, tokenizer, length, tie_head)
     checkpointed_layers(training.checkpointing, setup.config.depth)  # refuses layers that do not exist
     source = [absolute(name) for name in corpus] if corpus else default_corpus()
     try:
@@ -85,16 +94,35 @@ def pretrain(
         "model": setup.config.to_dict(), "training": training.to_dict(), "objective": objective.name,
         "data": data | ({"length": length} if length else {}), "model_from": absolute(model),
     }  # fmt: skip
-    run = _open(path, description, setup.tokenizer, shards, quiet)
-    RunFolder.create(path, description)  # last, so that invalid settings leave no folder behind
+    path = out or new_folder()
+    try:
+        with _explained_memory(description):
+            run = _open(path, description, setup.tokenizer, shards, quiet)
+        RunFolder.create(path, description)  # last, so that invalid settings leave no folder behind
+    except BaseException:
+        if out is None:
+            with suppress(OSError):
+                path.rmdir()
+        raise
     run.notes[:0] = filter(None, [note, setup.note])
     run.logged += [*logged, f"the tokenized text is stored in {shards.folder}"]
     run.tensorboard = tensorboard
-    return run.train()
+    with _explained_memory(description):
+        return run.train()
 
 
-def resume(out: Path | None = None, quiet: bool = False, tensorboard: bool = False) -> State:
-    """Continue a run with its own settings; default: the newest in ./runs."""
+def resume(
+    out: Path | None = None,
+    quiet: bool = False,
+    tensorboard: bool = False,
+    steps: int | None = None,
+    minutes: float | None = None,
+) -> State:
+    """Continue a run with its own settings; default: the newest in ./runs.
+
+    steps, minutes   a new length of the whole run, which also extends a run that is finished. The learning rate
+                     continues where a run of this length would be now, and falls to 0 at the new end.
+    """
     share_memory_among_threads()
     path = out or newest_folder()
     description = RunFolder.config(path)
@@ -106,10 +134,54 @@ def resume(out: Path | None = None, quiet: bool = False, tensorboard: bool = Fal
                 f"{path} was started from Python and has no checkpoint yet: its vocabulary and initial weights exist "
                 "only in that program, so there is nothing to resume; start it again from there, in a new folder"
             )
+        state = State.from_dict(newest.state["run"]) if newest else State()
+        note = ""
+        if steps is not None or minutes is not None:
+            note = _change_length(path, description, state, {"steps": steps, "minutes": minutes})
+        elif is_done(state, settings := TrainingConfig.from_dict(description["training"])):
+            if (path / MODEL).is_dir():
+                print(_finished(path, state, settings), file=sys.stderr, flush=True)
+                state.stopped = "done"
+                return state
+            note = "the run is finished; only its model is written"
         tokenizer = load_tokenizer(newest.path if newest else description["data"]["tokenizer"])
-        run = _open(path, description, tokenizer, _text(description["data"], tokenizer, quiet), quiet)
-        run.lock, run.logged, run.tensorboard = lock, logged, tensorboard
-        return run.train(newest)
+        with _explained_memory(description):
+            run = _open(path, description, tokenizer, _text(description["data"], tokenizer, quiet), quiet)
+            run.lock, run.logged, run.tensorboard = lock, logged, tensorboard
+            run.notes += filter(None, [note])
+            return run.train(newest)
+
+
+def _change_length(path: Path, description: dict[str, Any], state: State, length: dict[str, Any]) -> str:
+    """Give a run another length, in its description and its folder. Returns a note for the user."""
+    old = description["training"]
+    settings = TrainingConfig.from_dict(old | length)
+    if is_done(state, settings):
+        given = "--steps" if settings.minutes is None else "--minutes"
+        raise ValueError(
+            f"{path} has done {state.step:,} steps in {state.seconds / 60:.1f} minutes; {given} is the length of the "
+            "whole run, so it must be more than that"
+        )
+    if {name: old[name] for name in length} == length:
+        return ""
+    earlier = {"step": state.step, "steps": old["steps"], "minutes": old["minutes"]}
+    description["earlier_lengths"] = [*description.get("earlier_lengths", []), earlier]
+    description["training"] = settings.to_dict()
+    RunFolder.write_config(path, description)
+    whole = f"{settings.steps:,} steps" if settings.minutes is None else f"{settings.minutes:g} minutes"
+    return (
+        f"the run is now {whole} long, {state.step:,} steps of which are done. The learning rate continues at "
+        f"{next_learning_rate(state, settings):.1e}, where a run of this length would be now, and falls to 0 at its end"
+    )
+
+
+def _finished(path: Path, state: State, settings: TrainingConfig) -> str:
+    more = ["--minutes", f"{2 * settings.minutes:g}"] if settings.minutes else ["--steps", str(2 * state.step)]
+    return (
+        f"{path} is finished: {state.step:,} steps in {state.seconds / 60:.1f} minutes. Its model is in "
+        f"{path / MODEL}. To train it further, give a new length of the whole run, for example\n\n"
+        f"    {command('train', '--out', path, '--resume', *more)}\n"
+    )
 
 
 def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards: Shards, quiet: bool) -> FolderRun:
@@ -124,6 +196,12 @@ def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards:
     run = FolderRun(path, model, batches, settings, quiet)
     run.notes.append(f"text: {', '.join(data['corpus'])}; results are saved in {path}")
     return run
+
+
+def _explained_memory(description: dict[str, Any]) -> AbstractContextManager[None]:
+    config, settings = config_from(description["model"]), TrainingConfig.from_dict(description["training"])
+    length = description["data"].get("length") or config.max_length
+    return explained_memory(description.get("model_from", ""), config, length, settings)
 
 
 def _text(data: dict[str, Any], tokenizer: Tokenizer, quiet: bool) -> Shards:

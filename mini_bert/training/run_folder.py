@@ -57,7 +57,7 @@ class RunFolder(Recorder):
     ):
         super().__init__()
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
-        self.start: Record = {}  # the first record of a new run
+        self.start: Record = {}  # the first record of a new run; of a resumed one, its length
         self.word_frequencies: np.ndarray | None = None  # log frequencies (V,) of the training text
         self.lock = RunLock(path)  # `train` holds it; a caller that holds one already sets it here
 
@@ -69,7 +69,11 @@ class RunFolder(Recorder):
         versions = {"mini-bert": mini_bert.__version__, "numpy": np.__version__, "python": platform.python_version()}
         with RunLock(path):
             RunFolder.check_new(path, resume, other)  # another process may have created it meanwhile
-            write_atomic(path / CONFIG, (json.dumps(config | {"versions": versions}, indent=2) + "\n").encode())
+            RunFolder.write_config(path, config | {"versions": versions})
+
+    @staticmethod
+    def write_config(path: Path, config: dict[str, Any]) -> None:
+        write_atomic(path / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
     @staticmethod
     def check_new(path: Path, resume: str = RESUME, other: str = OTHER) -> None:
@@ -83,7 +87,7 @@ class RunFolder(Recorder):
 
     @staticmethod
     def config(path: Path) -> dict[str, Any]:
-        """What `create` wrote."""
+        """What `create` or `write_config` wrote."""
         try:
             found = read_json(path / CONFIG)
         except FileNotFoundError:
@@ -112,7 +116,7 @@ class RunFolder(Recorder):
         state = State.from_dict(found.state["run"])
         checkpoint.forget_after(self.path, found.path)
         self._forget_after(state.step)
-        self.record({"kind": "resume", "step": state.step, "time": now()})
+        self.record({"kind": "resume", "step": state.step, **self.start, "time": now()})
         self.say(f"resuming at step {state.step:,}, from {found.path.name}")
         return state
 

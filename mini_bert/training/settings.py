@@ -9,7 +9,8 @@ from mini_bert.common.sixteen_bit import check_kind
 from mini_bert.common.values import check_positive, check_positive_number, check_share
 from mini_bert.layers.lean_attention import METHODS
 
-MOST_THREADS = 1024
+# names of checkpoints have eight digits; a year has so many minutes; more threads take hours to start
+MOST = {"steps": 99_999_999, "minutes": 525_600, "threads": 1024}
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,14 @@ class TrainingConfig:
             check_positive("steps", self.steps)
         if self.threads is not None:
             check_positive("threads", self.threads)
-            if self.threads > MOST_THREADS:  # each has its own gradients: starting so many takes hours
-                raise ValueError(f"threads is {self.threads}, expected at most {MOST_THREADS}; one per core is usual")
         for name in ("minutes", "learning_rate", "clip", "eps"):
             value = getattr(self, name)
             if name == "minutes" and value is None:
                 continue
             check_positive_number(name, value)
+        for name, most in MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(f"{name} is {getattr(self, name)!r:.20}, expected at most {most:,}")
         check_share("warmup", self.warmup, "a fraction of the run")
         for name in ("weight_decay", "beta1", "beta2"):
             check_share(name, getattr(self, name), "a number")

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mini_bert.common.invocation import quoted
+from mini_bert.files.model_folder import CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS
 from mini_bert.models.base import NEXT_SENTENCE, Model
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.objectives.base import Objective
@@ -60,6 +62,18 @@ def set_up(
             f"{objective.option}, or choose a published BERT with --model path/config.json"
         )
     return setup
+
+
+def refuse_weights(model: str) -> None:
+    """Training starts from random weights, so a model that has trained ones is refused."""
+    path = Path(model)
+    folders = [path, path / MODEL] if path.is_dir() else [path.parent] if path.suffix in WEIGHT_FILES else []
+    for folder in folders:
+        if any((folder / name).is_file() for name in (WEIGHTS, TORCH_WEIGHTS)):
+            raise ValueError(
+                f"{model} has trained weights, but training starts from random weights; to train a new model of the "
+                f"same architecture, give its config: --model {quoted(folder / CONFIG)}"
+            )
 
 
 def absolute(name: str) -> str:

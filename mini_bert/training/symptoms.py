@@ -27,6 +27,7 @@ VANISHED = 1e-3  # of the largest gradient among the blocks; 0.04 is normal
 EXPLODED = 10.0  # times the earlier gradient norm
 MANY_EPOCHS = 20
 FEW_TARGETS = 20  # masked tokens per step
+USUAL_SHARE = 0.1  # of the tokens are masked, or more; fewer are unusual
 
 NOT_FINITE = "The numbers are no longer finite"
 TOO_HIGH = "The learning rate is too high"
@@ -36,6 +37,7 @@ EXPLODING = "Exploding gradients"
 VANISHING = "Vanishing gradients"
 OVERFITTING = "Too little text for this many steps"
 NOTHING_TO_LEARN = "There is nothing to learn"
+SMALL_BATCH = "The batch is very small"
 
 
 class Finding(NamedTuple):
@@ -90,7 +92,8 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
     late, best = mean(last_part(losses, 5)), min(smoothed(losses, max(3, len(losses) // 20)))
     rises = late > best + ABOVE
     high = entropy is not None and not uses_context(late, entropy)
-    falls = late < mean(last_part(losses, 2)) - 0.05
+    early = losses[len(losses) // 5 : max(1, 2 * len(losses) // 5)] or losses[:1]
+    falls = late < mean(early) - 0.05  # not: than a little before, since every run flattens as its rate decays
     grave = diverged or (peak > HIGH_LR and (rises or high))
     if not (grave or rises or (high and not falls and len(signs) >= 2)):
         return
@@ -264,13 +267,25 @@ def nothing_to_learn(history: History) -> Iterator[Finding]:
     start = history.last("start")
     share, tokens = finite(start.get("mask_prob")), finite(start.get("tokens_per_step"))
     if share is not None and tokens is not None and share * tokens < FEW_TARGETS:
-        yield Finding(
-            "error",
-            NOTHING_TO_LEARN,
-            f"A step predicts about {share * tokens:.0f} tokens: {share:.1%} of {tokens:,.0f}.",
-            "The loss is the mean over the chosen tokens; with so few of them, gradients are mostly noise.",
-            "Choose 15 % of the tokens, and at least 1,000 tokens per step.",
-        )
+        what = f"A step predicts about {share * tokens:.0f} tokens: {share:.1%} of {tokens:,.0f}."
+        if share >= USUAL_SHARE:
+            batch = finite(start.get("batch_size"))
+            larger = f" {math.ceil(1000 * batch / tokens)} or more instead of {batch:.0f}" if batch else ""
+            yield Finding(
+                "warning",
+                SMALL_BATCH,
+                what,
+                "The masks are as usual, but a step sees little text, so its gradient is mostly noise.",
+                f"--batch-size{larger}, or longer sequences: at least 1,000 tokens per step.",
+            )
+        else:
+            yield Finding(
+                "error",
+                NOTHING_TO_LEARN,
+                what,
+                "The loss is the mean over the chosen tokens; with so few of them, gradients are mostly noise.",
+                "Choose 15 % of the tokens.",
+            )
     _, losses = history.series("train", "loss")
     _, accuracies = history.series("train", "accuracy")
     if losses and mean(last_part(losses, 5)) < 0.05:
@@ -307,7 +322,7 @@ def unfinished(history: History) -> Iterator[Finding]:
         )
     elif stop.get("reason") == "interrupted":
         why = "Everything was saved. With the same number of threads, a resumed run ends with exactly the same weights."
-        if history.last("start").get("minutes"):
+        if (history.last("start") | history.last("resume")).get("minutes"):
             why = (
                 "Everything was saved. A resumed run has the remaining minutes; its learning rate follows the clock, "
                 "so it ends about as well as an uninterrupted run, but not with the same numbers."

@@ -157,7 +157,7 @@ def _half(path):
 
 TRAINING = [
     Case("two steps", TWO, 0, "", **GIVEN),
-    Case("100,000 threads", TWO + "--threads 100000", 1, "threads is 100000, expected at most 1024", **GIVEN),
+    Case("100,000 threads", TWO + "--threads 100000", 1, "threads is 100000, expected at most 1,024", **GIVEN),
     Case("no steps", "train --steps 0", 2, "--steps.*greater than or equal to 1"),
     Case("steps as words", "train --steps many", 2, "--steps.*valid integer"),
     Case("1e3 steps", "train --steps 1e3", 2, "--steps.*valid integer"),
@@ -403,6 +403,10 @@ FILES = [
     Case("a tar of texts", "data show {it}", 0, "2 documents", it=tarred("a.tar", a__txt=b"One.", b__txt=b"Two.")),
     Case("no word frequencies", "eval {m} --corpus {it}", 0, "no file with the word freq", it=CATS, m=model()),
     Case("a model that is not fine-tuned", "predict {it} cat", 1, "not fine-tuned for a task", it=model()),
+    Case("a folder with weights as architecture", "train --model {it}", 1, "trained weights.*config.json", it=model()),
+    Case("as long as the universe", "train --minutes 1e300", 1, "minutes is 1e.300, expected at most 525,600"),
+    Case("a negative time", "train --minutes -3", 1, "minutes is -3.0, expected a positive number"),
+    Case("steps beyond eight digits", "train --steps 123456789", 1, "steps is 123456789, expected at most 99,999,999"),
 ]
 
 CLUMSY = [*COMMANDS, *MODELS, *TEXTS, *VOCABULARIES, *TRAINING, *USING, *TUNING, *PROBING, *FILES]

@@ -7,6 +7,8 @@ ODD_EPS = '{"model_type": "mini_bert", "layer_norm_eps": 1e999}'
 STRING_OF_TOKENS = '''{"added_tokens": "x", "model": {"type": "WordPiece", "vocab": {}},
 "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
 "post_processor": {"type": "BertProcessing"}}'''
+TOO_LARGE = '{"model_type": "mini_bert", "hidden_size": 8192, "intermediate_size": 32768, "num_heads": 8}'
+TEXT = file("a.txt", "the cat sat on a mat .\n\n" * 200)
 
 
 def bomb(folder):  # made only when it is needed: 73 MB of content
@@ -24,6 +26,11 @@ HOSTILE = [
     Case(
         "added tokens of a string", "embed --model {it} cat", 1, "added_tokens is 'x'",
         it=model(tokenizer={"tokenizer.json": STRING_OF_TOKENS}),
+    ),
+    Case(
+        "a model larger than the memory", "train --model {it} --corpus {text} --steps 1", 1,
+        r"not enough memory: training this model with these settings needs about [\d,]{6} MB.*plan --model",
+        it=file("config.json", TOO_LARGE), text=TEXT,
     ),
     Case(
         "broken word frequencies", "eval {m} --corpus {it}", 1, "word_frequencies.safetensors is not a complete",

@@ -153,6 +153,43 @@ def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
         main(["tokenizer", "train", "builtin"])
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a Unix shell")
+def test_closed_streams_are_no_problem(tmp_path):
+    """With 2>&-, training works and prints nothing on standard output; an error is only an exit code."""
+    sizes = {"model_type": "mini_bert", "hidden_size": 8, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | {"max_seq_length": 16}))
+    (tmp_path / "text.txt").write_text("The cat sat on the mat. It purred.\n\n" * 40)
+    (tmp_path / "matplotlib.py").write_text("raise ImportError")  # a picture would take longer than all the rest
+    path = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
+    environment = os.environ | {"MINI_BERT_HOME": str(tmp_path / "home"), "PYTHONPATH": path}
+    words = ["train", "--corpus", "text.txt", "--model", "config.json", "--steps", "2", "--threads", "1"]
+    for wanted in (0, 1):  # the second time, the folder exists
+        shell = '"$0" -m mini_bert "$@" --out out 0<&- 2>&-'
+        done = subprocess.run(
+            ["/bin/sh", "-c", shell, sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True
+        )
+        assert (done.returncode, done.stdout) == (wanted, b"")
+    assert "model: " in (tmp_path / "out" / "training.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["metrics", "train --help", "--help"])
+def test_commands_work_without_docstrings(name):
+    """`python -OO` leaves them out."""
+    done = run("-OO", "-X", "utf8", "-m", "mini_bert", *name.split())
+    assert (
+        done.returncode == 0 and done.stderr == "" and ("leaves out" if name == "metrics" else "train") in done.stdout
+    )
+
+
+def test_too_little_memory_is_one_line(monkeypatch):
+    def full(*_, **__):
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr("mini_bert.corpora.reading.read", full)
+    with pytest.raises(SystemExit, match=r"^mini-bert: not enough memory: Unable to allocate 9 GiB$"):
+        main(["data", "show"])
+
+
 def test_a_table_on_standard_input():
     """--column makes it a table."""
     words = [sys.executable, "-X", "utf8", "-m", "mini_bert.cli.main", "data", "show", "-", "--column", "review"]

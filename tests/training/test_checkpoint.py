@@ -56,6 +56,31 @@ def test_a_damaged_checkpoint_is_found_out(tmp_path, caplog, name, harm):
     assert name in warning and "skipping this damaged checkpoint and trying the previous one" in warning
 
 
+@pytest.mark.parametrize("where", ["a file", "state.json", "the folder", "a newer format"])
+def test_a_checkpoint_that_may_be_intact_is_neither_skipped_nor_deleted(tmp_path, monkeypatch, where):
+    """For example, if a network drive does not answer. The error says what to do."""
+    *_, newest = saved(tmp_path, 1, 2)
+
+    def silent(*arguments):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(newest))
+
+    with monkeypatch.context() as patch:
+        if where == "a file":
+            patch.setattr(checkpoint, "checksum", silent)
+        elif where == "state.json":
+            patch.setattr(checkpoint, "read_json", silent)
+        elif where == "the folder":
+            patch.setattr(os, "listdir", silent)
+        else:
+            state = json.loads((newest / "state.json").read_text())
+            (newest / "state.json").write_text(json.dumps(state | {"format": 99}))
+        with pytest.raises(OSError, match="Input/output error" if where == "the folder" else r"may be intact.*move "):
+            latest(tmp_path)
+    assert newest.is_dir()
+    if where != "a newer format":
+        assert latest(tmp_path).state["step"] == 2
+
+
 def test_nothing_to_resume_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="has no checkpoints, so there is nothing to resume"):
         latest(tmp_path)
@@ -172,6 +197,56 @@ def test_the_power_may_go_at_any_moment(tmp_path, monkeypatch, keep):
             f"step-{step:08d}" for step in range(4 - keep, 4)
         ]
     assert len(calls) > 10 and {"fsync", "replace", "rename"} <= set(calls)
+
+
+def test_the_power_may_go_while_the_same_step_is_saved_again(tmp_path):
+    """Before every rename and deletion, the old or the new version is found, complete."""
+    for moment in range(1, 99):
+        run, calls = tmp_path / str(moment), []
+        saved(run, 1)
+
+        def cut(function, calls=calls, moment=moment):
+            def call(*arguments, **keywords):
+                calls.append(function.__name__)
+                if len(calls) >= moment:  # and everything after it: nothing is repaired
+                    raise PowerCut
+                return function(*arguments, **keywords)
+
+            return call
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("replace", "rename", "unlink", "rmdir"):
+                patch.setattr(os, name, cut(getattr(os, name)))
+            try:
+                save(run, 1, {"place": "new"}, MOMENTS, write_model)
+                break
+            except PowerCut:
+                pass
+        renamed = calls[: moment - 1].count("rename")
+        assert latest(run).state["place"] == ("new" if renamed == 2 else 1), calls
+        clean(run, 1, None)
+        assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000001"]
+    assert calls.count("rename") == 2
+
+
+def test_the_only_version_is_not_cleaned_up(tmp_path, monkeypatch):
+    """If the old version of a checkpoint cannot be renamed, it stays where it is."""
+    (path,) = saved(tmp_path, 1)
+    old = path.rename(atomic.old_version(path))
+    monkeypatch.setattr(checkpoint, "recover_folder", lambda target: None)
+    clean(tmp_path, 1, None)
+    assert old.is_dir()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_checkpoints_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        (path,) = saved(tmp_path, 1)
+    finally:
+        os.umask(before)
+    assert {entry.stat().st_mode & 0o777 for entry in path.iterdir()} == {0o640}
+    assert {folder.stat().st_mode & 0o777 for folder in (path, path.parent)} == {0o750}
 
 
 def test_a_checkpoint_whose_replacement_was_cut_short_is_found(tmp_path):

@@ -4,8 +4,12 @@ import doctest
 import io
 import json
 import logging
+import os
+import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -299,3 +303,36 @@ def test_an_error_that_ends_a_run_is_in_its_log(tmp_path):
     with pytest.raises(OSError), Display(tmp_path, 4000, None):
         raise OSError("the disk is full")
     assert (tmp_path / "training.log").read_text(encoding="utf-8") == "ended by an error: the disk is full\n"
+
+
+HIDDEN = """
+from pathlib import Path
+from rich.live import Live
+from mini_bert.common.progress import showing
+from mini_bert.training.display import Display
+
+def stop(self):
+    raise KeyboardInterrupt  # the second Ctrl-C, before rich shows the cursor again
+
+Live.stop = stop
+with %s as it:
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
+@pytest.mark.parametrize("what", ['Display(Path("out"), 10, None)', "showing()"])
+def test_the_cursor_is_shown_again_after_a_second_ctrl_c(tmp_path, what):
+    import pty
+
+    screen, terminal = pty.openpty()
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm-256color"}
+    process = subprocess.Popen([sys.executable, "-c", HIDDEN % what], stderr=terminal, cwd=tmp_path, env=environment)
+    os.close(terminal)
+    drawn = b""
+    with suppress(OSError):  # the end of a terminal
+        while more := os.read(screen, 4096):
+            drawn += more
+    process.wait(timeout=20)
+    os.close(screen)
+    assert 0 <= drawn.rfind(b"\x1b[?25l") < drawn.rfind(b"\x1b[?25h"), drawn

@@ -21,6 +21,7 @@ from mini_bert.training.symptoms import (
     NOTHING_TO_LEARN,
     OVERFITTING,
     PLATEAU,
+    SMALL_BATCH,
     TOO_HIGH,
     VANISHING,
     Finding,
@@ -228,6 +229,19 @@ def test_a_loss_that_rises_again(tmp_path):
         assert words in finding.what
 
 
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_slow_fall_is_not_a_rate_too_high(tmp_path, flat):
+    """A small model whose loss falls to the end is well, though its gradients grow and the end of its run is flat."""
+    folder = run(
+        tmp_path,
+        loss=lambda step: 6.2 if flat else 6.2 - 0.4 * min(1, step / 2400),
+        norm=lambda step: 0.5 + step / 1000,
+        clipped=0.98,
+        ratio=0.04,
+    )
+    assert (TOO_HIGH in found(folder)) == flat
+
+
 def test_a_diverged_run(tmp_path):
     """A run that training/loop.py stopped after its first record is explained, too."""
     folder = run(tmp_path, loss=lambda step: 40.0, steps=50, lr=0.5, reason="diverged")
@@ -277,6 +291,24 @@ def test_masks_that_leave_nothing_to_learn(tmp_path):
     """There is hardly any target in a step."""
     finding = found(run(tmp_path, mask_prob=0.001))[NOTHING_TO_LEARN]
     assert finding.level == "error" and "predicts about 2 tokens: 0.1% of 2,048" in finding.what
+
+
+def test_a_small_batch_is_not_taken_for_bad_masks(tmp_path, capsys):
+    """Four sequences of 16 tokens, 15 % of them masked: the batch is small, which does not make the run a failure."""
+    findings = found(run(tmp_path, tokens_per_step=64, batch_size=4))
+    assert NOTHING_TO_LEARN not in findings
+    finding = findings[SMALL_BATCH]
+    assert finding.level == "warning" and finding.what.endswith("about 10 tokens: 15.0% of 64.")
+    assert "--batch-size 63 or more instead of 4, or longer" in finding.try_ and exit_code(tmp_path) == 0
+    assert "--batch-size, or" in found(run(tmp_path, tokens_per_step=64))[SMALL_BATCH].try_
+
+
+def test_a_fall_is_told_as_it_was_observed(tmp_path):
+    """A few steps are not extrapolated to a thousand."""
+    (finding,) = diagnose(run(tmp_path, loss=lambda step: 6.0 - step / 30, steps=61, every=5, lr=1e-3))
+    assert re.search(r"It fell by 0\.\d\d in the last 15 steps, so", finding.try_)
+    (finding,) = diagnose(run(tmp_path))
+    assert re.search(r"It fell by 0\.\d\d in the last 1,\d\d0 steps, so", finding.try_)
 
 
 def test_the_answer_in_the_question(tmp_path):

@@ -9,6 +9,10 @@ import random
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +28,9 @@ from mini_bert.inference.loading import load
 from mini_bert.models.mini import MiniBERT
 from mini_bert.objectives.masked_words import word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
+from mini_bert.training import checkpoint
 from mini_bert.training import figures as plots
-from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup
+from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup, new_folder
 from mini_bert.training.figures import loss_picture
 from mini_bert.training.history import read_run
 from mini_bert.training.pretraining import pretrain, resume
@@ -52,6 +57,10 @@ def place(tmp_path, monkeypatch):
     sizes = {"vocab_size": 999, "hidden_size": 24, "num_layers": 2, "num_heads": 3, "intermediate_size": 40}
     Path("config.json").write_text(json.dumps({"model_type": "mini_bert", "max_seq_length": 16, **sizes}))
     return tmp_path
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 WORDS_OF_A_RUN = ["train", "--corpus", "text.txt", "--model", "config.json", "--tokenizer", "vocabulary"]
@@ -143,6 +152,39 @@ def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
     assert ("parameters;" in said) != bool(quiet)
     assert said.index("finishing this step, then saving") < said.index("everything is saved")
     assert json.loads(Path("my run/metrics.jsonl").read_text().splitlines()[-1])["reason"] == "interrupted"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals between processes are a POSIX matter")
+@pytest.mark.parametrize("how", ["SIGTERM", "two SIGHUPs", "the terminal is closed"])
+def test_a_signal_to_run_py_alone_saves(place, how):
+    """Whatever ends the run, the step is finished and saved. run.py replaces itself with the trainer, so its process
+    is the one to tell."""
+    import fcntl
+    import pty
+    import termios
+
+    words = [*WORDS_OF_A_RUN, "--threads", "1", "--batch-size", "8", "--steps", "100000", "--out", "out"]
+    caller = f"import run, sys; sys.exit(run.call([sys.executable, '-m', 'mini_bert', *{words!r}]))"
+    screen, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", caller], stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "dumb"},
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(terminal)
+    metrics, end = Path("out/metrics.jsonl"), time.monotonic() + 30
+    while not (metrics.exists() and '"train"' in metrics.read_text()) and time.monotonic() < end:
+        time.sleep(0.05)
+    if how == "the terminal is closed":
+        os.close(screen)
+    for _ in range(how.count("SIGHUP") * (1 + how.startswith("two"))):
+        os.kill(process.pid, signal.SIGHUP)
+    if how == "SIGTERM":
+        os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=30) in (130, 120)  # 120: Python could not flush to the terminal that is gone
+    history = read_run("out")
+    assert history.last("stop")["reason"] == "interrupted"
+    assert checkpoint.latest(Path("out")).state["step"] == history.last("stop")["step"] >= 20
 
 
 def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkeypatch, capsys):
@@ -288,10 +330,11 @@ def test_the_model_is_published_before_pictures_are_drawn(place, monkeypatch):
     """Whatever happens while drawing, the model exists."""
 
     def crash(*arguments, **keywords):
-        raise MemoryError
+        raise RuntimeError
 
     monkeypatch.setattr(plots, "loss_picture", crash)
-    assert "there is not enough memory" in run("--steps", "2", "--out", "out")  # a sentence, not a traceback
+    with pytest.raises(RuntimeError):
+        run("--steps", "2", "--out", "out")
     assert isinstance(load("out")[0], MiniBERT) and Path("out/model/README.md").is_file()
 
 
@@ -339,11 +382,33 @@ def test_a_model_that_cannot_be_published_is_said_to_be_in_its_checkpoint(place,
         (["--steps", "5", "--held-out", "1.5"], "held_out is 1.5"),
         (["--steps", "5", "--model", "huge"], "'huge' is neither a preset"),
         (["--steps", "5", "--learning-rate", "-1"], "learning_rate is -1.0"),
+        (["--minutes", "1e300"], "minutes is 1e+300, expected at most 525,600"),
+        (["--steps", "100000000"], "steps is 100000000, expected at most 99,999,999"),
+        (["--minutes", "nan"], "minutes is nan"),
     ],
 )
 def test_mistakes_are_one_line(place, words, message):
     code = run(*words)
     assert isinstance(code, str) and message in code
+
+
+@pytest.mark.parametrize("given", ["out", "out/model", "out/model/model.safetensors"])
+def test_a_model_with_weights_is_not_silently_trained_from_scratch(place, given):
+    """The error says how to train the same architecture from random weights, which works."""
+    assert run("--steps", "2", "--out", "out") == 0
+    error = run("--steps", "2", "--model", given)
+    assert f"{given} has trained weights, but training starts from random weights" in error
+    assert error.endswith("give its config: --model out/model/config.json") and not Path("runs").exists()
+    assert run("--steps", "2", "--model", "out/model/config.json") == 0
+
+
+def test_runs_that_start_at_the_same_time_get_different_folders(place):
+    """A number is taken by creating its folder; settings that turn out to be invalid leave no folder behind."""
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: new_folder(), range(32)))
+    assert sorted(folders) == sorted(Path(f"runs/run-{number}") for number in range(1, 33))
+    assert "held_out is 1.5" in run("--steps", "2", "--held-out", "1.5")
+    assert not Path("runs/run-33").exists()
 
 
 def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
@@ -388,8 +453,83 @@ def test_a_mistake_leaves_no_folder_behind(place):
 
 def test_resume_takes_no_other_settings(place):
     assert run("--steps", "2", "--out", "out") == 0
-    with pytest.raises(SystemExit, match="leave out --steps, --learning-rate"):
-        main(["train", "--out", "out", "--resume", "--steps", "9", "--lr", "0.1"])
+    with pytest.raises(SystemExit, match="leave out --threads, --learning-rate"):
+        main(["train", "--out", "out", "--resume", "--steps", "9", "--lr", "0.1", "--threads", "1"])
+
+
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 9 GiB"), RuntimeError("can't start new thread")])
+@pytest.mark.parametrize("where", ["mini_bert.models.mini.MiniBERT.build", "mini_bert.training.loop.Adam"])
+def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, error):
+    """The error says how much the run needs and for what, and names the command that finds settings which need less."""
+
+    def full(*arguments):
+        if arguments and arguments[-1] is None:  # a model without weights takes no memory
+            return real(*arguments)
+        raise error
+
+    real = MiniBERT.build
+    monkeypatch.setattr(where, full)
+    said = run("--steps", "2")
+    assert re.match(r"mini-bert: not enough memory: training this model with these settings needs about \d\d MB ", said)
+    assert "Adam's two moments 0 MB" in said and f"`mini-bert plan --model {place / 'config.json'} --batch 8" in said
+
+
+def resumed(*words):
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--out", "out", "--resume", *words])
+    return end.value.code
+
+
+@pytest.mark.parametrize("words", [["--steps", "12"], ["--minutes", "0.02"]], ids=" ".join)
+def test_a_finished_run_is_finished_and_can_be_extended(place, capsys, words):
+    """Without a new length, --resume says what to do and changes nothing. With one, the run continues until the whole
+    run is that long; the learning rate is that of a run of this length."""
+    assert run("--steps", "5", "--out", "out", "--held-out", "0.1", "--warmup", "0") == 0
+    before = contents(Path("out"))
+    capsys.readouterr()
+    assert resumed() == 0
+    said = capsys.readouterr().err
+    assert said.startswith("out is finished: 5 steps in 0.0 minutes. Its model is in out") and "resuming" not in said
+    assert "\n    mini-bert train --out out --resume --steps 10\n" in said
+    assert "out has done 5 steps in 0.0 minutes; --steps is the length of the whole run" in resumed("--steps", "5")
+    assert "expected exactly one of them" in resumed("--steps", "9", "--minutes", "9")
+    assert contents(Path("out")) == before
+    assert resumed(*words) == 0
+    said = capsys.readouterr().err
+    assert "5 steps of which are done. The learning rate continues at " in said and "resuming at step 5" in said
+    history, config = read_run("out"), RunFolder.config(Path("out"))
+    if words[0] == "--steps":
+        assert history.steps == 12 and config["training"]["steps"] == 12
+        assert "continues at 5.4e-04" in said  # step 6 of 12: 7/13 of the peak of 1e-3
+    else:
+        assert history.steps > 5 and config["training"]["minutes"] == 0.02 and config["training"]["steps"] is None
+    assert history.last("train")["lr"] < 1e-3 / 5 and history.last("stop")["reason"] == "done"
+    assert config["earlier_lengths"] == [{"step": 5, "steps": 5, "minutes": None}]
+    card = Path("out/model/README.md").read_text(encoding="utf-8")
+    assert "then down to 0; the length of the run was changed after step 5 |" in card
+    assert resumed() == 0 and "out is finished: " in capsys.readouterr().err
+
+
+def test_an_extended_run_that_is_interrupted_reaches_the_same_weights(signals, place, monkeypatch):
+    """The new length is stored before training, so a plain --resume continues towards it."""
+    newest = "out/checkpoints/step-00000030/model.safetensors"
+    assert run("--steps", "10", "--out", "out") == 0
+    shutil.copytree("out", "whole")
+    with pytest.raises(SystemExit):
+        main(["train", "--out", "whole", "--resume", "--steps", "30", "--quiet"])
+    with monkeypatch.context() as patch:
+        interrupt(patch, at=20)
+        assert resumed("--steps", "30", "--quiet") == 130
+    assert resumed("--quiet") == 0
+    assert Path(newest).read_bytes() == Path(newest.replace("out", "whole", 1)).read_bytes()
+
+
+def test_a_finished_run_without_its_model_writes_it(place, capsys):
+    """As after a disk that was full at the end."""
+    assert run("--steps", "2", "--out", "out") == 0
+    shutil.rmtree("out/model")
+    assert resumed() == 0 and "only its model is written" in capsys.readouterr().err
+    assert Path("out/model/config.json").is_file()
 
 
 def test_a_run_is_resumed_from_another_folder(place, monkeypatch):
