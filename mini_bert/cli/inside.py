@@ -11,6 +11,7 @@ import typer
 
 from mini_bert.cli.words import MODELS, sharing
 
+DIGITS = 4  # of the number of a layer, at most
 MANY = 500  # training sentences of a probe from which on progress is shown
 PICTURE = "the picture: .png, .svg or .pdf"
 COLUMN = Annotated[int, typer.Option(help="column of the tags, from 0; default: the last one; in CoNLL-U, the UPOS")]
@@ -32,6 +33,8 @@ def layer_numbers(text: str | None) -> list[int] | None:
             continue
         if not all(end.isdecimal() and len(end) < 5 for end in ([first, last] if dash else [first])):
             raise ValueError(f"--layers is {text!r}, expected numbers from 0, such as 0,2 or 1-3, or embeddings")
+        if len(first) > DIGITS or len(last) > DIGITS:  # a range of a billion would fill the memory
+            raise ValueError(f"--layers is {text!r}, but no model has so many layers; expected such as 0,2 or 1-3")
         numbers += range(int(first) + 1, int(last or first) + 2)
     if not numbers:
         raise ValueError(f"--layers {text!r} selects no layer; write the smaller number first, such as 1-3")

@@ -141,15 +141,27 @@ def main(words: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")
     try:
         app(_spelled_out(sys.argv[1:] if words is None else words), prog_name=called_as())
-    except FileNotFoundError as error:
-        message = error if error.filename is None else f"there is no file {error.filename}; check the path"
-        raise SystemExit(as_called(visible(f"mini-bert: {message}"))) from None
-    except MemoryError as error:  # Python's own has no message
-        message = str(error) or "`mini-bert plan` shows what training needs, and how to use less"
-        message = message if message.startswith("not enough memory") else f"not enough memory: {message}"
-        raise SystemExit(as_called(f"mini-bert: {message}")) from None
-    except (ValueError, OSError, HelperError) as error:
-        raise SystemExit(as_called(visible(f"mini-bert: {error}"))) from None
+    except (ValueError, OSError, MemoryError, HelperError) as error:
+        raise SystemExit(as_called(visible(f"mini-bert: {_sentence(error)}"))) from None
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong. Our own errors are sentences already; those of the system and of Python become sentences."""
+    if isinstance(error, MemoryError):  # Python's own has no message
+        text = str(error) or "`mini-bert plan` shows what training needs, and how to use less"
+        return text if text.startswith("not enough memory") else f"not enough memory: {text}"
+    path = (error.filename2 or error.filename) if isinstance(error, OSError) else None
+    if path is None:
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file {path}; check the path"
+    if isinstance(error, IsADirectoryError):
+        return f"{path} is a folder, expected a file"
+    if isinstance(error, NotADirectoryError):
+        return f"{path} cannot exist: a part of this path is a file, expected a folder"
+    if isinstance(error, PermissionError):
+        return f"no permission to use {path}; check its owner and mode, or choose another path"
+    return str(error)
 
 
 def _spelled_out(words: list[str]) -> list[str]:

@@ -38,11 +38,16 @@ def check_mask(mask, shape: tuple[int, ...]) -> np.ndarray | None:
     """Turns a mask (B,T), 1 = token, 0 = padding, into (B,1,1,T) booleans for attention; None if nothing is padded."""
     if mask is None:
         return None
-    mask = np.asarray(mask)
+    try:
+        mask = np.asarray(mask)
+    except ValueError:
+        raise ValueError(
+            f"attention_mask has rows of different lengths, expected {shape}, the shape of input_ids"
+        ) from None
     if mask.shape != shape:
         raise ValueError(f"attention_mask has shape {mask.shape}, expected {shape}, the shape of input_ids")
     if not np.isin(mask, (0, 1)).all():
-        bad = np.asarray(mask)[~np.isin(mask, (0, 1))].flat[0]
+        bad = mask[~np.isin(mask, (0, 1))].tolist()[0]
         raise ValueError(f"attention_mask contains {bad!r}, expected 1 for tokens and 0 for padding")
     mask = mask.astype(bool)
     return None if mask.all() else mask[:, None, None, :]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.progress import counted, showing
+from mini_bert.common.values import check_share
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.data.sequences import Documents
 from mini_bert.data.shards import Shards, prepare
@@ -59,6 +60,7 @@ def measure_corpus(
     log_frequencies: of the words in the model's training text (word_frequencies.read_frequencies).
     """
     model.output_head(MASKED_WORDS)
+    check_share("held_out", held_out, "a fraction of the documents")
     wanted = min(model.max_length, LENGTH) if length is None else length
     if wanted > model.max_length:
         raise ValueError(f"length is {length}, but the model has {model.max_length} positions; choose a smaller length")

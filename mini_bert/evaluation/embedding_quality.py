@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.progress import counted
 from mini_bert.data.labelled.readers import ColumnError, Scored, read_scored
 from mini_bert.evaluation.metrics import pearson, spearman
 from mini_bert.evaluation.vector_metrics import mean_cosine, nearest, partition_ratio
@@ -117,9 +118,15 @@ def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -
 def read_pairs(path: str) -> list[Scored]:
     """Sentence pairs with scores, from a file with columns sentence1, sentence2 and score."""
     try:
-        return read_scored(path)
+        pairs = read_scored(path)
     except ColumnError as error:
         raise error.with_remedy("Name the columns of the file sentence1, sentence2 and score") from None
+    if len({pair.score for pair in pairs}) == 1:
+        raise ValueError(
+            f"{path}: the score of {counted(len(pairs), 'pair')} is always {pairs[0].score:g}, so there is no "
+            "correlation; give pairs with different scores"
+        )
+    return pairs
 
 
 def report_pairs(names: Sequence[str], results: Sequence[Agreement]) -> str:

@@ -122,7 +122,7 @@ def read_lines(source: str) -> list[str]:
     from mini_bert.corpora.decoding import decoded, unpacked
 
     def note(what: str, file: str, place: str, times: int) -> None:
-        logger.warning("%s, %s: %s", name, place, what)
+        logger.warning("%s: %s", ", ".join(filter(None, (name, place))), what)
 
     name = "standard input" if source == "-" else source
     with nullcontext(sys.stdin.buffer) if source == "-" else open(source, "rb") as stream:

@@ -84,8 +84,12 @@ class Encoder(Layer):
 
     def check(self, caches) -> None:
         """Raise if backward has already used these caches."""
-        if len(caches) != len(self.blocks):
+        if not caches:
             raise ValueError("this cache was already used by a backward pass; run forward again to get a new one")
+        if len(caches) != len(self.blocks):
+            raise ValueError(
+                f"this cache is of another model: it has {len(caches)} blocks, this model has {len(self.blocks)}"
+            )
 
 
 if __name__ == "__main__":

@@ -156,6 +156,8 @@ class MiniBERT(Model):
                 f"backward takes the cache of forward, not a {type(cache).__name__}; see also loss_backward"
             )
         self.encoder.check(cache.blocks)
+        if MASKED_WORDS not in cache.outputs:
+            raise ValueError("this cache is from encode, which computes no logits; use encode_backward, or run forward")
         expected = (*cache.inputs.ids.shape, self.config.vocab_size)
         if np.shape(dlogits) != expected:
             raise ValueError(f"dlogits has shape {np.shape(dlogits)}, expected {expected}, the shape of the logits")

@@ -203,7 +203,9 @@ def mask_tokens(
     if seed is None or isinstance(seed, np.random.Generator):
         keys = (seed or np.random.default_rng()).integers(2**64, size=len(ids), dtype=np.uint64)
     else:
-        keys = address(seed, np.arange(len(ids)))
+        if not isinstance(seed, int | np.integer):
+            raise TypeError(f"seed is {seed!r}, expected a whole number, a np.random.Generator or None")
+        keys = address(int(seed), np.arange(len(ids)))
     return masking(ids, keys)
 
 

@@ -314,6 +314,8 @@ class Tokenizer(ABC):
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = False) -> str:
         """The text that ids spell."""
+        if not isinstance(ids, Iterable):
+            raise TypeError(f"decode takes one row of ids, got {ids!r:.80}; for a single id: decode([id])")
         numbers = [self._checked_id(i) for i in ids]
         skipped = self.special_ids if skip_special_tokens else ()
         return self.join([self.tokens[i] for i in numbers if i not in skipped])

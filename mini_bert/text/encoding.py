@@ -151,6 +151,8 @@ def room(max_length: int | None, special: int) -> int:
     """The number of pieces of text that fit beside the special tokens."""
     if max_length is None:
         raise ValueError("truncation needs max_length, for example truncation=True, max_length=64")
+    if not isinstance(max_length, int | np.integer):
+        raise TypeError(f"max_length is {max_length!r}, expected a whole number, such as 64")
     if max_length < special:
         raise ValueError(
             f"max_length={max_length} is too small even for the {special} special tokens; use at least {special + 1}, "

@@ -29,9 +29,9 @@ def settings_for(config: Any, micro_batch: int | None = None, **given: Any) -> t
     check_positive("batch_size", size)
     if micro_batch is not None and size % micro_batch:
         raise ValueError(
-            f"batch_size is {size}, which is not a multiple of the generator's {micro_batch}; choose a multiple such "
-            f"as batch_size={max(micro_batch, size - size % micro_batch)}, or build the generator with a batch_size "
-            f"that divides {size}"
+            f"batch_size is {size}, which is not a multiple of the generator's {micro_batch}, the micro-batch; choose "
+            f"a multiple such as batch_size={max(micro_batch, size - size % micro_batch)}, or a micro-batch that "
+            f"divides {size}"
         )
     threads = given.get("threads") or min(default_threads(), size)
     micro = given.setdefault("micro_batch", micro_batch or default_micro_batch(size, threads))

@@ -313,6 +313,7 @@ def _option(name: str, value: Any) -> list[str]:
 def parse_memory(text: str) -> float:
     """Bytes from an amount such as "1GB", "900 MB" or "1.5GiB"."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
-    if not found or found[2].upper() not in UNITS or not float(found[1]):
+    amount = float(found[1]) * UNITS.get(found[2].upper(), 0) if found else 0.0
+    if amount < 1e6:  # "8" is 8 bytes; 8GB was meant
         raise ValueError(f"--memory is {text!r}, expected an amount such as 1GB, 900MB or 1.5GiB")
-    return float(found[1]) * UNITS[found[2].upper()]
+    return amount

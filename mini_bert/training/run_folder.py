@@ -80,7 +80,7 @@ class RunFolder(Recorder):
         """Raise an error unless the folder is new or empty, so that no other files are touched."""
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is a file, expected a folder for the run; {other}")
-        if (path / CONFIG).exists():
+        if (path / CONFIG).exists() and not (path / "model.safetensors").exists():  # a model folder has a config too
             raise ValueError(f"{path} already contains a run; {resume}, or {other}")
         if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
             raise ValueError(f"{path} is not empty, but a run needs a new or empty folder; {other}")

@@ -9,7 +9,8 @@ from mini_bert.common.sixteen_bit import check_kind
 from mini_bert.common.values import check_positive, check_positive_number, check_share
 from mini_bert.layers.lean_attention import METHODS
 
-MOST = {"steps": 99_999_999, "minutes": 525_600}  # names of checkpoints have eight digits; a year has so many minutes
+# names of checkpoints have eight digits; a year has so many minutes; more threads take hours to start
+MOST = {"steps": 99_999_999, "minutes": 525_600, "threads": 1024}
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from making_hostile import (
 
 NAN, INF = float("nan"), float("inf")
 ODD_EPS = '{"model_type": "mini_bert", "layer_norm_eps": 1e999}'
-STRING_OF_TOKENS = '''{"added_tokens": "x", "model": {"type": "WordPiece", "vocab": {}},
+STRING_OF_TOKENS = """{"added_tokens": "x", "model": {"type": "WordPiece", "vocab": {}},
 "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
-"post_processor": {"type": "BertProcessing"}}'''
+"post_processor": {"type": "BertProcessing"}}"""
 TOO_LARGE = '{"model_type": "mini_bert", "hidden_size": 8192, "intermediate_size": 32768, "num_heads": 8}'
 TEXT = file("a.txt", "the cat sat on a mat .\n\n" * 200)
 DEEP = "[" * 100_000
