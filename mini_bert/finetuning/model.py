@@ -122,8 +122,8 @@ def _task(
     architecture = str((values.get("architectures") or [""])[0]).removeprefix(model.family)
     head = model.task_heads.get(architecture, {}).get("linear")
     names = {str(number): label for number, label in _id2label(values, len(tensors.get(f"{head}.bias", ())))}
-    labels = [names.get(str(number)) for number in range(len(names))]
-    if not all(isinstance(label, str) for label in labels):
+    labels = [label for number in range(len(names)) if isinstance(label := names.get(str(number)), str)]
+    if len(labels) < len(names):
         raise ValueError(f"{folder}: id2label in config.json is {names!r:.60}, expected a name for each of 0, 1, 2, …")
     tuned = values.get("fine_tuning")
     if tuned is None:

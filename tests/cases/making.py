@@ -26,7 +26,7 @@ from mini_bert.text.wordpiece import WordPieceTokenizer
 Maker = Callable[[Path], Path]
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-PIECES = SPECIAL + [*"the cat sat on a mat dog ran ##s ##ing . , good bad film was".split()]  # noqa: SIM905
+PIECES = [*SPECIAL, *"the cat sat on a mat dog ran ##s ##ing . , good bad film was".split()]  # noqa: SIM905
 TINY = MiniBertConfig(
     vocab_size=len(PIECES), hidden_size=8, num_layers=2, num_heads=2, intermediate_size=16, max_seq_length=16
 )
