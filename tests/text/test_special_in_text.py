@@ -46,7 +46,7 @@ def test_what_is_learnt_from_asked_and_embedded_is_text(token, model):
     read = ["[CLS]", "the", *spelled, "cat", "[SEP]"]
     (item,) = Classify(["a", "b"]).items([tiny.Labelled(text, None, "a", 1)], TOKENIZER, LENGTH, True)
     assert pieces(item.ids) == read
-    (item,) = Classify(["a", "b"]).items([tiny.Labelled("a", text, "a", 1)], TOKENIZER, LENGTH, True)
+    (item,) = Classify(["a", "b"], pairs=True).items([tiny.Labelled("a", text, "a", 1)], TOKENIZER, LENGTH, True)
     assert pieces(item.ids) == ["[CLS]", "a", "[SEP]", *read[1:]]
     for vectors in (False, True):
         (item,) = Similarity(0, 5, vectors).items([tiny.Scored(text, text, 1.0, 1)], TOKENIZER, LENGTH, True)
