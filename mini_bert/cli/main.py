@@ -161,7 +161,7 @@ def _sentence(error: Exception) -> str:
         return f"{path} cannot exist: a part of this path is a file, expected a folder"
     if isinstance(error, PermissionError):
         return f"no permission to use {path}; check its owner and mode, or choose another path"
-    return str(error)
+    return f"{path}: {error.strerror}" if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _spelled_out(words: list[str]) -> list[str]:

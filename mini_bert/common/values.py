@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 MOST_LAYERS, LARGEST_SIZE = 256, 10**7  # beyond every published model: a larger number in a config is a mistake
@@ -23,8 +24,8 @@ def check_size(name: str, value: Any) -> None:
 
 def check_positive_number(name: str, value: Any) -> None:
     """A positive number: not NaN, infinity, True or a string."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError(f"{name} is {value!r}, expected a positive number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+        raise ValueError(f"{name} is {value!r:.60}, expected a positive number")
 
 
 def check_heads(width: int, heads: int) -> None:

@@ -285,6 +285,17 @@ def _items(source: Source, column: str | None, report: Report) -> Iterator[Any]:
             yield from _resolve(name, column, report)
 
 
+def _matching(pattern: str) -> list[str]:
+    """The paths that a pattern matches. `**` does not follow links to folders, which may lead back to where we are."""
+    if "**" not in pattern:
+        return glob.glob(pattern)
+    parts = Path(pattern).parts
+    first = next(index for index, part in enumerate(parts) if glob.has_magic(part))
+    base, below = Path(*parts[:first]), "/".join([*parts[first:], "*"] if parts[-1] == "**" else parts[first:])
+    shown = (path for path in base.glob(below) if not any(part[0] == "." for part in path.relative_to(base).parts))
+    return [str(path) for path in shown]
+
+
 def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
     path = Path(source)
     if source == "-":
@@ -304,15 +315,15 @@ def _resolve(source: str, column: str | None, report: Report) -> Iterator[Any]:
         where, _, column = source.rpartition("::")
         yield from _resolve(where, column, report)
     elif glob.has_magic(source):
-        matches = sorted(glob.glob(source, recursive=True), key=len, reverse=True)
+        matches = sorted(_matching(source), key=len, reverse=True)
         if not matches:
             raise FileNotFoundError(f"no file matches {source!r:.100}{_texts_hint(source)}")
         places = {(os.path.realpath(os.path.dirname(match)), os.path.basename(match)): match for match in matches}
         for match in map(Path, sorted(places.values())):  # a file that links lead to again is read once
-            if match.is_symlink() and not match.exists():
-                report.note("skipped, not a regular file", match.as_posix())
-            elif not match.is_dir():
+            if match.is_file():
                 yield File(match, match.as_posix(), column, named=False)
+            elif not match.is_dir():  # a pipe would wait forever for its other end
+                report.note("skipped, not a regular file", match.as_posix())
             elif "**" not in source:  # ** already matches the files below
                 yield from _folder(match, column, report)
     else:

@@ -130,7 +130,8 @@ class Team:
                 param.grad_is_unset = True
             for i in range(j, len(parts), n):
                 run = Run(seed, train=True, pool=model.run.pool, first=first[i])
-                losses.append(objective.loss(model, parts[i], run, count))
+                with np.errstate(over="ignore", invalid="ignore"):  # `Outcome.finite` says so in one sentence
+                    losses.append(objective.loss(model, parts[i], run, count))
             for param in self._params[j]:
                 param.zero_if_unset()
             return losses

@@ -409,4 +409,14 @@ FILES = [
     Case("steps beyond eight digits", "train --steps 123456789", 1, "steps is 123456789, expected at most 99,999,999"),
 ]
 
-CLUMSY = [*COMMANDS, *MODELS, *TEXTS, *VOCABULARIES, *TRAINING, *USING, *TUNING, *PROBING, *FILES]
+LATER = [
+    Case("a name longer than names may be", f"embed --file {'a' * 300}", 1, "File name too long"),
+    Case(
+        "a rate of 1e10", "train --model {it} --corpus {t} --steps 30 --lr 1e10 --threads 1 --held-out 0 --length 8", 1,
+        r"^(?!.*RuntimeWarning).*no longer finite",
+        it=file("config.json", '{"model_type": "mini_bert", "hidden_size": 8, "num_layers": 1, "num_heads": 1}'),
+        t=file("t.txt", "the cat sat on the mat .\n\n" * 300),
+    ),
+]  # fmt: skip
+
+CLUMSY = [*COMMANDS, *MODELS, *TEXTS, *VOCABULARIES, *TRAINING, *USING, *TUNING, *PROBING, *FILES, *LATER]
