@@ -29,6 +29,11 @@ class CrossEntropyCache(NamedTuple):
     def probs(self) -> np.ndarray:  # (N,V)
         return self.exp / self.sums
 
+    @property
+    def correct(self) -> int:
+        """How often the target is the most likely class"""
+        return int((self.exp.argmax(-1) == self.targets).sum())
+
 
 def cross_entropy(logits, targets, count: float | None = None, out=None):
     """loss = Σ −log softmax(logits)[target] / count        logits (N,V), targets (N,)

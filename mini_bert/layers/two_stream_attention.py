@@ -10,8 +10,8 @@ different vectors are needed:
     g'_i = Attention(queries g_i, keys and values h_j, for all j with order_j < order_i)      (Yang et al. 2019, eq. 3-4)
 
 Both use the same weights; g starts as the same learnt vector at every place. No query ever reads g of another place, so
-g is needed at the predicted words only. Distances are those in the text, not in the order of prediction, so g_i "knows"
-its place by the relative distances in its scores (relative_attention.py).
+g is needed at the predicted words only. The order decides which keys are visible; distances are still those in the text
+(relative_attention.py), and from these g_i learns where in the text its word is missing.
 
 Backward. The two streams share keys and values, and their gradients are added:
 
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.layers.base import Layer, Param, Run, bind
-from mini_bert.layers.chosen import row_layout
+from mini_bert.layers.chosen import choose_rows, choose_rows_backward, row_layout
 from mini_bert.layers.initialisers import normal
 from mini_bert.layers.matrices import total
 from mini_bert.layers.relative_attention import Keys, RelativeAttention, Stream, distance_waves
@@ -68,6 +68,7 @@ class TwoStreamCache(NamedTuple):
     keys: Keys
     content: Stream | None  # None: not computed
     query: Stream | None
+    rows: Any = None  # cache of choose_rows, for rows of the content stream
 
     @property
     def x(self) -> np.ndarray:  # (B,T,H)
@@ -91,9 +92,9 @@ class TwoStreamAttention(RelativeAttention):
         keys = self.keys(h, run, waves, memory)
         layout = None if chosen is None else row_layout(chosen, *h.shape[:2])
         if g is None:
-            rows = h if chosen is None else h.reshape(-1, h.shape[-1])[chosen]
-            y, content = self.stream(rows, keys, run.fork(0), mask, layout, differs)
-            return (y, None), TwoStreamCache(keys, self._kept(content, keys), None)
+            tokens, rows = (h, None) if chosen is None else choose_rows(h, chosen)
+            y, content = self.stream(tokens, keys, run.fork(0), mask, layout, differs)
+            return (y, None), TwoStreamCache(keys, self._kept(content, keys), None, rows)
         y = content = None
         if not last:
             y, content = self.stream(h, keys, run.fork(0), mask, None, differs)
@@ -115,13 +116,26 @@ class TwoStreamAttention(RelativeAttention):
         dh = self.keys_backward(*dkeys, cache.keys, run)
         dcontent, dg = dstreams
         if dcontent is not None:
-            layout = cache.content.layout
-            if layout is None:
-                dh += dcontent
-            else:
-                np.add.at(dh, (layout.sequence, layout.token[layout.sequence, layout.slot]), dcontent)
+            dh += dcontent if cache.rows is None else choose_rows_backward(dcontent, cache.rows)
         return dh, dg
 
     def _kept(self, stream: Stream, keys: Keys) -> Stream:
         """All tokens are part of the keys already: keep them once."""
         return stream if stream.layout is not None else stream._replace(x=keys.x[:, keys.first :])
+
+
+if __name__ == "__main__":
+    layer, run = TwoStreamAttention(8, heads=2, head_size=4, std=0.5), Run()
+    bind(layer, seed=0)
+    h = np.random.default_rng(0).normal(size=(1, 4, 8)).astype(np.float32)
+    types = np.array([0, 0, 1, 1])
+    differs = (types[:, None] != types)[None, None]
+    order, chosen = np.array([0, 2, 0, 1]), np.array([1, 3])
+    masks = {"mask": order[:, None] >= order, "query_mask": order[:, None] > order}
+    waves = distance_waves(4, 4, 8, later=True)
+    (y, z), cache = layer.forward(h, h[0, chosen], run, waves, differs=differs, chosen=chosen, **masks)
+    print("the place of each word in the order of prediction:", order)
+    print("word 1 as content sees all four words, as a query all but itself; head 0:")
+    print(cache.content.attended.probs[0, 0, 1].round(2), cache.query.attended.probs[0, 0, 0].round(2))
+    dh, dg = layer.backward((np.ones_like(y), np.ones_like(z)), cache, run)
+    print(f"h {h.shape}, g {z.shape} -> {y.shape}, {z.shape}; dh {dh.shape}, dg {dg.shape}")

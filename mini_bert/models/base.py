@@ -70,9 +70,9 @@ class ScoreCache(NamedTuple):
 
 class TermCache(NamedTuple):
     term: Term
-    scores: ScoreCache
+    scores: ScoreCache | None  # None: the head has a loss of its own
     loss: float  # of this term, before its weight
-    entropy: CrossEntropyCache
+    entropy: Any  # a CrossEntropyCache, or another with `targets` and `correct`
 
 
 class LossCache(NamedTuple):
@@ -324,10 +324,9 @@ class Model(Saved):
             else:
                 x = hidden[start : start + term.targets.size]
                 start += term.targets.size
-            scores, cache = self.score(term.head, x, run)  # (N,C)
-            part, entropy = cross_entropy(scores, term.targets, term.divisor, out=scores)
-            loss += part if term.weight == 1 else term.weight * part
-            caches.append(TermCache(term, cache, part, entropy))
+            cache = self.term_loss(term, x, run)
+            loss += cache.loss if term.weight == 1 else term.weight * cache.loss
+            caches.append(cache)
         return loss, LossCache(encoded, caches)
 
     def loss_backward(self, cache: LossCache, dloss: float = 1.0, run: Run | None = None):
@@ -338,13 +337,31 @@ class Model(Saved):
         self.encoder.check(cache.encoded.blocks)
         gradients = []
         while cache.terms:
-            term, scores, _, entropy = cache.terms.pop(0)
-            dscores = cross_entropy_backward(dloss * term.weight, entropy, out=entropy.exp)
-            gradients.append((term.rows, self.score_backward(term.head, dscores, scores, run)))  # (N,H)
-            del scores, entropy, dscores  # the blocks reuse their memory
+            part = cache.terms.pop(0)
+            gradients.append((part.term.rows, self.term_loss_backward(dloss * part.term.weight, part, run)))  # (N,H)
+            del part  # the blocks reuse its memory
         dhidden = _joined(gradients, cache.encoded.hidden.shape)
         del gradients
         return self.encode_backward(dhidden, cache.encoded, run)
+
+    def term_loss(self, term: Term, x, run: Run) -> TermCache:
+        """The cross-entropy of a term for its rows x (N,H).
+
+        In training, a head may have a `loss` of its own that computes only some of the scores (adaptive_softmax.py).
+        """
+        head: Any = self.output_head(term.head)
+        if run.train and hasattr(head, "loss"):
+            return TermCache(term, None, *head.loss(x, term.targets, term.divisor, run))
+        scores, cache = self.score(term.head, x, run)  # (N,C)
+        return TermCache(term, cache, *cross_entropy(scores, term.targets, term.divisor, out=scores))
+
+    def term_loss_backward(self, dloss: float, cache: TermCache, run: Run):
+        """Returns dx (N,H); adds to the gradients of the head."""
+        head: Any = self.output_head(cache.term.head)
+        if cache.scores is None:
+            return head.loss_backward(dloss, cache.entropy, run)
+        dscores = cross_entropy_backward(dloss, cache.entropy, out=cache.entropy.exp)
+        return self.score_backward(cache.term.head, dscores, cache.scores, run)
 
     def score(self, name: str, x, run: Run) -> tuple[np.ndarray, ScoreCache]:
         """The scores of an output head for rows x (N,H): (N,C), and the cache for `score_backward`.

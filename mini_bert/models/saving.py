@@ -28,6 +28,7 @@ class Name(NamedTuple):
     ours: str
     theirs: tuple[str, ...]
     transposed: bool = False
+    shape: tuple[int, ...] | None = None  # of their tensors, if these have more axes than ours: (H,A,d) for (H,A·d)
 
     def load(self, published: Mapping[str, Any]) -> Any:
         parts = [published[name] for name in self.theirs]
@@ -36,6 +37,8 @@ class Name(NamedTuple):
         return self._joined(parts)
 
     def _joined(self, parts: list[np.ndarray]) -> np.ndarray:
+        if self.shape:
+            parts = [part.reshape(len(part), -1) for part in parts]
         parts = [part.T if self.transposed else part for part in parts]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
@@ -43,7 +46,10 @@ class Name(NamedTuple):
         if isinstance(array, Stored):
             return {name: Stored(part) for name, part in self.save(array.bits).items()}
         parts = np.split(array, len(self.theirs), axis=-1)
-        return {name: part.T if self.transposed else part for name, part in zip(self.theirs, parts, strict=True)}
+        parts = [part.T if self.transposed else part for part in parts]
+        if self.shape:
+            parts = [part.reshape(self.shape) for part in parts]
+        return dict(zip(self.theirs, parts, strict=True))
 
 
 class Saved(Layer):

@@ -8,7 +8,7 @@ arrays of real caches.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_bert.layers.lean_attention import TILE
 
@@ -47,6 +47,7 @@ class Sizes(NamedTuple):
     inner_kept: int  # arrays (B,T,I) that a feed-forward network keeps for backward
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
+    more: Any = None  # what else a subclass counts with
 
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
