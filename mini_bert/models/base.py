@@ -235,11 +235,14 @@ class Model(Saved):
     def encode_backward(self, dhidden, cache: EncodeCache, run: Run | None = None):
         """Returns dx (B,T,H), the gradient at the sum of the embeddings. The cache cannot be used again."""
         run = run or self.run
-        if np.shape(dhidden) != cache.hidden.shape:
-            raise ValueError(f"dhidden has shape {np.shape(dhidden)}, expected {cache.hidden.shape}, that of hidden")
+        self.check_gradient(dhidden, cache)
         dx = self.finish_backward(dhidden, cache.final, run)
         dx = self.encoder.backward(dx, cache.blocks, run)
         return self.embed_backward(dx, cache.inputs, cache.embedding, run)
+
+    def check_gradient(self, dhidden, cache: EncodeCache) -> None:
+        if np.shape(dhidden) != cache.hidden.shape:
+            raise ValueError(f"dhidden has shape {np.shape(dhidden)}, expected {cache.hidden.shape}, that of hidden")
 
     def hide(self, inputs: Inputs, hidden_rows, mask_id: int) -> Inputs:
         """The same inputs with the tokens at these rows hidden, so that they can be predicted from all others."""

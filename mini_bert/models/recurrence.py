@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mini_bert.common.inputs import check_ids, check_mask
+from mini_bert.layers.base import Run
 from mini_bert.models.base import Inputs, Model
+from mini_bert.models.saving import Name
 
 ANY_LENGTH = 1 << 40
 
@@ -24,6 +26,8 @@ class Recurrent(Model):
 
     `config.max_length` is the length of the segments it is trained on.
     """
+
+    sharing: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "untie_r")  # fields of the config
 
     def check_inputs(self, input_ids, attention_mask=None, token_types=None) -> Inputs:
         ids = check_ids(input_ids, self.vocab_size, ANY_LENGTH)
@@ -42,6 +46,30 @@ class Recurrent(Model):
                 f"({B}, any number, {self.width}): one for each block, with as many sequences as the batch"
             )
         return [np.asarray(part, self.dtype) for part in memory]
+
+    # ------------------------------------------------------------------ files: copies of what is shared
+
+    def copies(self) -> dict[str, str]:
+        """Names of tensors in files that repeat another: copy -> original"""
+        return {}
+
+    def file_tensors(self, task: str = "") -> dict[str, Any]:
+        tensors = super().file_tensors(task)
+        prefix = self.prefix if any(name.startswith(self.prefix) for name in tensors) else ""
+        for copy, original in self.copies().items():
+            tensors[copy if copy.startswith(self.head_prefixes) else prefix + copy] = tensors[prefix + original].copy()
+        return tensors
+
+    def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:
+        """Files may hold copies of what is shared. They must be equal: the model has only one."""
+        for copy, original in self.copies().items():
+            if copy in tensors and not np.array_equal(tensors[copy], tensors.setdefault(original, tensors[copy])):
+                raise ValueError(
+                    f"{source}: config.json says that {copy} and {original} are shared, but they differ; change "
+                    f"{' or '.join(self.sharing)} there to what the model was trained with"
+                )
+        used = {name for entry in table for name in entry.theirs}
+        return sorted(set(tensors) - used - set(self.copies()))
 
 
 def next_memory(memory: Sequence[np.ndarray] | None, states: Sequence[np.ndarray], most: float = math.inf):
@@ -68,3 +96,17 @@ def causal_mask(T: int, M: int, window: int | None = None) -> np.ndarray:
     distance = M + np.arange(T)[:, None] - np.arange(M + T)
     seen = distance >= 0
     return seen if window is None else seen & (distance < window)
+
+
+def share_biases(blocks: Sequence[Any]) -> None:
+    """All blocks use the biases of the first one."""
+    first = blocks[0].attention
+    for block in blocks[1:]:
+        block.attention.content_bias, block.attention.distance_bias = first.content_bias, first.distance_bias
+        if first.segments is not None:
+            block.attention.segments.bias = first.segments.bias
+
+
+def waves_run(run: Run, number: int) -> Run:
+    """For dropout in the waves, which are the same for all sequences, whatever part of a batch these are."""
+    return Run((*run.seed, number + 1), run.train, run.pool)

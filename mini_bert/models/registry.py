@@ -14,6 +14,7 @@ MODELS = {  # model_type -> module, class
     "mini_bert": ("mini_bert.models.mini", "MiniBERT"),
     "bert": ("mini_bert.models.bert", "Bert"),
     "transfo-xl": ("mini_bert.models.transformer_xl", "TransformerXL"),
+    "xlnet": ("mini_bert.models.xlnet", "XLNet"),
 }
 
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
@@ -21,6 +22,7 @@ PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "larger": ("mini_bert.models.config", "LARGER_BERT_CONFIG"),
     "bert": ("mini_bert.models.bert", "PRESET"),
     "transformer-xl": ("mini_bert.models.transformer_xl", "PRESET"),
+    "xlnet": ("mini_bert.models.xlnet", "PRESET"),
 }
 
 

@@ -14,9 +14,14 @@ class RelativeParts(NamedTuple):
     keeps: bool = False  # whether the inputs of the blocks are kept for the next segment
     attention: int = 0  # A·d
     pre_norm: bool = False
+    later: bool = False  # whether queries see later keys
     clusters: tuple[tuple[int, int], ...] = ()  # words and width of each cluster of words
     projected: bool = False
 
 
 class TransformerXLSizes(Sizes):
+    pass
+
+
+class XLNetSizes(Sizes):
     pass

@@ -39,7 +39,7 @@ from mini_bert.layers.relative_block import PreNormRelativeBlock, RelativeBlock
 from mini_bert.models.base import NEXT_WORD
 from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.published import ENCODER, PublishedConfig
-from mini_bert.models.recurrence import Recurrent, causal_mask, next_memory, with_memory
+from mini_bert.models.recurrence import Recurrent, causal_mask, next_memory, share_biases, waves_run, with_memory
 from mini_bert.models.relative_sizes import RelativeParts, TransformerXLSizes
 from mini_bert.models.saving import Name, linear_names, norm_names
 
@@ -237,6 +237,7 @@ class TransformerXL(Recurrent):
         "with TransformerXL(config)",
     }
     pools_cls = False
+    sharing = ("tie_word_embeddings", "tie_projs", "untie_r")
     config: TransformerXLConfig
 
     def __init__(
@@ -360,28 +361,15 @@ class TransformerXL(Recurrent):
         return names
 
     def file_tensors(self, task=""):
-        """Files also hold copies of what is shared, and the frequencies of the waves."""
+        """Files also hold the frequencies of the waves."""
         tensors = super().file_tensors(task)
         prefix = self.prefix if any(name.startswith(self.prefix) for name in tensors) else ""
-        for copy, original in self._copies().items():
-            tensors[copy if copy.startswith(self.head_prefixes) else prefix + copy] = tensors[prefix + original].copy()
-        tensors[f"{prefix}pos_emb.inv_freq"] = frequencies(self.width).astype(self.dtype)
-        return tensors
+        return tensors | {f"{prefix}pos_emb.inv_freq": frequencies(self.width).astype(self.dtype)}
 
     def reconcile(self, tensors, table, source):
-        """Files may hold copies of what is shared. They must be equal: the model has only one."""
-        for copy, original in self._copies().items():
-            tensors.setdefault(original, tensors.get(copy))
-            if copy in tensors and not np.array_equal(tensors[copy], tensors[original]):
-                raise ValueError(
-                    f"{source}: config.json says that {copy} and {original} are shared, but they differ; set "
-                    '"tie_word_embeddings", "tie_projs" or "untie_r" there to what the model was trained with'
-                )
-        used = {name for entry in table for name in entry.theirs}
-        return sorted(set(tensors) - used - set(self._copies()) - {"pos_emb.inv_freq"})
+        return sorted(set(super().reconcile(tensors, table, source)) - {"pos_emb.inv_freq"})
 
-    def _copies(self) -> dict[str, str]:
-        """Names of tensors in files that repeat another: copy -> original"""
+    def copies(self) -> dict[str, str]:
         copies, head, config = {}, self.next_word, self.config
         if not config.untie_r:
             for name in BIASES.values():
@@ -402,15 +390,3 @@ class TransformerXL(Recurrent):
 
 
 BIASES = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias"}
-
-
-def share_biases(blocks: list[Any], names=tuple(BIASES)) -> None:
-    """All blocks use the biases of the first one."""
-    for block in blocks[1:]:
-        for name in names:
-            setattr(block.attention, name, getattr(blocks[0].attention, name))
-
-
-def waves_run(run: Run, number: int) -> Run:
-    """For dropout in the waves, which are the same for all sequences, whatever part of a batch these are."""
-    return Run((*run.seed, number + 1), run.train, run.pool)
