@@ -29,6 +29,8 @@ from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.layers.activations import ACTIVATIONS
+from mini_bert.layers.adaptive_embedding import AdaptiveEmbedding
+from mini_bert.layers.adaptive_softmax import AdaptiveSoftmax
 from mini_bert.layers.attention import MultiHeadAttention, attend, attend_backward
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.block import TransformerBlock
@@ -41,7 +43,15 @@ from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
+from mini_bert.layers.matrices import rows
 from mini_bert.layers.pooling import POOLING
+from mini_bert.layers.relative_attention import (
+    RelativeAttention,
+    distance_waves,
+    relative_shift,
+    relative_shift_backward,
+)
+from mini_bert.layers.relative_block import PreNormRelativeBlock, RelativeBlock
 from mini_bert.layers.similarity import (
     beside,
     beside_backward,
@@ -53,6 +63,8 @@ from mini_bert.layers.similarity import (
     squared_error_backward,
 )
 from mini_bert.layers.softmax import softmax, softmax_backward
+from mini_bert.layers.two_stream_attention import TwoStreamAttention
+from mini_bert.layers.two_stream_block import TwoStreamBlock
 from mini_bert.models.base import Model
 from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
@@ -90,9 +102,50 @@ def _plain(forward: Callable[..., Any], backward: Callable[..., Any], *arguments
     return lambda: Function(lambda x, run: forward(x, *arguments), backward)
 
 
+def _shift(forward: Callable[..., Any], backward: Callable[..., Any], *chosen: Any) -> Callable[[], Layer]:
+    """relative_shift to T + 3 keys"""
+    return lambda: Function(
+        lambda x, run: (forward(x, T + 3, *chosen), x.shape[-1]), lambda dy, J: backward(dy, J, *chosen)
+    )
+
+
+def _adaptive(divisor: int) -> AdaptiveSoftmax:
+    return AdaptiveSoftmax(V, 7, 11, (3, 8), divisor, std=1.0, projection_std=1.0)
+
+
 def _tied() -> Layer:
     owner = Embedding(11, 7, std=1.0)
     return TiedLinear(owner.table)
+
+
+class AdaptiveLoss(Layer):
+    """The loss of an adaptive softmax, as a layer for the table."""
+
+    def __init__(self, softmax: AdaptiveSoftmax, targets: np.ndarray):
+        self.softmax, self.targets = softmax, targets
+
+    def forward(self, x, run):
+        return self.softmax.loss(x, self.targets, None, run)
+
+    def backward(self, dy, cache, run):
+        return self.softmax.loss_backward(dy, cache, run)
+
+
+class TwoStreams(Layer):
+    """Two streams, one output below the other, as a layer for the table."""
+
+    def __init__(self, layer: Layer):
+        self.layer = layer
+
+    def forward(self, h, g, run, **keywords):
+        (y, z), cache = self.layer.forward(h, g, run, **keywords)
+        return z if y is None else np.concatenate([rows(y), z]), (cache, None if y is None else y.shape)
+
+    def backward(self, dy, cache, run):
+        inner, shape = cache
+        count = 0 if shape is None else shape[0] * shape[1]
+        dh = None if shape is None else dy[:count].reshape(shape)
+        return self.layer.backward((dh, dy[count:]), inner, run)
 
 
 B, T, A, D, I, V = 2, 5, 3, 7, 13, 17
@@ -107,6 +160,17 @@ _CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # unordered, one twice
 _X = ((B, T, H),)
 _LEAN = ((B, T, 2 * D),)
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
+_EVEN, _MEMORY = 10, np.random.default_rng(2).normal(size=(B, 3, 10))  # relative layers have an even width
+_R = ((B, T, _EVEN),)
+_ORDER = np.array([[0, 3, 0, 1, 2], [2, 0, 1, 0, 0]])[:, None]  # the order of prediction
+_BOTH_WAYS = {"waves": distance_waves(T, T, _EVEN, later=True, dtype=np.float64)}
+_REMEMBERED = {"waves": distance_waves(T, T + 3, _EVEN, later=False, dtype=np.float64), "memory": _MEMORY,
+               "mask": np.tri(T, T + 3, 3, dtype=bool)}  # fmt: skip
+_REVERSED = {"waves": np.stack([distance_waves(T, T, _EVEN, True, 2, sign, np.float64) for sign in (1, -1)])}
+_STREAMS = {"mask": _ORDER[..., None] >= _ORDER[:, :, None], "query_mask": _ORDER[..., None] > _ORDER[:, :, None],
+            "chosen": np.array([1, 3, 4, 5, 7]), "differs": (np.arange(T)[:, None] > 2) != (np.arange(T) > 2),
+            **_BOTH_WAYS}  # fmt: skip
+_TWO_STREAMS = ((B, T, _EVEN), (5, _EVEN))
 _BERT = BertConfig(
     vocab_size=V, hidden_size=6, num_hidden_layers=2, num_attention_heads=2, intermediate_size=11,
     max_position_embeddings=7, type_vocab_size=3, initializer_range=0.5,
@@ -157,6 +221,36 @@ CASES = [
     Case("lean attention, fully masked", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_FULLY_MASKED),
     Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
+    Case("feed-forward, dropout inside", lambda: FeedForward(H, I, "gelu", p=0.2), _X),
+    Case("relative shift", _shift(relative_shift, relative_shift_backward), ((B, A, T, T + 3 + T),)),
+    Case("relative shift, chosen rows", _shift(relative_shift, relative_shift_backward, np.array([[1, 4], [0, 0]]), T),
+         ((B, A, 2, T + 3 + 1),)),
+    Case("relative attention", lambda: RelativeAttention(_EVEN, A, D, std=0.5), _R, keywords=_BOTH_WAYS),
+    Case("relative attention, memory", lambda: RelativeAttention(_EVEN, A, D, std=0.5), _R, keywords=_REMEMBERED),
+    Case("relative attention, dropout, chosen, memory", lambda: RelativeAttention(_EVEN, A, D, p=0.2, std=0.5), _R,
+         keywords=_REMEMBERED | _CHOSEN),
+    Case("relative attention, two directions", lambda: RelativeAttention(_EVEN, A, D, std=0.5), _R, keywords=_REVERSED),
+    Case("relative block, memory", lambda: RelativeBlock(_EVEN, A, D, I, p=0.2, attention_p=0.2), _R,
+         keywords=_REMEMBERED),
+    Case("relative block, chosen rows", lambda: RelativeBlock(_EVEN, A, D, I, p=0.2), _R,
+         keywords=_REMEMBERED | _CHOSEN),
+    Case("relative block, norm first", lambda: PreNormRelativeBlock(_EVEN, A, D, I, p=0.2), _R, keywords=_REMEMBERED),
+    Case("relative block, norm first, chosen rows", lambda: PreNormRelativeBlock(_EVEN, A, D, I), _R,
+         keywords=_REMEMBERED | _CHOSEN),
+    Case("two-stream attention", lambda: TwoStreams(TwoStreamAttention(_EVEN, A, D, 0.2, 0.5)), _TWO_STREAMS,
+         keywords=_STREAMS),
+    Case("two-stream block", lambda: TwoStreams(TwoStreamBlock(_EVEN, 2, I, "gelu", 0.2, 1e-5, 0.5)), _TWO_STREAMS,
+         keywords=_STREAMS),
+    Case("two-stream block, the last", lambda: TwoStreams(TwoStreamBlock(_EVEN, 2, I, "gelu", 0.2, 1e-5, 0.5)),
+         _TWO_STREAMS, keywords=_STREAMS | {"last": True}),
+    Case("adaptive embedding", lambda: AdaptiveEmbedding(V, 7, 11, (3, 8), 2, 1.0, 1.0), (),
+         fixed=(np.array([[1, 5, 1], [16, 2, 8]]),)),
+    Case("adaptive embedding, one table", lambda: AdaptiveEmbedding(V, 7, 11, (3, 8), 1, 1.0, 1.0), (),
+         fixed=(np.array([[1, 5, 1], [16, 2, 8]]),)),
+    Case("adaptive softmax", lambda: _adaptive(2), ((2, 3, 7),)),
+    Case("adaptive softmax, one table", lambda: _adaptive(1), ((2, 3, 7),)),
+    Case("adaptive softmax, loss", lambda: AdaptiveLoss(_adaptive(2), np.array([2, 16, 3, 7, 8, 0])), ((6, 7),)),
+    Case("adaptive softmax, one table, loss", lambda: AdaptiveLoss(_adaptive(1), np.array([2, 9, 1])), ((3, 7),)),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
     *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
     Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),

@@ -56,17 +56,20 @@ class AdaptiveEmbedding(Layer):
         for start, stop, table, projection in self._clusters():
             places = np.flatnonzero((start <= listed) & (listed < stop))
             e, own = table.forward(listed[places] - start, run)  # (n,E_c)
-            y[places] = e if projection is None else projection.forward(e, run)[0]
-            caches.append((places, own, e))
+            projected = None
+            if projection is not None:
+                e, projected = projection.forward(e, run)
+            y[places] = e
+            caches.append((places, own, projected))
         y *= self.scale
         return y.reshape(*ids.shape, self.width), caches
 
     def backward(self, dy, caches, run):  # dy (B,T,H)
         dy = rows(dy) * self.scale
-        for (_, _, table, projection), (places, own, e) in zip(self._clusters(), caches, strict=True):
+        for (_, _, table, projection), (places, own, projected) in zip(self._clusters(), caches, strict=True):
             de = dy[places]
             if projection is not None:
-                de = projection.backward(de, e, run)
+                de = projection.backward(de, projected, run)
             table.backward(de, own, run)
         return None  # ids have no gradient
 

@@ -26,9 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.layers.base import Layer, Param, Run, bind
-from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
+from mini_bert.layers.cross_entropy import CrossEntropyCache, check_targets, cross_entropy, cross_entropy_backward
 from mini_bert.layers.initialisers import normal, zeros
 from mini_bert.layers.matrices import rows, sum_rows, times, total
+
+SOME = 1 << 18  # log-probabilities computed at a time
 
 
 class Part(NamedTuple):
@@ -96,13 +98,9 @@ class AdaptiveSoftmax(Layer):
         """Returns log p. The cache is x: backward computes the scores again, which would take as much memory as y."""
         listed = rows(x)
         y = np.empty((len(listed), self.edges[-1]), x.dtype)
-        z, _ = self._scores(0, listed)
-        head = _log_softmax(z)
-        y[:, : self.edges[1]] = head[:, : self.edges[1]]
-        for c, start, stop in self._tails():
-            z, _ = self._scores(c, listed)
-            y[:, start:stop] = _log_softmax(z)
-            y[:, start:stop] += head[:, self._column(c), None]
+        some = max(1, SOME // self.edges[-1])  # rows at a time, so that the scores take little memory
+        for first in range(0, len(listed), some):
+            self._fill(y[first : first + some], listed[first : first + some])
         return y.reshape(*x.shape[:-1], -1), x
 
     def backward(self, dy, x, run):  # dy (...,V)
@@ -119,10 +117,21 @@ class AdaptiveSoftmax(Layer):
         dx += self._scores_backward(0, _log_softmax_backward(dhead, z), listed, inner, run)
         return dx.reshape(x.shape)
 
+    def _fill(self, y, x):
+        """y = log p"""
+        z, _ = self._scores(0, x)
+        head = _log_softmax(z)
+        y[:, : self.edges[1]] = head[:, : self.edges[1]]
+        for c, start, stop in self._tails():
+            z, _ = self._scores(c, x)
+            y[:, start:stop] = _log_softmax(z)
+            y[:, start:stop] += head[:, self._column(c), None]
+
     # ------------------------------------------------------------------ the loss
 
     def loss(self, x, targets, count: float | None, run):
         """loss = Σ −log p(target) / count        x (N,H), targets (N,). The same as cross_entropy(forward(x))."""
+        check_targets(targets, len(x), self.edges[-1])
         count, first = len(targets) if count is None else count, self.edges[1]
         cluster = np.searchsorted(self.edges[1:-1], targets, side="right")  # 0: frequent
         z, inner = self._scores(0, x)

@@ -112,6 +112,11 @@ class Keys(NamedTuple):
     waves: np.ndarray  # (G,J,H) R
     r: np.ndarray  # (G,A,J,d)
 
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Fields that packed.py must not round: all blocks share the same waves."""
+        return ("waves",)
+
 
 class Stream(NamedTuple):
     """Some queries and what they found."""
@@ -178,9 +183,9 @@ class RelativeAttention(Layer):
     # ------------------------------------------------------------------ keys, values and distances
 
     def keys(self, x, run, waves, memory=None, queries=None) -> Keys:
-        waves = waves[None] if waves.ndim == 2 else waves  # (G,J,H)
+        waves = (waves[None] if waves.ndim == 2 else waves).astype(x.dtype, copy=False)  # (G,J,H)
         start = 0 if memory is None else memory.shape[1]
-        both = x if memory is None else np.concatenate([memory, x], 1)  # (B,K,H)
+        both = after_memory(memory, x)  # (B,K,H)
         kv, _ = self._w_kv().forward(both, run)
         k, v = self._split(kv, 2)  # (B,A,K,d) each
         r, _ = self.r.forward(waves, run)
@@ -271,6 +276,11 @@ class RelativeAttention(Layer):
 
     def _w_kv(self):
         return self.qkv.outputs(slice(self.heads * self.head_size, None))
+
+
+def after_memory(memory, x):
+    """[memory, x], or x without a memory        (B,M,H), (B,T,H) -> (B,K,H)"""
+    return x if memory is None else np.concatenate([memory.astype(x.dtype, copy=False), x], 1)
 
 
 def _where(layout: RowLayout | None, keys: Keys) -> tuple[Any, ...]:

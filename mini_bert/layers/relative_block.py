@@ -28,6 +28,7 @@ from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.relative_attention import (
     RelativeAttention,
     RelativeCache,
+    after_memory,
     distance_waves,
     named_relative_arrays,
 )
@@ -146,7 +147,7 @@ class PreNormRelativeBlock(RelativeBlock):
 
     def forward(self, x, run, waves, memory=None, mask=None, chosen=None):  # x (B,T,H)
         T = x.shape[1]
-        both = x if memory is None else np.concatenate([memory, x], 1)  # (B,K,H)
+        both = after_memory(memory, x)  # (B,K,H)
         n, norm = self.attention_norm.forward(both, run)
         a, attention = self.attention.forward(n, run.fork(0), waves, queries=T, mask=mask, chosen=chosen)
         rows, at, kept = None, None, x

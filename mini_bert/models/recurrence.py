@@ -7,7 +7,6 @@ Block l reads the memory of its own input, so its tokens see one segment further
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -72,15 +71,18 @@ class Recurrent(Model):
         return sorted(set(tensors) - used - set(self.copies()))
 
 
-def next_memory(memory: Sequence[np.ndarray] | None, states: Sequence[np.ndarray], most: float = math.inf):
-    """The last `most` rows of [memory, state], for each block: (B,M,H)"""
+def next_memory(memory: Sequence[np.ndarray] | None, states: Sequence[np.ndarray], most: int | None = None):
+    """The last `most` rows of [memory, state], for each block: (B,M,H). None: all of them"""
     found = []
     for index, state in enumerate(states):
-        if memory is None or state.shape[1] >= most:
-            both = state
-        else:
-            both = np.concatenate([memory[index], state], 1)
-        found.append(both[:, max(0, both.shape[1] - most) if most < math.inf else 0 :])
+        T = state.shape[1]
+        before = 0 if memory is None else memory[index].shape[1]
+        kept = before if most is None else min(before, max(0, most - T))  # rows of the old memory
+        if kept:
+            state = np.concatenate([memory[index][:, before - kept :], state], 1)  # type: ignore[index]
+        elif most is not None and most < T:
+            state = state[:, T - most :]
+        found.append(state)
     return found
 
 

@@ -40,7 +40,7 @@ from mini_bert.models.base import NEXT_WORD
 from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.recurrence import Recurrent, causal_mask, next_memory, share_biases, waves_run, with_memory
-from mini_bert.models.relative_sizes import RelativeParts, TransformerXLSizes
+from mini_bert.models.relative_sizes import RelativeParts, RelativeSizes
 from mini_bert.models.saving import Name, linear_names, norm_names
 
 
@@ -161,7 +161,7 @@ class TransformerXLConfig(PublishedConfig):
     def projected(self) -> bool:
         return self.div_val > 1 or self.d_embed != self.d_model
 
-    def sizes(self) -> TransformerXLSizes:
+    def sizes(self) -> RelativeSizes:
         H, inner, attention = self.d_model, self.d_inner, self.n_head * self.d_head
         words = sum(count * size for count, size in zip(self.cluster_sizes, self.embedding_sizes, strict=True))
         tables = self.embedding_sizes if self.div_val > 1 else [self.d_embed]
@@ -172,14 +172,14 @@ class TransformerXLConfig(PublishedConfig):
         biases = 2 * attention * (self.n_layer if self.untie_r else 1)
         block = 5 * H * attention + 2 * H * inner + inner + H + 4 * H
         parameters += self.n_layer * block + biases
-        memory = RelativeParts(
-            memory=self.mem_len, keeps=self.mem_len > 0, attention=attention, pre_norm=self.pre_lnorm,
-            clusters=tuple(zip(self.cluster_sizes, self.embedding_sizes, strict=True)), projected=self.projected,
-        )  # fmt: skip
-        return TransformerXLSizes(
+        sizes = list(zip(self.cluster_sizes, self.embedding_sizes, strict=True)) if self.projected else []
+        if self.div_val == 1 and sizes:
+            sizes = [(self.vocab_size, self.d_embed)]
+        parts = RelativeParts(self.mem_len, self.mem_len > 0, attention, self.pre_lnorm, clusters=tuple(sizes))
+        return RelativeSizes(
             self.name, self.vocab_size, H, self.n_layer, self.n_head, inner, self.tgt_len, parameters,
             self.tie_word_embeddings, self.dropout > 0, self.dropatt > 0, False, 1 + (self.dropout > 0), 1.25, 1,
-            more=memory,
+            more=parts,
         )  # fmt: skip
 
 

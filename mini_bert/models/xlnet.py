@@ -22,7 +22,6 @@ What differs from BERT, and why:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -52,7 +51,7 @@ from mini_bert.models.recurrence import (
     waves_run,
     with_memory,
 )
-from mini_bert.models.relative_sizes import RelativeParts, XLNetSizes
+from mini_bert.models.relative_sizes import RelativeParts, TwoStreamSizes
 from mini_bert.models.saving import Name, linear_names, norm_names
 
 
@@ -122,15 +121,15 @@ class XLNetConfig(PublishedConfig):
     def max_length(self) -> int:
         return self.seq_len
 
-    def sizes(self) -> XLNetSizes:
+    def sizes(self) -> TwoStreamSizes:
         V, H, L, inner = self.vocab_size, self.d_model, self.n_layer, self.d_inner
         block = 5 * H * H + 2 * H + 2 * H * inner + inner + H + 4 * H  # attention with 2 segment vectors, network, norms
         parameters = V * H + H + L * block + 3 * H * (L if self.untie_r else 1) + V + (0 if self.tie_head else H * V)
         kept, temporary = {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(self.ff_activation, (3, 5.0))
         drops = self.dropout > 0
         uses = self.use_mems_train
-        parts = RelativeParts(self.mem_len if uses else 0, uses, H, later=self.attn_type == "bi")
-        return XLNetSizes(self.name, V, H, L, self.n_head, inner, self.seq_len, parameters, self.tie_head, drops, drops,
+        parts = RelativeParts((self.mem_len or self.seq_len) if uses else 0, uses, H, later=self.attn_type == "bi")
+        return TwoStreamSizes(self.name, V, H, L, self.n_head, inner, self.seq_len, parameters, self.tie_head, drops, drops,
                           False, kept + drops, temporary, 1, more=parts)  # fmt: skip
 
     @classmethod
@@ -313,7 +312,7 @@ class XLNet(Recurrent):
         cache = EncodeCache(inputs, embedded, embedding, blocks, final, hidden)
         if config.use_mems_train if run.train else config.use_mems_eval:
             states = [state[:, : config.reuse_len or T] for state in states]
-            cache.memory = next_memory(memory, states, config.mem_len or math.inf)
+            cache.memory = next_memory(memory, states, config.mem_len or None)
         return hidden, cache
 
     def encode_backward(self, dhidden, cache, run: Run | None = None):
