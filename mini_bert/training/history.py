@@ -48,6 +48,11 @@ class History:
         return max((record["step"] for record in self.records), default=0)
 
     @property
+    def epochs(self) -> float:
+        """How often the training text has been seen."""
+        return finite(self.last("train").get("epoch")) or 0.0
+
+    @property
     def unigram_entropy(self) -> float | None:
         """The loss of a model that predicts token frequencies and ignores context."""
         return finite(self.last("start").get("unigram_entropy"))

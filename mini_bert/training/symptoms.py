@@ -232,7 +232,7 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
 
 def too_little_data(history: History) -> Iterator[Finding]:
     """Many epochs, and a growing gap between training and held-out loss."""
-    epochs = finite(history.last("train").get("epoch")) or 0.0
+    epochs = history.epochs
     gaps = list(history.gaps())
     held = history.series("eval", "loss")[1]
     tokens = finite(history.last("start").get("train_tokens"))
@@ -255,7 +255,7 @@ def too_little_data(history: History) -> Iterator[Finding]:
         yield Finding(
             "note",
             OVERFITTING,
-            f"The text has been seen {epochs:.0f} times"
+            f"The text has been seen {epochs:.1f} times"
             + (f"; held-out loss minus training loss is {gaps[-1]:.2f}." if gaps else "; nothing was held out."),
             "Masks differ each time, so repetition still helps; after twenty times, more text helps more.",
             f"{more}.",

@@ -100,6 +100,8 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     assert config["training"]["steps"] == 30 and config["data"]["corpus"] == [str(place / "text.txt")]
     assert "step" in Path("out/training.log").read_text(encoding="utf-8")
     first = json.loads(Path("out/metrics.jsonl").read_text().splitlines()[0])
+    epochs = 30 * 8 / first["sequences"]  # steps and batch size; the doctor uses the same number
+    assert f", each seen {epochs:.1f} times |" in card and read_run("out").epochs == pytest.approx(epochs, abs=1e-4)
     assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
     best = min(record["loss"] for record in read_run("out").of("eval"))
     assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
