@@ -53,6 +53,7 @@ def set_up(
             f"{loaded.vocab_size:,}, instead of the {config.vocab_size:,} in its config"
         )
         config = replace(config, vocab_size=loaded.vocab_size)
+    _check_types(model, config, objective, loaded)
     setup = Setup(config, objective, vocabulary, loaded, length or config.max_length, note)
     missing = set(objective.heads) - set(setup.build(seed=None).output_heads)
     if missing:
@@ -62,6 +63,16 @@ def set_up(
             f"{objective.option}, or choose a published BERT with --model path/config.json"
         )
     return setup
+
+
+def _check_types(model: str, config: Any, objective: type[Objective], tokenizer: Tokenizer) -> None:
+    """Raise an error if pairs of texts have more token types than the model (0: it ignores them)."""
+    needed = tokenizer.template(2).type_count if objective.sequences.get("mode") == "pairs" else 1
+    if 0 < (found := getattr(config, "type_vocab_size", 0)) < needed:
+        raise ValueError(
+            f"type_vocab_size is {found} in {model}, but {objective.option} needs {needed}: in pairs of texts, token "
+            f"types go up to {needed - 1}. Set it to {needed}, or leave out {objective.option}"
+        )
 
 
 def refuse_weights(model: str) -> None:
