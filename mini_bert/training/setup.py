@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
+from mini_bert.common.progress import counted
 from mini_bert.files.model_folder import CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS
 from mini_bert.models.base import NEXT_SENTENCE, Model
 from mini_bert.models.registry import load_config, model_class
+from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
@@ -27,6 +29,20 @@ class Setup(NamedTuple):
     def build(self, seed: int | None) -> Model:
         """A new model with the heads that the objective needs. Without a seed, its weights take up no memory."""
         return model_class(self.config.to_dict()).build(self.config, self.objective.heads, seed)
+
+    def sizes(self, model: Model) -> Sizes:
+        """The sizes of the model that `build` returned."""
+        return self.config.sizes()._replace(max_length=self.length, parameters=model.get_parameter_count())
+
+
+def parts_counted(model: Model) -> str:
+    """Which parts of the architecture the number of parameters includes, and which it does not."""
+    blocks = counted(len({id(block) for block in model.encoder.blocks}), "block")
+    components = model.get_parameter_count(by_component=True)
+    parts = dict.fromkeys(blocks if name.startswith("encoder.blocks.") else name for name in components)
+    absent = [name for name in model.head_shapes if name not in model.output_heads]
+    unused = f" Not used in this training, so not counted: {', '.join(absent)}." if absent else ""
+    return f"Counted: {', '.join(parts)}.{unused}"
 
 
 def set_up(
