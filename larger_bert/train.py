@@ -131,7 +131,8 @@ if __name__ == "__main__":
     import sys
 
     from mini_bert.cli.main import main
+    from mini_bert.common.invocation import command
 
     if "--help" in sys.argv:
-        print("The same as `mini-bert train --model larger`, with its options:\n")
+        print(f"The same as `{command('train', '--model', 'larger')}`, with its options:\n")
     main(["train", "--model", "larger", *sys.argv[1:]])

@@ -110,7 +110,7 @@ class Display:
                 self._write_pending()
         elif record["kind"] == "eval":
             self._write_pending()
-            self._line(eval_line(record, self.board.entropy))
+            self._line(eval_line(record, self.board.baseline))
         elif record["kind"] == "nonfinite":
             self._write_pending()
             self.note(nonfinite_line(record))
@@ -185,17 +185,17 @@ def train_line(record: Record, total_steps: int | None = None) -> str:
     return f"{step_of(record['step'], total_steps)}: {', '.join(parts)}"
 
 
-def eval_line(record: Record, entropy: float | None = None) -> str:
-    """An "eval" record as a plain line, with the loss compared with the unigram entropy.
+def eval_line(record: Record, baseline: float | None = None) -> str:
+    """An "eval" record as a plain line, with the loss compared with the unigram baseline.
 
     >>> eval_line({"kind": "eval", "step": 500, "loss": 6.1, "perplexity": 446.0, "top1": 0.12, "top5": 0.25}, 6.51)
-    'step 500, held-out text: loss 6.100 (0.41 below the unigram entropy), perplexity 446, top-1 12.0%, top-5 25.0%'
+    'step 500, held-out text: loss 6.100 (0.41 below the unigram baseline), perplexity 446, top-1 12.0%, top-5 25.0%'
     """
     parts = present(record, ("loss", "loss {:.3f}"), ("perplexity", "perplexity {:,.0f}"), ("top1", "top-1 {:.1%}"),
                     ("top5", "top-5 {:.1%}"))  # fmt: skip
     loss = finite(record.get("loss"))
-    if loss is not None and entropy is not None:
-        parts[0] += f" ({against(loss, entropy)})"
+    if loss is not None and baseline is not None:
+        parts[0] += f" ({against(loss, baseline)})"
     return f"step {record['step']:,}, held-out text: {', '.join(parts)}"
 
 

@@ -124,7 +124,7 @@ def test_weights_in_16_bits_resume_exactly(place):
 
 
 def test_the_parts_of_a_loss_are_recorded_apart(place, capsys):
-    """The loss is that of masked words, as on held-out text and in the unigram entropy; pairs are recorded as well."""
+    """The loss is that of masked words, as on held-out text and in the unigram baseline; pairs are recorded as well."""
     quick = QUICK | {"quiet": False, "held_out": 0.3}
     pretrain(["text.txt"], "config.json", next_sentence=True, steps=40, eval_every=20, out=Path("run"), **quick)
     history = read_run("run")
