@@ -11,7 +11,7 @@ import io
 import re
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import zip_longest
 from typing import Annotated, Any
 
@@ -103,7 +103,7 @@ def interruptible(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*args: Any, **options: Any) -> None:
         try:
-            with redirect_stdout(Visible(sys.stdout)):
+            with redirect_stdout(Visible(sys.stdout)), redirect_stderr(Visible(sys.stderr)):
                 function(*args, **options)
         except KeyboardInterrupt as interrupt:
             if not interrupt.args:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from mini_bert.common.progress import show_cursor_at_exit
+from mini_bert.common.visible import filter_redirected, unfiltered, visible
 from mini_bert.evaluation.unigram_baseline import against
 from mini_bert.training.board import Board, clock, step_of
 from mini_bert.training.history import Record, finite, further_parts, read_run
@@ -50,12 +51,13 @@ class Display:
             from rich.console import Console
             from rich.live import Live
 
-            console = Console(stderr=True)
+            console = Console(file=unfiltered(sys.stderr))
             if not console.is_dumb_terminal:
                 same = sys.stdout.isatty()  # what is printed meanwhile goes above the board, unless it goes to a file
                 self.live = Live(self.board, console=console, refresh_per_second=REFRESH, redirect_stdout=same)
                 show_cursor_at_exit()
                 self.live.start()
+                filter_redirected()
         self.warnings = WarningHandler(lambda text, shown: self.keep(text) if shown else self.note(text, must=True))
         return self
 
@@ -78,6 +80,7 @@ class Display:
 
     def note(self, text: str, must: bool = False) -> None:
         """Print a line above the board and write it to training.log. With `must`, it is printed even if quiet."""
+        text = visible(text)
         if self.live is not None:
             with suppress(OSError, ValueError):
                 self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -92,7 +95,7 @@ class Display:
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("a", encoding="utf-8") as file:
-                file.write(text + "\n")
+                file.write(visible(text) + "\n")
         except OSError as error:  # a full disk: checkpoints matter more than this file
             path, self.log = self.log, None
             self.note(f"cannot write {path} ({error.strerror or error}); training continues without it")
