@@ -65,10 +65,12 @@ from mini_bert.layers.similarity import (
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.layers.two_stream_attention import TwoStreamAttention
 from mini_bert.layers.two_stream_block import TwoStreamBlock
-from mini_bert.models.base import Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model, Term
 from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.transformer_xl import TransformerXL, TransformerXLConfig
+from mini_bert.models.xlnet import XLNet, XLNetConfig
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
 
@@ -345,6 +347,35 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
     return check
 
 
+def _transformer_xl(**switched: Any) -> Callable[[], list[Checked]]:
+    """The loss of the next word, after a memory"""
+
+    def check() -> list[Checked]:
+        model = TransformerXL(replace(_XL, **switched), dtype=np.float64)
+        rng = np.random.default_rng(0)
+        ids, memory = rng.integers(0, V, (B, T)), [rng.normal(size=(B, 3, 6)) for _ in range(2)]
+        inputs = model.check_inputs(ids)._replace(memory=memory)
+        terms = [Term(NEXT_WORD, None, rng.integers(0, V, B * T))]
+        return check_model(model, lambda: model.loss_of(inputs, terms, Run(0, train=True)), 100)
+
+    return check
+
+
+def _xlnet(**switched: Any) -> Callable[[], list[Checked]]:
+    """The loss of words in an order of prediction, in two streams, after a memory"""
+
+    def check() -> list[Checked]:
+        model = XLNet(replace(_XLNET, **switched), dtype=np.float64)
+        rng = np.random.default_rng(0)
+        ids, memory = rng.integers(0, V, (B, T)), [rng.normal(size=(B, 3, 6)) for _ in range(2)]
+        inputs = model.check_inputs(ids, token_types=rng.integers(0, 2, (B, T)))
+        inputs = inputs._replace(memory=memory, order=_ORDER[:, 0])
+        terms = [Term(MASKED_WORDS, _STREAMS["chosen"], rng.integers(0, V, 5))]
+        return check_model(model, lambda: model.loss_of(inputs, terms, Run(0, train=True)), 100)
+
+    return check
+
+
 def _fine_tuned(build: Callable[[], Model], task: Task, targets: Any) -> Callable[[], list[Checked]]:
     """The gradient of a task's loss, with dropout, with respect to every weight of encoder and head."""
 
@@ -378,6 +409,11 @@ def _tiny_bert() -> Bert:
 
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
+_XL = TransformerXLConfig(
+    vocab_size=V, cutoffs=(3, 8), d_model=6, d_embed=11, n_head=2, d_head=5, d_inner=13, div_val=2, n_layer=2, mem_len=4,
+    dropout=0.1, dropatt=0.1, init_std=0.5, proj_init_std=0.5,
+)  # fmt: skip
+_XLNET = XLNetConfig(vocab_size=V, d_model=6, n_layer=2, n_head=3, d_inner=13, initializer_range=0.5)
 _LABELS = ["a", "b", "c"]
 MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
@@ -387,6 +423,10 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
         _mini(replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, untied head": _bert(100, tied=False),
+    "tiny Transformer-XL, memory, dropout": _transformer_xl(),
+    "tiny Transformer-XL, norms first, shared biases": _transformer_xl(pre_lnorm=True, untie_r=False, div_val=1),
+    "tiny XLNet, two streams, memory, dropout": _xlnet(),
+    "tiny XLNet, causal, shared biases": _xlnet(attn_type="uni", untie_r=False, tie_word_embeddings=False),
     "tiny Mini-BERT, fine-tuned: classify": _fine_tuned(_tiny_mini, Classify(_LABELS, ("mean", "max")), [2, 0]),
     "tiny Mini-BERT, fine-tuned: tag": _fine_tuned(_tiny_mini, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
     "tiny Mini-BERT, fine-tuned: pairs": _fine_tuned(_tiny_mini, Classify(_LABELS, pairs=True), [2, 0]),

@@ -68,6 +68,8 @@ class Saved(Layer):
 
     # The published heads of tasks: by class (without the family), the name of each linear layer of our `task`.
     task_heads: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    # Where such a class has another name than BERT's: our task -> its name without the family.
+    task_classes: ClassVar[Mapping[str, str]] = {}
     # Where layers of a new task head start from: our name -> our name.
     task_start: ClassVar[Mapping[str, str]] = {}
 
@@ -87,6 +89,17 @@ class Saved(Layer):
             return []
         parts = {name.rpartition(".")[0] for name in self.named_params() if name.startswith("task.")}
         return [name for part in sorted(parts) for name in linear_names(part, theirs[part.removeprefix("task.")])]
+
+    @classmethod
+    def task_class(cls, task: str) -> str:
+        """The published class for a task, such as BertForTokenClassification"""
+        return cls.family + cls.task_classes.get(task, task)
+
+    @classmethod
+    def task_of_class(cls, name: str) -> str:
+        """The inverse"""
+        name = name.removeprefix(cls.family)
+        return next((task for task, theirs in cls.task_classes.items() if theirs == name), name)
 
     def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:
         """Complete a file's tensors where older files lack some; returns the names that no part of the model uses."""

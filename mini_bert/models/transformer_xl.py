@@ -229,7 +229,7 @@ class TransformerXL(Recurrent):
 
     model_type, config_class, family = "transfo-xl", TransformerXLConfig, "TransfoXL"
     in_transformers = False  # not since 5.0
-    prefix, head_prefixes = "transformer.", ("crit.", "score.")
+    prefix, head_prefixes = "transformer.", ("crit.", "task.")
     objective = "next_word"
     head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
     head_help: ClassVar = {
@@ -368,6 +368,10 @@ class TransformerXL(Recurrent):
 
     def reconcile(self, tensors, table, source):
         return sorted(set(super().reconcile(tensors, table, source)) - {"pos_emb.inv_freq"})
+
+    def task_names(self, task):
+        """Heads of tasks have our own names: the library that could read them has no Transformer-XL any more."""
+        return [Name(name, (name,)) for name in self.named_params() if name.startswith("task.")]
 
     def copies(self) -> dict[str, str]:
         copies, head, config = {}, self.next_word, self.config

@@ -201,10 +201,10 @@ def test_words_are_expected_to_follow_zipfs_law():
 
 
 MIDDLE = TransformerXLConfig(
-    vocab_size=2000, cutoffs=(300, 1000), d_model=96, d_embed=96, n_head=4, d_head=24, d_inner=384, div_val=1, n_layer=3,
+    vocab_size=2000, cutoffs=(300, 1000), d_model=96, d_embed=96, n_head=4, d_head=24, d_inner=384, div_val=1, n_layer=2,
     mem_len=64, dropout=0.1, dropatt=0.1, tgt_len=64,
 )  # fmt: skip
-MIDDLE_NET = XLNetConfig(vocab_size=2000, d_model=96, n_layer=3, n_head=4, d_inner=384, seq_len=64)
+MIDDLE_NET = XLNetConfig(vocab_size=2000, d_model=96, n_layer=2, n_head=4, d_inner=384, seq_len=64)
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ MIDDLE_NET = XLNetConfig(vocab_size=2000, d_model=96, n_layer=3, n_head=4, d_inn
     [
         (MIDDLE, {}),
         (MIDDLE, {"checkpointing": True}),
-        (replace(MIDDLE, pre_lnorm=True, dropout=0.0, dropatt=0.0), {}),
-        (MIDDLE, {"activations": "bfloat16"}),
+        pytest.param(replace(MIDDLE, pre_lnorm=True, dropout=0.0, dropatt=0.0), {}, marks=pytest.mark.slow),
+        pytest.param(MIDDLE, {"activations": "bfloat16"}, marks=pytest.mark.slow),
         (MIDDLE_NET, {}),
         (replace(MIDDLE_NET, dropout=0.0, attn_type="uni"), {"checkpointing": True}),
-        (MIDDLE_NET, {"activations": "bfloat16"}),
+        pytest.param(MIDDLE_NET, {"activations": "bfloat16"}, marks=pytest.mark.slow),
     ],
 )
 def test_the_peak_of_a_step_is_foreseen(config, switches):
