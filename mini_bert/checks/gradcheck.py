@@ -410,8 +410,8 @@ def _tiny_bert() -> Bert:
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
 _XL = TransformerXLConfig(
-    vocab_size=V, cutoffs=(3, 8), d_model=6, d_embed=11, n_head=2, d_head=5, d_inner=13, div_val=2, n_layer=2, mem_len=4,
-    dropout=0.1, dropatt=0.1, init_std=0.5, proj_init_std=0.5,
+    vocab_size=V, cutoffs=(3, 8), d_model=6, d_embed=11, n_head=2, d_head=5, d_inner=13, div_val=2, n_layer=2,
+    mem_len=4, dropout=0.1, dropatt=0.1, init_std=0.5, proj_init_std=0.5,
 )  # fmt: skip
 _XLNET = XLNetConfig(vocab_size=V, d_model=6, n_layer=2, n_head=3, d_inner=13, initializer_range=0.5)
 _LABELS = ["a", "b", "c"]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -43,8 +44,8 @@ class AdaptiveEmbedding(Layer):
         self.width, self.scale = width, math.sqrt(width)
         self.edges = [0, *(cutoffs if divisor > 1 else ()), count]  # start_c
         sizes = [embedding // divisor**index for index in range(len(self.edges) - 1)]
-        spans = zip(self.edges, self.edges[1:], strict=False)
-        self.tables = [Embedding(stop - start, size, std) for (start, stop), size in zip(spans, sizes, strict=True)]
+        spans = [stop - start for start, stop in pairwise(self.edges)]
+        self.tables = [Embedding(span, size, std) for span, size in zip(spans, sizes, strict=True)]
         projected = divisor > 1 or embedding != width
         self.projections = [Linear(size, width, bias=False, std=projection_std) if projected else None
                             for size in sizes]  # fmt: skip

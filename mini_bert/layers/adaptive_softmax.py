@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +80,7 @@ class AdaptiveSoftmax(Layer):
         self.edges = [0, *cutoffs, count]  # start_c
         clusters = len(self.edges) - 1
         blocks = self.edges if divisor > 1 else [0, count]  # with one width for all there is one table
-        spans = [stop - start for start, stop in zip(blocks, blocks[1:], strict=False)]
+        spans = [stop - start for start, stop in pairwise(blocks)]
         sizes = [embedding // divisor**index for index in range(clusters)]
         tables = tables or [None] * len(spans)
         projections = projections or [None] * clusters
@@ -230,10 +231,10 @@ class AdaptiveSoftmax(Layer):
         return self.edges[1] + c - 1
 
     def set_frequencies(self, shares: np.ndarray) -> None:
-        """Set the biases such that p(w) is the share of w in the text, before anything else is learnt.    shares (V,)"""
+        """Set the biases such that p(w) is the share of w in the text, before anything is learnt.        shares (V,)"""
         log = np.log(shares)
         edges = self.edges if len(self.biases) > 1 else [0, self.edges[-1]]
-        for bias, start, stop in zip(self.biases, edges, edges[1:], strict=False):
+        for bias, (start, stop) in zip(self.biases, pairwise(edges), strict=True):
             bias.data[...] = log[start:stop]
         if self.cluster_bias is not None:
             self.cluster_bias.data[...] = [math.log(shares[start:stop].sum()) for _, start, stop in self._tails()]
@@ -254,11 +255,15 @@ def _log_softmax_backward(dy, z):
 
 
 if __name__ == "__main__":
-    layer, run = AdaptiveSoftmax(20, width=6, embedding=4, cutoffs=[5, 10], divisor=2, std=1.0, projection_std=1.0), Run()
+    layer, run = AdaptiveSoftmax(20, 6, embedding=4, cutoffs=[5, 10], divisor=2, std=1.0, projection_std=1.0), Run()
     bind(layer, seed=0)
     x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
     log_p, _ = layer.forward(x, run)
     print("three rows of 20 log-probabilities; the probabilities sum to", np.exp(log_p).sum(1).round(6))
-    loss, cache = layer.loss(x, np.array([2, 7, 19]), None, run)
-    print(f"the loss at words 2, 7 and 19: {loss:.6f}, from all log-probabilities {-log_p[[0, 1, 2], [2, 7, 19]].mean():.6f}")
-    print("rows for which the scores of each cluster were computed:", [tail and tail.places.tolist() for tail in cache.tails])
+    targets = np.array([2, 7, 19])
+    loss, cache = layer.loss(x, targets, None, run)
+    print(
+        f"the loss at words 2, 7 and 19: {loss:.5f}; from all log-probabilities: {-log_p[range(3), targets].mean():.5f}"
+    )
+    computed = [tail and tail.places.tolist() for tail in cache.tails]
+    print("rows for which the scores of the two clusters of rare words were computed:", computed)

@@ -30,9 +30,7 @@ class FeedForwardCache(NamedTuple):
 class FeedForward(Layer):
     """y = dropout(f(x W1 + b1)) W2 + b2"""
 
-    def __init__(
-        self, width: int, inner: int, activation_name: str = "relu", std: float | None = None, p: float = 0.0
-    ):
+    def __init__(self, width: int, inner: int, activation_name: str = "relu", std: float | None = None, p: float = 0.0):
         self.p = p
         self.expand = Linear(width, inner, std=std)
         self.contract = Linear(inner, width, std=std)

@@ -10,9 +10,9 @@ Why not positions, as in BERT: here the keys start with a *memory*, the hidden s
 Its tokens would have the same positions as those of this segment, but their distances are right. The memory is an input
 without a gradient. With K = M + T keys, query i is at place M + i, and the distance to key j is M + i − j.
 
-**The shift.** All products (q_i + w) · r_n make a matrix X with a row per query and a column per *distance*. Column c is
-for the distance K − c, so the distances are K … −T+1, or K … 0 if no query sees a later key. The scores need a column
-per *key*: Y_ij = X_ic with K − c = M + i − j, so c = j + T − i. Each row is the one above, moved by one place:
+**The shift.** All products (q_i + w) · r_n make a matrix X with a row per query and a column per *distance*: column c
+is for the distance K − c, from K to −T+1, or to 0 if no query sees a later key. The scores need a column per *key*:
+Y_ij = X_ic with K − c = M + i − j, so c = j + T − i. Each row is moved by one place more than the one below:
 
     Y_ij = X[i, j + T − i]
 
@@ -70,7 +70,7 @@ def relative_shift(x, K: int, tokens=None, T: int | None = None):
     y is 0.
     """
     if tokens is None:
-        *outer, T, J = x.shape
+        *outer, T, _ = x.shape
         *steps, down, right = x.strides
         return as_strided(x[..., T:], (*outer, T, K), (*steps, down - right, right))
     y = np.zeros((*x.shape[:-1], K), x.dtype)
@@ -173,10 +173,10 @@ class RelativeAttention(Layer):
         return y, RelativeCache(keys, stream, cache)
 
     def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)
-        dtokens, *dkeys = self.stream_backward(dy, cache.stream, cache.keys, run)
+        dtokens, dkeys = self.stream_backward(dy, cache.stream, cache.keys, run)
         if cache.rows is not None:
             dtokens = choose_rows_backward(dtokens, cache.rows)
-        dx = self.keys_backward(*dkeys, cache.keys, run)
+        dx = self.keys_backward(dkeys, cache.keys, run)
         dx[:, cache.keys.first - cache.keys.start :] += dtokens
         return dx
 
@@ -192,8 +192,9 @@ class RelativeAttention(Layer):
         (r,) = self._split(r, 1)  # (G,A,J,d)
         return Keys(both, start, both.shape[1] - (queries or x.shape[1]), k, v, waves, r)
 
-    def keys_backward(self, dk, dv, dr, keys: Keys, run):
+    def keys_backward(self, dkeys, keys: Keys, run):
         """dW_kv += xᵀ [dk dv],   dW_r += Rᵀ dr        Returns dx for the rows after the memory."""
+        dk, dv, dr = dkeys
         self.r.w.add_product(rows(keys.waves).T, rows(self._join(dr)), run)
         dkv, w = self._join(dk, dv), self._w_kv().w  # (B,K,2·A·d)
         w.add_product(rows(keys.x).T, rows(dkv), run)
@@ -216,14 +217,14 @@ class RelativeAttention(Layer):
         return y, Stream(x, q, attended, context, layout, differs)
 
     def stream_backward(self, dy, stream: Stream, keys: Keys, run):
-        """Returns dx for the queries, and dk, dv and dr."""
+        """Returns dx for the queries, and (dk, dv, dr)."""
         layout = stream.layout
         dcontext = self.output.backward(dy, stream.context, run)
         (dcontext,) = self._split(dcontext if layout is None else layout.to_batch(dcontext), 1)
         dscores, dv = attend_backward(dcontext, stream.attended)
         dq, dk, dr = self.scores_backward(dscores, stream, keys)
         dq = self._join(dq) if layout is None else layout.to_list(dq.transpose(0, 2, 1, 3))
-        return self._w_q().backward(dq, stream.x, run), dk, dv, dr
+        return self._w_q().backward(dq, stream.x, run), (dk, dv, dr)
 
     def scores(self, q, keys: Keys, layout: RowLayout | None = None, differs=None):
         """S = ((q + u) kᵀ + shift((q + w) rᵀ) [+ segments]) / √d        q (B,A,T,d) -> (B,A,T,K)"""
@@ -247,7 +248,8 @@ class RelativeAttention(Layer):
             dq += self.segments.scores_backward(dscores, q, stream.differs)
         dby_distance = relative_shift_backward(dscores, keys.r.shape[2], *where)  # (B,A,T,J)
         dby_distance = self._grouped(dby_distance, keys.r)
-        dr = (dby_distance.swapaxes(-1, -2) @ self._grouped(q + self.distance_bias.data[:, None], keys.r)).sum(1)  # (G,A,J,d)
+        qw = self._grouped(q + self.distance_bias.data[:, None], keys.r)  # (G,B/G,A,T,d)
+        dr = (dby_distance.swapaxes(-1, -2) @ qw).sum(1)  # (G,A,J,d)
         dqw = (dby_distance @ keys.r[:, None]).reshape(q.shape)
         self.distance_bias.add(_sum_queries(dqw))
         dq += dqw
@@ -292,8 +294,8 @@ def _queries_of(mask, layout: RowLayout):
     """The rows of a mask that belong to the queries in the layout: (…,T,K) -> (B,1,M,K)"""
     if mask is None or mask.shape[-2] == 1:  # the same for all queries
         return mask
-    B, T, K = len(layout.token), *mask.shape[-2:]
-    return np.take_along_axis(np.broadcast_to(mask, (B, 1, T, K)), layout.token[:, None, :, None], 2)
+    every = np.broadcast_to(mask, (len(layout.token), 1, *mask.shape[-2:]))
+    return np.take_along_axis(every, layout.token[:, None, :, None], 2)
 
 
 def _sum_queries(x):

@@ -119,6 +119,7 @@ class RelativeBlock(Layer):
         """Returns dx and da."""
         dx = self.output_norm.backward(dy, cache.output_norm, run)  # gradient of x' + f, and of both terms
         df = dropout_backward(dx, cache.output_dropped)
+        assert cache.attention_norm is not None
         x = self.attention_norm.rescale(cache.attention_norm.x_hat)
         dx += self.feed_forward.backward(df, cache.feed_forward._replace(expand=x), run)
         del x

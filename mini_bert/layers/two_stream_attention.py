@@ -7,7 +7,7 @@ different vectors are needed:
     g_i   query stream: what is known of the place i without its word, to predict that word
 
     h'_i = Attention(queries h_i, keys and values h_j, for all j with order_j ≤ order_i)
-    g'_i = Attention(queries g_i, keys and values h_j, for all j with order_j < order_i)      (Yang et al. 2019, eq. 3-4)
+    g'_i = Attention(queries g_i, keys and values h_j, for all j with order_j < order_i)     (Yang et al. 2019, eq. 3-4)
 
 Both use the same weights; g starts as the same learnt vector at every place. No query ever reads g of another place, so
 g is needed at the predicted words only. The order decides which keys are visible; distances are still those in the text
@@ -15,7 +15,7 @@ g is needed at the predicted words only. The order decides which keys are visibl
 
 Backward. The two streams share keys and values, and their gradients are added:
 
-    dk = dk_content + dk_query,   the same for v and r;        dh gets those of its queries, of k and of v; dg of its own
+    dk = dk_content + dk_query,   the same for v and r;       dh: from its queries, and from k and v;   dg: from its own
 
 **Relative segments.** The scores have a third term: whether query and key are in the same text (of a pair).
 
@@ -23,7 +23,7 @@ Backward. The two streams share keys and values, and their gradients are added:
 
 Only two products per query are needed; σ selects one of the two for each key. Backward, with E_iσ = (q_i + s) · e_σ:
 
-    dE_iσ = Σ_{j: σ(i,j) = σ} dS_ij          dq_i += Σ_σ dE_iσ e_σ          de_σ = Σ_i dE_iσ (q_i + s)       ds = Σ_i dq_i
+    dE_iσ = Σ_{j: σ(i,j) = σ} dS_ij        dq_i += Σ_σ dE_iσ e_σ        de_σ = Σ_i dE_iσ (q_i + s)        ds = Σ_i dq_i
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class TwoStreamAttention(RelativeAttention):
             if stream is None or dstream is None:
                 dstreams.append(None)
                 continue
-            dtokens, *found = self.stream_backward(dstream, stream, cache.keys, run)
+            dtokens, found = self.stream_backward(dstream, stream, cache.keys, run)
             dstreams.append(dtokens)
             dkeys = found if dkeys is None else [a + b for a, b in zip(dkeys, found, strict=True)]
-        dh = self.keys_backward(*dkeys, cache.keys, run)
+        dh = self.keys_backward(dkeys, cache.keys, run)
         dcontent, dg = dstreams
         if dcontent is not None:
             dh += dcontent if cache.rows is None else choose_rows_backward(dcontent, cache.rows)

@@ -3,8 +3,8 @@
     h' = LayerNorm(h + dropout(Attention(h; h)))         h'' = LayerNorm(h' + dropout(FeedForward(h')))
     g' = LayerNorm(g + dropout(Attention(g; h)))         g'' = LayerNorm(g' + dropout(FeedForward(g')))
 
-Backward. Each stream goes back through norms, feed-forward network and residual connections on its own; the gradients of
-the weights add up. In attention the streams meet: the gradients of keys and values, which both read, go to h.
+Backward. Each stream goes back through norms, feed-forward network and residual connections on its own; the gradients
+of the weights add up. In attention the streams meet: the gradients of keys and values, which both read, go to h.
 """
 
 from __future__ import annotations

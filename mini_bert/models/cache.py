@@ -25,12 +25,12 @@ Names that depend on the architecture (a norm is shown as x̂, before γ and β)
 With a memory of M tokens (Transformer-XL, XLNet), the names above are for the tokens of this segment, and
 
     memory_key_i            (B,A,M,d)   those of the memory; also memory_value_i
-    memory_weights_i        (B,A,T,M)   how much each token attends to the memory: with attention_weights_i, rows sum to 1
+    memory_weights_i        (B,A,T,M)   how much each token attends to it; with attention_weights_i, rows sum to 1
 
 XLNet with an order of prediction has two streams. The content stream has the names above, `hidden` is of the query
 stream, and the query stream has names of its own, for the N rows that are predicted, at most P in one sequence:
 
-    query_stream_input_i                (N,H)       also query_stream_context_i, and _attention_norm_i, _output_norm_i, …
+    query_stream_input_i                (N,H)       also query_stream_context_i, query_stream_output_norm_i, …
     query_stream_query_i                (B,A,P,d)   its keys and values are those of the content stream
     query_stream_attention_weights_i    (B,A,P,T)   also query_stream_memory_weights_i, (B,A,P,M)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from mini_bert.models.sizes import Kept, Shape, Sizes
@@ -24,8 +25,9 @@ class RelativeSizes(Sizes):
     def embedding_cache(self, shape: Shape) -> Kept:
         """The vectors that are projected, the waves, and the memory for the next segment where it is a copy."""
         BT, parts = shape.B * shape.T, self.more
-        looked_up = sum(share * width for share, (_, width) in zip(_shares(parts.clusters), parts.clusters, strict=True))
-        copied = shape.B * parts.memory * self.width if parts.keeps and shape.T < parts.memory else 0
+        shares = _shares(parts.clusters)
+        looked_up = sum(share * width for share, (_, width) in zip(shares, parts.clusters, strict=True))
+        copied = shape.B * parts.memory * self.width if parts.keeps and parts.memory > shape.T else 0
         floats = round(BT * looked_up) + self._distances(shape) * self.width + self.depth * copied
         return Kept(floats, BT * self.width if self.dropout else 0)
 
@@ -41,7 +43,7 @@ class RelativeSizes(Sizes):
             floats += B * K * (H + 1) + B * T * H  # the norm before attention, and the block's input
         else:
             floats += rows * (H + 1)
-            floats += B * T * H if self.more.keeps and T >= self.more.memory else 0  # the input, for the next segment
+            floats += B * T * H if self.more.keeps and self.more.memory <= T else 0  # the input, for the next segment
         masks = rows * (2 * H + self.intermediate) if self.dropout else 0
         return Kept(floats, masks + (weights if self.attention_dropout else 0))
 
@@ -50,7 +52,7 @@ class RelativeSizes(Sizes):
         return self._temporaries(shape, rows, queries)
 
     def _temporaries(self, shape: Shape, rows: int, queries: int) -> int:
-        """The worst moment of a stream's backward pass: in attention (at its end, or in its middle), or in the network"""
+        """The worst moment of a stream's backward pass: at the end or in the middle of attention, or in the network"""
         B, H, D = shape.B, self.width, self.more.attention
         K, J, A = self._keys(shape), self._distances(shape), self.heads
         scores = 2 * rows * H + queries * (2 * D + 2 * A * K) + B * K * D
@@ -80,7 +82,7 @@ class RelativeSizes(Sizes):
 
 
 class TwoStreamSizes(RelativeSizes):
-    """XLNet: every block has a content stream of all tokens, except the last, and a query stream of the predicted ones."""
+    """XLNet: a content stream of all tokens in every block but the last, and a query stream of the predicted ones."""
 
     def embedding_cache(self, shape: Shape) -> Kept:
         kept = super().embedding_cache(shape)
@@ -104,7 +106,7 @@ class TwoStreamSizes(RelativeSizes):
         return Kept(floats, masks)
 
     def block_temporaries(self, shape: Shape, index: int, lean: bool = False) -> int:
-        """The content stream goes first. Then its gradients, and those of keys and values, wait for the query stream."""
+        """The content stream goes first. Then its gradients, with those of keys and values, wait for the other's."""
         query = self._temporaries(shape, shape.N, shape.B * shape.M)
         if index == self.depth - 1:
             return query
@@ -122,5 +124,5 @@ def _shares(clusters: tuple[tuple[int, int], ...]) -> list[float]:
     for count, _ in clusters:
         total += count
         ends.append(total)
-    sums = [sum(1 / n for n in range(start + 1, stop + 1)) for start, stop in zip(ends, ends[1:], strict=False)]
+    sums = [sum(1 / n for n in range(start + 1, stop + 1)) for start, stop in pairwise(ends)]
     return [part / sum(sums) for part in sums]

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ class TransformerXLConfig(PublishedConfig):
     proj_share_all_but_first: bool = True
     tie_projs: Any = None  # for each cluster: does the softmax share the projection of the embeddings?
     adaptive: bool = True
-    dropout: float = 0.1  # type: ignore[assignment]
+    dropout: float = 0.1
     dropatt: float = 0.0
     untie_r: bool = True
     init: str = "normal"
@@ -117,7 +118,7 @@ class TransformerXLConfig(PublishedConfig):
         if not isinstance(self.clamp_len, int) or isinstance(self.clamp_len, bool):
             raise ValueError(f"clamp_len is {self.clamp_len!r:.60}, expected a whole number")
         if self.same_length and not self.mem_len:
-            raise ValueError("same_length is true, but mem_len is 0: tokens would see nothing; set same_length to false")
+            raise ValueError("same_length is true, but mem_len is 0: tokens would see nothing; make same_length false")
         if not self.adaptive and self.cutoffs:
             raise ValueError(f"adaptive is false, but cutoffs are {list(self.cutoffs)}; leave out one of the two")
         if self.init not in ("normal", "uniform"):
@@ -155,7 +156,7 @@ class TransformerXLConfig(PublishedConfig):
     def cluster_sizes(self) -> list[int]:
         """The number of words in each cluster"""
         edges = [0, *self.cutoffs, self.vocab_size]
-        return [stop - start for start, stop in zip(edges, edges[1:], strict=False)]
+        return [stop - start for start, stop in pairwise(edges)]
 
     @property
     def projected(self) -> bool:
@@ -326,7 +327,9 @@ class TransformerXL(Recurrent):
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
         tokens, head, config = self.tokens, self.next_word, self.config
-        names = [Name(f"tokens.tables.{c}.table", (f"word_emb.emb_layers.{c}.weight",)) for c in range(len(tokens.tables))]
+        names = [
+            Name(f"tokens.tables.{c}.table", (f"word_emb.emb_layers.{c}.weight",)) for c in range(len(tokens.tables))
+        ]
         names += [
             Name(f"tokens.projections.{c}.w", (f"word_emb.emb_projs.{c}",), transposed=True)
             for c, projection in enumerate(tokens.projections)
@@ -374,7 +377,8 @@ class TransformerXL(Recurrent):
         return [Name(name, (name,)) for name in self.named_params() if name.startswith("task.")]
 
     def copies(self) -> dict[str, str]:
-        copies, head, config = {}, self.next_word, self.config
+        copies: dict[str, str] = {}
+        head, config = self.next_word, self.config
         if not config.untie_r:
             for name in BIASES.values():
                 copies |= {f"layers.{index}.dec_attn.{name}": name for index in range(config.n_layer)}

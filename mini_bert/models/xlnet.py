@@ -78,7 +78,7 @@ class XLNetConfig(PublishedConfig):
     attn_type: str = "bi"  # "uni": a token sees no later one
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
-    dropout: float = 0.1  # type: ignore[assignment]
+    dropout: float = 0.1
     mem_len: int = 512  # 0 (or null): no limit
     reuse_len: int = 0  # of each segment, only so many tokens enter the memory; 0 (or null): all
     use_mems_eval: bool = True
@@ -123,14 +123,16 @@ class XLNetConfig(PublishedConfig):
 
     def sizes(self) -> TwoStreamSizes:
         V, H, L, inner = self.vocab_size, self.d_model, self.n_layer, self.d_inner
-        block = 5 * H * H + 2 * H + 2 * H * inner + inner + H + 4 * H  # attention with 2 segment vectors, network, norms
+        block = 5 * H * H + 2 * H + 2 * H * inner + inner + H + 4 * H  # attention with 2 segments, network, norms
         parameters = V * H + H + L * block + 3 * H * (L if self.untie_r else 1) + V + (0 if self.tie_head else H * V)
         kept, temporary = {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(self.ff_activation, (3, 5.0))
         drops = self.dropout > 0
         uses = self.use_mems_train
         parts = RelativeParts((self.mem_len or self.seq_len) if uses else 0, uses, H, later=self.attn_type == "bi")
-        return TwoStreamSizes(self.name, V, H, L, self.n_head, inner, self.seq_len, parameters, self.tie_head, drops, drops,
-                          False, kept + drops, temporary, 1, more=parts)  # fmt: skip
+        return TwoStreamSizes(
+            self.name, V, H, L, self.n_head, inner, self.seq_len, parameters, self.tie_head, drops, drops, False,
+            kept + drops, temporary, 1, more=parts,
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]):
@@ -194,6 +196,7 @@ class XLNet(Recurrent):
         "XLNetLMHeadModel, or build one with XLNet(config)",
     }
     config: XLNetConfig
+    encoder: Any  # a TwoStreamEncoder
 
     def __init__(self, config: XLNetConfig, masked_words: bool = True, seed: int | None = 0, dtype: Any = np.float32):
         self.config = config
@@ -235,7 +238,7 @@ class XLNet(Recurrent):
 
     def visible(self, inputs: Inputs, M: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Masks of content and query stream, (…,T,K): which keys each token may see; None: all"""
-        T, given = inputs.ids.shape[1], []
+        T, given = inputs.ids.shape[1], list[Any]()
         if self.config.attn_type == "uni":
             given.append(causal_mask(T, M, M + 1 if self.config.same_length else None))
         if inputs.mask is not None:
@@ -262,7 +265,9 @@ class XLNet(Recurrent):
         """R (G,J,H); with bi_data there are two groups of sequences, and distances have opposite signs."""
         config = self.config
         if config.bi_data and B % 2:
-            raise ValueError(f"bi_data is true, so half of a batch is read backwards, but it has {B} sequences; use 2, 4, …")
+            raise ValueError(
+                f"bi_data is true, so half of a batch is read backwards, but it has {B} sequences; use 2, 4, 6, …"
+            )
         waves = np.stack([
             distance_waves(T, M + T, self.width, config.attn_type == "bi", config.clamp_len, sign, self.dtype)
             for sign in ((1, -1) if config.bi_data else (1,))

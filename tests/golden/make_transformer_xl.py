@@ -1,4 +1,4 @@
-"""Makes tests/golden/transformer_xl/: tiny random models of the last `transformers` that had Transformer-XL, in float64.
+"""Makes tests/golden/transformer_xl/: tiny random models of the last `transformers` with Transformer-XL, in float64.
 
     python -m venv xl && xl/bin/pip install torch==2.13.0 transformers==4.57.6
     xl/bin/python tests/golden/make_transformer_xl.py
@@ -99,8 +99,8 @@ def compare(folder: Path) -> None:
         for name, array in found.items()
         if name in expected and array is not None  # from_pretrained separates biases that blocks share
     }
-    odd = {name: names for name, names in info.items() if names}
-    print(f"{folder.name}: {len(apart)} arrays, largest difference {max(apart.values()):.1e}; {odd or 'all tensors used'}")
+    odd = {name: names for name, names in info.items() if names} or "all tensors used"
+    print(f"{folder.name}: {len(apart)} arrays, largest difference {max(apart.values()):.1e}; {odd}")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ def make(name: str) -> None:
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     model.tie_weights()
-    data = {"ids": torch.randint(0, config.vocab_size, (B, T)), "targets": torch.randint(0, config.vocab_size, (B * N,))}
+    V = config.vocab_size
+    data = {"ids": torch.randint(0, V, (B, T)), "targets": torch.randint(0, V, (B * N,))}
     given: dict[str, object] = {"input_ids": data["ids"]}
     if name != "plain":
         data["order"] = torch.tensor([[0, 0, 2, 0, 1, 0], [0, 0, 0, 1, 0, 2]])

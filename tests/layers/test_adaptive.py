@@ -13,11 +13,11 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(41, H))
 
 
-def softmax(divisor=2, cutoffs=CUTOFFS, std=1.0):
-    layer = AdaptiveSoftmax(V, H, E, cutoffs, divisor, std=std, projection_std=0.5)
-    bind(layer, dtype=np.float64, seed=3)
+def random_softmax(divisor=2, cutoffs=CUTOFFS):
+    layer, rng = AdaptiveSoftmax(V, H, E, cutoffs, divisor), np.random.default_rng(7)
+    bind(layer, dtype=np.float64)
     for param in layer.named_params().values():
-        param.data[...] += 0.3 * RNG.normal(size=param.shape)
+        param.data[...] = rng.normal(size=param.shape)
     return layer
 
 
@@ -40,13 +40,13 @@ def test_one_table_of_the_models_width_needs_no_projection():
 
 @pytest.mark.parametrize("divisor", [1, 2])
 def test_probabilities_are_those_of_two_steps(divisor):
-    layer = softmax(divisor)
+    layer = random_softmax(divisor)
     p = np.exp(layer.forward(X, Run())[0])
     np.testing.assert_allclose(p.sum(1), 1, rtol=1e-12)
     z, _ = layer._scores(0, X)
     head = np.exp(z) / np.exp(z).sum(1, keepdims=True)
     np.testing.assert_allclose(p[:, :5], head[:, :5], rtol=1e-12)
-    np.testing.assert_allclose(p[:, 5:12].sum(1), head[:, 5], rtol=1e-12)  # all of a cluster: what the first step gave it
+    np.testing.assert_allclose(p[:, 5:12].sum(1), head[:, 5], rtol=1e-12)  # what the first step gave to the cluster
     np.testing.assert_allclose(p[:, 12:].sum(1), head[:, 6], rtol=1e-12)
 
 
@@ -54,12 +54,10 @@ def test_probabilities_are_those_of_two_steps(divisor):
 def test_the_loss_of_some_clusters_is_that_of_all(divisor, cutoffs):
     """Loss, gradients and the number of correct predictions are those from all log-probabilities."""
     results = []
-    for targets in (RNG.integers(0, V, len(X)), np.full(len(X), 2), softmax(divisor, cutoffs).forward(X, Run())[0].argmax(1)):
+    best = random_softmax(divisor, cutoffs).forward(X, Run())[0].argmax(1)
+    for targets in (RNG.integers(0, V, len(X)), np.full(len(X), 2), best):
         for own in (True, False):
-            layer = softmax(divisor, cutoffs)
-            rng = np.random.default_rng(7)
-            for param in layer.named_params().values():
-                param.data[...] = rng.normal(size=param.shape)
+            layer = random_softmax(divisor, cutoffs)
             if own:
                 loss, cache = layer.loss(X, targets, 50, Run())
                 correct = cache.correct
@@ -75,7 +73,7 @@ def test_the_loss_of_some_clusters_is_that_of_all(divisor, cutoffs):
 
 
 def test_rows_are_scored_in_their_cluster_only():
-    layer, asked = softmax(), []
+    layer, asked = random_softmax(), []
     scores = layer._scores
     layer._scores = lambda c, x: (asked.append((c, len(x))), scores(c, x))[1]
     layer._correct = lambda *_: 0
@@ -105,4 +103,4 @@ def test_it_can_start_from_frequencies(divisor):
 @pytest.mark.parametrize("target", [-1, V])
 def test_a_word_outside_the_vocabulary_is_refused(target):
     with pytest.raises(ValueError, match=rf"targets lie in \[.*{target}.*\], expected ids from 0 to 22"):
-        softmax().loss(X[:2], np.array([3, target]), None, Run())
+        random_softmax().loss(X[:2], np.array([3, target]), None, Run())

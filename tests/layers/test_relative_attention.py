@@ -37,7 +37,8 @@ def naive(layer, x, both, visible, clamp=10**9, differs=None):
             q, scores = x[i] @ w_q[:, part], np.full(len(both), -np.inf)
             for j in np.flatnonzero(visible[i]):
                 distance = np.clip(first + i - j, -clamp, clamp)
-                r = np.concatenate([np.sin(distance * frequency), np.cos(distance * frequency)]) @ layer.r.w.data[:, part]
+                wave = np.concatenate([np.sin(distance * frequency), np.cos(distance * frequency)])
+                r = wave @ layer.r.w.data[:, part]
                 scores[j] = (q + u) @ (both[j] @ w_k[:, part]) + (q + w) @ r
                 if differs is not None:
                     e = layer.segments.embedding.data[int(differs[i, j]), a]
@@ -133,15 +134,15 @@ def test_two_streams_are_the_formula():
     for b in range(B):
         np.testing.assert_allclose(y[b], naive(layer, X[b], X[b], CONTENT[b, 0], differs=DIFFERS[b, 0]), rtol=1e-10)
         full = np.zeros((T, H))  # queries at their places; the others are not compared
-        at = CHOSEN[CHOSEN // T == b] % T
-        full[at] = g[CHOSEN // T == b]
+        at = CHOSEN[b == CHOSEN // T] % T
+        full[at] = g[b == CHOSEN // T]
         expected = naive(layer, full, X[b], QUERY[b, 0] | np.eye(T, dtype=bool) & ~np.isin(np.arange(T), at),
                          differs=DIFFERS[b, 0])  # fmt: skip
-        np.testing.assert_allclose(z[CHOSEN // T == b], expected[at], rtol=1e-10)
+        np.testing.assert_allclose(z[b == CHOSEN // T], expected[at], rtol=1e-10)
 
 
 def test_a_word_is_not_seen_where_it_is_predicted():
-    """Changing a word changes the query stream at later places of the order only, the content stream also at its own."""
+    """Changing a word changes the query stream at later places of the order, the content stream also at its own."""
     layer, g = attention(TwoStreamAttention), np.ones((T, H))
     waves = distance_waves(T, T, H, True, dtype=np.float64)
     order = np.array([0, 3, 1, 4, 2])

@@ -20,8 +20,8 @@ from mini_bert.training.switches import applied, apply
 from tests.training.test_plan import distinct
 
 XL = TransformerXLConfig(
-    vocab_size=31, cutoffs=(7, 13), d_model=12, d_embed=8, n_head=3, d_head=5, d_inner=17, div_val=2, n_layer=3, mem_len=7,
-    clamp_len=5, dropout=0.2, dropatt=0.1, tgt_len=7, init_std=0.3, proj_init_std=0.3,
+    vocab_size=31, cutoffs=(7, 13), d_model=12, d_embed=8, n_head=3, d_head=5, d_inner=17, div_val=2, n_layer=3,
+    mem_len=7, clamp_len=5, dropout=0.2, dropatt=0.1, tgt_len=7, init_std=0.3, proj_init_std=0.3,
 )  # fmt: skip
 NET = XLNetConfig(
     vocab_size=31, d_model=12, n_layer=3, n_head=3, d_inner=17, dropout=0.2, mem_len=7, seq_len=7, use_mems_train=True,
@@ -187,7 +187,7 @@ def test_the_arrays_of_real_caches_are_counted(config, checkpointing, every_row)
     embeddings = distinct((cache.embedding, getattr(cache.final, "query", None)), seen)
     assert blocks == predicted[1:-1]
     assert Kept(embeddings.floats + waves.floats + copies.floats, embeddings.masks) == predicted[0]
-    loss, cache = model.loss_of(inputs, [term], Run())
+    _, cache = model.loss_of(inputs, [term], Run())
     assert distinct(cache.terms, {}).floats == config.sizes().head_cache(Shape(B, T, 3 * B, 3)).floats
 
 
@@ -201,8 +201,8 @@ def test_words_are_expected_to_follow_zipfs_law():
 
 
 MIDDLE = TransformerXLConfig(
-    vocab_size=2000, cutoffs=(300, 1000), d_model=96, d_embed=96, n_head=4, d_head=24, d_inner=384, div_val=1, n_layer=2,
-    mem_len=64, dropout=0.1, dropatt=0.1, tgt_len=64,
+    vocab_size=2000, cutoffs=(300, 1000), d_model=96, d_embed=96, n_head=4, d_head=24, d_inner=384, div_val=1,
+    n_layer=2, mem_len=64, dropout=0.1, dropatt=0.1, tgt_len=64,
 )  # fmt: skip
 MIDDLE_NET = XLNetConfig(vocab_size=2000, d_model=96, n_layer=2, n_head=4, d_inner=384, seq_len=64)
 
@@ -232,7 +232,7 @@ def test_the_peak_of_a_step_is_foreseen(config, switches):
 def peak_of_a_step(config, shape, switches):
     rng, frequency = np.random.default_rng(0), 1 / np.arange(1, config.vocab_size + 1)
     ids = rng.choice(config.vocab_size, (shape.B, shape.T), p=frequency / frequency.sum())
-    rows = None if shape.N == ids.size else (np.arange(shape.B)[:, None] * shape.T + np.arange(shape.M)).ravel()
+    rows = None if ids.size == shape.N else (np.arange(shape.B)[:, None] * shape.T + np.arange(shape.M)).ravel()
     tracemalloc.start()
     try:
         model = make(config, np.float32)

@@ -19,8 +19,8 @@ from tests.models.family import agree
 GOLDEN = Path(__file__).parents[1] / "golden" / "transformer_xl"  # made by make_transformer_xl.py
 variants = pytest.mark.parametrize("variant", ["adaptive", "projected", "pre_norm", "untied", "no_memory"])
 TINY = TransformerXLConfig(
-    vocab_size=19, cutoffs=(7, 11), d_model=6, d_embed=8, n_head=3, d_head=5, d_inner=13, div_val=2, n_layer=2, mem_len=4,
-    clamp_len=-1, same_length=False, dropout=0.0, tgt_len=5, init_std=0.5, proj_init_std=0.5,
+    vocab_size=19, cutoffs=(7, 11), d_model=6, d_embed=8, n_head=3, d_head=5, d_inner=13, div_val=2, n_layer=2,
+    mem_len=4, clamp_len=-1, same_length=False, dropout=0.0, tgt_len=5, init_std=0.5, proj_init_std=0.5,
 )  # fmt: skip
 IDS = np.random.default_rng(0).integers(0, 19, (2, 8))
 

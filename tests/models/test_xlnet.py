@@ -19,7 +19,8 @@ from tests.models.family import agree
 GOLDEN = Path(__file__).parents[1] / "golden" / "xlnet"  # made by make_xlnet.py
 variants = pytest.mark.parametrize("variant", ["ordered", "plain", "reversed"])
 TINY = XLNetConfig(
-    vocab_size=19, d_model=10, n_layer=2, n_head=5, d_inner=13, dropout=0.0, mem_len=4, seq_len=7, initializer_range=0.5,
+    vocab_size=19, d_model=10, n_layer=2, n_head=5, d_inner=13, dropout=0.0, mem_len=4, seq_len=7,
+    initializer_range=0.5,
 )  # fmt: skip
 IDS = np.random.default_rng(0).integers(0, 19, (2, 7))
 ORDER = np.array([[0, 3, 0, 1, 0, 2, 4], [1, 0, 0, 3, 2, 4, 0]])
@@ -91,7 +92,7 @@ def test_a_prediction_sees_the_words_before_it_in_the_order():
         ids = IDS.copy()
         ids.flat[changed] = (ids.flat[changed] + 1) % 19
         after, _ = model.encode_inputs(inputs._replace(ids=ids), Run(), CHOSEN)
-        same_sequence = CHOSEN // T == changed // T
+        same_sequence = changed // T == CHOSEN // T
         later = same_sequence & (ORDER.flat[CHOSEN] > ORDER.flat[changed])
         np.testing.assert_array_equal(~np.isclose(before, after).all(-1), later)
 
