@@ -33,7 +33,10 @@ from mini_bert.layers.attention import MultiHeadAttention, attend, attend_backwa
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
+from mini_bert.layers.convolution import Convolution
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
+from mini_bert.layers.disentangled_attention import DisentangledAttention
+from mini_bert.layers.disentangled_encoder import ConvolvedBlock, DisentangledBlock, DisentangledEncoder
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
@@ -42,6 +45,13 @@ from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.pooling import POOLING
+from mini_bert.layers.relative_positions import (
+    distances,
+    from_keys,
+    from_keys_backward,
+    from_queries,
+    from_queries_backward,
+)
 from mini_bert.layers.similarity import (
     beside,
     beside_backward,
@@ -53,6 +63,7 @@ from mini_bert.layers.similarity import (
     squared_error_backward,
 )
 from mini_bert.layers.softmax import softmax, softmax_backward
+from mini_bert.layers.talking_heads import HeadMix, TalkingHeadAttention
 from mini_bert.models.base import Model
 from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
@@ -122,7 +133,62 @@ def _lean(attention: EfficientAttention) -> EfficientAttention:
     return attention
 
 
+def _by_distance(forward: Callable[..., Any], backward: Callable[..., Any], token: Any) -> Callable[[], Layer]:
+    return _plain(lambda r: (forward(r, token), token), backward)
+
+
+_PLACES = np.array([[4, 2, 2], [0, 1, 0]])  # of three queries in each of two sequences of five tokens; one twice
+_NEAR, _FAR = distances(T, span=T), distances(T, span=3)  # 9 rows for 9 distances, or 6 rows
+_POSITIONS = ((B, T, H), (9, H))
+
+
+def _disentangled(**options: Any) -> DisentangledAttention:
+    return DisentangledAttention(H, A, **options)
+
+
+def _disentangled_block(p: float = 0.0) -> DisentangledBlock:
+    return DisentangledBlock(_disentangled(p=p, position_p=p), I, "gelu", p, 1e-7, None)
+
+
+def _convolved_block(p: float = 0.0, groups: int = 1) -> ConvolvedBlock:
+    return ConvolvedBlock(_disentangled(p=p, position_p=p), I, "gelu", p, 1e-7, None, 3, groups, "tanh")
+
+
+DEBERTA_CASES = [
+    Case("scores by distance, of queries", _by_distance(from_queries, from_queries_backward, None), ((B, A, T, 9),)),
+    Case("scores by distance, of keys", _by_distance(from_keys, from_keys_backward, None), ((B, A, T, 9),)),
+    Case("scores by distance, of some queries", _by_distance(from_queries, from_queries_backward, _PLACES),
+         ((B, A, 3, 9),)),
+    Case("scores by distance, of keys for some queries", _by_distance(from_keys, from_keys_backward, _PLACES),
+         ((B, A, T, 9),)),
+    Case("convolution", lambda: Convolution(7), ((2, 5, 7),)),
+    Case("convolution, groups", lambda: Convolution(6, size=5, groups=3), ((2, 3, 6),)),
+    Case("head mix", lambda: HeadMix(A), ((B, A, 2, T),)),
+    Case("disentangled attention", _disentangled, _POSITIONS, keywords={"distances": _NEAR}),
+    Case("disentangled attention, content to position", lambda: _disentangled(terms=("c2p",), key_bias=False),
+         _POSITIONS, keywords={"distances": _NEAR} | _PADDED),
+    Case("disentangled attention, position to content", lambda: _disentangled(terms=("p2c",)), _POSITIONS,
+         keywords={"distances": _NEAR} | _PADDED),
+    Case("disentangled attention, shared keys", lambda: _disentangled(share=True), ((B, T, H), (6, H)),
+         keywords={"distances": _FAR} | _PADDED),
+    Case("disentangled attention, dropout, chosen rows", lambda: _disentangled(p=0.2, position_p=0.2),
+         ((B, T, H), (6, H)), keywords={"distances": _FAR} | _CHOSEN | _PADDED),
+    Case("talking heads", lambda: TalkingHeadAttention(H, A, p=0.2), _POSITIONS,
+         keywords={"distances": _NEAR} | _PADDED),
+    Case("disentangled block", _disentangled_block, _POSITIONS, keywords={"distances": _NEAR}),
+    Case("disentangled block, dropout, chosen rows", lambda: _disentangled_block(0.2), _POSITIONS,
+         keywords={"distances": _NEAR} | _CHOSEN | _PADDED),
+    Case("convolved block, dropout", lambda: _convolved_block(0.2, groups=3), _POSITIONS,
+         keywords={"distances": _NEAR} | _PADDED),
+    Case("convolved block, chosen rows", _convolved_block, _POSITIONS,
+         keywords={"distances": _NEAR} | _CHOSEN | _PADDED),
+    Case("disentangled encoder",
+         lambda: DisentangledEncoder([_convolved_block(0.1), Recompute(_disentangled_block(0.1))], H, span=3, eps=1e-7),
+         _X, keywords=_CHOSEN | _PADDED),
+]  # fmt: skip
+
 CASES = [
+    *DEBERTA_CASES,
     Case("linear", lambda: Linear(7, 11), ((2, 3, 7),)),
     Case("linear without bias", lambda: Linear(7, 11, bias=False), ((2, 3, 7),)),
     Case("tied linear", _tied, ((2, 3, 7),)),

@@ -24,7 +24,7 @@ a row are neighbours in R, if its columns are sorted by distance, and each row s
 So S is R with other strides: a step to the next row is a row less one column. No number is copied.
 
 Backward. Each S_ij is one number of R, and no number is used twice: dR is 0 but for these, which are dS. Assigning to
-the same view of dR does it. `gather` and `gather_backward` do the same for any rows, and pick whole windows.
+the same view of dR does it. If only some tokens are queries, whole windows of R are picked instead.
 """
 
 from typing import NamedTuple
@@ -69,26 +69,61 @@ def skewed(x: np.ndarray) -> np.ndarray:
     return as_strided(x[..., T - 1 :], (*leading, T, T), (*strides, row - column, column))
 
 
-def gather(x: np.ndarray, token: np.ndarray) -> np.ndarray:
-    """The rows of `skewed` at some tokens: x (B,A,M,2T−1), token (B,M) -> (B,A,M,T)"""
-    windows, places = _windows(x, token)
+# The rows of R are queries. Its columns are the distances from T−1 down to −(T−1), so that the keys of a query follow
+# each other. `token` (B,M) has the places of the queries, if these are not all tokens.
+
+
+def from_queries(r: np.ndarray, token: np.ndarray | None = None) -> np.ndarray:
+    """S_ij = R_i[distance i − j]        r (B,A,M,2T−1) -> (B,A,M,T)"""
+    if token is None:
+        return skewed(r)
+    windows, places = _windows(r, token)
     return windows[places]
 
 
-def gather_backward(dy: np.ndarray, token: np.ndarray) -> np.ndarray:
-    """dx: zeros, with each row of dy (B,A,M,T) in its place"""
-    dx = np.zeros((*dy.shape[:-1], 2 * dy.shape[-1] - 1), dy.dtype)
-    windows, places = _windows(dx, token)
-    windows[places] = dy
-    return dx
+def from_queries_backward(ds: np.ndarray, token: np.ndarray | None = None) -> np.ndarray:
+    """dr: zeros, with each row of ds (B,A,M,T) in its place"""
+    dr = np.zeros((*ds.shape[:-1], 2 * ds.shape[-1] - 1), ds.dtype)
+    if token is None:
+        skewed(dr)[...] = ds
+    else:
+        windows, places = _windows(dr, token)
+        windows[places] = ds
+    return dr
 
 
-def _windows(x: np.ndarray, token: np.ndarray):
+def _windows(r: np.ndarray, token: np.ndarray):
     """All windows of T columns, and the index of those that the tokens need."""
-    B, A, M, columns = x.shape
-    T = (columns + 1) // 2
-    sequence, head, slot = np.indices((B, A, M), sparse=True)
-    return sliding_window_view(x, T, -1, writeable=True), (sequence, head, slot, (T - 1 - token)[:, None])
+    T = (r.shape[-1] + 1) // 2
+    sequence, head, slot = np.indices(r.shape[:3], sparse=True)
+    return sliding_window_view(r, T, -1, writeable=True), (sequence, head, slot, (T - 1 - token)[:, None])
+
+
+# The rows of R are keys. Its columns are the distances from −(T−1) up to T−1, so that the queries of a key follow each
+# other. All keys are there, whatever the queries.
+
+
+def from_keys(r: np.ndarray, token: np.ndarray | None = None) -> np.ndarray:
+    """S_ij = R_j[distance i − j]        r (B,A,T,2T−1) -> (B,A,M,T)"""
+    every = skewed(r).swapaxes(-1, -2)  # (B,A,T,T)
+    if token is None:
+        return every
+    sequence, head, _ = np.indices((*r.shape[:2], 1), sparse=True)
+    return every[sequence, head, token[:, None]]
+
+
+def from_keys_backward(ds: np.ndarray, token: np.ndarray | None = None) -> np.ndarray:
+    """dr: zeros, with ds (B,A,M,T) in its places; a token that is there twice gets the sum"""
+    B, A, M, T = ds.shape
+    dr = np.zeros((B, A, T, 2 * T - 1), ds.dtype)
+    every = skewed(dr).swapaxes(-1, -2)
+    if token is None:
+        every[...] = ds
+    else:
+        sequence, head = np.indices((B, A), sparse=True)
+        for slot in range(M):
+            every[sequence, head, token[:, slot, None]] += ds[:, :, slot]
+    return dr
 
 
 if __name__ == "__main__":
