@@ -46,11 +46,11 @@ from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.pooling import POOLING
 from mini_bert.layers.relative_positions import (
+    add_distance_scores,
+    add_distance_scores_backward,
     distances,
-    from_keys,
-    from_keys_backward,
-    from_queries,
-    from_queries_backward,
+    windows,
+    windows_backward,
 )
 from mini_bert.layers.similarity import (
     beside,
@@ -133,8 +133,17 @@ def _lean(attention: EfficientAttention) -> EfficientAttention:
     return attention
 
 
-def _by_distance(forward: Callable[..., Any], backward: Callable[..., Any], token: Any) -> Callable[[], Layer]:
-    return _plain(lambda r: (forward(r, token), token), backward)
+def _distance_scores(x, r, run):
+    """S_tc = x_t · r_{T−1−t+c} as a pair of functions that return what they compute"""
+    scores = np.zeros((*x.shape[:3], x.shape[2]), x.dtype)
+    add_distance_scores(scores, x, r)
+    return scores, (x, r)
+
+
+def _distance_scores_backward(dscores, cache):
+    x, r = cache
+    dx = np.zeros_like(x)
+    return dx, add_distance_scores_backward(dscores, x, r, dx)
 
 
 _PLACES = np.array([[4, 2, 2], [0, 1, 0]])  # of three queries in each of two sequences of five tokens; one twice
@@ -155,12 +164,10 @@ def _convolved_block(p: float = 0.0, groups: int = 1) -> ConvolvedBlock:
 
 
 DEBERTA_CASES = [
-    Case("scores by distance, of queries", _by_distance(from_queries, from_queries_backward, None), ((B, A, T, 9),)),
-    Case("scores by distance, of keys", _by_distance(from_keys, from_keys_backward, None), ((B, A, T, 9),)),
-    Case("scores by distance, of some queries", _by_distance(from_queries, from_queries_backward, _PLACES),
-         ((B, A, 3, 9),)),
-    Case("scores by distance, of keys for some queries", _by_distance(from_keys, from_keys_backward, _PLACES),
-         ((B, A, T, 9),)),
+    Case("scores by distance", lambda: Function(_distance_scores, _distance_scores_backward),
+         ((B, A, T, D), (A, 2 * T - 1, D))),
+    Case("scores by distance, windows", _plain(lambda x: (windows(x, _PLACES), _PLACES), windows_backward),
+         ((B, A, 3, 2 * T - 1),)),
     Case("convolution", lambda: Convolution(7), ((2, 5, 7),)),
     Case("convolution, groups", lambda: Convolution(6, size=5, groups=3), ((2, 3, 6),)),
     Case("head mix", lambda: HeadMix(A), ((B, A, 2, T),)),

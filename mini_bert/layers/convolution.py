@@ -28,7 +28,7 @@ class Convolution(Layer):
 
     def __init__(self, width: int, size: int = 3, groups: int = 1, std: float | None = None):
         if size % 2 == 0:
-            raise ValueError(f"the size is {size}, expected an odd number: a token and as many neighbours on both sides")
+            raise ValueError(f"the size is {size}, expected an odd number: a token, and as many to its left as right")
         if width % groups:
             raise ValueError(f"the width, {width}, is not divisible by the number of groups, {groups}")
         self.size, self.groups, part = size, groups, width // groups

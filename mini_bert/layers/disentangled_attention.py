@@ -17,12 +17,11 @@ The rest is as in attention.py: weights P = softmax(S), context C = P v, y = [C_
 
 W_kʳ and W_qʳ may be W_k and W_q again (v2, `share`): the rows of the table are then treated like the vectors of words.
 
-Backward. S is a sum, so dS goes to all three terms. Let D_ij = dS_ij / √(n d), and write dRᶜ and dRᵖ for D arranged by
-distance (relative_positions.py): row i of dRᶜ has D_ij in the column of δ(i,j), row j of dRᵖ has D_ij there.
+Backward. S is a sum, so dS goes to all three terms. With D = dS / √(n d):
 
-    dq = D k + dRᶜ kʳ             dk = Dᵀ q + dRᵖ qʳ
-    dkʳ = Σ_b dRᶜᵀ q              dqʳ = Σ_b dRᵖᵀ k          the table is used by all sequences, hence the sum
-    dp = dkʳ W_kʳᵀ + dqʳ W_qʳᵀ
+    dq_i = Σ_j D_ij k_j + Σ_j D_ij kʳ_δ(i,j)          dkʳ_r = Σ D_ij q_i  over all sequences and pairs with δ(i,j) = r
+    dk_j = Σ_i D_ij q_i + Σ_i D_ij qʳ_δ(i,j)          dqʳ_r = Σ D_ij k_j  over the same
+    dp   = dkʳ W_kʳᵀ + dqʳ W_qʳᵀ
 
 Padding. Its scores are all the same, lowest float: a padding token therefore averages over all tokens, as in published
 models, and no gradient reaches scores there. Nothing reads the result.
@@ -43,11 +42,11 @@ from mini_bert.layers.linear import Linear
 from mini_bert.layers.matrices import add_rows
 from mini_bert.layers.relative_positions import (
     Distances,
+    add_distance_scores,
+    add_distance_scores_backward,
     distances,
-    from_keys,
-    from_keys_backward,
-    from_queries,
-    from_queries_backward,
+    windows,
+    windows_backward,
 )
 
 TERMS = ("c2p", "p2c")  # content to position, position to content
@@ -113,7 +112,8 @@ class DisentangledAttention(Layer):
         self.query = Linear(width, width, std=std)
         self.key = Linear(width, width, key_bias, std)
         self.value = Linear(width, width, std=std)
-        self.position_key = self.position_query = None
+        self.position_key: Any = None
+        self.position_query: Any = None
         if relative and "c2p" in terms:
             self.position_key = self.key if share else Linear(width, width, key_bias, std)
         if relative and "p2c" in terms:
@@ -183,41 +183,59 @@ class DisentangledAttention(Layer):
         return PositionCache(table, dropped, distances, key, query)
 
     def add_position_scores(self, scores, q, k, positions, layout) -> None:
-        """S_ij += q_i · kʳ_δ + k_j · qʳ_δ        the columns of R must be sorted by distance (relative_positions.py)"""
+        """S_ij += q_i · kʳ_δ(i,j) + k_j · qʳ_δ(i,j)
+
+        Along a row of S, the distance i − j falls from i to i − T + 1; along a row of Sᵀ, it rises. That is the order
+        in which add_distance_scores needs the distances.
+        """
         if positions is None:
             return
-        token = None if layout is None else layout.token
-        if positions.key is not None:
-            by_distance = self.of_distances(positions.key, positions)[:, ::-1]  # (A,2T−1,d) from T−1 to −(T−1)
-            scores += from_queries(q @ by_distance.swapaxes(-1, -2), token)
-        if positions.query is not None:
-            by_distance = self.of_distances(positions.query, positions)  # from −(T−1) to T−1
-            scores += from_keys(k @ by_distance.swapaxes(-1, -2), token)
+        falling, rising = self.of_distances(positions)
+        if falling is not None and layout is None:
+            add_distance_scores(scores, q, falling)
+        elif falling is not None:
+            scores += windows(q @ falling.swapaxes(-1, -2), layout.token)
+        if rising is not None:
+            every = scores if layout is None else np.zeros((*k.shape[:3], k.shape[2]), k.dtype)  # (B,A,T,T)
+            add_distance_scores(every.swapaxes(-1, -2), k, rising)
+            if layout is not None:
+                scores += every[layout.query_rows(self.heads)]
 
     def position_scores_backward(self, dscores, dq, dk, q, k, positions, layout, run):
-        """dq += dRᶜ kʳ,   dk += dRᵖ qʳ,   dkʳ = Σ_b dRᶜᵀ q,   dqʳ = Σ_b dRᵖᵀ k.        Returns dpositions (U,H)."""
+        """Adds to dq and dk. Returns dpositions (U,H)."""
         if positions is None:
             return None
-        token = None if layout is None else layout.token
+        falling, rising = self.of_distances(positions)
         p = dropout_backward(positions.table, positions.dropped)  # as in forward
         dp = np.zeros_like(p)
-        if positions.key is not None:
-            by_distance = self.of_distances(positions.key, positions)[:, ::-1]
-            dr = from_queries_backward(dscores, token)  # (B,A,M,2T−1) dRᶜ
-            dq += dr @ by_distance
-            dkey = (dr.swapaxes(-1, -2) @ q).sum(0)[:, ::-1]  # (A,2T−1,d)
-            dp += self.position_key.backward(self.of_rows(dkey, positions), p, run)
-        if positions.query is not None:
-            by_distance = self.of_distances(positions.query, positions)
-            dr = from_keys_backward(dscores, token)  # (B,A,T,2T−1) dRᵖ
-            dk += dr @ by_distance
-            dquery = (dr.swapaxes(-1, -2) @ k).sum(0)
-            dp += self.position_query.backward(self.of_rows(dquery, positions), p, run)
+        if falling is not None:
+            if layout is None:
+                dfalling = add_distance_scores_backward(dscores, q, falling, dq)
+            else:
+                dproduct = windows_backward(dscores, layout.token)
+                dq += dproduct @ falling
+                dfalling = (dproduct.swapaxes(-1, -2) @ q).sum(0)
+            dp += self.position_key.backward(self.of_rows(dfalling[:, ::-1], positions), p, run)
+        if rising is not None:
+            every = dscores if layout is None else self.all_rows(dscores, layout)
+            drising = add_distance_scores_backward(every.swapaxes(-1, -2), k, rising, dk)
+            dp += self.position_query.backward(self.of_rows(drising, positions), p, run)
         return dropout_backward(dp, positions.dropped)
 
-    def of_distances(self, vectors, positions):
-        """The vector of each distance: (A,U,d) -> (A,2T−1,d)"""
-        return vectors[:, positions.distances.index] if positions.distances.shared else vectors
+    def all_rows(self, dscores, layout):
+        """The gradient of the scores of all tokens, from that of chosen ones: (B,A,M,T) -> (B,A,T,T)"""
+        B, A, M, T = dscores.shape
+        every = np.zeros((B, A, T, T), dscores.dtype)
+        for m in range(M):  # a token that is chosen twice gets the sum
+            every[np.arange(B)[:, None], np.arange(A), layout.token[:, m, None]] += dscores[:, :, m]
+        return every
+
+    def of_distances(self, positions):
+        """kʳ for the distances from T−1 down to −(T−1), and qʳ for those from −(T−1) up to T−1: (A,2T−1,d) each"""
+        _, _, (_, row_of), key, query = positions
+        if positions.distances.shared:
+            key, query = (vectors if vectors is None else vectors[:, row_of] for vectors in (key, query))
+        return key if key is None else key[:, ::-1], query
 
     def of_rows(self, dvectors, positions):
         """The sum over the distances that share a row: (A,2T−1,d) -> (U,H)"""
@@ -225,7 +243,7 @@ class DisentangledAttention(Layer):
         if not positions.distances.shared:
             return by_distance
         total = np.zeros_like(positions.table)
-        add_rows(total, positions.distances.index, by_distance)
+        add_rows(total, positions.distances.row_of, by_distance)
         return total
 
     # ------------------------------------------------------------------ from scores to contexts

@@ -36,22 +36,21 @@ from mini_bert.layers.relative_positions import distances
 class DisentangledBlock(TransformerBlock):
     """x' = LN(x + Attention(x, p)),  y = LN(x' + FeedForward(x'))        two inputs with gradients: x and p"""
 
+    attention: Any
     switches = Layer.switches  # the position terms have no version in tiles
 
     def __init__(
         self, attention: DisentangledAttention, inner: int, activation: str, p: float, eps: float, std: float | None
     ):
         self.p = p
-        self.attention = attention  # type: ignore[assignment]
+        self.attention = attention
         self.attention_norm = LayerNorm(attention.width, eps)
         self.feed_forward = FeedForward(attention.width, inner, activation, std)
         self.output_norm = LayerNorm(attention.width, eps)
 
     def forward(self, x, positions, run, distances=None, mask=None, chosen=None):
         """x (B,T,H), positions (U,H) -> y (B,T,H), or (N,H) for chosen rows"""
-        a, attention = self.attention.forward(
-            x, positions, run.fork(0), distances=distances, mask=mask, chosen=chosen
-        )
+        a, attention = self.attention.forward(x, positions, run.fork(0), distances=distances, mask=mask, chosen=chosen)
         return self.after_attention(x, a, attention, run, chosen)
 
     def backward(self, dy, cache, run):

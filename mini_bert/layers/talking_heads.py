@@ -56,8 +56,9 @@ class TalkCache(NamedTuple):
 class TalkingHeadAttention(DisentangledAttention):
     """C = mix(dropout(softmax(mix(S, W_s))), W_p) v        S: the scores of DisentangledAttention"""
 
-    def __init__(self, width: int, heads: int, *args: Any, std: float | None = None, **options: Any):
-        super().__init__(width, heads, *args, std=std, **options)
+    def __init__(self, width: int, heads: int, **options: Any):
+        super().__init__(width, heads, **options)
+        std = options.get("std")
         self.mix_scores, self.mix_weights = HeadMix(heads, std), HeadMix(heads, std)
 
     def exchange(self, scores, run):
@@ -92,7 +93,7 @@ if __name__ == "__main__":
     x, table = (rng.normal(size=shape).astype(np.float32) for shape in ((1, 4, 8), (7, 8)))
     _, cache = silent.forward(x, table, Run(), near)
     print("each head on its own, their weights for token 0:\n", cache.attended.probs[0, :, 0].round(2), sep="")
-    for title, mix in (("W_s and W_p of ones on the diagonal", np.eye(2)), ("W_p = ½ everywhere", np.full((2, 2), 0.5))):
+    for title, mix in (("W_s = W_p = 1", np.eye(2)), ("W_p = ½ everywhere", np.full((2, 2), 0.5))):
         talking.mix_scores.w.data[...], talking.mix_weights.w.data[...] = np.eye(2), mix
         _, cache = talking.forward(x, table, Run(), near)
         print(f"{title}:\n", cache.attended.mixed[0, :, 0].round(2), sep="")
