@@ -159,7 +159,7 @@ class DisentangledEncoder(Encoder):
         total = None
         for block in reversed(self.blocks):
             dy, dpositions = block.backward(dy, caches.pop(), run)
-            total = dpositions if total is None else total + dpositions
+            total = dpositions if total is None else total + dpositions  # None: no position terms
         self.table_rows_backward(total, caches.positions, run)
         return dy
 
@@ -175,7 +175,7 @@ class DisentangledEncoder(Encoder):
         return p, (rows, norm), wanted
 
     def table_rows_backward(self, dp, cache, run) -> None:
-        if dp is None:  # no table, or no position terms
+        if dp is None:
             return
         rows, norm = cache
         if self.norm is not None:
