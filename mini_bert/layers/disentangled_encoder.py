@@ -40,12 +40,12 @@ class DisentangledBlock(TransformerBlock):
     switches = Layer.switches  # the position terms have no version in tiles
 
     def __init__(
-        self, attention: DisentangledAttention, inner: int, activation: str, p: float, eps: float, std: float | None
+        self, attention: DisentangledAttention, inner: int, activation_name: str, p: float, eps: float, std: float | None
     ):
         self.p = p
         self.attention = attention
         self.attention_norm = LayerNorm(attention.width, eps)
-        self.feed_forward = FeedForward(attention.width, inner, activation, std)
+        self.feed_forward = FeedForward(attention.width, inner, activation_name, std)
         self.output_norm = LayerNorm(attention.width, eps)
 
     def forward(self, x, positions, run, distances=None, mask=None, chosen=None):

@@ -65,8 +65,9 @@ def log_buckets(distance: np.ndarray, buckets: int, largest: int) -> np.ndarray:
     """bucket(p), above"""
     middle = buckets // 2
     bucket, far = distance.copy(), np.abs(distance) > middle
-    growth = np.log(np.abs(distance[far]) / middle) / np.log((largest - 1) / middle)
-    bucket[far] = np.sign(distance[far]) * (middle + np.ceil(growth * (middle - 1)))
+    if far.any():
+        growth = np.log(np.abs(distance[far]) / middle) / np.log((largest - 1) / middle)
+        bucket[far] = np.sign(distance[far]) * (middle + np.ceil(growth * (middle - 1)))
     return bucket
 
 

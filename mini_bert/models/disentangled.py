@@ -81,9 +81,9 @@ class DisentangledConfig(PublishedConfig):
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
         activation(self.hidden_act)
         activation(self.pooler_hidden_act)
-        _check_whole("max_relative_positions", self.max_relative_positions)
+        check_whole("max_relative_positions", self.max_relative_positions)
         for name in ("embedding_size", "pooler_hidden_size"):
-            if getattr(self, name) is not None and _check_whole(name, getattr(self, name)) < 1:
+            if getattr(self, name) is not None and check_whole(name, getattr(self, name)) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a positive number")
         if self.pooler_hidden_size not in (None, self.hidden_size):
             raise ValueError(
@@ -150,7 +150,7 @@ def _terms(terms: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _check_whole(name: str, value: Any) -> int:
+def check_whole(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{name} is {value!r:.60}, expected a whole number")
     return value
@@ -230,7 +230,7 @@ class Disentangled(BertLike):
         config = self.config
         return {
             "inner": config.intermediate_size,
-            "activation": config.hidden_act,
+            "activation_name": config.hidden_act,
             "p": config.hidden_dropout_prob,
             "eps": config.layer_norm_eps,
             "std": config.initializer_range,

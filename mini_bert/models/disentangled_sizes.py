@@ -65,3 +65,21 @@ class DisentangledSizes(Sizes):
         H, T, n = self.width, self.max_length, min(TILE, self.max_length)
         more = self.more.terms * (self.more.rows(T) * H * H // 8 + T * (T + n) * H)
         return super().block_operations() + 2 * more
+
+
+class DiscriminatorSizes(DisentangledSizes):
+    """Every token enters the loss: the last block has no fewer rows than the others, and the head reads them all.
+    `head_kept` counts arrays of the width of the blocks."""
+
+    def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
+        return self._not_last().block_cache(shape, index)
+
+    def block_temporaries(self, shape: Shape, index: int, lean: bool = False) -> int:
+        return self._not_last().block_temporaries(shape, index)
+
+    def _not_last(self) -> DisentangledSizes:
+        """The sizes of a model with one more block, so that none of ours is the last"""
+        return DisentangledSizes(*self._replace(depth=self.depth + 1))
+
+    def head_cache(self, shape: Shape) -> Kept:
+        return Kept(shape.B * shape.T * (self.head_kept * self.width + 1 + 2 + 1))  # σ; two scores, and their sum
