@@ -266,7 +266,7 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
 
 
 def _relative(build: Callable[[], Model], entries: int, sentences: str = "") -> Callable[[], list[Checked]]:
-    """A relative of BERT: masked words or replaced words, and one label per pair of texts where it has a head for it."""
+    """A relative of BERT, on masked words or replaced words. sentences: the head for a label of each pair of texts"""
 
     def check() -> list[Checked]:
         model, rng = build(), np.random.default_rng(0)
@@ -336,7 +336,7 @@ def _tiny_distilbert() -> DistilBert:
 
 def _tiny_albert() -> Albert:
     config = AlbertConfig(
-        **_SIZES | {"num_hidden_layers": 5}, embedding_size=5, num_hidden_groups=2, inner_group_num=2,
+        **_SIZES | {"num_hidden_layers": 3}, embedding_size=5, num_hidden_groups=2, inner_group_num=2,
         max_position_embeddings=7, hidden_dropout_prob=0.1,
     )  # fmt: skip
     return Albert(config, dtype=np.float64)
