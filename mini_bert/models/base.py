@@ -429,7 +429,8 @@ class Model(Saved):
     def __deepcopy__(self, memo: Any) -> Self:
         twin = self._unbound(memo)
         if OUTER not in memo:
-            twin._use(bind(twin, self.flat.data.copy(), self.flat.grad.copy()), self._own_run())
+            data, grad = (np.concatenate([flat[place] for place in self._places()]) for flat in self.flat[:2])
+            twin._use(bind(twin, data, grad), self._own_run())
         return twin
 
     def __reduce__(self):
@@ -455,6 +456,12 @@ class Model(Saved):
         twin = object.__new__(type(self))
         vars(twin).update(deepcopy(self._parts(), {**memo, OUTER: True} if OUTER not in memo else memo))
         return twin
+
+    def _places(self) -> list[slice]:
+        """Our parts of the flat arrays, in the order of `bind`: all of them, unless this model is inside another."""
+        if self.flat.data.size == self.get_parameter_count():
+            return [slice(None)]
+        return [param.place for param in sorted(self.named_params().values(), key=lambda param: not param.decay)]
 
     def _own_run(self) -> Run:
         """A Run with its own scratch memory"""
