@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from mini_bert.checks.case import Case, Function, plain
+from mini_bert.checks.deberta_cases import DEBERTA_CASES
 from mini_bert.checks.gradients import Checked, gradient_check
 from mini_bert.finetuning.heads import (
     PairHead,
@@ -33,10 +35,7 @@ from mini_bert.layers.attention import MultiHeadAttention, attend, attend_backwa
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
-from mini_bert.layers.convolution import Convolution
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
-from mini_bert.layers.disentangled_attention import DisentangledAttention
-from mini_bert.layers.disentangled_encoder import ConvolvedBlock, DisentangledBlock, DisentangledEncoder
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
@@ -45,13 +44,6 @@ from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.pooling import POOLING
-from mini_bert.layers.relative_positions import (
-    add_distance_scores,
-    add_distance_scores_backward,
-    distances,
-    windows,
-    windows_backward,
-)
 from mini_bert.layers.similarity import (
     beside,
     beside_backward,
@@ -63,11 +55,12 @@ from mini_bert.layers.similarity import (
     squared_error_backward,
 )
 from mini_bert.layers.softmax import softmax, softmax_backward
-from mini_bert.layers.talking_heads import HeadMix, TalkingHeadAttention
 from mini_bert.models.albert import Albert, AlbertConfig, SentenceOrderHead
 from mini_bert.models.base import MASKED_WORDS, REPLACED, SENTENCE_ORDER, Model, Term
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.deberta import Deberta, DebertaConfig
+from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig, ReplacedHead
 from mini_bert.models.heads import MaskedWordHead, Pooler
@@ -75,35 +68,6 @@ from mini_bert.models.mini import MiniBERT
 from mini_bert.models.roberta import Roberta, RobertaConfig
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
-
-
-class Case(NamedTuple):
-    """A small layer with inputs for it."""
-
-    name: str
-    build: Callable[[], Layer]
-    shapes: tuple[tuple[int, ...], ...]  # of inputs with gradients
-    fixed: tuple[Any, ...] = ()  # other inputs: ids
-    keywords: dict[str, Any] = {}  # masks  # noqa: RUF012
-
-
-class Function(Layer):
-    """A pair of functions without weights, as a layer for the table."""
-
-    def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any]):
-        self._forward, self._backward = forward, backward
-
-    def forward(self, *inputs, **keywords):
-        *arrays, run = inputs
-        return self._forward(*arrays, run=run, **keywords)
-
-    def backward(self, dy, cache, run):
-        return self._backward(dy, cache)
-
-
-def _plain(forward: Callable[..., Any], backward: Callable[..., Any], *arguments: Any) -> Callable[[], Layer]:
-    """The same for functions that take no `run`."""
-    return lambda: Function(lambda x, run: forward(x, *arguments), backward)
 
 
 def _tied() -> Layer:
@@ -138,69 +102,7 @@ def _lean(attention: EfficientAttention) -> EfficientAttention:
     return attention
 
 
-def _distance_scores(x, r, run):
-    """S_tc = x_t · r_{T−1−t+c} as a pair of functions that return what they compute"""
-    scores = np.zeros((*x.shape[:3], x.shape[2]), x.dtype)
-    add_distance_scores(scores, x, r)
-    return scores, (x, r)
-
-
-def _distance_scores_backward(dscores, cache):
-    x, r = cache
-    dx = np.zeros_like(x)
-    return dx, add_distance_scores_backward(dscores, x, r, dx)
-
-
-_PLACES = np.array([[4, 2, 2], [0, 1, 0]])  # of three queries in each of two sequences of five tokens; one twice
-_NEAR, _FAR = distances(T, span=T), distances(T, span=3)  # 9 rows for 9 distances, or 6 rows
-_POSITIONS = ((B, T, H), (9, H))
-
-
-def _disentangled(**options: Any) -> DisentangledAttention:
-    return DisentangledAttention(H, A, **options)
-
-
-def _disentangled_block(p: float = 0.0) -> DisentangledBlock:
-    return DisentangledBlock(_disentangled(p=p, position_p=p), I, "gelu", p, 1e-7, None)
-
-
-def _convolved_block(p: float = 0.0, groups: int = 1) -> ConvolvedBlock:
-    return ConvolvedBlock(_disentangled(p=p, position_p=p), I, "gelu", p, 1e-7, None, 3, groups, "tanh")
-
-
-DEBERTA_CASES = [
-    Case("scores by distance", lambda: Function(_distance_scores, _distance_scores_backward),
-         ((B, A, T, D), (A, 2 * T - 1, D))),
-    Case("scores by distance, windows", _plain(lambda x: (windows(x, _PLACES), _PLACES), windows_backward),
-         ((B, A, 3, 2 * T - 1),)),
-    Case("convolution", lambda: Convolution(7), ((2, 5, 7),)),
-    Case("convolution, groups", lambda: Convolution(6, size=5, groups=3), ((2, 3, 6),)),
-    Case("head mix", lambda: HeadMix(A), ((B, A, 2, T),)),
-    Case("disentangled attention", _disentangled, _POSITIONS, keywords={"distances": _NEAR}),
-    Case("disentangled attention, content to position", lambda: _disentangled(terms=("c2p",), key_bias=False),
-         _POSITIONS, keywords={"distances": _NEAR} | _PADDED),
-    Case("disentangled attention, position to content", lambda: _disentangled(terms=("p2c",)), _POSITIONS,
-         keywords={"distances": _NEAR} | _PADDED),
-    Case("disentangled attention, shared keys", lambda: _disentangled(share=True), ((B, T, H), (6, H)),
-         keywords={"distances": _FAR} | _PADDED),
-    Case("disentangled attention, dropout, chosen rows", lambda: _disentangled(p=0.2, position_p=0.2),
-         ((B, T, H), (6, H)), keywords={"distances": _FAR} | _CHOSEN | _PADDED),
-    Case("talking heads", lambda: TalkingHeadAttention(H, A, p=0.2), _POSITIONS,
-         keywords={"distances": _NEAR} | _PADDED),
-    Case("disentangled block", _disentangled_block, _POSITIONS, keywords={"distances": _NEAR}),
-    Case("disentangled block, dropout, chosen rows", lambda: _disentangled_block(0.2), _POSITIONS,
-         keywords={"distances": _NEAR} | _CHOSEN | _PADDED),
-    Case("convolved block, dropout", lambda: _convolved_block(0.2, groups=3), _POSITIONS,
-         keywords={"distances": _NEAR} | _PADDED),
-    Case("convolved block, chosen rows", _convolved_block, _POSITIONS,
-         keywords={"distances": _NEAR} | _CHOSEN | _PADDED),
-    Case("disentangled encoder",
-         lambda: DisentangledEncoder([_convolved_block(0.1), Recompute(_disentangled_block(0.1))], H, span=3, eps=1e-7),
-         _X, keywords=_CHOSEN | _PADDED),
-]  # fmt: skip
-
 CASES = [
-    *DEBERTA_CASES,
     Case("linear", lambda: Linear(7, 11), ((2, 3, 7),)),
     Case("linear without bias", lambda: Linear(7, 11, bias=False), ((2, 3, 7),)),
     Case("tied linear", _tied, ((2, 3, 7),)),
@@ -210,10 +112,10 @@ CASES = [
          keywords={"positions": np.array([[2, 3, 4], [3, 1, 1]])}),
     Case("layer norm", lambda: LayerNorm(7), ((2, 3, 7),)),
     Case("dropout", lambda: Function(lambda x, run: dropout(x, 0.3, run), dropout_backward), ((2, 3, 7),)),
-    *(Case(name, _plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
-    Case("softmax", _plain(softmax, softmax_backward), ((2, 3, 7),)),
-    Case("cross-entropy", _plain(cross_entropy, cross_entropy_backward, np.array([1, 0, 10])), ((3, 11),)),
-    Case("choose rows", _plain(choose_rows, choose_rows_backward, np.array([5, 0, 3])), ((2, 3, 7),)),
+    *(Case(name, plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
+    Case("softmax", plain(softmax, softmax_backward), ((2, 3, 7),)),
+    Case("cross-entropy", plain(cross_entropy, cross_entropy_backward, np.array([1, 0, 10])), ((3, 11),)),
+    Case("choose rows", plain(choose_rows, choose_rows_backward, np.array([5, 0, 3])), ((2, 3, 7),)),
     Case("attend", lambda: Function(attend, attend_backward), _SCORES_V, keywords=_PADDED),
     Case("attend, dropout", lambda: Function(attend, attend_backward), _SCORES_V, keywords={"p": 0.2}),
     Case("attention", lambda: MultiHeadAttention(H, A), _X),
@@ -238,11 +140,11 @@ CASES = [
     Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
-    *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
+    *(Case(f"pooling, {name}", plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
     Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),
     Case("beside", lambda: Function(lambda u, v, run: beside(u, v), beside_backward), ((3, 7), (3, 7))),
-    Case("squared error", _plain(squared_error, squared_error_backward, np.array([1.0, -2.0, 0.5]), 5), ((3,),)),
-    Case("contrastive", _plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
+    Case("squared error", plain(squared_error, squared_error_backward, np.array([1.0, -2.0, 0.5]), 5), ((3,),)),
+    Case("contrastive", plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
     Case("sentence head", lambda: SentenceHead(H, 3, ("cls", "mean", "max")), _X, keywords=_ASKED),
     Case("sentence head, dense", lambda: SentenceHead(H, 3, ("cls",), dense=True), _X),
     Case("sentence head, gelu, dropout before", lambda: SentenceHead(H, 3, ("cls",), True, 0.2, 0.5, "gelu", True), _X),
@@ -251,7 +153,8 @@ CASES = [
     Case("token head", lambda: TokenHead(H, 11), ((13, H),)),
     Case("span head", lambda: SpanHead(H), _X),
     Case("span head, dropout", lambda: SpanHead(H, 0.2), _X),
-    Case("span loss", _plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
+    Case("span loss", plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
+    *DEBERTA_CASES,
     Case("masked-word head", lambda: MaskedWordHead(6, Embedding(V, 6, std=1.0).table, "gelu", 1e-12, 0.5),
          ((2, 3, 6),)),
     Case("masked-word head, narrow table, untied",
@@ -390,7 +293,7 @@ def _tiny_bert() -> Bert:
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
 _LABELS = ["a", "b", "c"]
-_SIZES = {
+_SIZES: dict[str, Any] = {
     "vocab_size": V, "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 11,
     "type_vocab_size": 2, "initializer_range": 0.5,
 }  # fmt: skip
@@ -421,6 +324,19 @@ def _tiny_electra(heads: tuple[str, ...] = (REPLACED,), **more: Any) -> Electra:
     )
 
 
+def _tiny_deberta(**more: Any) -> Deberta:
+    switches: dict[str, Any] = {"relative_attention": True, "pos_att_type": ("c2p", "p2c"), "max_relative_positions": 3}
+    return Deberta(DebertaConfig(**_SIZES, max_position_embeddings=7, **switches | more), dtype=np.float64)
+
+
+def _tiny_deberta_v2(heads: tuple[str, ...] = (MASKED_WORDS,), **more: Any) -> DebertaV2:
+    switches: dict[str, Any] = {
+        "relative_attention": True, "pos_att_type": ("p2c", "c2p"), "position_buckets": 4, "share_att_key": True,
+        "norm_rel_ebd": "layer_norm", "conv_kernel_size": 3, "position_biased_input": False,
+    }  # fmt: skip
+    return DebertaV2(DebertaV2Config(**_SIZES, max_position_embeddings=7, **switches | more), heads, dtype=np.float64)
+
+
 MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
     "tiny Mini-BERT, tied head": _mini(replace(_TINY, tie_head=True), 400),
@@ -442,6 +358,11 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny ALBERT, masked words + sentence order": _relative(_tiny_albert, 100, SENTENCE_ORDER),
     "tiny ELECTRA, discriminator": _relative(_tiny_electra, 100),
     "tiny ELECTRA, generator": _relative(lambda: _tiny_electra((MASKED_WORDS,), tie_word_embeddings=False), 100),
+    "tiny DeBERTa": _relative(_tiny_deberta, 100),
+    "tiny DeBERTa, talking heads": _relative(lambda: _tiny_deberta(talking_head=True, embedding_size=5), 100),
+    "tiny DeBERTa v2": _relative(_tiny_deberta_v2, 100),
+    "tiny DeBERTa v3, discriminator": _relative(lambda: _tiny_deberta_v2((REPLACED,), conv_kernel_size=0), 100),
+    "tiny DeBERTa, fine-tuned: classify": _fine_tuned(_tiny_deberta, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
     "tiny RoBERTa, fine-tuned: classify": _fine_tuned(_tiny_roberta, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
     "tiny DistilBERT, fine-tuned: classify":
         _fine_tuned(_tiny_distilbert, Classify(_LABELS, ("cls",), dense=True), [2, 0]),

@@ -40,7 +40,13 @@ class DisentangledBlock(TransformerBlock):
     switches = Layer.switches  # the position terms have no version in tiles
 
     def __init__(
-        self, attention: DisentangledAttention, inner: int, activation_name: str, p: float, eps: float, std: float | None
+        self,
+        attention: DisentangledAttention,
+        inner: int,
+        activation_name: str,
+        p: float,
+        eps: float,
+        std: float | None,
     ):
         self.p = p
         self.attention = attention

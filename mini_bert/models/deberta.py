@@ -37,7 +37,7 @@ from mini_bert.layers.disentangled_attention import DisentangledAttention
 from mini_bert.layers.disentangled_encoder import DisentangledBlock
 from mini_bert.layers.talking_heads import TalkingHeadAttention
 from mini_bert.models.bert_like import block_names
-from mini_bert.models.disentangled import LAYER, Disentangled, DisentangledConfig, linear_table
+from mini_bert.models.disentangled import LAYER, Disentangled, DisentangledConfig
 from mini_bert.models.saving import Name
 
 ATTENTION = {"position_key": "pos_proj", "position_query": "pos_q_proj",
@@ -111,7 +111,7 @@ class Deberta(Disentangled):
             *(Name(f"{own}.{part}.w", (f"{self_}.in_proj.{part}",), transposed=True) for part in PARTS),
             Name(f"{own}.query.b", (f"{self_}.q_bias",)),
             Name(f"{own}.value.b", (f"{self_}.v_bias",)),
-            *linear_table(own, self_, ATTENTION, self.encoder.blocks[0].attention),
+            *self.attention_names(ours, theirs, ATTENTION),
             *block_names(ours, theirs, LAYER),
         ]
 

@@ -10,14 +10,15 @@ What differs from version 1 (models/deberta.py), and why:
 
 - **Buckets** (`position_buckets`, layers/relative_positions.py). Near distances keep a vector each, far ones share
   them: whether a word is 300 or 310 tokens away hardly matters. `norm_rel_ebd` normalises the table.
-- **Shared projections** (`share_att_key`). Distances use the W_q and W_k of words, which halves the attention's weights.
+- **Shared projections** (`share_att_key`). Distances use the W_q and W_k of words: a third fewer weights.
 - **A convolution beside the first block** (`conv_kernel_size`, layers/disentangled_encoder.py) for n-grams, because the
   new vocabulary cuts words into smaller pieces. v3 has none.
 - **Biases everywhere**, also of keys; W_q, W_k and W_v are three matrices. No talking heads.
 
-**v3** ("DeBERTaV3", 2023) keeps the architecture and changes the training: like ELECTRA (models/electra.py), it learns to
-tell which words a generator has replaced. But the two models pull the token table they share in different directions:
-the generator moves words of like meaning together, the discriminator apart. So the gradients are disentangled as well:
+**v3** ("DeBERTaV3", 2023) keeps the architecture and changes the training: like ELECTRA (models/electra.py), it learns
+to tell which words a generator has replaced. But two models pull the token table they share in different directions:
+the generator moves words of like meaning together, the discriminator apart. So the gradients are disentangled as well
+(layers/disentangled_embedding.py):
 
     E_discriminator = stop(E_generator) + Δ               Δ starts at 0
 
@@ -51,7 +52,6 @@ from mini_bert.models.disentangled import (
     DisentangledConfig,
     Signed,
     check_whole,
-    linear_table,
 )
 from mini_bert.models.disentangled_sizes import DiscriminatorSizes
 from mini_bert.models.saving import Name, linear_names, norm_names
@@ -141,7 +141,7 @@ class DebertaV2Config(DisentangledConfig):
     @property
     def generator_config(self) -> DebertaV2Config:
         """Embeddings of the same width as the discriminator's, whatever the width of the blocks"""
-        own = dict(self.generator or {})
+        own: dict[str, Any] = dict(self.generator or {})
         legacy = self.legacy or own.get("hidden_size", self.hidden_size) != self.embedding_width
         return replace(
             self, **own, generator=None, legacy=legacy, embedding_size=self.embedding_width, attention_head_size=None,
@@ -152,11 +152,15 @@ class DebertaV2Config(DisentangledConfig):
 
     def further(self):
         table, kept = self.table(), inner_arrays(self.conv_act)[0]
-        return super().further()._replace(
-            buckets=table["buckets"],
-            largest=table["largest"],
-            norm=table["eps"] is not None,
-            convolved=min(kept, 2) if self.conv_kernel_size > 0 else 0,
+        return (
+            super()
+            .further()
+            ._replace(
+                buckets=table["buckets"],
+                largest=table["largest"],
+                norm=table["eps"] is not None,
+                convolved=min(kept, 2) if self.conv_kernel_size > 0 else 0,
+            )
         )
 
     def position_parameters(self):
@@ -268,9 +272,7 @@ class DebertaV2(Disentangled):
         blocks = [DisentangledBlock(self.attention(), **options) for _ in range(config.depth)]
         if config.conv_kernel_size > 0:
             size, groups = config.conv_kernel_size, config.conv_groups
-            blocks[0] = ConvolvedBlock(
-                self.attention(), **options, size=size, groups=groups, conv_act=config.conv_act
-            )
+            blocks[0] = ConvolvedBlock(self.attention(), **options, size=size, groups=groups, conv_act=config.conv_act)
         return blocks
 
     def attention(self) -> DisentangledAttention:
@@ -302,8 +304,8 @@ class DebertaV2(Disentangled):
         different = [name for name in ours if ours[name] != theirs.get(name, ours[name]) and name != "legacy"]
         if different:
             raise ValueError(
-                f"this generator does not fit this discriminator: they differ in {', '.join(different)}, but may differ "
-                f"only in {', '.join(OWN_SIZES)}"
+                f"this generator does not fit this discriminator: they differ in {', '.join(different)}, but may "
+                f"differ only in {', '.join(OWN_SIZES)}"
             )
         pair = cls(config, (REPLACED,), None, discriminator.dtype)
         weights = {f"{GENERATOR}.{name}": param.data for name, param in generator.named_params().items()}
@@ -355,9 +357,7 @@ class DebertaV2(Disentangled):
         return [*own, *(entry.under(GENERATOR) for entry in self.generator.names())]
 
     def block_names(self, ours: str, theirs: str) -> list[Name]:
-        attention = self.encoder.blocks[0].attention
-        names = linear_table(f"{ours}.attention", f"{theirs}.attention.self", ATTENTION, attention)
-        names += block_names(ours, theirs, LAYER)
+        names = [*self.attention_names(ours, theirs, ATTENTION), *block_names(ours, theirs, LAYER)]
         if self.config.conv_kernel_size > 0 and ours.endswith(".0"):
             names += [
                 KernelName(f"{ours}.convolution.w", ("encoder.conv.conv.weight",)),

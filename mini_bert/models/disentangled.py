@@ -23,7 +23,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from mini_bert.layers.activations import activation
-from mini_bert.layers.base import Layer
 from mini_bert.layers.disentangled_attention import TERMS
 from mini_bert.layers.disentangled_encoder import DisentangledBlock, DisentangledEncoder
 from mini_bert.layers.dropout import dropout, dropout_backward
@@ -177,13 +176,21 @@ class Disentangled(BertLike):
         POOLER: "no pooler: only its classifiers have one; use the mean of the tokens' vectors instead",
     }
     prefix = "deberta."
-    head_prefixes = ("cls.", "lm_predictions.", "mask_predictions.", "pooler.", "classifier.", "qa_outputs.")
+    head_prefixes: ClassVar[tuple[str, ...]] = (
+        "cls.",
+        "lm_predictions.",
+        "mask_predictions.",
+        "pooler.",
+        "classifier.",
+        "qa_outputs.",
+    )
     task_heads: ClassVar = {
         "ForSequenceClassification": {"dense": "pooler.dense", "linear": "classifier"},
         "ForTokenClassification": {"linear": "classifier"},
         "ForQuestionAnswering": {"linear": "qa_outputs"},
     }
 
+    encoder: DisentangledEncoder
     blocks: Callable[[], list[DisentangledBlock]]  # the blocks of a new model
     block_names: Callable[[str, str], list[Name]]  # the names of a block, given its path here and in files
 
@@ -318,6 +325,13 @@ class Disentangled(BertLike):
             names += self.word_names(f"{words}.dense", f"{words}.LayerNorm")
         return names
 
+    def attention_names(self, ours: str, theirs: str, layers: Mapping[str, str]) -> list[Name]:
+        """The names of the linear layers and biases that this model has. layers: their names here -> in files"""
+        params = self.named_params()
+        names = [linear_names(f"{ours}.attention.{here}", f"{theirs}.attention.self.{there}")
+                 for here, there in layers.items()]  # fmt: skip
+        return [name for some in names for name in some if name.ours in params]
+
     def embedding_names(self) -> list[Name]:
         names = [Name("tokens.table", (TOKENS,)), *norm_names("norm", "embeddings.LayerNorm")]
         if self.positions is not None:
@@ -331,14 +345,3 @@ class Disentangled(BertLike):
 
 def _has_words(tensors: Mapping[str, Any], words: str) -> bool:
     return any(name.startswith(f"{words}.") for name in tensors)
-
-
-def linear_table(ours: str, theirs: str, layers: Mapping[str, str], layer: Layer) -> list[Name]:
-    """The names of some linear layers, with biases where `layer` has them. layers: their name here -> in files"""
-    params = layer.named_params()
-    return [
-        name
-        for here, there in layers.items()
-        for name in linear_names(f"{ours}.{here}", f"{theirs}.{there}")
-        if name.ours.removeprefix(f"{ours}.") in params
-    ]

@@ -42,8 +42,12 @@ CONVOLVED = {"conv_kernel_size": 3}
 BUCKETS = {"position_buckets": 8, "max_position_embeddings": 32}
 
 V2 = [
-    Peer("DebertaV2ForMaskedLM", SIZES | BOTH | ALONE | SHARED | NORMED | BUCKETS | CONVOLVED | {"conv_act": "gelu"}, WORDS,
-         shape=(2, 23)),  # v2 as published
+    Peer(
+        "DebertaV2ForMaskedLM",
+        SIZES | BOTH | ALONE | SHARED | NORMED | BUCKETS | CONVOLVED | {"conv_act": "gelu"},
+        WORDS,
+        shape=(2, 23),
+    ),  # v2 as published
     Peer("DebertaV2ForMaskedLM", SIZES | BOTH | ALONE | SHARED | NORMED | BUCKETS | OWN, WORDS, shape=(3, 29)),  # v3
     Peer("DebertaV2ForMaskedLM", SIZES | BOTH | ALONE, WORDS),
     Peer("DebertaV2ForMaskedLM", SIZES | BOTH | ALONE, WORDS, padded=False, shape=(4, 11)),
@@ -75,7 +79,7 @@ def named(peers):
 
 @pytest.fixture(autouse=True)
 def in_float64(monkeypatch):
-    """The reference rounds its norms (v1) and the scale of its scores to float32, whatever the model; here it must not."""
+    """The reference computes norms (v1) and the scale of scores in float32, whatever the model; here it must not."""
     torch = pytest.importorskip("torch")
     from transformers.models.deberta import modeling_deberta as v1
     from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
