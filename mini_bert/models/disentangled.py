@@ -141,10 +141,9 @@ class DisentangledConfig(PublishedConfig):
 
 def _terms(terms: Any) -> tuple[str, ...]:
     """("c2p", "p2c"), from that, a list, or "c2p|p2c" """
-    found = [term.strip() for term in terms.lower().split("|")] if isinstance(terms, str) else list(terms or ())
-    found = [term for term in found if term not in ("", "none")]
-    odd = [term for term in found if term not in TERMS]
-    if odd or len(set(found)) < len(found):
+    parts = [part.strip() for part in terms.lower().split("|")] if isinstance(terms, str) else terms
+    found = [term for term in parts if term not in ("", "none")] if isinstance(parts, list | tuple) else [parts]
+    if any(term not in TERMS for term in found) or len(set(found)) < len(found):
         raise ValueError(f"pos_att_type is {terms!r:.60}, expected some of {', '.join(map(repr, TERMS))}, each once")
     return tuple(found)
 

@@ -79,20 +79,10 @@ def named(peers):
 
 @pytest.fixture(autouse=True)
 def in_float64(monkeypatch):
-    """The reference computes norms (v1) and the scale of scores in float32, whatever the model; here it must not."""
-    torch = pytest.importorskip("torch")
-    from transformers.models.deberta import modeling_deberta as v1
-    from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
+    pytest.importorskip("transformers")
+    from tests.golden.deberta_reference import compute_in_float64
 
-    def norm(self, x):
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.variance_epsilon)
-
-    def scale(query, terms):
-        return torch.sqrt(torch.tensor(query.size(-1) * terms, dtype=torch.float64))
-
-    monkeypatch.setattr(v1.DebertaLayerNorm, "forward", norm)
-    for module in (v1, v2):
-        monkeypatch.setattr(module, "scaled_size_sqrt", scale)
+    compute_in_float64(monkeypatch.setattr)
 
 
 @pytest.mark.parametrize("peer", **named(V1))
