@@ -317,7 +317,7 @@ def _tiny_bert() -> Bert:
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
 _LABELS = ["a", "b", "c"]
-_SIZES = {
+_SIZES: dict[str, Any] = {
     "vocab_size": V, "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 11,
     "type_vocab_size": 2, "initializer_range": 0.5,
 }  # fmt: skip
