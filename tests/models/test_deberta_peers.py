@@ -119,7 +119,7 @@ def test_outputs_and_gradients_of_v2(peer, tmp_path):
 
 @pytest.mark.parametrize(
     ("theirs", "more"),
-    [("DebertaModel", ALONE), ("DebertaModel", {"talking_head": True}), ("DebertaV2Model", BUCKETS | NORMED | CONVOLVED)],
+    [("DebertaModel", ALONE), ("DebertaModel", {"talking_head": True}), ("DebertaV2Model", BUCKETS | CONVOLVED)],
 )  # fmt: skip
 def test_every_hidden_state_and_attention(theirs, more, tmp_path):
     """After every block, at padding, too, and the weights of every head."""
