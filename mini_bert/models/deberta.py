@@ -17,11 +17,11 @@ What differs from BERT (models/bert.py), and why:
 - **No token types, no pooler, no next sentence.** A classifier brings its own dense layer, with GELU.
 
 **The enhanced mask decoder.** Absolute positions do matter sometimes: in "a new *store* opened beside the new *mall*",
-both gaps have the same neighbours, but one is the subject. The authors therefore add a vector for each place near the
-end: the last layer is applied twice more, with queries that are the second-to-last layer's output plus that vector.
-They do so only while they predict masked words, in training; `transformers`, with which these models are used, has no
-such decoder, and neither have we: the head reads the last block, and the table of places that published files contain
-is not used. Set `position_biased_input` to add places to the embeddings instead, as BERT does.
+both gaps follow "new", but one is the subject. The authors therefore bring in a vector for each place near the end. To
+predict masked words, the last layer runs twice on the output x of the layer below: keys and values come from x, and the
+queries start as x plus the vectors of the places. They do so only in pretraining. `transformers`, with which these
+models are used, has no such decoder, and neither have we: the head reads the last block, and the table of places that
+published files contain is not used. Set `position_biased_input` to add places to the embeddings instead, as BERT does.
 """
 
 from __future__ import annotations
