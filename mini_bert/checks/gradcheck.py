@@ -39,9 +39,14 @@ from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
+from mini_bert.layers.gated_feed_forward import GatedFeedForward
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
+from mini_bert.layers.masks import both, causal, local
+from mini_bert.layers.past import PastAttention
 from mini_bert.layers.pooling import POOLING
+from mini_bert.layers.pre_norm_block import NoNorm, PreNormBlock
+from mini_bert.layers.rotary import RotaryAttention
 from mini_bert.layers.similarity import (
     beside,
     beside_backward,
@@ -90,9 +95,9 @@ def _plain(forward: Callable[..., Any], backward: Callable[..., Any], *arguments
     return lambda: Function(lambda x, run: forward(x, *arguments), backward)
 
 
-def _tied() -> Layer:
+def _tied(bias: bool = True) -> Layer:
     owner = Embedding(11, 7, std=1.0)
-    return TiedLinear(owner.table)
+    return TiedLinear(owner.table, bias)
 
 
 B, T, A, D, I, V = 2, 5, 3, 7, 13, 17
@@ -100,12 +105,14 @@ H = A * D  # 21
 _MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
 _PADDED = {"mask": _MASK[:, None, None, :]}
 _CAUSAL = {"mask": np.tri(T, dtype=bool)}
+_LOCAL = {"mask": both(local(T, 1), _PADDED["mask"])}
 _FULLY_MASKED = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
 _ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
 _TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
 _CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # unordered, one twice
 _X = ((B, T, H),)
 _LEAN = ((B, T, 2 * D),)
+_EVEN = ((B, T, 22),)  # rotary positions need heads of even width
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
 _BERT = BertConfig(
     vocab_size=V, hidden_size=6, num_hidden_layers=2, num_attention_heads=2, intermediate_size=11,
@@ -117,6 +124,23 @@ def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> Tran
     return TransformerBlock(H, A, I, activation, attention_bias=bias, p=p)
 
 
+def _pre_norm(p: float = 0.0) -> PreNormBlock:
+    return PreNormBlock(LayerNorm(H), PastAttention(H, A, p=p), LayerNorm(H), FeedForward(H, I, "gelu_new"), p, p)
+
+
+def _modern(p: float = 0.0, first: bool = False) -> PreNormBlock:
+    """As in ModernBERT: no biases, rotary positions, a gated network."""
+    attention = RotaryAttention(22, 1, 100.0, bias=False, p=p)
+    norm = NoNorm() if first else LayerNorm(22, bias=False)
+    return PreNormBlock(norm, attention, LayerNorm(22, bias=False), GatedFeedForward(22, I, "gelu", False, p), p)
+
+
+def _past(tokens: int) -> dict[str, Any]:
+    """Keys and values of earlier tokens."""
+    keys, values = np.random.default_rng(7).normal(size=(2, B, A, tokens, D)).astype(np.float32)
+    return {"past": (keys, values), "mask": causal(T, tokens + T)}
+
+
 def _lean(attention: EfficientAttention) -> EfficientAttention:
     attention.method, attention.tile = "lean", 3  # 5 tokens in two tiles
     return attention
@@ -126,9 +150,11 @@ CASES = [
     Case("linear", lambda: Linear(7, 11), ((2, 3, 7),)),
     Case("linear without bias", lambda: Linear(7, 11, bias=False), ((2, 3, 7),)),
     Case("tied linear", _tied, ((2, 3, 7),)),
+    Case("tied linear without bias", lambda: _tied(bias=False), ((2, 3, 7),)),
     Case("embedding", lambda: Embedding(11, 7), (), fixed=(np.array([[1, 5, 1], [10, 1, 0]]),)),
     Case("position embedding", lambda: PositionEmbedding(5, 7), ((2, 3, 7),)),
     Case("layer norm", lambda: LayerNorm(7), ((2, 3, 7),)),
+    Case("layer norm without bias", lambda: LayerNorm(7, bias=False), ((2, 3, 7),)),
     Case("dropout", lambda: Function(lambda x, run: dropout(x, 0.3, run), dropout_backward), ((2, 3, 7),)),
     *(Case(name, _plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
     Case("softmax", _plain(softmax, softmax_backward), ((2, 3, 7),)),
@@ -157,6 +183,19 @@ CASES = [
     Case("lean attention, fully masked", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_FULLY_MASKED),
     Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
+    Case("rotary attention", lambda: RotaryAttention(22, 1, 100.0), _EVEN, keywords=_PADDED),
+    Case("rotary attention, chosen, local", lambda: RotaryAttention(22, 1, 100.0, p=0.2), _EVEN,
+         keywords=_CHOSEN | _LOCAL),
+    Case("rotary attention, lean", lambda: _lean(RotaryAttention(22, 1, 100.0)), _EVEN, keywords=_LOCAL),
+    Case("attention with a past", lambda: PastAttention(H, A), _X, keywords=_past(3)),
+    Case("attention with a past, chosen", lambda: PastAttention(H, A, p=0.2), _X, keywords=_CHOSEN | _past(3)),
+    Case("gated feed-forward", lambda: GatedFeedForward(H, I, bias=False), _X),
+    Case("gated feed-forward, dropout", lambda: GatedFeedForward(H, I, "silu", p=0.2), _X),
+    Case("pre-norm block", _pre_norm, _X, keywords=_CAUSAL),
+    Case("pre-norm block, dropout, chosen", lambda: _pre_norm(0.2), _X, keywords=_CHOSEN | _CAUSAL),
+    Case("modern block", _modern, _EVEN, keywords=_LOCAL),
+    Case("modern block, dropout, chosen", lambda: _modern(0.2), _EVEN, keywords=_CHOSEN | _PADDED),
+    Case("modern block, first", lambda: _modern(0.2, first=True), _EVEN, keywords=_PADDED),
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
     *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
     Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),
