@@ -20,7 +20,7 @@ def config() -> None:
 
 
 def info(
-    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
     batch: Annotated[int, typer.Option(min=1, help="sequences in one micro-batch")] = 16,
     threads: Annotated[int, typer.Option(min=1, help="number of training threads")] = 2,
 ) -> None:

@@ -24,7 +24,7 @@ def train(
     corpus: Annotated[
         list[str] | None, typer.Option(help=f"{SOURCES}; default: text in ./data, or else builtin")
     ] = None,
-    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
     out: Annotated[Path | None, typer.Option(help="the run folder; default: a new one in ./runs")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="stop after this many optimiser steps")] = None,
     minutes: Annotated[float | None, typer.Option(help="or after this many minutes; default: 4")] = None,
@@ -105,7 +105,7 @@ def train(
 
 
 def plan(
-    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
     batch: Annotated[int, typer.Option(min=1, help="sequences per optimiser step")] = 32,
     memory: Annotated[str, typer.Option(help="available memory, such as 1GB, 900MB or 1.5GiB")] = "1GB",
     threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,

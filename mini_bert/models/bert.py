@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from mini_bert.common.inputs import check_ids
-from mini_bert.common.values import check_heads, check_positive_number, check_probability, check_size
 from mini_bert.layers.activations import activation, tanh, tanh_backward
 from mini_bert.layers.base import Layer
 from mini_bert.layers.block import TransformerBlock
@@ -32,13 +31,18 @@ from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
+from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import Sizes, block_parameters
 
 
 @dataclass(frozen=True)
-class BertConfig:
+class BertConfig(PublishedConfig):
     """The fields of a published `config.json` that affect the results; the defaults are those of BERT-base, uncased."""
+
+    model_type: ClassVar[str] = "bert"
+    name: ClassVar[str] = "BERT"
+    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -54,48 +58,8 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     tie_word_embeddings: bool = True
 
-    def __post_init__(self) -> None:
-        for name in (
-            "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-            "max_position_embeddings", "type_vocab_size",
-        ):  # fmt: skip
-            check_size(name, getattr(self, name))
-        check_heads(self.hidden_size, self.num_attention_heads)
-        check_probability("hidden_dropout_prob", self.hidden_dropout_prob)
-        check_probability("attention_probs_dropout_prob", self.attention_probs_dropout_prob)
+    def check(self) -> None:
         activation(self.hidden_act)
-        for name in ("layer_norm_eps", "initializer_range"):
-            check_positive_number(name, getattr(self, name))
-        if not isinstance(self.tie_word_embeddings, bool):
-            raise ValueError(f"tie_word_embeddings is {self.tie_word_embeddings!r}, expected True or False")
-
-    # The sizes under the names that every config has.
-
-    @property
-    def width(self) -> int:
-        return self.hidden_size
-
-    @property
-    def depth(self) -> int:
-        return self.num_hidden_layers
-
-    @property
-    def heads(self) -> int:
-        return self.num_attention_heads
-
-    @property
-    def max_length(self) -> int:
-        return self.max_position_embeddings
-
-    @property
-    def dropout(self) -> float:
-        return self.hidden_dropout_prob
-
-    @property
-    def tie_head(self) -> bool:
-        return self.tie_word_embeddings
-
-    name: ClassVar[str] = "BERT"
 
     def sizes(self) -> Sizes:
         V, H, L, T, inner = self.vocab_size, self.width, self.depth, self.max_length, self.intermediate_size
@@ -105,32 +69,15 @@ class BertConfig:
         return Sizes(self.name, V, H, L, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
                      self.attention_probs_dropout_prob > 0, True, kept, temporary, 3 + min(kept, 2))  # fmt: skip
 
-    def with_tied_head(self) -> BertConfig:
-        return replace(self, tie_word_embeddings=True)
 
-    def with_dropout(self, p: float) -> BertConfig:
-        return replace(self, hidden_dropout_prob=p, attention_probs_dropout_prob=p)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"model_type": "bert", **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> BertConfig:
-        """Build from a published `config.json`. Other fields are ignored, or refused if they would change results."""
-        model_type = values.get("model_type", "bert")  # missing in the first configs
-        if model_type != "bert":
-            raise ValueError(
-                f"config.json has model_type {model_type!r}, expected 'bert'; mini_bert.load_model reads folders of "
-                "every kind"
-            )
-        if values.get("position_embedding_type", "absolute") != "absolute":
-            raise ValueError(
-                f"position_embedding_type {values['position_embedding_type']!r} is not BERT's; expected 'absolute'"
-            )
-        if values.get("is_decoder") or values.get("add_cross_attention"):
-            raise ValueError("config.json describes a decoder (is_decoder, add_cross_attention); expected an encoder")
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known and value is not None})
+PRESET = BertConfig(
+    vocab_size=8192,
+    hidden_size=192,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=768,
+    max_position_embeddings=64,
+)
 
 
 class Pooler(Layer):
@@ -180,15 +127,6 @@ class MaskedWordHead(Layer):
         return self.dense.backward(dh, dense, run)
 
 
-class BertOutput(NamedTuple):
-    """The results of forward, or their gradients for backward. None: this model has no such head."""
-
-    hidden: Any  # (B,T,H)
-    pooled: Any = None  # (B,H)
-    masked_words: Any = None  # (B,T,V) logits
-    next_sentence: Any = None  # (B,2) logits; index 0: it follows
-
-
 class EmbeddingCache(NamedTuple):
     types: np.ndarray  # (B,T)
     length: int
@@ -209,6 +147,7 @@ class Bert(Model):
     task_start: ClassVar = {"task.dense": "pooler.dense"}
     embedding_parts = ("tokens", "positions", "types", "norm")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", NEXT_SENTENCE: "(B,2)"}
+    head_inputs: ClassVar = {NEXT_SENTENCE: POOLER}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
         "try `mini-bert embed`, load a masked language model, or build one with Bert(config, masked_words=True)",
@@ -293,38 +232,6 @@ class Bert(Model):
     def more_arrays(self, embedding, final):
         return {"embedding_norm": embedding.norm.x_hat}
 
-    # ------------------------------------------------------------------ every output
-
-    def forward(self, input_ids, attention_mask=None, token_types=None, run=None):
-        """Returns a BertOutput and the cache for `backward`.        input_ids (B,T)"""
-        run = run or self._new_run()
-        hidden, cache = self.encode(input_ids, attention_mask, token_types, run)
-        pooled = words = follows = None
-        if self.pooler:
-            pooled, cache.outputs[POOLER] = self.pooler.forward(hidden, run)
-        if self.masked_words:
-            words, cache.outputs[MASKED_WORDS] = self.masked_words.forward(hidden, run)
-        if self.next_sentence:
-            follows, cache.outputs[NEXT_SENTENCE] = self.next_sentence.forward(pooled, run)
-        return BertOutput(hidden, pooled, words, follows), cache
-
-    def backward(self, dout: BertOutput, cache, run=None):
-        """Returns dx (B,T,H) at the embeddings. dout: gradients of the outputs; None: not part of the loss."""
-        run = run or self.run
-        self.encoder.check(cache.blocks)
-        dhidden, dpooled = dout.hidden, dout.pooled
-        if dout.next_sentence is not None:
-            head = self.output_head(NEXT_SENTENCE)
-            dpooled = _add(dpooled, head.backward(dout.next_sentence, cache.outputs[NEXT_SENTENCE], run))
-        if dpooled is not None:
-            dhidden = _add(dhidden, self.output_head(POOLER).backward(dpooled, cache.outputs[POOLER], run))
-        if dout.masked_words is not None:
-            head = self.output_head(MASKED_WORDS)
-            dhidden = _add(dhidden, head.backward(dout.masked_words, cache.outputs[MASKED_WORDS], run))
-        if dhidden is None:
-            raise ValueError("all gradients in dout are None; expected at least one")
-        return self.encode_backward(dhidden, cache, run)
-
     # ------------------------------------------------------------------ files
 
     @classmethod
@@ -404,10 +311,6 @@ class Bert(Model):
         if self.next_sentence:
             names += linear_names("next_sentence", "cls.seq_relationship")
         return names
-
-
-def _add(a, b):
-    return b if a is None else a + b
 
 
 _DERIVED = {  # redundant tensors in files: copies of tied ones, and the positions 0, 1, 2, …

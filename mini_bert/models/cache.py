@@ -34,13 +34,14 @@ import numpy as np
 
 
 class Inputs(NamedTuple):
-    """Checked inputs of one batch. Architectures without positions or a memory ignore these."""
+    """Checked inputs of one batch. Architectures without positions, a memory or an order ignore these."""
 
     ids: np.ndarray  # (B,T)
     mask: np.ndarray | None = None  # broadcasts to (B,A,T,T), True for tokens that may be attended to; None: all
     types: np.ndarray | None = None  # (B,T) 0 in the first text, 1 in the second; None: 0 everywhere
     positions: np.ndarray | None = None  # (B,T); None: 0, 1, 2, …
     memory: Any = None  # what the previous segment left; gets no gradient
+    order: np.ndarray | None = None  # (B,T) the place of each token in the order of prediction (XLNet); None: no order
 
 
 class EncodeCache(Mapping[str, np.ndarray]):

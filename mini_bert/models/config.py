@@ -128,9 +128,6 @@ LARGER_BERT_CONFIG = MiniBertConfig(
     init="depth_scaled",
 )
 
-PRESETS = {"mini": MINI_BERT_CONFIG, "larger": LARGER_BERT_CONFIG}
-
-
 _REASONS = {
     "vocab_size": "V: the number of word pieces; the token table and the head grow with it",
     "hidden_size": "H: the length of every token's vector, and of the residual stream",

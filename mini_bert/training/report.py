@@ -13,7 +13,7 @@ from mini_bert.data.generator import TextBatches
 from mini_bert.files.model_folder import MODEL
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, Model
-from mini_bert.models.config import PRESETS
+from mini_bert.models.registry import preset_name
 from mini_bert.text.base import Tokenizer
 from mini_bert.training.history import finite, further_parts, read_run
 from mini_bert.training.recorder import State
@@ -125,7 +125,7 @@ def next_steps(run: FolderRun) -> str:
     """Commands to try after a run, one per line"""
     tokenizer, objective = run.batches.tokenizer, run.batches.objective
     commands = [command("plot", run.path), command("doctor", run.path)]
-    preset = next((name for name, config in PRESETS.items() if config == run.model.config), None)
+    preset = preset_name(run.model.config)
     model = RunFolder.config(run.path).get("model_from", preset)
     if model is not None:  # None: a model of one's own, from Python
         options = [*(["--model", model] if model != "mini" else []), *objective.option.split()]

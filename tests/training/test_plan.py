@@ -94,7 +94,7 @@ def test_activations_are_those_of_a_real_cache(config, attention, checkpointing)
     encoded = cache.encoded
     masks = distinct(encoded.embedding[-1], seen)
     found = [masks, *(distinct(block, seen) for block in encoded.blocks)]
-    found += [distinct((encoded.final, cache.head, cache.entropy), seen)]
+    found += [distinct((encoded.final, cache.terms), seen)]
     assert found == predicted
 
 
@@ -109,7 +109,7 @@ def test_activations_of_published_bert_are_those_of_a_real_cache(activation, che
     seen: dict = {}
     encoded = cache.encoded
     found = [distinct(encoded.embedding[2:], seen), *(distinct(block, seen) for block in encoded.blocks)]
-    found += [distinct((cache.head, cache.entropy), seen)]
+    found += [distinct(cache.terms, seen)]
     assert found == predicted
 
 
