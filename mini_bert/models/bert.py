@@ -33,7 +33,7 @@ from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names
-from mini_bert.models.sizes import Sizes, block_parameters
+from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class BertConfig(PublishedConfig):
         V, H, L, T, inner = self.vocab_size, self.width, self.depth, self.max_length, self.intermediate_size
         parameters = (V + T + self.type_vocab_size) * H + 2 * H + L * (block_parameters(H, inner) + 4 * H)
         parameters += 2 * (H * H + H) + 2 * H + V + (0 if self.tie_head else H * V) + 2 * H + 2  # pooler and heads
-        kept, temporary = {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(self.hidden_act, (3, 5.0))
+        kept, temporary = inner_arrays(self.hidden_act)
         return Sizes(self.name, V, H, L, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
                      self.attention_probs_dropout_prob > 0, True, kept, temporary, 3 + min(kept, 2))  # fmt: skip
 

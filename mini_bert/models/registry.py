@@ -13,12 +13,14 @@ from mini_bert.models.base import Model
 MODELS = {  # model_type -> module, class
     "mini_bert": ("mini_bert.models.mini", "MiniBERT"),
     "bert": ("mini_bert.models.bert", "Bert"),
+    "gpt2": ("mini_bert.models.gpt2", "GPT2"),
 }
 
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "mini": ("mini_bert.models.config", "MINI_BERT_CONFIG"),
     "larger": ("mini_bert.models.config", "LARGER_BERT_CONFIG"),
     "bert": ("mini_bert.models.bert", "PRESET"),
+    "gpt2": ("mini_bert.models.gpt2", "PRESET"),
 }
 
 

@@ -48,6 +48,8 @@ class Sizes(NamedTuple):
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
 
+    predicted = 0.15  # the fraction of tokens that training predicts
+
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
@@ -96,6 +98,22 @@ class Sizes(NamedTuple):
         return (shape.N, shape.B * shape.M) if last else (everything, everything)
 
 
+class PreNormSizes(Sizes):
+    """Blocks with norms before the sublayers (layers/pre_norm_block.py): they also keep their input, and the norm before
+    attention is of all tokens, even where only some are queries."""
+
+    def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
+        kept, H, BT = super().block_cache(shape, index, lean), self.width, shape.B * shape.T
+        rows, _ = self._rows(shape, index == self.depth - 1)
+        return kept._replace(floats=kept.floats + BT * H + (BT - rows) * (H + 1))
+
+
+class CausalSizes(PreNormSizes):
+    """Every token but the last predicts the next one."""
+
+    predicted = 1.0
+
+
 def tiles(T: int) -> int:
     """Floats of the two tiles in which lean attention works; each thread keeps its own."""
     return 2 * min(T, TILE) ** 2
@@ -104,3 +122,8 @@ def tiles(T: int) -> int:
 def block_parameters(width: int, inner: int) -> int:
     """The parameters of attention without biases, a feed-forward network and two norms."""
     return 4 * width * width + 2 * width * inner + inner + width + 4 * width
+
+
+def inner_arrays(activation: str) -> tuple[int, float]:
+    """The arrays (B,T,I) that a feed-forward network keeps for backward, and those that its backward allocates."""
+    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (2, 4.25))

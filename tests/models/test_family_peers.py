@@ -7,6 +7,7 @@ from tests.models.family import Peer, compare
 TINY = {"vocab_size": 31, "hidden_size": 15, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17,
         "max_position_embeddings": 11, "type_vocab_size": 2}  # fmt: skip
 WORDS = {"masked_words": "logits"}
+HIDDEN = {"hidden": "last_hidden_state"}
 
 BERT = [
     Peer("BertForMaskedLM", TINY, WORDS, types=2),
@@ -20,8 +21,27 @@ BERT = [
     ),
 ]
 
+SMALL = {"vocab_size": 31, "n_embd": 15, "n_layer": 3, "n_head": 3, "n_positions": 11, "bos_token_id": 1,
+         "eos_token_id": 2}  # fmt: skip
+NEXT = {"next_word": "logits"}
+GPT2 = [
+    Peer("GPT2LMHeadModel", SMALL, NEXT),
+    Peer("GPT2LMHeadModel", SMALL | {"pad_token_id": 3}, NEXT, left=True),
+    Peer("GPT2LMHeadModel", SMALL | {"tie_word_embeddings": False, "n_inner": 17}, NEXT),
+    Peer("GPT2LMHeadModel", SMALL | {"scale_attn_weights": False, "activation_function": "relu"}, NEXT, padded=False),
+    Peer("GPT2LMHeadModel", SMALL | {"scale_attn_by_inverse_layer_idx": True, "activation_function": "silu"}, NEXT),
+    Peer("GPT2Model", SMALL | {"layer_norm_epsilon": 0.1, "activation_function": "gelu"}, HIDDEN, shape=(2, 11)),
+    Peer(
+        "GPT2Model",
+        SMALL | {"activation_function": "tanh", "n_layer": 1, "n_embd": 12},
+        HIDDEN,
+        shape=(1, 1),
+        padded=False,
+    ),
+]
+
 
 @pytest.mark.peers
-@pytest.mark.parametrize("peer", [*BERT], ids=str)
+@pytest.mark.parametrize("peer", [*BERT, *GPT2], ids=str)
 def test_outputs_and_gradients(peer, tmp_path):
     compare(peer, tmp_path)
