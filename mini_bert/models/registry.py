@@ -14,6 +14,7 @@ MODELS = {  # model_type -> module, class
     "mini_bert": ("mini_bert.models.mini", "MiniBERT"),
     "bert": ("mini_bert.models.bert", "Bert"),
     "gpt2": ("mini_bert.models.gpt2", "GPT2"),
+    "modernbert": ("mini_bert.models.modernbert", "ModernBert"),
 }
 
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
@@ -21,6 +22,7 @@ PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "larger": ("mini_bert.models.config", "LARGER_BERT_CONFIG"),
     "bert": ("mini_bert.models.bert", "PRESET"),
     "gpt2": ("mini_bert.models.gpt2", "PRESET"),
+    "modernbert": ("mini_bert.models.modernbert", "PRESET"),
 }
 
 

@@ -114,6 +114,23 @@ class CausalSizes(PreNormSizes):
     predicted = 1.0
 
 
+class GatedSizes(PreNormSizes):
+    """ModernBERT: a gated network with dropout inside, no norm before the first attention, a norm in front of the head."""
+
+    def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
+        kept, H, BT = super().block_cache(shape, index, lean), self.width, shape.B * shape.T
+        rows, queries = self._rows(shape, index == self.depth - 1)
+        floats = kept.floats - (0 if index else BT * (2 * H + 1))  # attention reads the input itself
+        masks = rows * self.intermediate if self.dropout else 0
+        if self.attention_dropout:
+            masks += rows * H + (0 if lean else queries * self.heads * shape.T)
+        return Kept(floats, masks)
+
+    def head_cache(self, shape: Shape) -> Kept:
+        kept = super().head_cache(shape)
+        return kept._replace(floats=kept.floats + shape.N)  # σ of the second norm
+
+
 def tiles(T: int) -> int:
     """Floats of the two tiles in which lean attention works; each thread keeps its own."""
     return 2 * min(T, TILE) ** 2
