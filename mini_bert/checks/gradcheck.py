@@ -58,10 +58,12 @@ from mini_bert.layers.similarity import (
     squared_error_backward,
 )
 from mini_bert.layers.softmax import softmax, softmax_backward
-from mini_bert.models.base import Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model, Term
 from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.modernbert import ModernBert, ModernBertConfig
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
 
@@ -290,6 +292,18 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
     return check
 
 
+def _predicting(build: Callable[[], Model], head: str, entries: int) -> Callable[[], list[Checked]]:
+    """The loss of one head at some tokens, with dropout and padding."""
+
+    def check() -> list[Checked]:
+        model, rng = build(), np.random.default_rng(0)
+        inputs = model.check_inputs(rng.permutation(V)[: B * T].reshape(B, T), _MASK)
+        terms = [Term(head, np.array([1, 3, 4, 7]), rng.integers(0, V, 4))]
+        return check_model(model, lambda: model.loss_of(inputs, terms, Run(0, train=True)), entries)
+
+    return check
+
+
 def _fine_tuned(build: Callable[[], Model], task: Task, targets: Any) -> Callable[[], list[Checked]]:
     """The gradient of a task's loss, with dropout, with respect to every weight of encoder and head."""
 
@@ -322,6 +336,17 @@ def _tiny_bert() -> Bert:
     return Bert(_BERT, dtype=np.float64)
 
 
+def _tiny_gpt2() -> GPT2:
+    config = GPT2Config(V, T + 2, 6, 2, 2, 11, initializer_range=0.5, scale_attn_by_inverse_layer_idx=True)
+    return GPT2(config.with_dropout(0.1), dtype=np.float64)
+
+
+def _tiny_modernbert() -> ModernBert:
+    """A global layer and a local one."""
+    config = ModernBertConfig(V, 8, 11, 2, 2, initializer_range=0.5, local_attention=2, local_rope_theta=50.0)
+    return ModernBert(config.with_dropout(0.1), dtype=np.float64)
+
+
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
 _LABELS = ["a", "b", "c"]
 MODELS: dict[str, Callable[[], list[Checked]]] = {
@@ -332,6 +357,8 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
         _mini(replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, untied head": _bert(100, tied=False),
+    "tiny GPT-2, next word": _predicting(_tiny_gpt2, NEXT_WORD, 100),
+    "tiny ModernBERT, masked words": _predicting(_tiny_modernbert, MASKED_WORDS, 100),
     "tiny Mini-BERT, fine-tuned: classify": _fine_tuned(_tiny_mini, Classify(_LABELS, ("mean", "max")), [2, 0]),
     "tiny Mini-BERT, fine-tuned: tag": _fine_tuned(_tiny_mini, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
     "tiny Mini-BERT, fine-tuned: pairs": _fine_tuned(_tiny_mini, Classify(_LABELS, pairs=True), [2, 0]),

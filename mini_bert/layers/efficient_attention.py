@@ -44,7 +44,8 @@ class EfficientAttention(LeanAttention):
         q, _ = self._w_q().forward(queries, run)  # (N,H)
         kv, _ = self._w_kv().forward(x, run)  # (B,T,2H)
         (q,) = self.split_heads(layout.to_batch(q), 1)  # (B,A,M,d)
-        q, k, v = self.before_scores(q, *self.split_heads(kv, 2), tokens=layout.token, **more)  # k, v (B,A,T,d)
+        k, v = self.split_heads(kv, 2)  # (B,A,T,d) each
+        q, k, v = self.before_scores(q, k, v, tokens=layout.token, **more)
         if mask is not None and mask.shape[-2] > 1:  # the mask differs between queries
             mask = np.take_along_axis(np.broadcast_to(mask, (B, 1, T, k.shape[2])), layout.token[:, None, :, None], 2)
         at = layout.query_rows(self.heads)

@@ -2,12 +2,12 @@
 
     K = [k_past; k]     V = [v_past; v]     C = softmax(q Kᵀ/√d) V        q, k, v: of the T new tokens
 
-A causal model writes one token at a time. Nothing that it computed for earlier tokens changes when one is added, because
-no token sees a later one. Of the earlier tokens, only their keys and values are needed again. With these, a new token
-costs one row instead of a whole sequence.
+A causal model writes one token at a time. Nothing that it computed for earlier tokens changes when one is added,
+because no token sees a later one. Of the earlier tokens, only their keys and values are needed again. With these, a new
+token costs one row instead of a whole sequence.
 
-This is the attention that training uses: without a past, it is EfficientAttention. The past is an input, and the cache has
-the longer one: `k` and `attended.v` are K and V.
+This is the attention that training uses: without a past, it is EfficientAttention. The past is an input, and the cache
+has the longer one: `k` and `attended.v` are K and V.
 
 Backward. K and V are concatenations, so their gradients are split. The past was computed before and gets none:
 

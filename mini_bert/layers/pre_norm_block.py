@@ -3,9 +3,9 @@
     x' = x + dropout(Attention(LayerNorm(x)))
     y  = x' + dropout(FeedForward(LayerNorm(x')))
 
-BERT normalises after each addition (block.py), so its residual stream passes through 2L norms, and so does the gradient on
-its way back. Here, only what enters a sublayer is normalised. The stream itself is a plain sum: every block adds to it,
-nothing rescales it, and the gradient at the output reaches each block unchanged, plus what the sublayers above add.
+BERT normalises after each addition (block.py), so its residual stream passes through 2L norms, and so does the gradient
+on its way back. Here, only what enters a sublayer is normalised. The stream itself is a plain sum: every block adds to
+it, nothing rescales it, and the gradient at the output reaches each block unchanged, plus what the sublayers above add.
 Deep models train without a long warm-up. The price: the stream grows with depth, and the model needs one norm after the
 last block. (Radford et al. 2019; Xiong et al. 2020, "On layer normalization in the transformer architecture".)
 

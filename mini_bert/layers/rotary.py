@@ -5,8 +5,8 @@ Split the d coordinates of a head into d/2 pairs, coordinate i with i + d/2. At 
     a' = a cos(t ω_i) − b sin(t ω_i)
     b' = b cos(t ω_i) + a sin(t ω_i)            ω_i = θ^(−2i/d)
 
-For all pairs at once, q' = R_t q with a rotation matrix R_t. Rotations satisfy R_sᵀ R_t = R_{t−s}, so the score of a query
-at t and a key at s is
+For all pairs at once, q' = R_t q with a rotation matrix R_t. Rotations satisfy R_sᵀ R_t = R_{t−s}, so the score of a
+query at t and a key at s is
 
     q'ᵀ k' = qᵀ R_tᵀ R_s k = qᵀ R_{s−t} k
 
@@ -15,8 +15,8 @@ positions are added to the word vectors, this must be learnt. The first pair tur
 neighbours apart; the last one hardly turns, and tells near from far. A larger θ gives slower pairs, for longer texts.
 (Su et al. 2021, "RoFormer", eq. 16. There, pairs are neighbouring coordinates; published models use halves.)
 
-Backward. y = R x, so dx = Rᵀ dy, and the transpose of a rotation is the rotation by the opposite angle. The same function
-with −sin instead of sin.
+Backward. y = R x, so dx = Rᵀ dy, and the transpose of a rotation is the rotation by the opposite angle. The same
+function with −sin instead of sin.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@
 
 The differences from BERT (models/bert.py), and why:
 
-- **A causal mask.** BERT reads in both directions, so it must hide the words that it predicts, about 15 %. If no token sees
-  what follows, every token can be trained to predict the next one, and a text can be written from left to right: each
-  new word is appended and read in turn. The price is that a token's vector reflects only what is on its left.
+- **A causal mask.** BERT reads in both directions, so it must hide the words that it predicts, about 15 %. If no token
+  sees what follows, every token can be trained to predict the next one, and a text can be written from left to right:
+  each new word is appended and read in turn. The price is that a token's vector reflects only what is on its left.
 - **Norms before the sublayers** and one at the end (layers/pre_norm_block.py), so that deep models train stably.
   Projections into the residual stream start smaller, by 1/√(2L), because 2L of them add up.
 - **GELU in its tanh form** (layers/activations.py), because the published weights were trained with it.
@@ -50,7 +50,7 @@ from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NEXT_WORD, POOLER, Model
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names
-from mini_bert.models.sizes import CausalSizes, Sizes, block_parameters, inner_arrays
+from mini_bert.models.sizes import PreNormSizes, Sizes, block_parameters, inner_arrays
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,12 @@ class GPT2Config(PublishedConfig):
         **{name: value for name, value in ENCODER.items() if name != "is_decoder"},
         "is_causal": True,
     }
-    # summary_…: the multiple-choice head of GPT2DoubleHeadsModel, which we do not have; n_ctx: the same as n_positions
-    neutral: ClassVar[frozenset[str]] = frozenset(
-        "is_decoder n_ctx predict_special_tokens summary_type summary_use_proj summary_activation "
-        "summary_proj_to_labels summary_first_dropout summary_last_dropout".split()
-    )
+    neutral: ClassVar[frozenset[str]] = frozenset({
+        "is_decoder", "predict_special_tokens", "n_ctx",  # the same as n_positions
+        # of the multiple-choice head of GPT2DoubleHeadsModel, which we do not have
+        "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
+        "summary_last_dropout",
+    })  # fmt: skip
     renamed: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too
         "hidden_size": "n_embd",
         "max_position_embeddings": "n_positions",
@@ -133,8 +134,8 @@ class GPT2Config(PublishedConfig):
         parameters = (V + T) * H + L * (block_parameters(H, self.inner) + 4 * H) + 2 * H
         parameters += 0 if self.tie_head else H * V
         kept, temporary = inner_arrays(self.activation_function)
-        return CausalSizes(self.name, V, H, L, self.heads, self.inner, T, parameters, self.tie_head,
-                           self.resid_pdrop > 0, self.attn_pdrop > 0, False, kept, temporary, 2)  # fmt: skip
+        return PreNormSizes(self.name, V, H, L, self.heads, self.inner, T, parameters, self.tie_head,
+                            self.resid_pdrop > 0, self.attn_pdrop > 0, False, kept, temporary, 2)  # fmt: skip
 
 
 PRESET = GPT2Config(
@@ -153,15 +154,14 @@ class GPT2(Model):
     """logits = LayerNorm(blocks(E[ids] + P)) Eᵀ"""
 
     model_type, config_class, family = "gpt2", GPT2Config, "GPT2"
-    prefix, head_prefixes = (
-        "transformer.",
-        ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs."),
-    )
+    prefix = "transformer."
+    head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"
     embedding_parts = ("tokens", "positions")
     head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
     head_help: ClassVar = {
-        NEXT_WORD: "no head for the next word: it was published without one, or fine-tuned; build one with GPT2(config)",
+        NEXT_WORD: "no head for the next word: it was published without one, or fine-tuned; build one with "
+        "GPT2(config)",
         MASKED_WORDS: "no head for masked words: a GPT-2 predicts the next word; try `mini-bert generate`",
         NEXT_SENTENCE: "no next-sentence head: a GPT-2 predicts the next word",
         POOLER: "no pooler: use the vector of the last token, which has seen all others",

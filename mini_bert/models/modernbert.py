@@ -10,15 +10,16 @@ The differences from BERT (models/bert.py), and why:
 
 - **Rotary positions** (layers/rotary.py) instead of a table: queries and keys are rotated, so that scores depend on the
   distance of two tokens. There is no longest position to learn, and texts can have 8,192 tokens.
-- **Local attention.** Scores of all pairs cost T². Every third layer is global; in the others a token sees only the 64 on
-  each side (layers/masks.py). Local layers rotate faster (θ = 10,000) than global ones (θ = 160,000), because their
+- **Local attention.** Scores of all pairs cost T². Every third layer is global; in the others a token sees only the 64
+  on each side (layers/masks.py). Local layers rotate faster (θ = 10,000) than global ones (θ = 160,000), because their
   distances are shorter.
 - **Norms before the sublayers** and one at the end (layers/pre_norm_block.py). The embeddings have a norm of their own,
   so the first block does not need another before its attention.
 - **A gated feed-forward network** (layers/gated_feed_forward.py), which learns more per weight.
 - **No biases**, in projections and norms: they hardly help, and the weights go into more layers instead.
-- **No token types, no next sentence, no pooler**: as in RoBERTa, they did not help. A sequence is classified by the vector
-  of [CLS] or by the mean of all vectors (`classifier_pooling`), after the same dense layer and norm as masked words.
+- **No token types, no next sentence, no pooler**: as in RoBERTa, they did not help. A sequence is classified by the
+  vector of [CLS] or by the mean of all vectors (`classifier_pooling`), after the same dense layer and norm as masked
+  words.
 
 The published code also removes padding before it computes ("unpadding"); that changes the speed and not the results.
 """
@@ -58,18 +59,20 @@ GLOBAL, LOCAL = "full_attention", "sliding_attention"  # the published names of 
 class ModernBertConfig(PublishedConfig):
     """The fields of a published `config.json` that affect the results; the defaults are those of ModernBERT-base.
 
-    Older files say which layers are global by `global_attn_every_n_layers`, newer ones by `layer_types`; the bases of the
-    rotary positions are `global_rope_theta` and `local_rope_theta`, or `rope_parameters`. Both forms are read and written.
+    Older files say which layers are global by `global_attn_every_n_layers`, newer ones by `layer_types`; the bases of
+    the rotary positions are `global_rope_theta` and `local_rope_theta`, or `rope_parameters`. Both forms are read and
+    written.
     """
 
     model_type: ClassVar[str] = "modernbert"
     name: ClassVar[str] = "ModernBERT"
     only: ClassVar[Mapping[str, Any]] = {**ENCODER, "rope_scaling": None, "head_dim": None}
     # The results do not depend on these: how published code computes them, and fields that it never reads.
-    neutral: ClassVar[frozenset[str]] = frozenset(
-        "deterministic_flash_attn sparse_prediction sparse_pred_ignore_index reference_compile repad_logits_with_grad "
-        "position_embedding_type layer_norm_eps global_attn_every_n_layers rope_parameters".split()
-    )
+    neutral: ClassVar[frozenset[str]] = frozenset({
+        "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index", "reference_compile",
+        "repad_logits_with_grad", "position_embedding_type", "layer_norm_eps",
+        "global_attn_every_n_layers", "rope_parameters",  # from_dict has read these
+    })  # fmt: skip
 
     vocab_size: int = 50368
     hidden_size: int = 768
@@ -166,7 +169,7 @@ class ModernBertConfig(PublishedConfig):
         norm = H * (1 + self.norm_bias)
         block = 4 * H * H + 3 * H * inner + 2 * norm + self.attention_bias * 4 * H + self.mlp_bias * (2 * inner + H)
         head = H * H + self.classifier_bias * H + norm + self.decoder_bias * V + (0 if self.tie_head else H * V)
-        parameters = V * H + norm + L * block - norm + norm + head  # the first block lacks a norm, the last has one more
+        parameters = V * H + norm + L * block + head  # the first block lacks a norm, the last is followed by one
         return GatedSizes(self.name, V, H, L, self.heads, inner, T, parameters, self.tie_head, self.dropout > 0,
                           self.attention_dropout > 0, True, 4, 5.25, 6)  # fmt: skip
 
@@ -268,7 +271,9 @@ class ModernBert(Model):
         POOLER: "no pooler: use the vector of the first token, or the mean of all",
     }
 
-    def __init__(self, config: ModernBertConfig, masked_words: bool = True, seed: int | None = 0, dtype: Any = np.float32):
+    def __init__(
+        self, config: ModernBertConfig, masked_words: bool = True, seed: int | None = 0, dtype: Any = np.float32
+    ):
         self.config = config
         self.tokens = Embedding(config.vocab_size, config.width, init=_initial(config))
         self.norm = _norm(config)

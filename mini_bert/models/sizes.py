@@ -48,8 +48,6 @@ class Sizes(NamedTuple):
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
 
-    predicted = 0.15  # the fraction of tokens that training predicts
-
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
@@ -99,8 +97,8 @@ class Sizes(NamedTuple):
 
 
 class PreNormSizes(Sizes):
-    """Blocks with norms before the sublayers (layers/pre_norm_block.py): they also keep their input, and the norm before
-    attention is of all tokens, even where only some are queries."""
+    """Blocks with norms before the sublayers (layers/pre_norm_block.py): they also keep their input, and the norm
+    before attention is of all tokens, even where only some are queries."""
 
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
         kept, H, BT = super().block_cache(shape, index, lean), self.width, shape.B * shape.T
@@ -108,14 +106,8 @@ class PreNormSizes(Sizes):
         return kept._replace(floats=kept.floats + BT * H + (BT - rows) * (H + 1))
 
 
-class CausalSizes(PreNormSizes):
-    """Every token but the last predicts the next one."""
-
-    predicted = 1.0
-
-
 class GatedSizes(PreNormSizes):
-    """ModernBERT: a gated network with dropout inside, no norm before the first attention, a norm in front of the head."""
+    """ModernBERT: a gated network with dropout inside, no norm before the first attention, and one before the head."""
 
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
         kept, H, BT = super().block_cache(shape, index, lean), self.width, shape.B * shape.T

@@ -193,7 +193,8 @@ def test_dtype_shape_and_inputs_are_kept(name, dtype, shape):
 def test_float32_is_float64_rounded(name):
     """Forward and backward in float32 are within a few roundings of float64, also far from 0.
 
-    The slope of GELU's tanh form has the term 2 c (1 − c) x u′. Around x = 4, c is nearly 1 and rounded, and x u′ is 10.
+    The slope of GELU's tanh form has the term 2 c (1 − c) x u′. Around x = 4, c is nearly 1 and rounded, and x u′ is
+    10.
     """
     x = np.linspace(-20, 20, 100_001).astype(np.float32)
     f = activation(name)

@@ -40,8 +40,9 @@ GPT2 = [
     ),
 ]
 
-MODERN = {"vocab_size": 31, "hidden_size": 12, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 17,
-          "max_position_embeddings": 29, "local_attention": 4, "pad_token_id": 3, "bos_token_id": 1, "eos_token_id": 2,
+MODERN = {"vocab_size": 31, "hidden_size": 12, "num_hidden_layers": 4, "num_attention_heads": 2,
+          "intermediate_size": 17, "max_position_embeddings": 29, "local_attention": 4, "pad_token_id": 3,
+          "bos_token_id": 1, "eos_token_id": 2,
           "cls_token_id": 1, "sep_token_id": 2}  # fmt: skip
 BIASED = {"norm_bias": True, "attention_bias": True, "mlp_bias": True, "classifier_bias": True}
 ROTARY = {"full_attention": {"rope_type": "default", "rope_theta": 50.0},
