@@ -157,6 +157,7 @@ class GPT2(Model):
     prefix = "transformer."
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"
+    empty_memory = ()
     embedding_parts = ("tokens", "positions")
     head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
     head_help: ClassVar = {
@@ -210,12 +211,15 @@ class GPT2(Model):
         if inputs.positions is not None:
             return inputs.positions
         first, T = remembered(inputs.memory), inputs.ids.shape[1]
-        if first + T > self.max_length:
+        if self.room(inputs.memory) < T:
             raise ValueError(
                 f"{first} earlier tokens and {T} new ones are {first + T}, but this model has {self.max_length} "
                 "positions; start again with the last of them and an empty memory"
             )
         return np.arange(first, first + T)
+
+    def room(self, memory):
+        return self.max_length - remembered(memory)
 
     # ------------------------------------------------------------------ blocks
 
