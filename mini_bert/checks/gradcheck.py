@@ -58,12 +58,17 @@ from mini_bert.layers.similarity import (
     squared_error_backward,
 )
 from mini_bert.layers.softmax import softmax, softmax_backward
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model, Term
-from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
+from mini_bert.models.albert import Albert, AlbertConfig, SentenceOrderHead
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, SENTENCE_ORDER, Model, Term
+from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.distilbert import DistilBert, DistilBertConfig
+from mini_bert.models.electra import Electra, ElectraConfig, ReplacedHead
 from mini_bert.models.gpt2 import GPT2, GPT2Config
+from mini_bert.models.heads import MaskedWordHead, Pooler
 from mini_bert.models.mini import MiniBERT
 from mini_bert.models.modernbert import ModernBert, ModernBertConfig
+from mini_bert.models.roberta import Roberta, RobertaConfig
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
 
@@ -155,6 +160,8 @@ CASES = [
     Case("tied linear without bias", lambda: _tied(bias=False), ((2, 3, 7),)),
     Case("embedding", lambda: Embedding(11, 7), (), fixed=(np.array([[1, 5, 1], [10, 1, 0]]),)),
     Case("position embedding", lambda: PositionEmbedding(5, 7), ((2, 3, 7),)),
+    Case("position embedding, given positions", lambda: PositionEmbedding(5, 7), ((2, 3, 7),),
+         keywords={"positions": np.array([[2, 3, 4], [3, 1, 1]])}),
     Case("layer norm", lambda: LayerNorm(7), ((2, 3, 7),)),
     Case("layer norm without bias", lambda: LayerNorm(7, bias=False), ((2, 3, 7),)),
     Case("dropout", lambda: Function(lambda x, run: dropout(x, 0.3, run), dropout_backward), ((2, 3, 7),)),
@@ -206,12 +213,19 @@ CASES = [
     Case("contrastive", _plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
     Case("sentence head", lambda: SentenceHead(H, 3, ("cls", "mean", "max")), _X, keywords=_ASKED),
     Case("sentence head, dense", lambda: SentenceHead(H, 3, ("cls",), dense=True), _X),
+    Case("sentence head, gelu, dropout before", lambda: SentenceHead(H, 3, ("cls",), True, 0.2, 0.5, "gelu", True), _X),
     Case("pair head", lambda: PairHead(H, 3, ("mean", "max")), _X, keywords=_TWO),
     Case("vector head", lambda: VectorHead(("mean", "max")), _X, keywords=_ASKED),
     Case("token head", lambda: TokenHead(H, 11), ((13, H),)),
     Case("span head", lambda: SpanHead(H), _X),
+    Case("span head, dropout", lambda: SpanHead(H, 0.2), _X),
     Case("span loss", _plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
-    Case("masked-word head", lambda: MaskedWordHead(_BERT, Embedding(V, 6, std=1.0).table), ((2, 3, 6),)),
+    Case("masked-word head", lambda: MaskedWordHead(6, Embedding(V, 6, std=1.0).table, "gelu", 1e-12, 0.5),
+         ((2, 3, 6),)),
+    Case("masked-word head, narrow table, untied",
+         lambda: MaskedWordHead(11, Embedding(V, 5).table, "gelu_new", 1e-5, 0.5, tied=False), ((2, 3, 11),)),
+    Case("sentence-order head", lambda: SentenceOrderHead(H, 0.2, 0.5), ((3, H),)),
+    Case("replaced head", lambda: ReplacedHead(H, "gelu", 0.5), _X),
 ]  # fmt: skip
 
 
@@ -304,6 +318,24 @@ def _predicting(build: Callable[[], Model], head: str, entries: int) -> Callable
     return check
 
 
+def _relative(build: Callable[[], Model], entries: int, sentences: str = "") -> Callable[[], list[Checked]]:
+    """A relative of BERT, on masked words or replaced words. sentences: the head for a label of each pair of texts"""
+
+    def check() -> list[Checked]:
+        model, rng = build(), np.random.default_rng(0)
+        ids, types = rng.permutation(V)[: B * T].reshape(B, T), rng.integers(0, 2, (B, T))
+        if REPLACED in model.output_heads:
+            terms = [Term(REPLACED, np.flatnonzero(_MASK), rng.integers(0, 2, _MASK.sum()), weight=3.0)]
+        else:
+            terms = [Term(MASKED_WORDS, np.array([1, 3, 4, 7]), rng.integers(0, V, 4))]
+        if sentences:
+            terms.append(Term(sentences, np.arange(B) * T, np.array([0, 1])))
+        inputs = model.check_inputs(ids, _MASK, types)
+        return check_model(model, lambda: model.loss_of(inputs, terms, Run(0, train=True)), entries)
+
+    return check
+
+
 def _fine_tuned(build: Callable[[], Model], task: Task, targets: Any) -> Callable[[], list[Checked]]:
     """The gradient of a task's loss, with dropout, with respect to every weight of encoder and head."""
 
@@ -349,6 +381,37 @@ def _tiny_modernbert() -> ModernBert:
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
 _LABELS = ["a", "b", "c"]
+_SIZES: dict[str, Any] = {
+    "vocab_size": V, "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 11,
+    "type_vocab_size": 2, "initializer_range": 0.5,
+}  # fmt: skip
+
+
+def _tiny_roberta() -> Roberta:
+    return Roberta(RobertaConfig(**_SIZES, max_position_embeddings=9, pad_token_id=3), dtype=np.float64)
+
+
+def _tiny_distilbert() -> DistilBert:
+    config = DistilBertConfig(
+        V, 7, n_layers=2, n_heads=2, dim=6, hidden_dim=11, initializer_range=0.5, activation="relu"
+    )
+    return DistilBert(config, dtype=np.float64)
+
+
+def _tiny_albert() -> Albert:
+    config = AlbertConfig(
+        **_SIZES | {"num_hidden_layers": 3}, embedding_size=5, num_hidden_groups=2, inner_group_num=2,
+        max_position_embeddings=7, hidden_dropout_prob=0.1,
+    )  # fmt: skip
+    return Albert(config, dtype=np.float64)
+
+
+def _tiny_electra(heads: tuple[str, ...] = (REPLACED,), **more: Any) -> Electra:
+    return Electra(
+        ElectraConfig(**_SIZES, embedding_size=5, max_position_embeddings=7, **more), heads, dtype=np.float64
+    )
+
+
 MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
     "tiny Mini-BERT, tied head": _mini(replace(_TINY, tie_head=True), 400),
@@ -367,6 +430,17 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny BERT, fine-tuned: qa": _fine_tuned(_tiny_bert, Answer(), [[1, 3], [1, 1]]),
     "tiny BERT, fine-tuned: similarity":
         _fine_tuned(_tiny_bert, Similarity(0, 5, pooling=("cls",), dense=True), [4.0, 1.0]),
+    "tiny RoBERTa": _relative(_tiny_roberta, 100),
+    "tiny DistilBERT": _relative(_tiny_distilbert, 100),
+    "tiny ALBERT, masked words + sentence order": _relative(_tiny_albert, 100, SENTENCE_ORDER),
+    "tiny ELECTRA, discriminator": _relative(_tiny_electra, 100),
+    "tiny ELECTRA, generator": _relative(lambda: _tiny_electra((MASKED_WORDS,), tie_word_embeddings=False), 100),
+    "tiny RoBERTa, fine-tuned: classify": _fine_tuned(_tiny_roberta, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
+    "tiny DistilBERT, fine-tuned: classify":
+        _fine_tuned(_tiny_distilbert, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
+    "tiny DistilBERT, fine-tuned: qa": _fine_tuned(_tiny_distilbert, Answer(), [[1, 3], [1, 1]]),
+    "tiny ALBERT, fine-tuned: classify": _fine_tuned(_tiny_albert, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
+    "tiny ELECTRA, fine-tuned: classify": _fine_tuned(_tiny_electra, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
     "Mini-BERT, full size, 8 per tensor": _mini(MINI_BERT_CONFIG, 8),
 }  # fmt: skip
 

@@ -48,9 +48,10 @@ from mini_bert.layers.masks import both, causal
 from mini_bert.layers.past import PastAttention
 from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NEXT_WORD, POOLER, Model
+from mini_bert.models.pre_norm_sizes import PreNormSizes
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names
-from mini_bert.models.sizes import PreNormSizes, Sizes, block_parameters, inner_arrays
+from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,10 @@ from mini_bert.layers.masks import both, local
 from mini_bert.layers.pre_norm_block import NoNorm, PreNormBlock
 from mini_bert.layers.rotary import RotaryAttention
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
+from mini_bert.models.pre_norm_sizes import GatedSizes
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names
-from mini_bert.models.sizes import GatedSizes, Sizes
+from mini_bert.models.sizes import Sizes
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # the published names of the two kinds of layers
 

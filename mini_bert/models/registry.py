@@ -15,6 +15,10 @@ MODELS = {  # model_type -> module, class
     "bert": ("mini_bert.models.bert", "Bert"),
     "gpt2": ("mini_bert.models.gpt2", "GPT2"),
     "modernbert": ("mini_bert.models.modernbert", "ModernBert"),
+    "roberta": ("mini_bert.models.roberta", "Roberta"),
+    "distilbert": ("mini_bert.models.distilbert", "DistilBert"),
+    "albert": ("mini_bert.models.albert", "Albert"),
+    "electra": ("mini_bert.models.electra", "Electra"),
 }
 
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
@@ -23,6 +27,10 @@ PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "bert": ("mini_bert.models.bert", "PRESET"),
     "gpt2": ("mini_bert.models.gpt2", "PRESET"),
     "modernbert": ("mini_bert.models.modernbert", "PRESET"),
+    "roberta": ("mini_bert.models.roberta", "PRESET"),
+    "distilbert": ("mini_bert.models.distilbert", "PRESET"),
+    "albert": ("mini_bert.models.albert", "PRESET"),
+    "electra": ("mini_bert.models.electra", "PRESET"),
 }
 
 

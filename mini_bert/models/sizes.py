@@ -8,7 +8,7 @@ arrays of real caches.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_bert.layers.lean_attention import TILE
 
@@ -47,6 +47,8 @@ class Sizes(NamedTuple):
     inner_kept: int  # arrays (B,T,I) that a feed-forward network keeps for backward
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
+    embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
+    before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
 
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
@@ -96,31 +98,16 @@ class Sizes(NamedTuple):
         return (shape.N, shape.B * shape.M) if last else (everything, everything)
 
 
-class PreNormSizes(Sizes):
-    """Blocks with norms before the sublayers (layers/pre_norm_block.py): they also keep their input, and the norm
-    before attention is of all tokens, even where only some are queries."""
+class FactorisedSizes(Sizes):
+    """Embeddings of width E, which are projected to the width H of the blocks; the head projects its input to E.
+    `head_kept` counts arrays of width E, besides that input."""
 
-    def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
-        kept, H, BT = super().block_cache(shape, index, lean), self.width, shape.B * shape.T
-        rows, _ = self._rows(shape, index == self.depth - 1)
-        return kept._replace(floats=kept.floats + BT * H + (BT - rows) * (H + 1))
-
-
-class GatedSizes(PreNormSizes):
-    """ModernBERT: a gated network with dropout inside, no norm before the first attention, and one before the head."""
-
-    def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
-        kept, H, BT = super().block_cache(shape, index, lean), self.width, shape.B * shape.T
-        rows, queries = self._rows(shape, index == self.depth - 1)
-        floats = kept.floats - (0 if index else BT * (2 * H + 1))  # attention reads the input itself
-        masks = rows * self.intermediate if self.dropout else 0
-        if self.attention_dropout:
-            masks += rows * H + (0 if lean else queries * self.heads * shape.T)
-        return Kept(floats, masks)
+    def embedding_cache(self, shape: Shape) -> Kept:
+        BT, E = shape.B * shape.T, self.embedding
+        return Kept(BT * (2 * E + 1), BT * E if self.dropout else 0)
 
     def head_cache(self, shape: Shape) -> Kept:
-        kept = super().head_cache(shape)
-        return kept._replace(floats=kept.floats + shape.N)  # σ of the second norm
+        return Kept(shape.N * (self.width + self.head_kept * self.embedding + 1 + self.vocab_size + 1))
 
 
 def tiles(T: int) -> int:
