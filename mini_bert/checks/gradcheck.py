@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from mini_bert.checks.case import Case, Function, plain
 from mini_bert.checks.gradients import Checked, gradient_check
+from mini_bert.checks.pre_norm_cases import PRE_NORM_CASES
 from mini_bert.finetuning.heads import (
     PairHead,
     SentenceHead,
@@ -39,14 +41,9 @@ from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
-from mini_bert.layers.gated_feed_forward import GatedFeedForward
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
-from mini_bert.layers.masks import both, causal, local
-from mini_bert.layers.past import PastAttention
 from mini_bert.layers.pooling import POOLING
-from mini_bert.layers.pre_norm_block import NoNorm, PreNormBlock
-from mini_bert.layers.rotary import RotaryAttention
 from mini_bert.layers.similarity import (
     beside,
     beside_backward,
@@ -73,35 +70,6 @@ from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
 
 
-class Case(NamedTuple):
-    """A small layer with inputs for it."""
-
-    name: str
-    build: Callable[[], Layer]
-    shapes: tuple[tuple[int, ...], ...]  # of inputs with gradients
-    fixed: tuple[Any, ...] = ()  # other inputs: ids
-    keywords: dict[str, Any] = {}  # masks  # noqa: RUF012
-
-
-class Function(Layer):
-    """A pair of functions without weights, as a layer for the table."""
-
-    def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any]):
-        self._forward, self._backward = forward, backward
-
-    def forward(self, *inputs, **keywords):
-        *arrays, run = inputs
-        return self._forward(*arrays, run=run, **keywords)
-
-    def backward(self, dy, cache, run):
-        return self._backward(dy, cache)
-
-
-def _plain(forward: Callable[..., Any], backward: Callable[..., Any], *arguments: Any) -> Callable[[], Layer]:
-    """The same for functions that take no `run`."""
-    return lambda: Function(lambda x, run: forward(x, *arguments), backward)
-
-
 def _tied(bias: bool = True) -> Layer:
     owner = Embedding(11, 7, std=1.0)
     return TiedLinear(owner.table, bias)
@@ -112,14 +80,12 @@ H = A * D  # 21
 _MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
 _PADDED = {"mask": _MASK[:, None, None, :]}
 _CAUSAL = {"mask": np.tri(T, dtype=bool)}
-_LOCAL = {"mask": both(local(T, 1), _PADDED["mask"])}
 _FULLY_MASKED = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, None, None, :]}
 _ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
 _TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
 _CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # unordered, one twice
 _X = ((B, T, H),)
 _LEAN = ((B, T, 2 * D),)
-_EVEN = ((B, T, 22),)  # rotary positions need heads of even width
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
 _BERT = BertConfig(
     vocab_size=V, hidden_size=6, num_hidden_layers=2, num_attention_heads=2, intermediate_size=11,
@@ -129,23 +95,6 @@ _BERT = BertConfig(
 
 def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> TransformerBlock:
     return TransformerBlock(H, A, I, activation, attention_bias=bias, p=p)
-
-
-def _pre_norm(p: float = 0.0) -> PreNormBlock:
-    return PreNormBlock(LayerNorm(H), PastAttention(H, A, p=p), LayerNorm(H), FeedForward(H, I, "gelu_new"), p, p)
-
-
-def _modern(p: float = 0.0, first: bool = False) -> PreNormBlock:
-    """As in ModernBERT: no biases, rotary positions, a gated network."""
-    attention = RotaryAttention(22, 1, 100.0, bias=False, p=p)
-    norm = NoNorm() if first else LayerNorm(22, bias=False)
-    return PreNormBlock(norm, attention, LayerNorm(22, bias=False), GatedFeedForward(22, I, "gelu", False, p), p)
-
-
-def _past(tokens: int) -> dict[str, Any]:
-    """Keys and values of earlier tokens."""
-    keys, values = np.random.default_rng(7).normal(size=(2, B, A, tokens, D)).astype(np.float32)
-    return {"past": (keys, values), "mask": causal(T, tokens + T)}
 
 
 def _lean(attention: EfficientAttention) -> EfficientAttention:
@@ -165,10 +114,10 @@ CASES = [
     Case("layer norm", lambda: LayerNorm(7), ((2, 3, 7),)),
     Case("layer norm without bias", lambda: LayerNorm(7, bias=False), ((2, 3, 7),)),
     Case("dropout", lambda: Function(lambda x, run: dropout(x, 0.3, run), dropout_backward), ((2, 3, 7),)),
-    *(Case(name, _plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
-    Case("softmax", _plain(softmax, softmax_backward), ((2, 3, 7),)),
-    Case("cross-entropy", _plain(cross_entropy, cross_entropy_backward, np.array([1, 0, 10])), ((3, 11),)),
-    Case("choose rows", _plain(choose_rows, choose_rows_backward, np.array([5, 0, 3])), ((2, 3, 7),)),
+    *(Case(name, plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
+    Case("softmax", plain(softmax, softmax_backward), ((2, 3, 7),)),
+    Case("cross-entropy", plain(cross_entropy, cross_entropy_backward, np.array([1, 0, 10])), ((3, 11),)),
+    Case("choose rows", plain(choose_rows, choose_rows_backward, np.array([5, 0, 3])), ((2, 3, 7),)),
     Case("attend", lambda: Function(attend, attend_backward), _SCORES_V, keywords=_PADDED),
     Case("attend, dropout", lambda: Function(attend, attend_backward), _SCORES_V, keywords={"p": 0.2}),
     Case("attention", lambda: MultiHeadAttention(H, A), _X),
@@ -192,25 +141,13 @@ CASES = [
     Case("lean attention, fully masked", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_FULLY_MASKED),
     Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
-    Case("rotary attention", lambda: RotaryAttention(22, 1, 100.0), _EVEN, keywords=_PADDED),
-    Case("rotary attention, chosen, local", lambda: RotaryAttention(22, 1, 100.0, p=0.2), _EVEN,
-         keywords=_CHOSEN | _LOCAL),
-    Case("rotary attention, lean", lambda: _lean(RotaryAttention(22, 1, 100.0)), _EVEN, keywords=_LOCAL),
-    Case("attention with a past", lambda: PastAttention(H, A), _X, keywords=_past(3)),
-    Case("attention with a past, chosen", lambda: PastAttention(H, A, p=0.2), _X, keywords=_CHOSEN | _past(3)),
-    Case("gated feed-forward", lambda: GatedFeedForward(H, I, bias=False), _X),
-    Case("gated feed-forward, dropout", lambda: GatedFeedForward(H, I, "silu", p=0.2), _X),
-    Case("pre-norm block", _pre_norm, _X, keywords=_CAUSAL),
-    Case("pre-norm block, dropout, chosen", lambda: _pre_norm(0.2), _X, keywords=_CHOSEN | _CAUSAL),
-    Case("modern block", _modern, _EVEN, keywords=_LOCAL),
-    Case("modern block, dropout, chosen", lambda: _modern(0.2), _EVEN, keywords=_CHOSEN | _PADDED),
-    Case("modern block, first", lambda: _modern(0.2, first=True), _EVEN, keywords=_PADDED),
+    *PRE_NORM_CASES,
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
-    *(Case(f"pooling, {name}", _plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
+    *(Case(f"pooling, {name}", plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
     Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),
     Case("beside", lambda: Function(lambda u, v, run: beside(u, v), beside_backward), ((3, 7), (3, 7))),
-    Case("squared error", _plain(squared_error, squared_error_backward, np.array([1.0, -2.0, 0.5]), 5), ((3,),)),
-    Case("contrastive", _plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
+    Case("squared error", plain(squared_error, squared_error_backward, np.array([1.0, -2.0, 0.5]), 5), ((3,),)),
+    Case("contrastive", plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
     Case("sentence head", lambda: SentenceHead(H, 3, ("cls", "mean", "max")), _X, keywords=_ASKED),
     Case("sentence head, dense", lambda: SentenceHead(H, 3, ("cls",), dense=True), _X),
     Case("sentence head, gelu, dropout before", lambda: SentenceHead(H, 3, ("cls",), True, 0.2, 0.5, "gelu", True), _X),
@@ -219,7 +156,7 @@ CASES = [
     Case("token head", lambda: TokenHead(H, 11), ((13, H),)),
     Case("span head", lambda: SpanHead(H), _X),
     Case("span head, dropout", lambda: SpanHead(H, 0.2), _X),
-    Case("span loss", _plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
+    Case("span loss", plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
     Case("masked-word head", lambda: MaskedWordHead(6, Embedding(V, 6, std=1.0).table, "gelu", 1e-12, 0.5),
          ((2, 3, 6),)),
     Case("masked-word head, narrow table, untied",
