@@ -92,6 +92,10 @@ class PublishedConfig:
     def with_tied_head(self) -> Self:
         return replace(self, tie_word_embeddings=True)  # type: ignore[call-arg]
 
+    def with_padding(self, pad_id: int) -> Self:
+        """For a tokenizer with this id for padding. Only RoBERTa's positions depend on it."""
+        return self
+
     def with_dropout(self, p: float) -> Self:
         """The same probability for every kind of dropout"""
         return replace(self, **{field.name: p for field in fields(self) if "drop" in field.name})

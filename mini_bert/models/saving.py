@@ -153,8 +153,11 @@ class Saved(Layer):
         values, tensors = read_folder(folder)
         config = cls.config_in(values, tensors, str(folder))
         if "fine_tuning" in values and any(name.startswith("task.") for name in tensors):
+            from mini_bert.common.invocation import command
+
             warnings.warn(
-                f"{folder} was fine-tuned; only its encoder is loaded here (`mini-bert predict` uses all of it)",
+                f"{folder} was fine-tuned; only its encoder is loaded here "
+                f"(`{command('predict', folder)}` uses all of it)",
                 stacklevel=2,
             )
             tensors = {name: array for name, array in tensors.items() if not name.startswith("task.")}

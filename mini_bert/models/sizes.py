@@ -50,6 +50,11 @@ class Sizes(NamedTuple):
     embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
     before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
 
+    @property
+    def classes(self) -> int:
+        """The scores of a token that is predicted"""
+        return self.vocab_size
+
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mini_bert.checks.info import architecture
 from mini_bert.common.sixteen_bit import widen
 from mini_bert.files.model_folder import read_tensors, write_folder
 from mini_bert.inference.loading import load_model
@@ -400,6 +401,17 @@ def test_copies_of_a_pair():
     alone = deepcopy(pair.generator)
     np.testing.assert_array_equal(alone.encode(IDS, MASK)[0], pair.generator.encode(IDS, MASK)[0])
     assert alone.tokens.table is not pair.tokens.table
+
+
+def test_info_shows_both_models():
+    rows = architecture(Electra(tiny.PAIR))
+    places = [name.strip() for name, _, _ in rows].index("generator:")
+    shown = {name.strip(): (shape, weights) for name, shape, weights in rows[places:]}
+    assert shown["embeddings: tokens"] == ("(B,11,5)", "table (31,5) (shared)")
+    assert (
+        shown["embeddings: project"] == ("(B,11,6)", "w (5,6)  b (6,)") and "(shared)" not in shown["masked_words"][1]
+    )
+    assert rows[1] == ("embeddings: tokens", "(B,11,5)", "table (31,5)")
 
 
 def test_switches_reach_the_generator():

@@ -247,8 +247,9 @@ def test_published_bert_is_planned(tmp_path, monkeypatch, named):
 
 
 @pytest.mark.parametrize("words", [[], ["--length", "8"], ["--next-sentence"], ["--tie-head", "--tokenizer", "8k"]])
-def test_plan_and_train_agree(tmp_path, monkeypatch, capsys, words):
-    """The parameters that are planned are those that are trained, whatever the vocabulary, the heads and the length."""
+def test_plan_info_and_train_agree(tmp_path, monkeypatch, capsys, words):
+    """The parameters that are planned and shown are those that are trained, whatever the vocabulary, the heads and the
+    length; `plan` and `info` name the parts that they count."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
     Path("config.json").write_text(json.dumps(TINY_BERT.to_dict() | {"tie_word_embeddings": False}))
@@ -257,13 +258,23 @@ def test_plan_and_train_agree(tmp_path, monkeypatch, capsys, words):
     with pytest.raises(SystemExit):
         cli.main(["plan", *model, "--batch", "4"])
     planned = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["info", *model])
+    shown = capsys.readouterr().out
     with pytest.raises(SystemExit) as end:
         cli.main(["train", *model, "--corpus", "text.txt", "--steps", "1", "--batch-size", "4", "--out", "run"])
     assert not end.value.code
     built = load_model("run")
     length = 8 if "--length" in words else built.max_length
     assert f"{built.get_parameter_count():,} parameters" in planned and f"batches of 4 × {length} tokens" in planned
-    assert "so the model's vocab_size is 8,192" in planned
+    parts = "Counted: tokens, positions, types, norm, 3 blocks, "
+    if "--next-sentence" in words:
+        parts += "pooler, masked_words, next_sentence.\n"
+    else:
+        parts += "masked_words. Not used in this training, so not counted: pooler, next_sentence.\n"
+    assert parts in planned and f"BERT: {built.get_parameter_count():,} parameters\n{parts}" in shown
+    assert f"batches of 16 × {length} tokens" in shown
+    assert "so the model's vocab_size is 8,192" in planned and "so the model's vocab_size is 8,192" in shown
     assert " ".join(words) in planned.splitlines()[-1] or "--tie-head" in words
 
 
