@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from mini_bert.checks.case import Case
+from mini_bert.layers.base import Unchanged
 from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.gated_feed_forward import GatedFeedForward
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.masks import both, causal, local
 from mini_bert.layers.past import PastAttention
-from mini_bert.layers.pre_norm_block import NoNorm, PreNormBlock
+from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.layers.rotary import RotaryAttention
 
 B, T, A, D, I = 2, 5, 3, 7, 13
@@ -32,7 +33,7 @@ def _pre_norm(p: float = 0.0) -> PreNormBlock:
 def _modern(p: float = 0.0, first: bool = False) -> PreNormBlock:
     """As in ModernBERT: no biases, rotary positions, a gated network."""
     attention = RotaryAttention(22, 1, 100.0, bias=False, p=p)
-    norm = NoNorm() if first else LayerNorm(22, bias=False)
+    norm = Unchanged() if first else LayerNorm(22, bias=False)
     return PreNormBlock(norm, attention, LayerNorm(22, bias=False), GatedFeedForward(22, I, "gelu", False, p), p)
 
 

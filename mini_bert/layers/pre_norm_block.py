@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.layers.attention import named_arrays
-from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.base import Layer, Run, Unchanged, bind
 from mini_bert.layers.chosen import choose_rows, choose_rows_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.efficient_attention import EfficientAttention
@@ -58,16 +58,6 @@ class PreNormCache(NamedTuple):
         }
 
 
-class NoNorm(Layer):
-    """y = x        For the first block of ModernBERT, whose input has just been normalised."""
-
-    def forward(self, x, run):
-        return x, None
-
-    def backward(self, dy, cache, run):
-        return dy
-
-
 class PreNormBlock(Layer):
     """x' = x + Attention(LN(x)),  y = x' + FeedForward(LN(x'))"""
 
@@ -75,7 +65,7 @@ class PreNormBlock(Layer):
 
     def __init__(
         self,
-        attention_norm: LayerNorm | NoNorm,
+        attention_norm: LayerNorm | Unchanged,
         attention: Any,
         feed_forward_norm: LayerNorm,
         feed_forward: Any,

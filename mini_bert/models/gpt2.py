@@ -30,7 +30,7 @@ import math
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -126,6 +126,9 @@ class GPT2Config(PublishedConfig):
     def dropout(self) -> float:
         return self.resid_pdrop
 
+    def with_padding(self, pad_id: int) -> GPT2Config:
+        return replace(self, pad_token_id=pad_id)
+
     @classmethod
     def from_dict(cls, values):
         return super().from_dict({cls.renamed.get(name, name): value for name, value in values.items()})
@@ -159,6 +162,13 @@ class GPT2(Model):
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"
     empty_memory = ()
+    reads_forward = True
+    task_heads: ClassVar = {
+        "ForSequenceClassification": {"linear": "score"},
+        "ForTokenClassification": {"linear": "classifier"},
+        "ForQuestionAnswering": {"linear": "qa_outputs"},
+    }
+    sentence_head: ClassVar = {"bias": False}
     embedding_parts = ("tokens", "positions")
     head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
     head_help: ClassVar = {
@@ -194,7 +204,7 @@ class GPT2(Model):
     # ------------------------------------------------------------------ embeddings
 
     def embed(self, inputs, run):  # ids (B,T) -> (B,T,H)
-        places = self._places(inputs)
+        places = self._positions_of(inputs)
         x, _ = self.tokens.forward(inputs.ids, run)
         p, _ = self.positions.forward(places, run)
         x, dropped = dropout(x + p, self.config.embd_pdrop, run)
@@ -207,7 +217,7 @@ class GPT2(Model):
         self.tokens.backward(dx, inputs.ids, run)
         return dx
 
-    def _places(self, inputs) -> np.ndarray:
+    def _positions_of(self, inputs) -> np.ndarray:
         """The positions of the tokens: (B,T) as given, or (T,), after those in the memory."""
         if inputs.positions is not None:
             return inputs.positions
@@ -249,6 +259,11 @@ class GPT2(Model):
         return {"final_norm": final.x_hat}
 
     # ------------------------------------------------------------------ files
+
+    @classmethod
+    def sentence_settings(cls, config):
+        """The last token, which has seen all others"""
+        return {"pooling": ["cls"], "dense": False}
 
     @classmethod
     def heads_in(cls, values, tensors):

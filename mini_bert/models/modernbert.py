@@ -29,14 +29,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mini_bert.common.values import check_size
 from mini_bert.layers.activations import activation
-from mini_bert.layers.base import Layer, Param
+from mini_bert.layers.base import Layer, Param, Unchanged
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.encoder import Encoder
@@ -45,7 +45,7 @@ from mini_bert.layers.initialisers import cut_normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.masks import both, local
-from mini_bert.layers.pre_norm_block import NoNorm, PreNormBlock
+from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.layers.rotary import RotaryAttention
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
 from mini_bert.models.pre_norm_sizes import GatedSizes
@@ -136,6 +136,9 @@ class ModernBertConfig(PublishedConfig):
     @property
     def dropout(self) -> float:
         return self.mlp_dropout
+
+    def with_padding(self, pad_id: int) -> ModernBertConfig:
+        return replace(self, pad_token_id=pad_id)
 
     @classmethod
     def from_dict(cls, values):
@@ -264,6 +267,15 @@ class ModernBert(Model):
     model_type, config_class, family = "modernbert", ModernBertConfig, "ModernBert"
     prefix, head_prefixes = "model.", ("head.", "decoder.", "classifier.")
     embedding_parts = ("tokens", "norm")
+    task_heads: ClassVar = {
+        task: {"transform.dense": "head.dense", "transform.norm": "head.norm", "linear": "classifier"}
+        for task in ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+    }
+    task_start: ClassVar = {
+        "task.transform.dense": "masked_words.transform.dense",
+        "task.transform.norm": "masked_words.transform.norm",
+    }
+    drops_spans = True
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it was published without one, or fine-tuned; load a "
@@ -320,6 +332,14 @@ class ModernBert(Model):
         return {"embedding_norm": embedding[0].x_hat, "final_norm": final.x_hat}
 
     # ------------------------------------------------------------------ files
+
+    def task_transform(self):
+        return PredictionHead(self.config)
+
+    @classmethod
+    def sentence_settings(cls, config):
+        """The mean is over all tokens, the special ones included."""
+        return {"pooling": ["all" if config.classifier_pooling == "mean" else "cls"], "dense": False}
 
     @classmethod
     def heads_in(cls, values, tensors):
@@ -391,4 +411,4 @@ def _block(config: ModernBertConfig, index: int) -> PreNormBlock:
         part.w.init = _initial(config)
     for part in (attention.output, feed_forward.contract):
         part.w.init = _initial(config, residual=True)
-    return PreNormBlock(_norm(config) if index else NoNorm(), attention, _norm(config), feed_forward, p)
+    return PreNormBlock(_norm(config) if index else Unchanged(), attention, _norm(config), feed_forward, p)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from mini_bert.layers.attention import MultiHeadAttention
-from mini_bert.layers.base import Run, bind
+from mini_bert.layers.base import Run, Unchanged, bind
 from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.gated_feed_forward import GatedFeedForward
 from mini_bert.layers.initialisers import cut_normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.masks import both, causal, local
 from mini_bert.layers.past import PastAttention
-from mini_bert.layers.pre_norm_block import NoNorm, PreNormBlock
+from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.layers.rotary import RotaryAttention, rotate, waves
 
 
@@ -114,7 +114,7 @@ def test_a_pre_norm_block_is_its_parts(chosen):
 
 def test_without_sublayers_gradients_pass_unchanged():
     """The residual stream is a plain sum: if both sublayers are 0, y = x and dx = dy."""
-    block = PreNormBlock(NoNorm(), PastAttention(6, 2), LayerNorm(6), GatedFeedForward(6, 5))
+    block = PreNormBlock(Unchanged(), PastAttention(6, 2), LayerNorm(6), GatedFeedForward(6, 5))
     bind(block, dtype=np.float64)  # all weights 0
     x, dy = np.random.default_rng(4).normal(size=(2, 2, 3, 6))
     y, cache = block.forward(x, Run())
