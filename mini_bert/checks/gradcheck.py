@@ -378,6 +378,10 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny DistilBERT, fine-tuned: qa": _fine_tuned(_tiny_distilbert, Answer(), [[1, 3], [1, 1]]),
     "tiny ALBERT, fine-tuned: classify": _fine_tuned(_tiny_albert, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
     "tiny ELECTRA, fine-tuned: classify": _fine_tuned(_tiny_electra, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
+    "tiny GPT-2, fine-tuned: classify": _fine_tuned(_tiny_gpt2, Classify(_LABELS, ("cls",)), [2, 0]),
+    "tiny ModernBERT, fine-tuned: classify": _fine_tuned(_tiny_modernbert, Classify(_LABELS, ("all",)), [2, 0]),
+    "tiny ModernBERT, fine-tuned: tag": _fine_tuned(_tiny_modernbert, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
+    "tiny ModernBERT, fine-tuned: qa": _fine_tuned(_tiny_modernbert, Answer(), [[1, 3], [1, 1]]),
     "Mini-BERT, full size, 8 per tensor": _mini(MINI_BERT_CONFIG, 8),
 }  # fmt: skip
 
