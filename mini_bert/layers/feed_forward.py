@@ -37,6 +37,7 @@ class FeedForward(Layer):
         self.activation = activation(activation_name)
 
     def forward(self, x, run, at=None):  # x (...,H)
+        """at: where the rows come from (dropout.py)"""
         h, expand = self.expand.forward(x, run)  #       (...,I)
         a, activated = self.activation.forward(h)
         a, dropped = dropout(a, self.p, run, at)

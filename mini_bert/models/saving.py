@@ -30,6 +30,10 @@ class Name(NamedTuple):
     transposed: bool = False
     shape: tuple[int, ...] | None = None  # of their tensors, if these have more axes than ours: (H,A,d) for (H,A·d)
 
+    def under(self, prefix: str) -> Name:
+        """The same row for a part with this name: our path and theirs begin with it."""
+        return self._replace(ours=f"{prefix}.{self.ours}", theirs=tuple(f"{prefix}.{name}" for name in self.theirs))
+
     def load(self, published: Mapping[str, Any]) -> Any:
         parts = [published[name] for name in self.theirs]
         if isinstance(parts[0], Stored):  # 16 bits: rearranged without conversion
@@ -68,6 +72,20 @@ class Saved(Layer):
 
     # The published heads of tasks: by class (without the family), the name of each linear layer of our `task`.
     task_heads: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    # How its published heads differ from BERT's: options of SentenceHead, and dropout before SpanHead's layer
+    # (finetuning/heads.py).
+    sentence_head: ClassVar[Mapping[str, Any]] = {}
+    drops_spans: ClassVar[bool] = False
+
+    def task_transform(self) -> Layer | None:
+        """A new layer that the published heads of all tasks apply to the vectors first, if there is one."""
+        return None
+
+    @classmethod
+    def sentence_settings(cls, config: Any) -> dict[str, Any]:
+        """What the published classifier of texts pools, and whether a dense layer follows (finetuning/heads.py)."""
+        return {"pooling": ["cls"], "dense": True}
+
     # Where such a class has another name than BERT's: our task -> its name without the family.
     task_classes: ClassVar[Mapping[str, str]] = {}
     # Where layers of a new task head start from: our name -> our name.
@@ -87,8 +105,12 @@ class Saved(Layer):
         theirs = self.task_heads.get(task)
         if theirs is None:
             return []
-        parts = {name.rpartition(".")[0] for name in self.named_params() if name.startswith("task.")}
-        return [name for part in sorted(parts) for name in linear_names(part, theirs[part.removeprefix("task.")])]
+        params = [name for name in self.named_params() if name.startswith("task.")]
+        rows = []
+        for part in sorted({name.rpartition(".")[0] for name in params}):
+            published = theirs[part.removeprefix("task.")]
+            rows += [*linear_names(part, published), *norm_names(part, published)]
+        return [row for row in rows if row.ours in params]
 
     @classmethod
     def task_class(cls, task: str) -> str:
@@ -115,6 +137,10 @@ class Saved(Layer):
         if not any(name.startswith(heads) for name in tensors):
             return tensors
         return {name if name.startswith(heads) else self.prefix + name: array for name, array in tensors.items()}
+
+    def folders(self) -> dict[str, Saved]:
+        """The models that are written for others to read, by the name of a subfolder; "": the folder itself."""
+        return {"": self}
 
     def file_config(self) -> dict[str, Any]:
         """The content of config.json."""
@@ -146,7 +172,8 @@ class Saved(Layer):
         """
         from mini_bert.files.model_folder import write_folder
 
-        write_folder(folder, self.file_config(), self.file_tensors(), keep_others=True)
+        for name, model in self.folders().items():
+            write_folder(Path(folder) / name, model.file_config(), model.file_tensors(), keep_others=True)
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:

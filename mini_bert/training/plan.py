@@ -104,7 +104,7 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
     kind, lean = choice.activations, is_lean(choice.attention, shape.T)
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
     sizes = [size(kept, "float32" if index in recomputed else kind) for index, kept in enumerate(blocks)]
-    ranked = shape.N * model.vocab_size  # evaluation compares every logit with that of the true word
+    ranked = shape.N * model.classes  # evaluation compares every score with that of the true class
     tiled = 4 * tiles(shape.T) if lean else 0
     moments = [(size(embeddings) + sum(sizes) + size(head) + ranked + tiled, "at the output head")]
     for index, below in enumerate(accumulate(sizes[1:], initial=size(embeddings) + sizes[0])):
@@ -112,7 +112,17 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
         restored = size(whole) if index in recomputed else 4 * whole.floats if kind != "float32" else 0
         temporary = 4 * model.block_temporaries(shape, index, lean)
         moments.append((below + restored + temporary, f"in the backward pass of block {index}"))
+    if model.before is not None:  # it is done when this model begins
+        most, when = peak_activations(model.before, shape, _for_depth(choice, model.before.depth))
+        moments.append((most, f"{when} of the generator"))
     return max(moments)
+
+
+def _for_depth(choice: Choice, depth: int) -> Choice:
+    """The same switches in a model that may have fewer layers"""
+    if isinstance(choice.checkpointing, bool):
+        return choice
+    return choice._replace(checkpointing=tuple(layer for layer in choice.checkpointing if layer < depth))
 
 
 # ---------------------------------------------------------------------- the whole run
@@ -146,7 +156,7 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
     """
     H, T, L, P = model.width, model.max_length, model.depth, model.parameters
     block = model.block_operations()
-    head = 2 * MASKED * T * H * model.vocab_size
+    head = 2 * MASKED * T * H * model.classes
     recomputed = len(checkpointed_layers(choice.checkpointing, L)) * block
     rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # two threads need 4 rounds for 7 micro-batches
     products = rounds * choice.micro_batch * (3 * (L * block + head) + recomputed) / 40e9

@@ -69,6 +69,8 @@ def set_up(
             f"{loaded.vocab_size:,}, instead of the {config.vocab_size:,} in its config"
         )
         config = replace(config, vocab_size=loaded.vocab_size)
+    if "pad" in loaded.roles:
+        config = config.with_padding(loaded.pad_id)
     _check_types(model, config, objective, loaded)
     setup = Setup(config, objective, vocabulary, loaded, length or config.max_length, note)
     missing = set(objective.heads) - set(setup.build(seed=None).output_heads)

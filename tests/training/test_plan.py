@@ -14,9 +14,11 @@ from mini_bert.cli import main as cli
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
+from mini_bert.models.base import MASKED_WORDS
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.registry import model_class
 from mini_bert.models.sizes import Kept, Shape
 from mini_bert.training.optim import Adam
 from mini_bert.training.plan import (
@@ -147,14 +149,14 @@ def test_the_peak_of_a_step_is_foreseen(config, batch, switches):
     assert peak_of_a_step(config, shape, switches) == pytest.approx(held - ranked + 4 * (1 << 18), rel=0.1), when
 
 
-def peak_of_a_step(config, shape, switches):
+def peak_of_a_step(config, shape, switches, heads=(MASKED_WORDS,)):
     """Bytes allocated at the peak of a step; the memory of the logits is reused and freed, as in training."""
     ids = np.random.default_rng(0).integers(5, config.vocab_size, (shape.B, shape.T))
     rows = (np.arange(0, ids.size, shape.T)[:, None] + np.arange(shape.M)).ravel()[: shape.N]
     tracemalloc.start()
     try:
-        model = Bert(config) if isinstance(config, BertConfig) else MiniBERT(config)
-        head = model.masked_words if isinstance(model, Bert) else model.head
+        model = model_class(config.to_dict()).build(config, heads)
+        head = model.output_head(heads[0])
         apply(model, TrainingConfig(steps=1, **switches))
         optimiser = Adam(model.flat)
         before = tracemalloc.get_traced_memory()[0]
