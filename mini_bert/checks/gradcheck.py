@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.checks.case import Case, Function, plain
+from mini_bert.checks.deberta_cases import DEBERTA_CASES
 from mini_bert.checks.gradients import Checked, gradient_check
 from mini_bert.checks.pre_norm_cases import PRE_NORM_CASES
 from mini_bert.finetuning.heads import (
@@ -59,6 +60,8 @@ from mini_bert.models.albert import Albert, AlbertConfig, SentenceOrderHead
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, SENTENCE_ORDER, Model, Term
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.deberta import Deberta, DebertaConfig
+from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig, ReplacedHead
 from mini_bert.models.gpt2 import GPT2, GPT2Config
@@ -157,6 +160,7 @@ CASES = [
     Case("span head", lambda: SpanHead(H), _X),
     Case("span head, dropout", lambda: SpanHead(H, 0.2), _X),
     Case("span loss", plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
+    *DEBERTA_CASES,
     Case("masked-word head", lambda: MaskedWordHead(6, Embedding(V, 6, std=1.0).table, "gelu", 1e-12, 0.5),
          ((2, 3, 6),)),
     Case("masked-word head, narrow table, untied",
@@ -349,6 +353,19 @@ def _tiny_electra(heads: tuple[str, ...] = (REPLACED,), **more: Any) -> Electra:
     )
 
 
+def _tiny_deberta(**more: Any) -> Deberta:
+    switches: dict[str, Any] = {"relative_attention": True, "pos_att_type": ("c2p", "p2c"), "max_relative_positions": 3}
+    return Deberta(DebertaConfig(**_SIZES, max_position_embeddings=7, **switches | more), dtype=np.float64)
+
+
+def _tiny_deberta_v2(heads: tuple[str, ...] = (MASKED_WORDS,), **more: Any) -> DebertaV2:
+    switches: dict[str, Any] = {
+        "relative_attention": True, "pos_att_type": ("p2c", "c2p"), "position_buckets": 4, "share_att_key": True,
+        "norm_rel_ebd": "layer_norm", "conv_kernel_size": 3, "position_biased_input": False,
+    }  # fmt: skip
+    return DebertaV2(DebertaV2Config(**_SIZES, max_position_embeddings=7, **switches | more), heads, dtype=np.float64)
+
+
 MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny Mini-BERT": _mini(_TINY, 400),
     "tiny Mini-BERT, tied head": _mini(replace(_TINY, tie_head=True), 400),
@@ -372,6 +389,11 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny ALBERT, masked words + sentence order": _relative(_tiny_albert, 100, SENTENCE_ORDER),
     "tiny ELECTRA, discriminator": _relative(_tiny_electra, 100),
     "tiny ELECTRA, generator": _relative(lambda: _tiny_electra((MASKED_WORDS,), tie_word_embeddings=False), 100),
+    "tiny DeBERTa": _relative(_tiny_deberta, 100),
+    "tiny DeBERTa, talking heads": _relative(lambda: _tiny_deberta(talking_head=True, embedding_size=5), 100),
+    "tiny DeBERTa v2": _relative(_tiny_deberta_v2, 100),
+    "tiny DeBERTa v3, discriminator": _relative(lambda: _tiny_deberta_v2((REPLACED,), conv_kernel_size=0), 100),
+    "tiny DeBERTa, fine-tuned: classify": _fine_tuned(_tiny_deberta, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
     "tiny RoBERTa, fine-tuned: classify": _fine_tuned(_tiny_roberta, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
     "tiny DistilBERT, fine-tuned: classify":
         _fine_tuned(_tiny_distilbert, Classify(_LABELS, ("cls",), dense=True), [2, 0]),

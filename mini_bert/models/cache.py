@@ -21,6 +21,7 @@ Names that depend on the architecture (a norm is shown as x̂, before γ and β)
     output_norm_i           (B,T,H)     all so far
     feed_forward_inner_i    (B,T,I)     all so far: the hidden layer after its activation
     final_norm              (B,T,H)     Mini-BERT
+    convolution_norm_0      (B,T,H)     DeBERTa v2
 
 With gradient checkpointing a block keeps only its input. With `chosen`, the last block and what follows have N rows.
 """

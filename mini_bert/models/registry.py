@@ -19,6 +19,8 @@ MODELS = {  # model_type -> module, class
     "distilbert": ("mini_bert.models.distilbert", "DistilBert"),
     "albert": ("mini_bert.models.albert", "Albert"),
     "electra": ("mini_bert.models.electra", "Electra"),
+    "deberta": ("mini_bert.models.deberta", "Deberta"),
+    "deberta-v2": ("mini_bert.models.deberta_v2", "DebertaV2"),
 }
 
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
@@ -31,6 +33,9 @@ PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "distilbert": ("mini_bert.models.distilbert", "PRESET"),
     "albert": ("mini_bert.models.albert", "PRESET"),
     "electra": ("mini_bert.models.electra", "PRESET"),
+    "deberta": ("mini_bert.models.deberta", "PRESET"),
+    "deberta-v2": ("mini_bert.models.deberta_v2", "PRESET"),
+    "deberta-v3": ("mini_bert.models.deberta_v2", "V3_PRESET"),
 }
 
 

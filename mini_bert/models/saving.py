@@ -31,7 +31,7 @@ class Name(NamedTuple):
 
     def under(self, prefix: str) -> Name:
         """The same row for a part with this name: our path and theirs begin with it."""
-        return Name(f"{prefix}.{self.ours}", tuple(f"{prefix}.{name}" for name in self.theirs), self.transposed)
+        return self._replace(ours=f"{prefix}.{self.ours}", theirs=tuple(f"{prefix}.{name}" for name in self.theirs))
 
     def load(self, published: Mapping[str, Any]) -> Any:
         parts = [published[name] for name in self.theirs]

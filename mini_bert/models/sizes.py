@@ -48,6 +48,7 @@ class Sizes(NamedTuple):
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
     embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
+    more: Any = None  # further sizes that the blocks of an architecture depend on
     before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
 
     @property
