@@ -40,6 +40,7 @@ Train
 
 Use and measure a model
   python run.py fill-mask "A cat [MASK]."   predict the masked word
+  python run.py generate "Once" --model DIR continue a text (GPT-2 and the like)
   python run.py embed "A cat." "A dog."     sentence vectors and similarities
   python run.py eval MODEL --corpus FILE    loss and accuracy on any text
   python run.py eval MODEL --text "A cat."  surprise, token by token

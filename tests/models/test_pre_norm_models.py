@@ -1,5 +1,6 @@
 """GPT-2 and ModernBERT agree with stored numbers of transformers, and everything that works for BERT works for them."""
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from mini_bert.models.modernbert import PRESET as MODERN_PRESET
 from mini_bert.models.modernbert import ModernBert, ModernBertConfig
 from mini_bert.models.registry import config_from, load_config, preset_name
 from mini_bert.models.sizes import Shape
-from mini_bert.training.plan import Choice, caches, describe
+from mini_bert.training.optim import Adam
+from mini_bert.training.plan import Choice, caches, describe, peak_activations, shape_of
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import applied, apply
 from tests.training.test_plan import distinct
@@ -157,6 +159,57 @@ def test_the_plan_counts_the_arrays_of_a_real_cache(name, attention, checkpointi
         assert all(0 <= one.masks - other.masks <= 3 * 7 * 7 for one, other in zip(found, predicted, strict=True))
         found = [one._replace(masks=other.masks) for one, other in zip(found, predicted, strict=True)]
     assert found == predicted
+
+
+LARGER = {
+    "gpt2": GPT2Config(6000, 64, 96, 4, 4),
+    "modernbert": ModernBertConfig(6000, 96, 256, 4, 4, max_position_embeddings=64, local_attention=16),
+}
+
+
+@both
+@pytest.mark.parametrize(
+    ("batch", "tokens", "switches"),
+    [
+        (8, 64, {}),
+        pytest.param(16, 64, {"checkpointing": True}, marks=pytest.mark.slow),
+        pytest.param(16, 64, {"activations": "bfloat16"}, marks=pytest.mark.slow),
+        pytest.param(2, 512, {"attention": "lean"}, marks=pytest.mark.slow),
+        pytest.param(2, 512, {}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_peak_of_a_step_is_foreseen(name, batch, tokens, switches):
+    """The peak allocation of a training step is predicted within 10 %, not counting the weights."""
+    kind, _, head = SMALL[name]
+    config = replace(LARGER[name], **{"n_positions" if name == "gpt2" else "max_position_embeddings": tokens})
+    sizes = describe(config)
+    shape = shape_of(sizes, batch)
+    held, when = peak_activations(sizes, shape, Choice(batch, **switches))
+    ranked = shape.N * sizes.vocab_size if when == "at the output head" else 0  # evaluation's share: there is none here
+    found = peak_of_a_step(kind, config, head, shape, switches)
+    assert found == pytest.approx(held - ranked + 4 * (1 << 18), rel=0.1), when
+
+
+def peak_of_a_step(kind, config, head, shape, switches):
+    """Bytes allocated at the peak of a step."""
+    ids = np.random.default_rng(0).integers(5, config.vocab_size, (shape.B, shape.T))
+    rows = (np.arange(0, ids.size, shape.T)[:, None] + np.arange(shape.M)).ravel()[: shape.N]
+    tracemalloc.start()
+    try:
+        model = kind(config)
+        apply(model, TrainingConfig(steps=1, **switches))
+        optimiser = Adam(model.flat)
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(2):
+            tracemalloc.reset_peak()
+            run = Run(train=True, pool=model.run.pool)
+            _, cache = model.loss_of(Inputs(ids), [Term(head, rows, ids.ravel()[rows])], run)
+            model.loss_backward(cache, run=run)
+            del cache
+            optimiser.step()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
 
 
 @both
