@@ -8,7 +8,7 @@ arrays of real caches.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_bert.layers.lean_attention import TILE
 
@@ -21,12 +21,17 @@ class Kept(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A micro-batch: B sequences of T tokens, N masked tokens, at most M of them in one sequence."""
+    """A micro-batch: B sequences of T tokens, N predicted tokens, at most M of them in one sequence."""
 
     B: int
     T: int
     N: int
     M: int
+
+    @property
+    def every(self) -> bool:
+        """Whether every token is predicted, so that no rows are selected."""
+        return self.N == self.B * self.T
 
 
 class Sizes(NamedTuple):
@@ -47,14 +52,19 @@ class Sizes(NamedTuple):
     inner_kept: int  # arrays (B,T,I) that a feed-forward network keeps for backward
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
+    # what the objective adds (objectives/base.py)
+    predicted: float = 0.15  # the share of the tokens that it predicts
+    before: Any = None  # the Sizes of a model that runs before this one in every step, and is done then: a generator
+    held: int = 0  # bytes of arrays that it keeps and that are not trained: the weights of a teacher, a memory
+    more_scores: int = 0  # arrays (N,V) that it needs beside the logits
 
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
 
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
-        """The cache of one block; in the last block, only the masked tokens are queries."""
-        last, H, BT = index == self.depth - 1, self.width, shape.B * shape.T
+        """The cache of one block; in the last block, only the predicted tokens are queries."""
+        last, H, BT = index == self.depth - 1 and not shape.every, self.width, shape.B * shape.T
         rows, queries = self._rows(shape, last)
         weights = queries * self.heads * shape.T
         kept_weights = queries * self.heads + (queries * H if last else 0) if lean else weights  # lean: log Σ exp
