@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from mini_bert.cli.words import CONFIGS
 from mini_bert.common.invocation import command
 
 
@@ -20,7 +21,7 @@ def config() -> None:
 
 
 def info(
-    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
+    model: Annotated[str, typer.Option(help=CONFIGS)] = "mini",
     batch: Annotated[int, typer.Option(min=1, help="sequences in one micro-batch")] = 16,
     threads: Annotated[int, typer.Option(min=1, help="number of training threads")] = 2,
 ) -> None:
@@ -30,10 +31,12 @@ def info(
     """
     from mini_bert.checks.info import architecture
     from mini_bert.models.registry import load_config, model_class
+    from mini_bert.objectives.registry import objective_class
     from mini_bert.training.plan import Choice, memory_by_purpose
 
     config = load_config(model)
-    built = model_class(config.to_dict()).build(config, seed=None)  # only its shapes are needed
+    kind = model_class(config.to_dict())
+    built = kind.build(config, seed=None)  # only its shapes are needed
     total = built.get_parameter_count()
     name = config.name
     print(f"{name}: {total:,} parameters\n")
@@ -48,7 +51,7 @@ def info(
     print(f"  {'total':40} {total:12,}")
 
     print(f"\nmemory for training, batches of {batch} × {config.max_length} tokens on {threads} threads")
-    needs = memory_by_purpose(config.sizes(), Choice(batch, threads))
+    needs = memory_by_purpose(objective_class(kind.objective).sizes(config.sizes()), Choice(batch, threads))
     for purpose, size in needs.items():
         print(f"  {purpose:40} {size / 1e6:9.1f} MB")
     print(f"  {'total, at its peak':40} {sum(needs.values()) / 1e6:9.1f} MB")
