@@ -241,6 +241,12 @@ class Model(Saved):
         dx = self.encoder.backward(dx, cache.blocks, run)
         return self.embed_backward(dx, cache.inputs, cache.embedding, run)
 
+    def hide(self, inputs: Inputs, hidden_rows, mask_id: int) -> Inputs:
+        """The same inputs with the tokens at these rows hidden, so that they can be predicted from all others."""
+        ids = inputs.ids.copy()
+        ids.reshape(ids.size)[hidden_rows] = mask_id
+        return inputs._replace(ids=ids)
+
     # ------------------------------------------------------------------ every output
 
     def forward(self, input_ids, attention_mask=None, token_types=None, run: Run | None = None):
