@@ -19,9 +19,7 @@ Init = Annotated[
     str | None,
     typer.Option(help="continue the training of a model, published or your own: its folder, for weights and tokenizer"),
 ]
-ObjectiveName = Annotated[
-    str | None, typer.Option(help=f"what to learn: {OBJECTIVES}; default: that of the model")
-]
+ObjectiveName = Annotated[str | None, typer.Option(help=f"what to learn: {OBJECTIVES}; default: that of the model")]
 MaskingName = Annotated[
     str | None, typer.Option(help="how words are chosen for prediction: pieces, whole-word or span (runs of words)")
 ]

@@ -149,11 +149,12 @@ class NextWordWithMemory(NextWord):
         """The segments of each lane one after the other, with a memory of their own."""
         lanes, memory, found = self._lanes(batch), None, []
         for piece in _segments(batch, len(np.unique(lanes))):
-            count = self.size(piece).targets
+            count = len(piece.targets)  # may be 0; the segment is still remembered
             memory = empty_memory(model, len(piece.input_ids)) if memory is None else memory
-            cache = self._forward(model, piece, self._remembering(model, piece, memory), run, count)
+            inputs = self._remembering(model, piece, memory)
+            cache = self._forward(model, piece, inputs, run, {NEXT_WORD: max(count, 1)})
             memory = cache.encoded.memory
-            found += [predictions_of(*entropy) for entropy in cache.parts().values() if count[NEXT_WORD]]
+            found += [predictions_of(*entropy) for entropy in cache.parts().values() if count]
         if not found:
             return {}
         losses, *arrays = zip(*found, strict=True)

@@ -202,7 +202,8 @@ def test_pairs_need_a_model_that_has_the_head(place, monkeypatch):
             main([command, "--model", "mini.json", "--next-sentence"])
         assert end.value.code == (
             "mini-bert: Mini-BERT cannot be trained with the objective masked_words_and_next_sentence: it has no head "
-            "next_sentence. Its output heads are masked_words; with these, --objective can be masked_words, distillation"
+            "next_sentence. Its output heads are masked_words; with these, --objective can be masked_words, "
+            "distillation"
         )
     with pytest.raises(ValueError, match="it has no head next_sentence"):
         pretrain(["text.txt"], "mini.json", next_sentence=True, steps=2, out=Path("run"), **QUICK)
