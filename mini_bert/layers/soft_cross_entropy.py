@@ -41,6 +41,7 @@ def soft_cross_entropy(logits, teacher, temperature: float = 1.0, count: float |
     count = len(logits) if count is None else count
     if count <= 0:
         raise ValueError("no row was chosen, so the mean loss is undefined; choose at least one token")
+    teacher = teacher.astype(logits.dtype, copy=False)
     log_p, log_q = _log_softmax(logits / temperature), _log_softmax(np.divide(teacher, temperature, out=out))
     q = np.exp(log_q)
     divergence = np.einsum("nv,nv->", q, np.subtract(log_q, log_p, out=log_q))

@@ -148,6 +148,7 @@ class Distillation(MaskedWords):
 
         hidden, encoded = model.encode_inputs(inputs, run, rows)  # (N,H)
         scores, scored = model.score(MASKED_WORDS, hidden, run)  # (N,V)
+        answers = answers.astype(scores.dtype, copy=False)
         soft = soft_cross_entropy(scores, answers, self.temperature, count, out=answers)
         del answers
         words = cross_entropy(scores, targets, count, out=scores)

@@ -117,7 +117,7 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0{extended} |
 {measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)}
 {batches.objective.summary}
-It learnt only from the text above; its answers are guesses about words, not facts.
+{learnt(config)}; its answers are guesses about words, not facts.
 
 ```python
 from mini_bert import load_model, load_tokenizer
@@ -125,6 +125,14 @@ from mini_bert import load_model, load_tokenizer
 model, tokenizer = load_model("."), load_tokenizer(".")
 ```
 """
+
+
+def learnt(config: dict[str, Any]) -> str:
+    """What the model has seen, for the model card. config: of the run"""
+    before = "what it had learnt before" if "init" in config else ""
+    teacher = "its teacher" if "teacher" in config.get("objective_options", {}) else ""
+    others = " and ".join(filter(None, [before, teacher]))
+    return f"Besides {others}, it learnt only from the text above" if others else "It learnt only from the text above"
 
 
 def started(config: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
-from mini_bert.files.model_folder import CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS, locate
+from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS, locate
 from mini_bert.models.base import Model
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.models.sizes import Sizes
@@ -115,7 +115,7 @@ def set_up(wanted: Wanted) -> Setup:
     vocabulary, tokenizer = vocabulary_for(wanted, config)
     config, notes = with_vocabulary(wanted, config, vocabulary, tokenizer)
     check_fit(config, objective)
-    init = None if wanted.init is None else str(locate(wanted.init).absolute())
+    init = None if wanted.init is None else folder_to_store(wanted.init)
     length = wanted.length or config.max_length
     return Setup(config, objective, options, vocabulary, tokenizer, length, notes, init)
 
@@ -142,6 +142,11 @@ def config_of(wanted: Wanted) -> Any:
             "out --tie-head"
         )
     return config
+
+
+def folder_to_store(name: str) -> str:
+    """A model folder as a run's description names it: a path from anywhere, or the name of a bundled model."""
+    return name if name in BUNDLED_NAMES and not Path(name).exists() else str(locate(name).absolute())
 
 
 def refuse_weights(model: str) -> None:
@@ -181,7 +186,7 @@ def options_for(wanted: Wanted, objective: type[Objective]) -> dict[str, Any]:
     if wanted.mask_prob is not None:
         options["mask_prob"] = wanted.mask_prob
     if wanted.teacher is not None:
-        options["teacher"] = str(locate(wanted.teacher).absolute())
+        options["teacher"] = folder_to_store(wanted.teacher)
     if wanted.temperature is not None:
         options["temperature"] = wanted.temperature
     for name in options:
