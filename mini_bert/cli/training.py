@@ -13,7 +13,7 @@ from mini_bert.cli.words import CONFIGS, OBJECTIVES, SOURCES
 
 CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4; the first is 0"
 
-# options of both `train` and `plan`
+# options of `train`, `plan` and `info`
 ModelName = Annotated[str | None, typer.Option(help=f"{CONFIGS}; default: mini")]
 Init = Annotated[
     str | None,

@@ -23,6 +23,7 @@ import numpy as np
 from mini_bert.common.inputs import check_ids, check_mask, check_rows
 from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
 from mini_bert.layers.base import Flat, Layer, Param, Pool, Run, bind
+from mini_bert.layers.chosen import choose_rows_backward
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.matrices import add_rows, rows
@@ -38,6 +39,7 @@ NEXT_SENTENCE, SENTENCE_ORDER, REPLACED = "next_sentence", "sentence_order", "re
 POOLER = "pooler"  # the vector of [CLS], (B,H), which heads for whole sequences read
 HEADS = (MASKED_WORDS, NEXT_WORD, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED, POOLER)
 HIDDEN = "hidden"
+OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
 
 class Output(SimpleNamespace):
@@ -66,6 +68,8 @@ class ScoreCache(NamedTuple):
     below: Any  # of the head that this one reads, or None
     own: Any
     binary: bool  # whether the head has one logit per row
+    chosen: np.ndarray | None  # the rows that were asked for, of a head that reads whole sequences; None: all
+    shape: tuple[int, ...]  # of what the head returned
 
 
 class TermCache(NamedTuple):
@@ -106,6 +110,7 @@ class Model(Saved):
     # The output heads that it can have, with the shapes of their outputs; a head comes after the one that it reads.
     head_shapes: ClassVar[Mapping[str, str]] = {}
     head_inputs: ClassVar[Mapping[str, str]] = {}  # a head that reads another one's output, such as the pooler's
+    sequence_heads: ClassVar[frozenset[str]] = frozenset()  # for a row, they read other rows of its sequence, too
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
@@ -314,17 +319,18 @@ class Model(Saved):
         run = self._new_run() if run is None else run
         for term in terms:
             self.output_head(term.head)
-        every = any(term.rows is None for term in terms)
+        every = any(term.rows is None or term.head in self.sequence_heads for term in terms)
         chosen = None if every else _concatenated([term.rows for term in terms])
         hidden, encoded = self.encode_inputs(inputs, run, chosen)  # (N,H) the rows of all terms, or (B,T,H)
-        hidden, start, loss, caches = rows(hidden), 0, 0.0, []
+        x, start, loss, caches = rows(hidden), 0, 0.0, []
         for term in terms:
-            if every:
-                x = hidden if term.rows is None else hidden[term.rows]
+            if term.head in self.sequence_heads:
+                scores, cache = self.score(term.head, hidden, run, term.rows)  # (N,C)
+            elif every:
+                scores, cache = self.score(term.head, x if term.rows is None else x[term.rows], run)
             else:
-                x = hidden[start : start + term.targets.size]
+                scores, cache = self.score(term.head, x[start : start + term.targets.size], run)
                 start += term.targets.size
-            scores, cache = self.score(term.head, x, run)  # (N,C)
             part, entropy = cross_entropy(scores, term.targets, term.divisor, out=scores)
             loss += part if term.weight == 1 else term.weight * part
             caches.append(TermCache(term, cache, part, entropy))
@@ -340,14 +346,17 @@ class Model(Saved):
         while cache.terms:
             term, scores, _, entropy = cache.terms.pop(0)
             dscores = cross_entropy_backward(dloss * term.weight, entropy, out=entropy.exp)
-            gradients.append((term.rows, self.score_backward(term.head, dscores, scores, run)))  # (N,H)
+            dx = self.score_backward(term.head, dscores, scores, run)  # (N,H)
+            gradients.append((None if term.head in self.sequence_heads else term.rows, dx))
             del scores, entropy, dscores  # the blocks reuse their memory
         dhidden = _joined(gradients, cache.encoded.hidden.shape)
         del gradients
         return self.encode_backward(dhidden, cache.encoded, run)
 
-    def score(self, name: str, x, run: Run) -> tuple[np.ndarray, ScoreCache]:
+    def score(self, name: str, x, run: Run, chosen=None) -> tuple[np.ndarray, ScoreCache]:
         """The scores of an output head for rows x (N,H): (N,C), and the cache for `score_backward`.
+
+        A head that reads whole sequences needs all rows, x (B,T,H), and its scores are those of the chosen ones.
 
         One logit z per row answers a yes-or-no question: its scores are [0, z], and their softmax is [1 − σ(z), σ(z)].
         """
@@ -355,15 +364,19 @@ class Model(Saved):
         if name in self.head_inputs:
             x, below = self.output_head(self.head_inputs[name]).forward(x[:, None], run)
         scores, own = self.output_head(name).forward(x, run)
-        binary = scores.shape[-1] == 1
-        return np.pad(scores, ((0, 0), (1, 0))) if binary else scores, ScoreCache(below, own, binary)
+        cache = ScoreCache(below, own, scores.shape[-1] == 1, chosen, scores.shape)
+        scores = rows(scores) if chosen is None else rows(scores)[chosen]
+        return np.pad(scores, ((0, 0), (1, 0))) if cache.binary else scores, cache
 
     def score_backward(self, name: str, dscores, cache: ScoreCache, run: Run):
-        """Returns dx (N,H); adds to the gradients of the head."""
-        dx = self.output_head(name).backward(dscores[:, 1:] if cache.binary else dscores, cache.own, run)
+        """Returns dx (N,H), of all rows for a head that reads whole sequences; adds to the gradients of the head."""
+        dscores = dscores[:, 1:] if cache.binary else dscores
+        if cache.chosen is not None:
+            dscores = choose_rows_backward(dscores, (cache.shape, cache.chosen))
+        dx = self.output_head(name).backward(dscores.reshape(cache.shape), cache.own, run)
         if name in self.head_inputs:
             dx = self.output_head(self.head_inputs[name]).backward(dx, cache.below, run)[:, 0]
-        return dx
+        return rows(dx)
 
     # ------------------------------------------------------------------ weights in memory
 
@@ -372,10 +385,20 @@ class Model(Saved):
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
         try:
-            self.flat = bind(self, dtype=dtype, seed=seed)
+            flat = bind(self, dtype=dtype, seed=seed)
         except MemoryError:
             raise MemoryError(self._needs_memory(np.dtype(dtype).itemsize)) from None
-        self.run = Run(seed=seed or 0, pool=Pool())
+        self._use(flat, Run(seed=seed or 0, pool=Pool()))
+
+    def _use(self, flat: Flat, run: Run) -> None:
+        """Set the memory and the default run, also for models inside this one."""
+        self.flat, self.run = flat, run
+        for inner in self.inner_models():
+            inner._use(flat, run)
+
+    def inner_models(self) -> list[Model]:
+        """Models inside this one, which share its memory: the generator of an ELECTRA."""
+        return [part for part in vars(self).values() if isinstance(part, Model)]
 
     def _needs_memory(self, width: int) -> str:
         parameters = sum(param.size for param in self.named_params().values())
@@ -387,8 +410,8 @@ class Model(Saved):
 
     def replica(self) -> Self:
         """The same model on the same weights, with its own gradients and scratch memory: for a second thread."""
-        twin = self._unbound()
-        twin.flat = bind(twin, self.flat.data)
+        twin = self._unbound({})
+        twin._use(bind(twin, self.flat.data), self._own_run())
         return twin
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -404,8 +427,10 @@ class Model(Saved):
         )
 
     def __deepcopy__(self, memo: Any) -> Self:
-        twin = self._unbound()
-        twin.flat = bind(twin, self.flat.data.copy(), self.flat.grad.copy())
+        twin = self._unbound(memo)
+        if OUTER not in memo:
+            data, grad = (np.concatenate([flat[place] for place in self._places()]) for flat in self.flat[:2])
+            twin._use(bind(twin, data, grad), self._own_run())
         return twin
 
     def __reduce__(self):
@@ -426,12 +451,21 @@ class Model(Saved):
         """All attributes but those that concern memory."""
         return {name: part for name, part in vars(self).items() if name not in ("flat", "run")}
 
-    def _unbound(self) -> Self:
-        """A copy of all layers whose weights have no memory yet."""
+    def _unbound(self, memo: dict[Any, Any]) -> Self:
+        """A copy of all layers whose weights have no memory yet. memo: as for `__deepcopy__`"""
         twin = object.__new__(type(self))
-        vars(twin).update(deepcopy(self._parts()))
-        twin.run = Run(self.run.seed, self.run.train, Pool())
+        vars(twin).update(deepcopy(self._parts(), {**memo, OUTER: True} if OUTER not in memo else memo))
         return twin
+
+    def _places(self) -> list[slice]:
+        """Our parts of the flat arrays, in the order of `bind`: all of them, unless this model is inside another."""
+        if self.flat.data.size == self.get_parameter_count():
+            return [slice(None)]
+        return [param.place for param in sorted(self.named_params().values(), key=lambda param: not param.decay)]
+
+    def _own_run(self) -> Run:
+        """A Run with its own scratch memory"""
+        return Run(self.run.seed, self.run.train, Pool())
 
     def keep_weights(self, kind: str) -> Self:
         """Store the weights as "float32", "bfloat16" or "float16"; products and gradients stay float32."""
@@ -441,7 +475,7 @@ class Model(Saved):
         if data is not exact:
             for start in range(0, exact.size, PART):  # rounding copies: one part at a time
                 narrow(exact[start : start + PART], data[start : start + PART])
-        self.flat = bind(self, data, self.flat.grad)
+        self._use(bind(self, data, self.flat.grad), self.run)
         return self
 
     def check_weights(self, kind: str) -> None:
@@ -472,7 +506,7 @@ class Model(Saved):
     def get_parameter_count(self, by_component: bool = False) -> Any:
         """The number of parameters, or a dictionary {component: number} that sums to it."""
         if not by_component:
-            return self.flat.data.size
+            return sum(param.size for param in self.named_params().values())
         counts: dict[str, int] = {}
         for name, param in self.named_params().items():
             parts = name.split(".")  # encoder.blocks.0.attention.qkv.w belongs to encoder.blocks.0, head.b to head
@@ -505,6 +539,6 @@ def _joined(gradients, shape):
 def _unpickled(kind: type[Model], parts: dict[str, Any], data: np.ndarray, dtype: Any, seed: Any, train: bool) -> Model:
     model = object.__new__(kind)
     vars(model).update(parts)
-    model.flat = bind(model, data, np.zeros(data.size, dtype))
-    model.run = Run(seed, train, Pool())
+    if data.size == model.get_parameter_count():  # else it is inside another model, which is unpickled next
+        model._use(bind(model, data, np.zeros(data.size, dtype)), Run(seed, train, Pool()))
     return model

@@ -52,11 +52,18 @@ class Sizes(NamedTuple):
     inner_kept: int  # arrays (B,T,I) that a feed-forward network keeps for backward
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
+    embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
+    more: Any = None  # further sizes that the blocks of an architecture depend on
     # what the objective adds (objectives/base.py)
-    predicted: float = 0.15  # the share of the tokens that it predicts
-    before: Any = None  # the Sizes of a model that runs before this one in every step, and is done then: a generator
-    held: int = 0  # bytes of arrays that it keeps and that are not trained: the weights of a teacher, a memory
-    more_scores: int = 0  # arrays (N,V) that it needs beside the logits
+    before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
+    predicted: float = 0.15  # the share of the tokens that are predicted
+    held: int = 0  # bytes of arrays that are kept and not trained: the weights of a teacher
+    more_scores: int = 0  # arrays (N,V) beside the logits
+
+    @property
+    def classes(self) -> int:
+        """The scores of a token that is predicted"""
+        return self.vocab_size
 
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
@@ -106,6 +113,18 @@ class Sizes(NamedTuple):
         return (shape.N, shape.B * shape.M) if last else (everything, everything)
 
 
+class FactorisedSizes(Sizes):
+    """Embeddings of width E, which are projected to the width H of the blocks; the head projects its input to E.
+    `head_kept` counts arrays of width E, besides that input."""
+
+    def embedding_cache(self, shape: Shape) -> Kept:
+        BT, E = shape.B * shape.T, self.embedding
+        return Kept(BT * (2 * E + 1), BT * E if self.dropout else 0)
+
+    def head_cache(self, shape: Shape) -> Kept:
+        return Kept(shape.N * (self.width + self.head_kept * self.embedding + 1 + self.vocab_size + 1))
+
+
 def tiles(T: int) -> int:
     """Floats of the two tiles in which lean attention works; each thread keeps its own."""
     return 2 * min(T, TILE) ** 2
@@ -114,3 +133,8 @@ def tiles(T: int) -> int:
 def block_parameters(width: int, inner: int) -> int:
     """The parameters of attention without biases, a feed-forward network and two norms."""
     return 4 * width * width + 2 * width * inner + inner + width + 4 * width
+
+
+def inner_arrays(activation: str) -> tuple[int, float]:
+    """The arrays (B,T,I) that a feed-forward network keeps for backward, and those that its backward allocates."""
+    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (3, 5.0))

@@ -100,8 +100,8 @@ class Permutation(MaskedWords):
         terms = [Term(MASKED_WORDS, rows, targets, count[MASKED_WORDS])]
         return model.loss_of(inputs._replace(order=np.asarray(batch.order)), terms, run)[1]
 
-    def start_record(self, counts: np.ndarray) -> dict[str, Any]:
-        record = super().start_record(counts)
+    def start_record(self, counts: np.ndarray, log_frequencies: np.ndarray) -> dict[str, Any]:
+        record = super().start_record(counts, log_frequencies)
         return record | {"predicted": record.pop("mask_prob")}
 
     def word_model(self, model: Model) -> Model | None:

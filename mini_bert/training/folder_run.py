@@ -57,7 +57,9 @@ class FolderRun:
                     counts = word_counts(self.batches)
                     run.word_frequencies = log_frequencies(counts)
                     self.batches.objective.start(self.model, counts)
+                    measured = counts if self.validation is None else word_counts(self.validation)
                     run.start = start_record(self.model, self.batches, self.validation, settings)
+                    run.start |= self.batches.objective.start_record(measured, run.word_frequencies)
                 return_freed_memory()  # from reading the text and initialising the weights
                 state = train(self.model, self.batches, settings, self.validation, run)
             except KeyboardInterrupt:  # the second one; or the first, if there was no step to finish yet
@@ -91,8 +93,8 @@ class FolderRun:
         from mini_bert.training.figures import loss_picture
 
         findings = [finding for finding in diagnose(self.path) if finding.level != "good"]
-        entropy = read_run(self.path).unigram_entropy
-        learnt = state.best is not None and entropy is not None and uses_context(state.best, entropy)
+        baseline = read_run(self.path).unigram_loss
+        learnt = state.best is not None and baseline is not None and uses_context(state.best, baseline)
         if state.stopped == "done" and weights_are_useless(findings) and not learnt:
             state.stopped = "diverged"
         target = self.path / MODEL
@@ -113,10 +115,10 @@ class FolderRun:
             return
         if findings:
             display.note(report(findings), must=any(finding.level != "note" for finding in findings))
-        if state.best is not None and entropy is not None:
+        if state.best is not None and baseline is not None:
             display.note(
-                f"\nheld-out loss {state.best:.3f}, {against(state.best, entropy)} of {entropy:.3f}: "
-                f"{verdict(state.best, entropy)}"
+                f"\nheld-out loss {state.best:.3f}, {against(state.best, baseline)} of {baseline:.3f}: "
+                f"{verdict(state.best, baseline)}"
             )
         if self.validation is not None and self.batches.objective.word_model(self.model) is not None:
             self.model.load_checkpoint(target / WEIGHTS)  # the best, into the same memory: a second model may not fit
@@ -139,6 +141,5 @@ def start_record(
         "batch_size": settings.batch_size, "tokens_per_step": settings.batch_size * batches.arguments["max_seq_length"],
         "sequences": batches.sequences, "train_tokens": batches.tokens,
         "validation_tokens": validation.tokens if validation else 0, "vocab_size": model.vocab_size,
-        "objective": batches.objective.name, **batches.objective.start_record(word_counts(validation or batches)),
-        "seed": settings.seed, "time": now(),
+        "objective": batches.objective.name, "seed": settings.seed, "time": now(),
     }  # fmt: skip

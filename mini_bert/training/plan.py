@@ -37,7 +37,7 @@ from mini_bert.models.sizes import Kept, Shape, Sizes, tiles
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import Wanted, set_up
+from mini_bert.training.setup import Wanted, parts_counted, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 SIXTEEN = ("activations", "moments", "weights")  # what can be kept in 16 bits
@@ -99,12 +99,12 @@ def caches(model: Sizes, shape: Shape, choice: Choice) -> list[Kept]:
 
 
 def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, str]:
-    """The most bytes that one thread needs for activations in a step, and when that is, not counting `model.before`."""
+    """The most bytes that one thread needs for activations in a step, and when that is."""
     embeddings, *blocks, head = caches(model, shape, choice)
     kind, lean = choice.activations, is_lean(choice.attention, shape.T)
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
     sizes = [size(kept, "float32" if index in recomputed else kind) for index, kept in enumerate(blocks)]
-    ranked = shape.N * model.vocab_size  # evaluation compares every logit with that of the true word
+    ranked = shape.N * model.classes  # evaluation compares every score with that of the true class
     tiled = 4 * tiles(shape.T) if lean else 0
     ranked += 4 * model.more_scores * shape.N * model.vocab_size
     moments = [(size(embeddings) + sum(sizes) + size(head) + ranked + tiled, "at the output head")]
@@ -113,17 +113,20 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
         restored = size(whole) if index in recomputed else 4 * whole.floats if kind != "float32" else 0
         temporary = 4 * model.block_temporaries(shape, index, lean)
         moments.append((below + restored + temporary, f"in the backward pass of block {index}"))
+    if model.before is not None:  # it is done when this model begins
+        other = model.before._replace(max_length=shape.T)
+        teaches = model.held > 0  # a teacher runs forward only, and without the switches
+        switched = Choice(shape.B) if teaches else _for_depth(choice, other.depth)
+        most, when = peak_activations(other, shape_of(other, shape.B), switched)
+        moments.append((most, f"{when} of the {'teacher' if teaches else 'generator'}"))
     return max(moments)
 
 
-def peak_of_step(model: Sizes, choice: Choice) -> tuple[int, str]:
-    """The same for all models that run in a step, one after the other."""
-    peaks = [peak_activations(model, shape_of(model, choice.micro_batch), choice)]
-    if model.before is not None:
-        plain = Choice(choice.micro_batch)  # the switches are for the model itself
-        most, when = peak_of_step(model.before, plain)
-        peaks.append((most, f"{when} of the {'teacher' if model.held else 'generator'}"))
-    return max(peaks)
+def _for_depth(choice: Choice, depth: int) -> Choice:
+    """The same switches in a model that may have fewer layers"""
+    if isinstance(choice.checkpointing, bool):
+        return choice
+    return choice._replace(checkpointing=tuple(layer for layer in choice.checkpointing if layer < depth))
 
 
 # ---------------------------------------------------------------------- the whole run
@@ -132,7 +135,7 @@ def peak_of_step(model: Sizes, choice: Choice) -> tuple[int, str]:
 def memory_by_purpose(model: Sizes, choice: Choice) -> dict[str, int]:
     """Bytes of a training run, by what they are used for."""
     P, j = model.parameters, choice.threads
-    activations, _ = peak_of_step(model, choice)
+    activations, _ = peak_activations(model, shape_of(model, choice.micro_batch), choice)
     scratch = 4 * (PRODUCT + CHUNK)  # add_product and Adam work on a part of the weights at a time
     held = {"kept by the objective": model.held} if model.held else {}
     return {
@@ -159,7 +162,7 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
     """
     H, T, L, P = model.width, model.max_length, model.depth, model.parameters
     block = model.block_operations()
-    head = 2 * model.predicted * T * H * model.vocab_size
+    head = 2 * model.predicted * T * H * model.classes
     recomputed = len(checkpointed_layers(choice.checkpointing, L)) * block
     rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # two threads need 4 rounds for 7 micro-batches
     products = rounds * choice.micro_batch * (3 * (L * block + head) + recomputed) / 40e9
@@ -233,21 +236,25 @@ def plan_report(model: str | None, batch: int, memory: str, threads: int | None,
     """
     available, threads = parse_memory(memory), threads or default_threads()
     wanted = Wanted(model, **options)
-    sizes, notes = sizes_of(wanted)
+    setup = set_up(wanted)
+    built = setup.build(seed=None)
+    sizes = setup.sizes(built)
     default, best = default_choice(batch, threads), best_choice(sizes, batch, threads, available)
     shown = {"default": default} | ({"to fit": best} if best and best != default else {})
     lines = [
         f"{sizes.name}, {sizes.parameters:,} parameters{' (tied head)' if sizes.tied else ''}: "
-        f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory\n",
+        f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory",
+        f"{parts_counted(built)}\n",
         *table(sizes, shown),
-        *(f"\nNote: {note}." for note in notes),
+        *(f"\nNote: {note}." for note in setup.notes),
     ]
     chosen = best
     if chosen is None:
         chosen = min(choices(sizes, batch, threads), key=lambda choice: predicted_peak(sizes, choice))
         lines.append(f"\nNothing fits: training needs at least {predicted_peak(sizes, chosen) / SPARE / 1e6:,.0f} MB.")
         if not sizes.tied and wanted.init is None:
-            tied = predicted_peak(sizes_of(replace(wanted, tie_head=True))[0], chosen) / SPARE / 1e6
+            other = set_up(replace(wanted, tie_head=True))
+            tied = predicted_peak(other.sizes(other.build(seed=None)), chosen) / SPARE / 1e6
             lines.append(f"With --tie-head, a different model whose head shares the token table, {tied:,.0f} MB.")
         lines.append("\nThe settings that need the least memory:")
     elif chosen == default:
@@ -266,7 +273,7 @@ def table(model: Sizes, shown: dict[str, Choice]) -> Iterator[str]:
         yield f"  {purpose:42}" + "".join(f"{need[purpose] / 1e6:14,.1f}" for need in needs)
     yield f"  {'total at the peak':42}" + "".join(f"{sum(need.values()) / 1e6:14,.1f}" for need in needs) + "\n"
     for title, choice in shown.items():
-        most, when = peak_of_step(model, choice)
+        most, when = peak_activations(model, shape_of(model, choice.micro_batch), choice)
         settings = f"micro-batches of {choice.micro_batch}, {counted(choice.threads, 'thread')}"
         yield f"{title}: {settings}; activations peak at {most / 1e6:,.1f} MB per thread, {when}"
 
@@ -298,12 +305,6 @@ def option(name: str, choice: Choice) -> str:
         value = ",".join(map(str, value))
     flag = f"--{name.replace('_', '-')}"
     return flag if value is True else f"{flag} {'none' if value is False else value}"
-
-
-def sizes_of(wanted: Wanted) -> tuple[Sizes, list[str]]:
-    """The sizes of the model that `train` builds with these options, and notes for the user."""
-    setup = set_up(wanted)
-    return setup.sizes(), setup.notes
 
 
 def train_options(wanted: Wanted, batch: int, choice: Choice) -> list[str]:

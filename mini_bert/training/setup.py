@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
+from mini_bert.common.progress import counted
 from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS, locate
 from mini_bert.models.base import Model
+from mini_bert.models.electra import GENERATOR, OWN_SIZES
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation
 from mini_bert.objectives.masked_words import MaskedWordsAndSentences
 from mini_bert.objectives.registry import OBJECTIVES, objective_class
+from mini_bert.objectives.replaced_tokens import ReplacedTokens
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.defaults import TOKENIZERS
@@ -88,13 +91,20 @@ class Setup(NamedTuple):
             return self.length + 1
         return self.length - self.tokenizer.added_count()
 
-    def sizes(self) -> Sizes:
-        """The sizes of the model as the objective uses it, for the memory planner."""
-        parameters = self.build(seed=None).get_parameter_count()
-        sizes = self.config.sizes()._replace(max_length=self.length, parameters=parameters)
-        if sizes.before is not None:
-            sizes = sizes._replace(before=sizes.before._replace(max_length=self.length))
+    def sizes(self, model: Model) -> Sizes:
+        """The sizes of the model that `build` returned, as the objective uses it."""
+        sizes = self.config.sizes()._replace(max_length=self.length, parameters=model.get_parameter_count())
         return self.objective.sizes(sizes, **self.options)
+
+
+def parts_counted(model: Model) -> str:
+    """Which parts of the architecture the number of parameters includes, and which it does not."""
+    blocks = counted(len({id(block) for block in model.encoder.blocks}), "block")
+    components = model.get_parameter_count(by_component=True)
+    parts = dict.fromkeys(blocks if name.startswith("encoder.blocks.") else name for name in components)
+    absent = [name for name in model.head_shapes if name not in model.output_heads]
+    unused = f" Not used in this training, so not counted: {', '.join(absent)}." if absent else ""
+    return f"Counted: {', '.join(parts)}.{unused}"
 
 
 def build(config: Any, objective: type[Objective], seed: int | None) -> Model:
@@ -114,6 +124,9 @@ def set_up(wanted: Wanted) -> Setup:
         )
     vocabulary, tokenizer = vocabulary_for(wanted, config)
     config, notes = with_vocabulary(wanted, config, vocabulary, tokenizer)
+    if "pad" in tokenizer.roles and wanted.init is None:
+        config = config.with_padding(tokenizer.pad_id)
+    _check_types(wanted.source, config, objective, tokenizer)
     check_fit(config, objective)
     init = None if wanted.init is None else folder_to_store(wanted.init)
     length = wanted.length or config.max_length
@@ -126,10 +139,8 @@ def set_up(wanted: Wanted) -> Setup:
 def config_of(wanted: Wanted) -> Any:
     """The config of the model, from --init or --model."""
     if wanted.init is None:
-        model = wanted.model or "mini"
-        refuse_weights(model)
-        return load_config(model)
-    config = load_config(locate(wanted.init))
+        return load_config(wanted.model or "mini")
+    config = with_generator_in(load_config(locate(wanted.init)), locate(wanted.init))
     if wanted.model is not None and load_config(wanted.model) != config:
         raise ValueError(
             f"--init {quoted(wanted.init)} has a config of its own, which is not that of --model "
@@ -144,9 +155,27 @@ def config_of(wanted: Wanted) -> Any:
     return config
 
 
+def with_generator_in(config: Any, folder: Path) -> Any:
+    """The config of a pair, if the folder of a discriminator has one with its generator (models/electra.py)."""
+    if getattr(config, GENERATOR, True) is not None or not (folder / GENERATOR / CONFIG).is_file():
+        return config
+    own = load_config(folder / GENERATOR)
+    return replace(config, generator={name: getattr(own, name) for name in OWN_SIZES})
+
+
 def folder_to_store(name: str) -> str:
     """A model folder as a run's description names it: a path from anywhere, or the name of a bundled model."""
     return name if name in BUNDLED_NAMES and not Path(name).exists() else str(locate(name).absolute())
+
+
+def _check_types(model: str, config: Any, objective: type[Objective], tokenizer: Tokenizer) -> None:
+    """Raise an error if pairs of texts have more token types than the model (0: it ignores them)."""
+    needed = tokenizer.template(2).type_count if objective.sequences.get("mode") == "pairs" else 1
+    if 0 < (found := getattr(config, "type_vocab_size", 0)) < needed:
+        raise ValueError(
+            f"type_vocab_size is {found} in {model}, but the objective {objective.name} needs {needed}: in pairs of "
+            f"texts, token types go up to {needed - 1}. Set it to {needed}, or choose --objective masked_words"
+        )
 
 
 def refuse_weights(model: str) -> None:
@@ -173,8 +202,13 @@ def objective_for(wanted: Wanted, config: Any) -> type[Objective]:
     if len(set(kinds.values())) > 1:
         asked = " and ".join(f"{option} ({kind.name})" for option, kind in kinds.items())
         raise ValueError(f"{asked} ask for different objectives; leave out one of them")
-    if kinds:
-        return next(iter(kinds.values()))
+    return next(iter(kinds.values())) if kinds else default_objective(config)
+
+
+def default_objective(config: Any) -> type[Objective]:
+    """That of the architecture. A DeBERTa with a generator is a v3, which finds replaced words."""
+    if getattr(config, GENERATOR, None) is not None:
+        return ReplacedTokens
     return objective_class(model_class(config.to_dict()).objective)
 
 

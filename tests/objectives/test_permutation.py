@@ -86,10 +86,11 @@ def test_the_model_gets_the_order():
         return Bert.loss_of(bert, inputs, terms, run)
 
     model = SimpleNamespace(check_inputs=bert.check_inputs, loss_of=loss_of)
-    objective.forward(model, batch._replace(input_ids=batch.input_ids[:, :11], order=batch.order[:, :11],
-                                            rows=np.array([1]), targets=np.array([5])), None, {MASKED_WORDS: 1})  # fmt: skip
+    ids, order, one = batch.input_ids[:, :11], batch.order[:, :11], np.array([1])
+    batch = batch._replace(input_ids=ids, order=order, rows=one, targets=ids.ravel()[one], attention_mask=None)
+    objective.forward(model, batch, None, {MASKED_WORDS: 1})
     ((inputs, (term,)),) = seen
-    np.testing.assert_array_equal(inputs.order, batch.order[:, :11])
+    np.testing.assert_array_equal(inputs.order, order)
     assert term.head == MASKED_WORDS and term.rows.tolist() == [1]
 
 

@@ -43,7 +43,7 @@ def test_all_chosen_words_are_masked():
 
 
 def test_samples_have_the_generators_probabilities():
-    """40,000 draws from one distribution, within five standard deviations; each is the inverse of the cumulative sum."""
+    """40,000 draws from one distribution, within five standard deviations; each inverts the cumulative sum."""
     logits = np.array([2.0, -1.0, 0.5, 0.0, 1.0, -40.0])
     n = 40_000
     _, entropy = cross_entropy(np.tile(logits, (n, 1)), np.zeros(n, int))
@@ -151,7 +151,10 @@ def test_starts_and_baselines():
         MASKED_WORDS: pytest.approx(np.log(V)),
         REPLACED: pytest.approx(np.log(2)),
     }
-    assert objective.word_model(model) is model.generator and objective.start_record(counts)["mask_prob"] == 0.3
+    assert (
+        objective.word_model(model) is model.generator
+        and objective.start_record(counts, np.zeros(V))["mask_prob"] == 0.3
+    )
     generator = Sizes("", 9, 4, 1, 1, 8, 7, 99, True, False, False, True, 1, 1.0, 1)
     planned = ReplacedTokens.sizes(generator._replace(before=generator), mask_prob=0.3)
     assert (planned.predicted, planned.before.predicted) == (1.0, 0.3)
