@@ -222,7 +222,7 @@ def test_pairs_need_two_token_types(place, monkeypatch, types):
     assert not Path("runs").exists()
     assert set_up(Wanted("config.json")).config.type_vocab_size == types  # single texts have type 0
     if types == 2:
-        set_up("config.json", MaskedWordsAndSentences)
+        set_up(Wanted("config.json", next_sentence=True))
 
 
 def test_sequences_may_be_shorter_than_the_model_allows(place):
