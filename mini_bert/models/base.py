@@ -37,7 +37,10 @@ PART = 1 << 20  # weights that are rounded at a time
 MASKED_WORDS, NEXT_WORD = "masked_words", "next_word"
 NEXT_SENTENCE, SENTENCE_ORDER, REPLACED = "next_sentence", "sentence_order", "replaced"
 POOLER = "pooler"  # the vector of [CLS], (B,H), which heads for whole sequences read
-HEADS = (MASKED_WORDS, NEXT_WORD, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED, POOLER)
+HEADS: Mapping[str, str] = {  # how errors call them
+    MASKED_WORDS: "head for masked words", NEXT_WORD: "head for the next word", NEXT_SENTENCE: "next-sentence head",
+    SENTENCE_ORDER: "head for the order of sentences", REPLACED: "head for replaced words", POOLER: "pooler",
+}  # fmt: skip
 HIDDEN = "hidden"
 OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
@@ -190,7 +193,9 @@ class Model(Saved):
         """The head with this name. If the model has none, the error says what to do."""
         head = getattr(self, name, None)
         if head is None:
-            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, f'no head {name!r}')}")
+            others = ", ".join(self.output_heads) or "none"
+            general = f"no {HEADS.get(name, f'head {name!r}')}: its architecture has other ones; here: {others}"
+            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, general)}")
         return head
 
     def heights(self) -> dict[str, float]:
@@ -238,10 +243,12 @@ class Model(Saved):
     def encode_inputs(self, inputs: Inputs, run: Run, chosen=None):
         """`encode` for inputs that are already checked."""
         embedded, embedding = self.embed(inputs, run)  # (B,T,H)
-        x, blocks = self.encoder.forward(embedded, run, chosen, **self.encoder_inputs(inputs))
+        given = self.encoder_inputs(inputs)
+        x, blocks = self.encoder.forward(embedded, run, chosen, **given)
         hidden, final = self.finish(x, run)
         more = self.more_arrays(embedding, final)
-        return hidden, EncodeCache(inputs, embedded, embedding, blocks, final, hidden, more)
+        masks = self.encoder.masks(given)
+        return hidden, EncodeCache(inputs, embedded, embedding, blocks, final, hidden, more, masks)
 
     def encode_backward(self, dhidden, cache: EncodeCache, run: Run | None = None):
         """Returns dx (B,T,H), the gradient at the sum of the embeddings. The cache cannot be used again."""

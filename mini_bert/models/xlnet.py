@@ -274,6 +274,12 @@ class XLNet(Recurrent):
         ])  # fmt: skip
         return dropout(waves, config.dropout, waves_run(run, self.depth))[0]
 
+    def hide(self, inputs, hidden_rows, mask_id):
+        """Hidden tokens come last in the order, all at the same place: each is predicted from those not hidden."""
+        order = np.zeros(inputs.ids.shape, int)
+        order.reshape(order.size)[hidden_rows] = 1
+        return inputs._replace(order=order)
+
     # ------------------------------------------------------------------ ids -> one vector per token
 
     def embed(self, inputs, run):  # ids (B,T) -> h (B,T,H)
@@ -314,7 +320,7 @@ class XLNet(Recurrent):
         final = FinalCache(query, dropped, hidden.shape)
         if chosen is None:
             hidden = hidden.reshape(B, T, self.width)
-        cache = EncodeCache(inputs, embedded, embedding, blocks, final, hidden)
+        cache = EncodeCache(inputs, embedded, embedding, blocks, final, hidden, masks=[mask] * self.depth)
         if config.use_mems_train if run.train else config.use_mems_eval:
             states = [state[:, : config.reuse_len or T] for state in states]
             cache.memory = next_memory(memory, states, config.mem_len or None)
