@@ -75,10 +75,6 @@ class Encoder(Layer):
         some blocks, and a memory has a part for each."""
         return inputs
 
-    def masks(self, inputs: dict[str, Any]) -> list[np.ndarray | None]:
-        """The mask of each block; None: every token may attend to every other."""
-        return [self.block_inputs(index, inputs).get("mask") for index in range(len(self.blocks))]
-
     def backward(self, dy, caches, run):  # dy (B,T,H) or (N,H)
         """Empties `caches`, so that the memory of each block is freed as soon as its gradient is done."""
         self.check(caches)

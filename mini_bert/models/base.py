@@ -42,6 +42,7 @@ HEADS: Mapping[str, str] = {  # how errors call them
     SENTENCE_ORDER: "head for the order of sentences", REPLACED: "head for replaced words", POOLER: "pooler",
 }  # fmt: skip
 HIDDEN = "hidden"
+CONTENT, QUERY = "content", "query"  # streams of attention: a token that sees itself, and one that does not
 OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
 
@@ -119,6 +120,7 @@ class Model(Saved):
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
     empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
     reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
+    streams: ClassVar[tuple[str, ...]] = (CONTENT,)  # of attention; XLNet has another one
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
 
     tokens: Any  # the embedding of token ids
@@ -243,12 +245,10 @@ class Model(Saved):
     def encode_inputs(self, inputs: Inputs, run: Run, chosen=None):
         """`encode` for inputs that are already checked."""
         embedded, embedding = self.embed(inputs, run)  # (B,T,H)
-        given = self.encoder_inputs(inputs)
-        x, blocks = self.encoder.forward(embedded, run, chosen, **given)
+        x, blocks = self.encoder.forward(embedded, run, chosen, **self.encoder_inputs(inputs))
         hidden, final = self.finish(x, run)
         more = self.more_arrays(embedding, final)
-        masks = self.encoder.masks(given)
-        return hidden, EncodeCache(inputs, embedded, embedding, blocks, final, hidden, more, masks)
+        return hidden, EncodeCache(inputs, embedded, embedding, blocks, final, hidden, more)
 
     def encode_backward(self, dhidden, cache: EncodeCache, run: Run | None = None):
         """Returns dx (B,T,H), the gradient at the sum of the embeddings. The cache cannot be used again."""

@@ -41,7 +41,7 @@ these are rows of the query stream, the last block has keys and values, but comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +64,6 @@ class EncodeCache(Mapping[str, np.ndarray]):
     embedding, final     caches of `embed` and `finish`
     blocks               the cache of each block, with `input`, `attention_weights` and `named()`; backward empties it
     more                 arrays outside the blocks, by name
-    masks                the mask of each block, which broadcasts to (B,A,T,T), after those of a memory; None: no mask
     outputs              caches of output heads, by name, if `forward` ran them
     memory               for the next segment, where the architecture has one
     """
@@ -78,11 +77,10 @@ class EncodeCache(Mapping[str, np.ndarray]):
         final: Any,
         hidden: np.ndarray,
         more: Mapping[str, np.ndarray] | None = None,
-        masks: Sequence[np.ndarray | None] = (),
     ):
         self.inputs, self.embedded, self.embedding = inputs, embedded, embedding
         self.blocks, self.final, self.hidden = blocks, final, hidden
-        self.more, self.masks = more or {}, masks
+        self.more = more or {}
         self.outputs: dict[str, Any] = {}
         self.memory: Any = None
 
@@ -94,13 +92,6 @@ class EncodeCache(Mapping[str, np.ndarray]):
         """The weights of each block, (B,A,T,T); every row sums to 1, without those of a memory. Lean attention computes
         them on request."""
         return [block.attention_weights for block in self.blocks]
-
-    def visible(self) -> np.ndarray:
-        """Which tokens each token may attend to, in each block: (B,L,T,T) booleans."""
-        B, T = self.inputs.ids.shape
-        every = np.ones((B, T, T), bool)
-        masks = [every if mask is None else mask[:, 0] if mask.ndim == 4 else mask for mask in self.masks]
-        return np.stack([every & mask[..., -T:] for mask in masks], 1)  # the first keys are those of a memory
 
     def arrays(self) -> dict[str, np.ndarray]:
         named = {"embeddings": self.embedded}

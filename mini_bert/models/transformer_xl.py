@@ -309,7 +309,7 @@ class TransformerXL(Recurrent):
         (x, states), blocks = self.encoder.forward(embedded, run, chosen, waves=waves, memory=memory, mask=mask)
         at = None if chosen is None else np.divmod(chosen, T)
         hidden, final = dropout(x, config.dropout, run.fork(self.depth), at)
-        cache = EncodeCache(inputs, embedded, embedding, blocks, final, hidden, masks=[mask] * self.depth)
+        cache = EncodeCache(inputs, embedded, embedding, blocks, final, hidden)
         if config.mem_len:
             cache.memory = next_memory(memory, states, config.mem_len)
         return hidden, cache

@@ -39,7 +39,7 @@ from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.matrices import sum_rows
 from mini_bert.layers.relative_attention import distance_waves
 from mini_bert.layers.two_stream_block import TwoStreamBlock
-from mini_bert.models.base import MASKED_WORDS
+from mini_bert.models.base import CONTENT, MASKED_WORDS, QUERY
 from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.recurrence import (
@@ -190,6 +190,7 @@ class XLNet(Recurrent):
     }
     task_classes: ClassVar = {"ForQuestionAnswering": "ForQuestionAnsweringSimple"}
     embedding_parts = ("tokens", "mask")
+    streams = (CONTENT, QUERY)
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for words: it was published without one, or fine-tuned for a task; load an "
@@ -320,7 +321,7 @@ class XLNet(Recurrent):
         final = FinalCache(query, dropped, hidden.shape)
         if chosen is None:
             hidden = hidden.reshape(B, T, self.width)
-        cache = EncodeCache(inputs, embedded, embedding, blocks, final, hidden, masks=[mask] * self.depth)
+        cache = EncodeCache(inputs, embedded, embedding, blocks, final, hidden)
         if config.use_mems_train if run.train else config.use_mems_eval:
             states = [state[:, : config.reuse_len or T] for state in states]
             cache.memory = next_memory(memory, states, config.mem_len or None)
