@@ -32,7 +32,7 @@ def attention_notes(model: Model, maps: AttentionMaps | None = None) -> list[str
     if maps.memory is not None:
         notes.append(
             "memory: the share of the weight on the tokens before this text; there are none, so it is on vectors of "
-            "zeros, as at the beginning of training. The other columns are about the rest of the weight."
+            "zeros, as at the beginning of a document. The other columns are about the rest of the weight."
         )
     if maps.stream == QUERY:
         notes.append(

@@ -191,7 +191,7 @@ def _next(model: Model, tokenizer: Tokenizer, inputs: Inputs, places: np.ndarray
     B, T = inputs.ids.shape
     targets = inputs.ids[np.arange(B), places]
     of = [
-        f"log p({tokenizer.tokens[i]}) at token {place}, after those before it"
+        f"log p({tokenizer.tokens[i]}) at token {place}, given those before it"
         for i, place in zip(targets, places, strict=True)
     ]
     return Question(inputs, np.arange(B) * T + places - 1, targets, inputs.ids, of)

@@ -7,9 +7,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mini_bert.models.base import Model
 from mini_bert.models.registry import PRESETS, model_class, preset
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+from mini_bert.training.setup import default_objective
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "good", "bad", "was", "a", "film", "very", "##s", "##ing", ".",
          ",", "?", "in", "to", "and", "it"]  # fmt: skip
@@ -47,9 +50,12 @@ def tiny_config(name: str) -> Any:
     return replace(config, **sizes)
 
 
-def tiny_model(name: str, seed: int = 1) -> Model:
+def tiny_model(name: str, seed: int = 1, dtype: Any = np.float32) -> Model:
+    """With the output heads that it is trained with"""
     config = tiny_config(name)
-    return model_class(config.to_dict()).build(config, seed=seed)
+    objective = default_objective(config)
+    config = objective.adapted(config).with_padding(TOKENIZER.pad_id)
+    return model_class(config.to_dict()).build(config, objective.heads, seed, dtype)
 
 
 def saved(folder: Path, name: str) -> Path:
