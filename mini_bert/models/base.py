@@ -164,6 +164,16 @@ class Model(Saved):
         """The bias of the head for masked words, which starts at the words' log frequencies; None: it has none."""
         return None
 
+    def start_words(self, shares: np.ndarray) -> None:
+        """Set the bias of the word head to the words' log frequencies, if it has one that was not trained.
+
+        shares: (V,) the relative frequency of each word; ids that the tokenizer never makes may be missing at the end
+        """
+        if self.word_bias is None or self.word_bias.data.any():
+            return
+        self.word_bias.data[...] = np.log(shares.min())
+        self.word_bias.data[: shares.size] = np.log(shares)
+
     # ------------------------------------------------------------------ sizes and heads
 
     @property

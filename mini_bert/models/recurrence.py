@@ -7,6 +7,7 @@ Block l reads the memory of its own input, so its tokens see one segment further
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -32,9 +33,12 @@ class Recurrent(Model):
         ids = check_ids(input_ids, self.vocab_size, ANY_LENGTH)
         return Inputs(ids, check_mask(attention_mask, ids.shape), self.check_types(token_types, ids))
 
+    def room(self, memory: Any) -> float:
+        return math.inf
+
     def check_memory(self, memory: Any, B: int) -> list[np.ndarray] | None:
         """The memory as a list of L arrays (B,M,H), or None."""
-        if memory is None:
+        if memory is None or len(memory) == 0:
             return None
         memory = list(memory)
         shapes = {np.shape(part) for part in memory}

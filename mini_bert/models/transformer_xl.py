@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -82,6 +82,7 @@ class TransformerXLConfig(PublishedConfig):
     layer_norm_epsilon: float = 1e-5
     tie_word_embeddings: bool = True
     tgt_len: int = 128  # tokens per segment in training; the model has no limit
+    pad_token_id: int | None = None  # by which transformers finds the last token of a text
 
     def check_heads(self) -> None:
         """d_head need not be d_model / n_head."""
@@ -142,6 +143,9 @@ class TransformerXLConfig(PublishedConfig):
     def max_length(self) -> int:
         return self.tgt_len
 
+    def with_padding(self, pad: int) -> TransformerXLConfig:
+        return replace(self, pad_token_id=pad)
+
     @property
     def std(self) -> float:
         """Of the initial weights; numbers between −r and r have the standard deviation r/√3."""
@@ -186,7 +190,7 @@ class TransformerXLConfig(PublishedConfig):
 
 PRESET = TransformerXLConfig(
     vocab_size=8192,
-    cutoffs=(1024, 4096),  # ids of a learnt vocabulary are roughly sorted by frequency
+    cutoffs=(1024, 2048, 4096),  # ids of a learnt vocabulary are roughly sorted by frequency
     d_model=192,
     d_embed=192,
     n_head=4,
@@ -230,8 +234,12 @@ class TransformerXL(Recurrent):
 
     model_type, config_class, family = "transfo-xl", TransformerXLConfig, "TransfoXL"
     in_transformers = False  # not since 5.0
-    prefix, head_prefixes = "transformer.", ("crit.", "task.")
-    objective = "next_word"
+    prefix, head_prefixes = "transformer.", ("crit.", "score.", "task.")
+    objective = "next_word_with_memory"
+    reads_forward = True
+    empty_memory = ()
+    task_heads: ClassVar = {"ForSequenceClassification": {"linear": "score"}}
+    sentence_head: ClassVar = {"bias": False}
     head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
     head_help: ClassVar = {
         NEXT_WORD: "no head for the next word: it was published without one, or fine-tuned; load a "
@@ -239,8 +247,6 @@ class TransformerXL(Recurrent):
         MASKED_WORDS: "no head for masked words: a Transformer-XL predicts the next word; try `mini-bert generate`",
         POOLER: "no pooler: use the vector of the last token, which has seen all others",
     }
-    pools_cls = False
-    reads_forward = True
     sharing = ("tie_word_embeddings", "tie_projs", "untie_r")
     config: TransformerXLConfig
 
@@ -278,6 +284,14 @@ class TransformerXL(Recurrent):
             config.vocab_size, config.d_model, config.d_embed, config.cutoffs, config.div_val, tables, projections,
             config.std, config.proj_init_std,
         )  # fmt: skip
+
+    def start_words(self, shares):
+        """The biases of words and clusters"""
+        head = self.next_word
+        if head is None or any(bias.data[...].any() for bias in head.biases):
+            return
+        missing = np.full(self.vocab_size - shares.size, shares.min())
+        head.set_frequencies(np.concatenate([shares, missing]))
 
     # ------------------------------------------------------------------ ids -> one vector per token
 
@@ -375,8 +389,15 @@ class TransformerXL(Recurrent):
     def reconcile(self, tensors, table, source):
         return sorted(set(super().reconcile(tensors, table, source)) - {"pos_emb.inv_freq"})
 
+    @classmethod
+    def sentence_settings(cls, config):
+        """The last token, which has seen all others"""
+        return {"pooling": ["cls"], "dense": False}
+
     def task_names(self, task):
-        """Heads of tasks have our own names: the library that could read them has no Transformer-XL any more."""
+        """Heads of tasks that were never published have our own names."""
+        if task in self.task_heads:
+            return super().task_names(task)
         return [Name(name, (name,)) for name in self.named_params() if name.startswith("task.")]
 
     def copies(self) -> dict[str, str]:

@@ -237,6 +237,12 @@ class XLNet(Recurrent):
             raise ValueError(f"token_types has shape {types.shape}, expected {ids.shape}, the shape of input_ids")
         return types
 
+    def hide(self, inputs, hidden_rows, mask_id):
+        """The hidden words come last in the order, all at the same place, so each is predicted from context only."""
+        order = np.zeros(inputs.ids.shape, int)
+        order.reshape(order.size)[hidden_rows] = 1
+        return inputs._replace(order=order)
+
     def visible(self, inputs: Inputs, M: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Masks of content and query stream, (…,T,K): which keys each token may see; None: all"""
         T, given = inputs.ids.shape[1], list[Any]()
@@ -274,12 +280,6 @@ class XLNet(Recurrent):
             for sign in ((1, -1) if config.bi_data else (1,))
         ])  # fmt: skip
         return dropout(waves, config.dropout, waves_run(run, self.depth))[0]
-
-    def hide(self, inputs, hidden_rows, mask_id):
-        """Hidden tokens come last in the order, all at the same place: each is predicted from those not hidden."""
-        order = np.zeros(inputs.ids.shape, int)
-        order.reshape(order.size)[hidden_rows] = 1
-        return inputs._replace(order=order)
 
     # ------------------------------------------------------------------ ids -> one vector per token
 

@@ -27,7 +27,11 @@ torch.set_default_dtype(torch.float64)  # before the model computes the frequenc
 torch.Tensor.type_as = lambda self, other=None, dtype=None: self.to(other.dtype if dtype is None else dtype)
 torch.Tensor.float = lambda self: self
 
-from transformers.models.deprecated.transfo_xl import TransfoXLConfig, TransfoXLLMHeadModel  # noqa: E402
+from transformers.models.deprecated.transfo_xl import (  # noqa: E402
+    TransfoXLConfig,
+    TransfoXLForSequenceClassification,
+    TransfoXLLMHeadModel,
+)
 
 HERE = Path(__file__).parent / "transformer_xl"
 SMALL = {"vocab_size": 19, "d_model": 6, "n_head": 2, "d_head": 5, "d_inner": 7, "n_layer": 2, "dropout": 0.1,
@@ -52,22 +56,44 @@ B, T = 2, 5
 def make(name: str) -> None:
     torch.manual_seed(len(name))
     config = TransfoXLConfig(**VARIANTS[name])
-    model = TransfoXLLMHeadModel(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
+    model = randomised(TransfoXLLMHeadModel(config))
     inputs = {"ids": torch.randint(0, config.vocab_size, (B, T)), "labels": torch.randint(0, config.vocab_size, (B, T))}
     inputs["labels"][1, 3:] = -100  # padding
     for block in range(config.n_layer if name in REMEMBERED else 0):
         inputs[f"memory.{block}"] = torch.randn(B, REMEMBERED[name], config.d_model)
-    folder = HERE / name
+    save(name, model, inputs | compute(model, inputs))
+
+
+def make_classifier(name: str) -> None:
+    """A TransfoXLForSequenceClassification, whose texts end with padding"""
+    torch.manual_seed(len(name))
+    config = TransfoXLConfig(**SMALL | {"vocab_size": 39, "cutoffs": [11], "d_embed": 6, "div_val": 1, "mem_len": 3,
+                                        "n_layer": 1, "pad_token_id": 0, "num_labels": 3})  # fmt: skip
+    model = randomised(TransfoXLForSequenceClassification(config))
+    ids, labels = torch.randint(1, config.vocab_size, (B, T)), torch.tensor([2, 0])
+    ids[1, 3:] = 0
+    output = model(ids, labels=labels)
+    output.loss.backward()
+    found = {"ids": ids, "labels": labels, "loss": output.loss[None], "logits": output.logits}
+    save(name, model, found | {f"grad.{key}": p.grad for key, p in model.named_parameters()})
+
+
+def randomised(model):
+    model = model.double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+def save(name: str, model, expected: dict[str, torch.Tensor]) -> None:
+    config, folder = model.config, HERE / name
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder, safe_serialization=config.untie_r)  # it refuses to write shared biases safely
     (folder / "generation_config.json").unlink(missing_ok=True)
     settings = json.loads((folder / "config.json").read_text())
     settings.pop("transformers_version", None)
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    expected = inputs | compute(model, inputs)
     save_file({key: array.detach().clone().contiguous() for key, array in expected.items()},
               folder / "expected.safetensors")  # fmt: skip
     for path in folder.iterdir():
@@ -110,3 +136,4 @@ if __name__ == "__main__":
     else:
         for variant in VARIANTS:
             make(variant)
+        make_classifier("classifier")

@@ -1,6 +1,7 @@
 """Transformer-XL: the numbers of `transformers` 4.57.6, what its memory means, its config and its files."""
 
 import json
+import shutil
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import tests.finetuning.tiny_tasks as tiny
+from mini_bert.finetuning.model import load, save, with_task
+from mini_bert.finetuning.tasks.base import Batch
+from mini_bert.finetuning.tasks.tag import Tag
+from mini_bert.inference.generate import Reader, generate_ids
 from mini_bert.inference.loading import load_model
+from mini_bert.inference.sampling import Sampling
 from mini_bert.layers.base import Run
 from mini_bert.models.base import NEXT_WORD, Term
 from mini_bert.models.registry import load_config
@@ -111,7 +118,51 @@ def test_without_a_head(tmp_path):
         again.loss_of(again.check_inputs(IDS), [Term(NEXT_WORD, None, IDS.ravel())])
 
 
+def test_the_published_classifier(tmp_path):
+    """TransfoXLForSequenceClassification: the last token of each text, no bias. Loss and every gradient agree."""
+    shutil.copytree(GOLDEN / "classifier", tmp_path, dirs_exist_ok=True)
+    tiny.TOKENIZER.save(tmp_path)
+    expected = load_file(tmp_path / "expected.safetensors")
+    tuned = load(tmp_path, np.float64)
+    model, task, ids = tuned.model, tuned.task, expected["ids"]
+    assert task.name == "classify"
+    batch = Batch(ids, ids > 0, np.zeros_like(ids), ids > 0, expected["labels"])
+    loss, _ = task.loss(model, batch, Run(), 2)
+    agree(np.array(loss), expected["loss"][0], "loss")
+    twin = deepcopy(model)
+    twin.flat.data[...] = model.flat.grad
+    found, wanted = twin.file_tensors(task.architecture), {name for name in expected if name.startswith("grad.")}
+    assert "grad.score.weight" in wanted
+    for name in wanted:
+        agree(found[name.removeprefix("grad.")], expected[name], name)
+    save(tmp_path / "ours", model, task, tiny.TOKENIZER, 5)
+    np.testing.assert_array_equal(load(tmp_path / "ours", np.float64).model.flat.data, model.flat.data)
+    theirs, ours = (load_file(folder / "model.safetensors") for folder in (tmp_path, tmp_path / "ours"))
+    assert set(ours) == set(theirs)
+
+
+def test_a_head_that_was_never_published_comes_back(tmp_path):
+    """Tagging: its weights have our names."""
+    task = Tag(["O", "B-X", "I-X"])
+    model = with_task(TransformerXL(replace(TINY, vocab_size=39)), task)
+    save(tmp_path, model, task, tiny.TOKENIZER, 5)
+    np.testing.assert_array_equal(load(tmp_path).model.flat.data, model.flat.data)
+
+
 # ---------------------------------------------------------------------- memory
+
+
+def test_writing_reads_one_token_at_a_time():
+    """The scores of the next token after each token, with the memory of those before, are those of the whole text."""
+    model = TransformerXL(replace(TINY, mem_len=9), dtype=np.float64)
+    reader = Reader(model)
+    single = [reader.read([token]) for token in IDS[0].tolist()]
+    whole, _ = model.forward(IDS[:1])
+    assert reader.memory[0].shape == (1, 9, 6)  # it began as zeros, and some of them are still there
+    np.testing.assert_allclose(single[0], whole.next_word[0, 0], rtol=1e-9)
+    empty = model.check_inputs(IDS[:1])._replace(memory=[np.zeros((1, 9, 6))] * 2)
+    np.testing.assert_array_equal(model.encode_inputs(empty, Run())[0], whole.hidden)
+    assert len(list(generate_ids(model, [3, 4], 30, Sampling(temperature=0)))) == 30
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
@@ -241,6 +292,18 @@ def test_copies_that_differ_are_refused(tmp_path):
     write_folder(tmp_path, model.file_config(), tensors)
     with pytest.raises(ValueError, match=r"crit.out_layers.1.weight and word_emb.emb_layers.1.weight are shared, but"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize("divisor", [1, 2])
+def test_a_new_model_can_start_from_word_frequencies(divisor):
+    """Its loss is then near the entropy of the words; a trained one stays as it is."""
+    model = TransformerXL(replace(TINY, div_val=divisor, init_std=0.01, proj_init_std=0.01), dtype=np.float64)
+    counts = np.array([1000.0, 500, 0.5, 300, 200, 10, 0.5, 2, 0.5, 100, 0.5, 0.5, 0.5, 5, 0.5, 0.5])  # 16 of 19 words
+    model.start_words(counts / counts.sum())
+    p = np.exp(model.forward(IDS)[0].next_word[0, 0])
+    np.testing.assert_allclose(p[:16], counts / counts.sum(), rtol=0.02)
+    model.start_words(counts[::-1] / counts.sum())
+    np.testing.assert_array_equal(np.exp(model.forward(IDS)[0].next_word[0, 0]), p)
 
 
 def test_the_preset():

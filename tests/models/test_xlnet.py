@@ -97,6 +97,18 @@ def test_a_prediction_sees_the_words_before_it_in_the_order():
         np.testing.assert_array_equal(~np.isclose(before, after).all(-1), later)
 
 
+def test_hidden_words_are_predicted_from_all_others():
+    """No [MASK] in between: the ids of hidden words do not matter, those of all other words do."""
+    model, rows = XLNet(TINY, dtype=np.float64), np.array([2, 4, 10])
+    before = model.encode_inputs(model.hide(model.check_inputs(IDS), rows, 0), Run(), rows)[0]
+    for place in range(14):
+        ids = IDS.copy()
+        ids.flat[place] = (ids.flat[place] + 1) % 19
+        after = model.encode_inputs(model.hide(model.check_inputs(ids), rows, 0), Run(), rows)[0]
+        changed = (rows // 7 == place // 7) & (place not in rows)
+        np.testing.assert_array_equal(~np.isclose(before, after).all(-1), changed)
+
+
 def test_without_an_order_all_tokens_see_each_other():
     model = XLNet(TINY, dtype=np.float64)
     changed = IDS.copy()
