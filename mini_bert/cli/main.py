@@ -30,7 +30,7 @@ from mini_bert.cli.finetune import (
 from mini_bert.cli.inside import attention, plot_activations, plot_embeddings, probe_dep, probe_ner, probe_pos
 from mini_bert.cli.text import data_get, data_labelled, data_list, data_show, tokenizer_show, tokenizer_train
 from mini_bert.cli.training import doctor, plan, plot, train
-from mini_bert.cli.use import embed, evaluate, export, fill_mask, metrics
+from mini_bert.cli.use import embed, evaluate, export, fill_mask, generate, metrics
 from mini_bert.cli.words import WIDTH, complete_options, help_of
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
@@ -67,6 +67,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
     "plot": plot,
     "fill-mask": fill_mask,
+    "generate": generate,
     "embed": embed,
     "eval": evaluate,
     "export": export,

@@ -114,6 +114,8 @@ class Model(Saved):
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
+    empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
+    reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
 
     tokens: Any  # the embedding of token ids
@@ -147,6 +149,10 @@ class Model(Saved):
     def embed_tokens(self, ids: Any) -> np.ndarray:
         """Each token's own term in the sum of the embeddings: (…,H), or (…,E) if the embeddings have another width."""
         return self.tokens.table.data[ids]
+
+    def room(self, memory: Any) -> float:
+        """How many tokens it can read after those in a memory."""
+        return self.max_length
 
     @property
     def word_bias(self) -> Param | None:

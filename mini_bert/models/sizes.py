@@ -137,4 +137,4 @@ def block_parameters(width: int, inner: int) -> int:
 
 def inner_arrays(activation: str) -> tuple[int, float]:
     """The arrays (B,T,I) that a feed-forward network keeps for backward, and those that its backward allocates."""
-    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (3, 5.0))
+    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (2, 4.25))
