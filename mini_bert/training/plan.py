@@ -140,7 +140,8 @@ def memory_by_purpose(model: Sizes, choice: Choice) -> dict[str, int]:
     P, j = model.parameters, choice.threads
     activations, _ = peak_activations(model, shape_of(model, choice.micro_batch), choice)
     scratch = 4 * (PRODUCT + CHUNK)  # add_product and Adam work on a part of the weights at a time
-    held = {"kept by the objective": model.held} if model.held else {}
+    kept = model.held + 4 * model.carried * choice.micro_batch * j
+    held = {"kept by the objective": kept} if kept else {}
     return {
         "parameters": BYTES[choice.weights] * P,
         "gradients": 4 * P * j,

@@ -20,6 +20,8 @@ from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig
 from mini_bert.models.gpt2 import GPT2Config
 from mini_bert.models.registry import PRESETS
+from mini_bert.models.transformer_xl import TransformerXLConfig
+from mini_bert.models.xlnet import XLNetConfig
 from mini_bert.objectives.registry import OBJECTIVES
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures
@@ -64,6 +66,11 @@ RUNS = {  # config, options, the parts of the loss after the first
                         pos_att_type=["p2c", "c2p"], generator={"num_hidden_layers": 1}), {}, ["replaced"],
     ),
     "next word": (GPT2Config(V, 24, 12, 2, 3, 16), {}, []),
+    "memory": (
+        TransformerXLConfig(V, (7,), 12, 12, 3, 4, 16, 1, n_layer=2, mem_len=5, clamp_len=-1, same_length=False,
+                            tgt_len=9), {}, [],
+    ),
+    "permutation": (XLNetConfig(V, 12, 2, 3, 16, mem_len=0, seq_len=20), {"masking": "span"}, []),
     "distillation": (
         DistilBertConfig(V, 24, n_layers=1, n_heads=3, dim=12, hidden_dim=16), {"teacher": "teacher"},
         ["soft_targets", "hidden_states"],
@@ -129,7 +136,16 @@ def test_a_run_that_is_cut_ends_with_the_same_bits(place, name):
     assert_same(tensors("run"), whole)
 
 
-@pytest.mark.parametrize("name", ["electra", "distillation", "spans"])
+def test_the_memory_of_every_lane_is_in_the_checkpoint(place):
+    """Eight lanes, five tokens, one array for each block."""
+    train("run", RUNS["memory"][0], threads=1)
+    found = {name: array for name, array in tensors("run").items() if "memory." in name}
+    assert list(found) == ["optimizer.memory.0", "optimizer.memory.1"]
+    for array in found.values():
+        assert array.shape == (8, 5, 12) and np.abs(array).sum((1, 2)).all()
+
+
+@pytest.mark.parametrize("name", ["electra", "distillation", "spans", "memory", "permutation"])
 def test_the_number_of_threads_only_affects_rounding(place, name):
     config, options, _ = RUNS[name]
     found = []
