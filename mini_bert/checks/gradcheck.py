@@ -54,8 +54,9 @@ from mini_bert.layers.similarity import (
 )
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.base import Model
-from mini_bert.models.bert import Bert, BertConfig, MaskedWordHead, Pooler
+from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
+from mini_bert.models.heads import MaskedWordHead, Pooler
 from mini_bert.models.mini import MiniBERT
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
@@ -128,6 +129,8 @@ CASES = [
     Case("tied linear", _tied, ((2, 3, 7),)),
     Case("embedding", lambda: Embedding(11, 7), (), fixed=(np.array([[1, 5, 1], [10, 1, 0]]),)),
     Case("position embedding", lambda: PositionEmbedding(5, 7), ((2, 3, 7),)),
+    Case("position embedding, given positions", lambda: PositionEmbedding(5, 7), ((2, 3, 7),),
+         keywords={"positions": np.array([[2, 3, 4], [3, 1, 1]])}),
     Case("layer norm", lambda: LayerNorm(7), ((2, 3, 7),)),
     Case("dropout", lambda: Function(lambda x, run: dropout(x, 0.3, run), dropout_backward), ((2, 3, 7),)),
     *(Case(name, _plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
@@ -170,7 +173,10 @@ CASES = [
     Case("token head", lambda: TokenHead(H, 11), ((13, H),)),
     Case("span head", lambda: SpanHead(H), _X),
     Case("span loss", _plain(span_loss, span_loss_backward, np.array([[1, 4], [0, 2]]), _MASK), ((B, 2, T),)),
-    Case("masked-word head", lambda: MaskedWordHead(_BERT, Embedding(V, 6, std=1.0).table), ((2, 3, 6),)),
+    Case("masked-word head", lambda: MaskedWordHead(6, Embedding(V, 6, std=1.0).table, "gelu", 1e-12, 0.5),
+         ((2, 3, 6),)),
+    Case("masked-word head, narrow table, untied",
+         lambda: MaskedWordHead(11, Embedding(V, 5).table, "gelu_new", 1e-5, 0.5, tied=False), ((2, 3, 11),)),
 ]  # fmt: skip
 
 

@@ -38,6 +38,7 @@ NEXT_SENTENCE, SENTENCE_ORDER, REPLACED = "next_sentence", "sentence_order", "re
 POOLER = "pooler"  # the vector of [CLS], (B,H), which heads for whole sequences read
 HEADS = (MASKED_WORDS, NEXT_WORD, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED, POOLER)
 HIDDEN = "hidden"
+OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
 
 class Output(SimpleNamespace):
@@ -372,10 +373,20 @@ class Model(Saved):
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
         try:
-            self.flat = bind(self, dtype=dtype, seed=seed)
+            flat = bind(self, dtype=dtype, seed=seed)
         except MemoryError:
             raise MemoryError(self._needs_memory(np.dtype(dtype).itemsize)) from None
-        self.run = Run(seed=seed or 0, pool=Pool())
+        self._use(flat, Run(seed=seed or 0, pool=Pool()))
+
+    def _use(self, flat: Flat, run: Run) -> None:
+        """Set the memory and the default run, also for models inside this one."""
+        self.flat, self.run = flat, run
+        for inner in self.inner_models():
+            inner._use(flat, run)
+
+    def inner_models(self) -> list[Model]:
+        """Models inside this one, which share its memory: the generator of an ELECTRA."""
+        return [part for part in vars(self).values() if isinstance(part, Model)]
 
     def _needs_memory(self, width: int) -> str:
         parameters = sum(param.size for param in self.named_params().values())
@@ -387,8 +398,8 @@ class Model(Saved):
 
     def replica(self) -> Self:
         """The same model on the same weights, with its own gradients and scratch memory: for a second thread."""
-        twin = self._unbound()
-        twin.flat = bind(twin, self.flat.data)
+        twin = self._unbound({})
+        twin._use(bind(twin, self.flat.data), self._own_run())
         return twin
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -404,8 +415,9 @@ class Model(Saved):
         )
 
     def __deepcopy__(self, memo: Any) -> Self:
-        twin = self._unbound()
-        twin.flat = bind(twin, self.flat.data.copy(), self.flat.grad.copy())
+        twin = self._unbound(memo)
+        if OUTER not in memo:
+            twin._use(bind(twin, self.flat.data.copy(), self.flat.grad.copy()), self._own_run())
         return twin
 
     def __reduce__(self):
@@ -426,12 +438,15 @@ class Model(Saved):
         """All attributes but those that concern memory."""
         return {name: part for name, part in vars(self).items() if name not in ("flat", "run")}
 
-    def _unbound(self) -> Self:
-        """A copy of all layers whose weights have no memory yet."""
+    def _unbound(self, memo: dict[Any, Any]) -> Self:
+        """A copy of all layers whose weights have no memory yet. memo: as for `__deepcopy__`"""
         twin = object.__new__(type(self))
-        vars(twin).update(deepcopy(self._parts()))
-        twin.run = Run(self.run.seed, self.run.train, Pool())
+        vars(twin).update(deepcopy(self._parts(), {**memo, OUTER: True} if OUTER not in memo else memo))
         return twin
+
+    def _own_run(self) -> Run:
+        """A Run with its own scratch memory"""
+        return Run(self.run.seed, self.run.train, Pool())
 
     def keep_weights(self, kind: str) -> Self:
         """Store the weights as "float32", "bfloat16" or "float16"; products and gradients stay float32."""
@@ -441,7 +456,7 @@ class Model(Saved):
         if data is not exact:
             for start in range(0, exact.size, PART):  # rounding copies: one part at a time
                 narrow(exact[start : start + PART], data[start : start + PART])
-        self.flat = bind(self, data, self.flat.grad)
+        self._use(bind(self, data, self.flat.grad), self.run)
         return self
 
     def check_weights(self, kind: str) -> None:
@@ -472,7 +487,7 @@ class Model(Saved):
     def get_parameter_count(self, by_component: bool = False) -> Any:
         """The number of parameters, or a dictionary {component: number} that sums to it."""
         if not by_component:
-            return self.flat.data.size
+            return sum(param.size for param in self.named_params().values())
         counts: dict[str, int] = {}
         for name, param in self.named_params().items():
             parts = name.split(".")  # encoder.blocks.0.attention.qkv.w belongs to encoder.blocks.0, head.b to head
@@ -505,6 +520,6 @@ def _joined(gradients, shape):
 def _unpickled(kind: type[Model], parts: dict[str, Any], data: np.ndarray, dtype: Any, seed: Any, train: bool) -> Model:
     model = object.__new__(kind)
     vars(model).update(parts)
-    model.flat = bind(model, data, np.zeros(data.size, dtype))
-    model.run = Run(seed, train, Pool())
+    if data.size == model.get_parameter_count():  # else it is inside another model, which is unpickled next
+        model._use(bind(model, data, np.zeros(data.size, dtype)), Run(seed, train, Pool()))
     return model

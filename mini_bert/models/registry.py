@@ -13,12 +13,20 @@ from mini_bert.models.base import Model
 MODELS = {  # model_type -> module, class
     "mini_bert": ("mini_bert.models.mini", "MiniBERT"),
     "bert": ("mini_bert.models.bert", "Bert"),
+    "roberta": ("mini_bert.models.roberta", "Roberta"),
+    "distilbert": ("mini_bert.models.distilbert", "DistilBert"),
+    "albert": ("mini_bert.models.albert", "Albert"),
+    "electra": ("mini_bert.models.electra", "Electra"),
 }
 
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "mini": ("mini_bert.models.config", "MINI_BERT_CONFIG"),
     "larger": ("mini_bert.models.config", "LARGER_BERT_CONFIG"),
     "bert": ("mini_bert.models.bert", "PRESET"),
+    "roberta": ("mini_bert.models.roberta", "PRESET"),
+    "distilbert": ("mini_bert.models.distilbert", "PRESET"),
+    "albert": ("mini_bert.models.albert", "PRESET"),
+    "electra": ("mini_bert.models.electra", "PRESET"),
 }
 
 

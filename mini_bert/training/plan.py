@@ -112,7 +112,17 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
         restored = size(whole) if index in recomputed else 4 * whole.floats if kind != "float32" else 0
         temporary = 4 * model.block_temporaries(shape, index, lean)
         moments.append((below + restored + temporary, f"in the backward pass of block {index}"))
+    if model.before is not None:  # it is done when this model begins
+        most, when = peak_activations(model.before, shape, _for_depth(choice, model.before.depth))
+        moments.append((most, f"{when} of the generator"))
     return max(moments)
+
+
+def _for_depth(choice: Choice, depth: int) -> Choice:
+    """The same switches in a model that may have fewer layers"""
+    if isinstance(choice.checkpointing, bool):
+        return choice
+    return choice._replace(checkpointing=tuple(layer for layer in choice.checkpointing if layer < depth))
 
 
 # ---------------------------------------------------------------------- the whole run
