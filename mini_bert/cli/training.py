@@ -13,7 +13,7 @@ from mini_bert.cli.words import SOURCES
 
 CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4; the first is 0"
 
-# options of both `train` and `plan`
+# options of `train`, `plan` and `info`
 TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the token table: V × H fewer weights")]
 NextSentence = Annotated[bool, typer.Option("--next-sentence", help="also train next-sentence prediction (BERT)")]
 Length = Annotated[int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum")]

@@ -31,7 +31,8 @@ class FeedForward(Layer):
         self.contract = Linear(inner, width, std=std)
         self.activation = activation(activation_name)
 
-    def forward(self, x, run):  # x (...,H)
+    def forward(self, x, run, at=None):  # x (...,H)
+        """at: where the rows come from (dropout.py), for networks with dropout inside; this one has none."""
         h, expand = self.expand.forward(x, run)  #       (...,I)
         a, activated = self.activation.forward(h)
         y, contract = self.contract.forward(a, run)  #   (...,H)

@@ -23,6 +23,7 @@ import numpy as np
 from mini_bert.common.inputs import check_ids, check_mask, check_rows
 from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
 from mini_bert.layers.base import Flat, Layer, Param, Pool, Run, bind
+from mini_bert.layers.chosen import choose_rows_backward
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.matrices import add_rows, rows
@@ -67,6 +68,8 @@ class ScoreCache(NamedTuple):
     below: Any  # of the head that this one reads, or None
     own: Any
     binary: bool  # whether the head has one logit per row
+    chosen: np.ndarray | None  # the rows that were asked for, of a head that reads whole sequences; None: all
+    shape: tuple[int, ...]  # of what the head returned
 
 
 class TermCache(NamedTuple):
@@ -107,9 +110,12 @@ class Model(Saved):
     # The output heads that it can have, with the shapes of their outputs; a head comes after the one that it reads.
     head_shapes: ClassVar[Mapping[str, str]] = {}
     head_inputs: ClassVar[Mapping[str, str]] = {}  # a head that reads another one's output, such as the pooler's
+    sequence_heads: ClassVar[frozenset[str]] = frozenset()  # for a row, they read other rows of its sequence, too
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
+    empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
+    reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
 
     tokens: Any  # the embedding of token ids
@@ -143,6 +149,10 @@ class Model(Saved):
     def embed_tokens(self, ids: Any) -> np.ndarray:
         """Each token's own term in the sum of the embeddings: (…,H), or (…,E) if the embeddings have another width."""
         return self.tokens.table.data[ids]
+
+    def room(self, memory: Any) -> float:
+        """How many tokens it can read after those in a memory."""
+        return self.max_length
 
     @property
     def word_bias(self) -> Param | None:
@@ -315,17 +325,18 @@ class Model(Saved):
         run = self._new_run() if run is None else run
         for term in terms:
             self.output_head(term.head)
-        every = any(term.rows is None for term in terms)
+        every = any(term.rows is None or term.head in self.sequence_heads for term in terms)
         chosen = None if every else _concatenated([term.rows for term in terms])
         hidden, encoded = self.encode_inputs(inputs, run, chosen)  # (N,H) the rows of all terms, or (B,T,H)
-        hidden, start, loss, caches = rows(hidden), 0, 0.0, []
+        x, start, loss, caches = rows(hidden), 0, 0.0, []
         for term in terms:
-            if every:
-                x = hidden if term.rows is None else hidden[term.rows]
+            if term.head in self.sequence_heads:
+                scores, cache = self.score(term.head, hidden, run, term.rows)  # (N,C)
+            elif every:
+                scores, cache = self.score(term.head, x if term.rows is None else x[term.rows], run)
             else:
-                x = hidden[start : start + term.targets.size]
+                scores, cache = self.score(term.head, x[start : start + term.targets.size], run)
                 start += term.targets.size
-            scores, cache = self.score(term.head, x, run)  # (N,C)
             part, entropy = cross_entropy(scores, term.targets, term.divisor, out=scores)
             loss += part if term.weight == 1 else term.weight * part
             caches.append(TermCache(term, cache, part, entropy))
@@ -341,14 +352,17 @@ class Model(Saved):
         while cache.terms:
             term, scores, _, entropy = cache.terms.pop(0)
             dscores = cross_entropy_backward(dloss * term.weight, entropy, out=entropy.exp)
-            gradients.append((term.rows, self.score_backward(term.head, dscores, scores, run)))  # (N,H)
+            dx = self.score_backward(term.head, dscores, scores, run)  # (N,H)
+            gradients.append((None if term.head in self.sequence_heads else term.rows, dx))
             del scores, entropy, dscores  # the blocks reuse their memory
         dhidden = _joined(gradients, cache.encoded.hidden.shape)
         del gradients
         return self.encode_backward(dhidden, cache.encoded, run)
 
-    def score(self, name: str, x, run: Run) -> tuple[np.ndarray, ScoreCache]:
+    def score(self, name: str, x, run: Run, chosen=None) -> tuple[np.ndarray, ScoreCache]:
         """The scores of an output head for rows x (N,H): (N,C), and the cache for `score_backward`.
+
+        A head that reads whole sequences needs all rows, x (B,T,H), and its scores are those of the chosen ones.
 
         One logit z per row answers a yes-or-no question: its scores are [0, z], and their softmax is [1 − σ(z), σ(z)].
         """
@@ -356,15 +370,19 @@ class Model(Saved):
         if name in self.head_inputs:
             x, below = self.output_head(self.head_inputs[name]).forward(x[:, None], run)
         scores, own = self.output_head(name).forward(x, run)
-        binary = scores.shape[-1] == 1
-        return np.pad(scores, ((0, 0), (1, 0))) if binary else scores, ScoreCache(below, own, binary)
+        cache = ScoreCache(below, own, scores.shape[-1] == 1, chosen, scores.shape)
+        scores = rows(scores) if chosen is None else rows(scores)[chosen]
+        return np.pad(scores, ((0, 0), (1, 0))) if cache.binary else scores, cache
 
     def score_backward(self, name: str, dscores, cache: ScoreCache, run: Run):
-        """Returns dx (N,H); adds to the gradients of the head."""
-        dx = self.output_head(name).backward(dscores[:, 1:] if cache.binary else dscores, cache.own, run)
+        """Returns dx (N,H), of all rows for a head that reads whole sequences; adds to the gradients of the head."""
+        dscores = dscores[:, 1:] if cache.binary else dscores
+        if cache.chosen is not None:
+            dscores = choose_rows_backward(dscores, (cache.shape, cache.chosen))
+        dx = self.output_head(name).backward(dscores.reshape(cache.shape), cache.own, run)
         if name in self.head_inputs:
             dx = self.output_head(self.head_inputs[name]).backward(dx, cache.below, run)[:, 0]
-        return dx
+        return rows(dx)
 
     # ------------------------------------------------------------------ weights in memory
 
@@ -417,7 +435,8 @@ class Model(Saved):
     def __deepcopy__(self, memo: Any) -> Self:
         twin = self._unbound(memo)
         if OUTER not in memo:
-            twin._use(bind(twin, self.flat.data.copy(), self.flat.grad.copy()), self._own_run())
+            data, grad = (np.concatenate([flat[place] for place in self._places()]) for flat in self.flat[:2])
+            twin._use(bind(twin, data, grad), self._own_run())
         return twin
 
     def __reduce__(self):
@@ -443,6 +462,12 @@ class Model(Saved):
         twin = object.__new__(type(self))
         vars(twin).update(deepcopy(self._parts(), {**memo, OUTER: True} if OUTER not in memo else memo))
         return twin
+
+    def _places(self) -> list[slice]:
+        """Our parts of the flat arrays, in the order of `bind`: all of them, unless this model is inside another."""
+        if self.flat.data.size == self.get_parameter_count():
+            return [slice(None)]
+        return [param.place for param in sorted(self.named_params().values(), key=lambda param: not param.decay)]
 
     def _own_run(self) -> Run:
         """A Run with its own scratch memory"""

@@ -16,11 +16,12 @@ Names that every model has; `list(cache)` has all names:
 
 Names that depend on the architecture (a norm is shown as x̂, before γ and β):
 
-    embedding_norm          (B,T,H)     BERT
+    embedding_norm          (B,T,E)     BERT and its relatives; E: the width of the embeddings, H for most
     attention_norm_i        (B,T,H)     all so far
     output_norm_i           (B,T,H)     all so far
     feed_forward_inner_i    (B,T,I)     all so far: the hidden layer after its activation
     final_norm              (B,T,H)     Mini-BERT
+    convolution_norm_0      (B,T,H)     DeBERTa v2
 
 With gradient checkpointing a block keeps only its input. With `chosen`, the last block and what follows have N rows.
 """

@@ -59,6 +59,8 @@ class GeneratorSizes(FactorisedSizes):
 class DiscriminatorSizes(GeneratorSizes):
     """Every token enters the loss: the last block has no fewer rows than the others, and the head reads them all."""
 
+    classes = 2  # original or replaced
+
     def _rows(self, shape, last):
         return shape.B * shape.T, shape.B * shape.T
 
@@ -240,7 +242,7 @@ class Electra(BertLike):
         discriminator: Electra | None = None,
     ):
         """discriminator: the model that this one is the generator of, and whose tables and memory it shares"""
-        self.config = config
+        self.config = config if REPLACED in heads else replace(config, generator=None)
         size, width, std = config.embedding_size, config.hidden_size, config.initializer_range
         if discriminator is None:
             self.tokens = Embedding(config.vocab_size, size, std)

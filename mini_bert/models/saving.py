@@ -31,7 +31,7 @@ class Name(NamedTuple):
 
     def under(self, prefix: str) -> Name:
         """The same row for a part with this name: our path and theirs begin with it."""
-        return Name(f"{prefix}.{self.ours}", tuple(f"{prefix}.{name}" for name in self.theirs), self.transposed)
+        return self._replace(ours=f"{prefix}.{self.ours}", theirs=tuple(f"{prefix}.{name}" for name in self.theirs))
 
     def load(self, published: Mapping[str, Any]) -> Any:
         parts = [published[name] for name in self.theirs]
@@ -70,6 +70,16 @@ class Saved(Layer):
     # (finetuning/heads.py).
     sentence_head: ClassVar[Mapping[str, Any]] = {}
     drops_spans: ClassVar[bool] = False
+
+    def task_transform(self) -> Layer | None:
+        """A new layer that the published heads of all tasks apply to the vectors first, if there is one."""
+        return None
+
+    @classmethod
+    def sentence_settings(cls, config: Any) -> dict[str, Any]:
+        """What the published classifier of texts pools, and whether a dense layer follows (finetuning/heads.py)."""
+        return {"pooling": ["cls"], "dense": True}
+
     # Where layers of a new task head start from: our name -> our name.
     task_start: ClassVar[Mapping[str, str]] = {}
 
@@ -87,8 +97,12 @@ class Saved(Layer):
         theirs = self.task_heads.get(task)
         if theirs is None:
             return []
-        parts = {name.rpartition(".")[0] for name in self.named_params() if name.startswith("task.")}
-        return [name for part in sorted(parts) for name in linear_names(part, theirs[part.removeprefix("task.")])]
+        params = [name for name in self.named_params() if name.startswith("task.")]
+        rows = []
+        for part in sorted({name.rpartition(".")[0] for name in params}):
+            published = theirs[part.removeprefix("task.")]
+            rows += [*linear_names(part, published), *norm_names(part, published)]
+        return [row for row in rows if row.ours in params]
 
     def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:
         """Complete a file's tensors where older files lack some; returns the names that no part of the model uses."""
@@ -153,8 +167,11 @@ class Saved(Layer):
         values, tensors = read_folder(folder)
         config = cls.config_in(values, tensors, str(folder))
         if "fine_tuning" in values and any(name.startswith("task.") for name in tensors):
+            from mini_bert.common.invocation import command
+
             warnings.warn(
-                f"{folder} was fine-tuned; only its encoder is loaded here (`mini-bert predict` uses all of it)",
+                f"{folder} was fine-tuned; only its encoder is loaded here "
+                f"(`{command('predict', folder)}` uses all of it)",
                 stacklevel=2,
             )
             tensors = {name: array for name, array in tensors.items() if not name.startswith("task.")}

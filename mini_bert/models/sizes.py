@@ -48,7 +48,13 @@ class Sizes(NamedTuple):
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
     embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
+    more: Any = None  # further sizes that the blocks of an architecture depend on
     before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
+
+    @property
+    def classes(self) -> int:
+        """The scores of a token that is predicted"""
+        return self.vocab_size
 
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
@@ -122,4 +128,4 @@ def block_parameters(width: int, inner: int) -> int:
 
 def inner_arrays(activation: str) -> tuple[int, float]:
     """The arrays (B,T,I) that a feed-forward network keeps for backward, and those that its backward allocates."""
-    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (3, 5.0))
+    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (2, 4.25))

@@ -95,7 +95,6 @@ def model_card(run: FolderRun, state: State) -> str:
     model, batches, settings, config = run.model, run.batches, run.settings, RunFolder.config(run.path)
     names = {"-": "from a pipe or a program"}
     corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
-    epochs = state.tokens / max(batches.tokens, 1)
     changes = ", ".join(f"{earlier['step']:,}" for earlier in config.get("earlier_lengths", []))
     extended = f"; the length of the run was changed after step {changes}" if changes else ""
     return f"""# A {model.config.name}, trained by mini-bert {config["versions"]["mini-bert"]}
@@ -106,7 +105,7 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 | | |
 |---|---|
 | text | {corpus} |
-| tokens | {batches.tokens:,}, each seen {epochs:.1f} times |
+| tokens | {batches.tokens:,}, each seen {read_run(run.path).epochs:.1f} times |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0{extended} |
 {measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)}
