@@ -55,6 +55,7 @@ from mini_bert.layers.similarity import (
     squared_error,
     squared_error_backward,
 )
+from mini_bert.layers.soft_cross_entropy import soft_cross_entropy, soft_cross_entropy_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.albert import Albert, AlbertConfig, SentenceOrderHead
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, SENTENCE_ORDER, Model, Term
@@ -87,6 +88,7 @@ _FULLY_MASKED = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, N
 _ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
 _TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
 _CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # unordered, one twice
+_TEACHER = np.sin(np.arange(33.0)).reshape(3, 11)
 _X = ((B, T, H),)
 _LEAN = ((B, T, 2 * D),)
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
@@ -120,6 +122,7 @@ CASES = [
     *(Case(name, plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
     Case("softmax", plain(softmax, softmax_backward), ((2, 3, 7),)),
     Case("cross-entropy", plain(cross_entropy, cross_entropy_backward, np.array([1, 0, 10])), ((3, 11),)),
+    Case("soft cross-entropy", plain(soft_cross_entropy, soft_cross_entropy_backward, _TEACHER, 2.0, 5), ((3, 11),)),
     Case("choose rows", plain(choose_rows, choose_rows_backward, np.array([5, 0, 3])), ((2, 3, 7),)),
     Case("attend", lambda: Function(attend, attend_backward), _SCORES_V, keywords=_PADDED),
     Case("attend, dropout", lambda: Function(attend, attend_backward), _SCORES_V, keywords={"p": 0.2}),

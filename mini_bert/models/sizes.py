@@ -21,12 +21,17 @@ class Kept(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A micro-batch: B sequences of T tokens, N masked tokens, at most M of them in one sequence."""
+    """A micro-batch: B sequences of T tokens, N predicted tokens, at most M of them in one sequence."""
 
     B: int
     T: int
     N: int
     M: int
+
+    @property
+    def every(self) -> bool:
+        """Whether every token is predicted, so that no rows are selected."""
+        return self.N == self.B * self.T
 
 
 class Sizes(NamedTuple):
@@ -49,7 +54,11 @@ class Sizes(NamedTuple):
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
     embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
     more: Any = None  # further sizes that the blocks of an architecture depend on
+    # what the objective adds (objectives/base.py)
     before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
+    predicted: float = 0.15  # the share of the tokens that are predicted
+    held: int = 0  # bytes of arrays that are kept and not trained: the weights of a teacher
+    more_scores: int = 0  # arrays (N,V) beside the logits
 
     @property
     def classes(self) -> int:
@@ -61,8 +70,8 @@ class Sizes(NamedTuple):
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
 
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
-        """The cache of one block; in the last block, only the masked tokens are queries."""
-        last, H, BT = index == self.depth - 1, self.width, shape.B * shape.T
+        """The cache of one block; in the last block, only the predicted tokens are queries."""
+        last, H, BT = index == self.depth - 1 and not shape.every, self.width, shape.B * shape.T
         rows, queries = self._rows(shape, last)
         weights = queries * self.heads * shape.T
         kept_weights = queries * self.heads + (queries * H if last else 0) if lean else weights  # lean: log Σ exp
