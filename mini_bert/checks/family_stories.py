@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mini_bert.models.modernbert import LOCAL
 from mini_bert.models.registry import model_class
 
 MASKED = 0.15  # of the tokens, in masked language modelling
@@ -122,7 +123,7 @@ def gpt2(config: Any) -> Iterator[str]:
 
 def modernbert(config: Any) -> Iterator[str]:
     T, H, inner, L = config.max_length, config.width, config.intermediate_size, config.depth
-    window, local = config.local_attention, sum(layer % config.global_attn_every_n_layers > 0 for layer in range(L))
+    window, local = config.local_attention, sum(kind == LOCAL for kind in config.kinds)
     yield f"{local} of {L} layers attend to {window // 2} tokens on each side: {min(window + 1, T):,} scores per"
     yield f"query instead of {T:,}."
     yield f"The gated feed-forward network has three matrices of {H} × {inner}, {3 * H * inner:,} parameters;"
