@@ -69,6 +69,10 @@ class Sizes(NamedTuple):
         BT, H = shape.B * shape.T, self.width
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
 
+    def input_cache(self, shape: Shape) -> Kept:
+        """What a block keeps that is recomputed in backward"""
+        return Kept(shape.B * shape.T * self.width)
+
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
         """The cache of one block; in the last block, only the predicted tokens are queries."""
         last, H, BT = index == self.depth - 1 and not shape.every, self.width, shape.B * shape.T

@@ -174,8 +174,7 @@ class Objective:
 
 
 def part_of(loss: float, entropy: CrossEntropyCache) -> Part:
-    correct = int((entropy.exp.argmax(-1) == entropy.targets).sum())
-    return Part(float(loss), correct, entropy.targets.size)
+    return Part(float(loss), entropy.correct, entropy.targets.size)
 
 
 def predictions_of(loss: float, entropy: CrossEntropyCache) -> Predictions:

@@ -92,7 +92,7 @@ def caches(model: Sizes, shape: Shape, choice: Choice) -> list[Kept]:
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
     lean = is_lean(choice.attention, shape.T)
     blocks = [
-        Kept(shape.B * shape.T * model.width) if index in recomputed else model.block_cache(shape, index, lean)
+        model.input_cache(shape) if index in recomputed else model.block_cache(shape, index, lean)
         for index in range(model.depth)
     ]
     return [model.embedding_cache(shape), *blocks, model.head_cache(shape)]
