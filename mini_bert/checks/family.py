@@ -20,7 +20,7 @@ from mini_bert.models.family import MEMBERS, Member
 from mini_bert.models.registry import model_class, preset
 from mini_bert.training.parallel import Team, default_threads
 from mini_bert.training.plan import default_choice, predicted_peak
-from mini_bert.training.setup import Setup, Wanted, set_up
+from mini_bert.training.setup import Setup, Wanted, default_objective, set_up
 
 BATCH, LENGTH = 32, 64  # a step: 32 sequences of 64 tokens
 ROUNDS = 3  # steps that are timed, after one that is not
@@ -68,6 +68,7 @@ def step_time(setup: Setup, model: Any, threads: int) -> float:
         **objective.sequences, lanes=BATCH if objective.consecutive else None,
     )  # fmt: skip
     times = []
+    objective.begin(model, BATCH)
     with Team(model, threads) as team:
         for step in range(1 + ROUNDS):
             parts = [next(batches) for _ in range(BATCH // micro)]
@@ -125,7 +126,7 @@ def portrait(name: str) -> str:
     about = f"{kind.config_class.name} ({member.paper}): {'; '.join(member.differences)}."
     lines = [
         textwrap.fill(about, WIDTH),
-        f"Tokenizer: {member.tokenizer}. Objective: {kind.objective}. Code: {_path(kind)}",
+        f"Tokenizer: {member.tokenizer}. Objective: {default_objective(preset(name)).name}. Code: {_path(kind)}",
     ]
     *_, largest = member.published
     configs = {f"our preset, `--model {name}`": preset(name)}

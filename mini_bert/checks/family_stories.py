@@ -138,7 +138,7 @@ STORIES: dict[str, Callable[[Any], Iterator[str]]] = {
     "distilbert": distilbert,
     "electra": electra,
     "deberta": deberta,
-    "deberta-v2": deberta,
+    "deberta-v3": deberta,
     "transformer-xl": transformer_xl,
     "xlnet": xlnet,
     "gpt2": gpt2,

@@ -28,7 +28,7 @@ MEMBERS = (
         "Devlin et al. 2018",
         "WordPiece",
         ("the starting point: an encoder with post-norm blocks and learnt positions",),
-        {"bert-tiny": _sizes(128, 2, 2, 512), "bert-base": {}, "bert-large": _sizes(1024, 24, 16, 4096)},
+        {"bert-base": {}, "bert-tiny": _sizes(128, 2, 2, 512), "bert-large": _sizes(1024, 24, 16, 4096)},
     ),
     Member(
         "roberta",
@@ -90,8 +90,8 @@ MEMBERS = (
         },
     ),
     Member(
-        "deberta-v2",
-        "He et al. 2021 (v3)",
+        "deberta-v3",
+        "He et al. 2021",
         "Unigram",
         ("distances in logarithmic buckets", "positions share the projections of content", "replaced tokens"),
         {
