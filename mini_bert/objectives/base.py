@@ -168,6 +168,10 @@ class Objective:
         """A model's config, with what this objective needs besides output heads."""
         return config
 
+    def note(self, model: Model) -> str:
+        """What to tell the user when training begins, or an empty string."""
+        return ""
+
     def word_model(self, model: Model) -> Model | None:
         """The model that fills masked words, to show what it has learnt; None: there is none."""
         return None

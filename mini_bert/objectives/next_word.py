@@ -173,6 +173,10 @@ class NextWordWithMemory(NextWord):
             raise ValueError("a batch has no lanes, so nothing says which sequence continues which; see data/lanes.py")
         return batch.lanes
 
+    @classmethod
+    def sizes(cls, model: Sizes, **options: Any) -> Sizes:
+        return super().sizes(model)._replace(carried=model.depth * model.more.memory * model.width)
+
     @property
     def summary(self) -> str:
         return f"{super().summary} It remembers the hidden states of the segment before."
