@@ -37,8 +37,12 @@ PART = 1 << 20  # weights that are rounded at a time
 MASKED_WORDS, NEXT_WORD = "masked_words", "next_word"
 NEXT_SENTENCE, SENTENCE_ORDER, REPLACED = "next_sentence", "sentence_order", "replaced"
 POOLER = "pooler"  # the vector of [CLS], (B,H), which heads for whole sequences read
-HEADS = (MASKED_WORDS, NEXT_WORD, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED, POOLER)
+HEADS: Mapping[str, str] = {  # how errors call them
+    MASKED_WORDS: "head for masked words", NEXT_WORD: "head for the next word", NEXT_SENTENCE: "next-sentence head",
+    SENTENCE_ORDER: "head for the order of sentences", REPLACED: "head for replaced words", POOLER: "pooler",
+}  # fmt: skip
 HIDDEN = "hidden"
+CONTENT, QUERY = "content", "query"  # streams of attention: a token that sees itself, and one that does not
 OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
 
@@ -116,6 +120,7 @@ class Model(Saved):
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
     empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
     reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
+    streams: ClassVar[tuple[str, ...]] = (CONTENT,)  # of attention; XLNet has another one
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
 
     tokens: Any  # the embedding of token ids
@@ -200,7 +205,9 @@ class Model(Saved):
         """The head with this name. If the model has none, the error says what to do."""
         head = getattr(self, name, None)
         if head is None:
-            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, f'no head {name!r}')}")
+            others = ", ".join(self.output_heads) or "none"
+            general = f"no {HEADS.get(name, f'head {name!r}')}: its architecture has other ones; here: {others}"
+            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, general)}")
         return head
 
     def heights(self) -> dict[str, float]:

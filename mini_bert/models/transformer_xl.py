@@ -37,7 +37,7 @@ from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import frequencies
 from mini_bert.layers.relative_attention import distance_waves
 from mini_bert.layers.relative_block import PreNormRelativeBlock, RelativeBlock
-from mini_bert.models.base import NEXT_WORD
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, POOLER
 from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.recurrence import Recurrent, causal_mask, next_memory, share_biases, waves_run, with_memory
@@ -242,8 +242,10 @@ class TransformerXL(Recurrent):
     sentence_head: ClassVar = {"bias": False}
     head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
     head_help: ClassVar = {
-        NEXT_WORD: "no head for the next word: it was published without one; load a TransfoXLLMHeadModel, or build one "
-        "with TransformerXL(config)",
+        NEXT_WORD: "no head for the next word: it was published without one, or fine-tuned; load a "
+        "TransfoXLLMHeadModel, or build one with TransformerXL(config)",
+        MASKED_WORDS: "no head for masked words: a Transformer-XL predicts the next word; try `mini-bert generate`",
+        POOLER: "no pooler: use the vector of the last token, which has seen all others",
     }
     sharing = ("tie_word_embeddings", "tie_projs", "untie_r")
     config: TransformerXLConfig

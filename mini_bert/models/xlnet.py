@@ -39,7 +39,7 @@ from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.matrices import sum_rows
 from mini_bert.layers.relative_attention import distance_waves
 from mini_bert.layers.two_stream_block import TwoStreamBlock
-from mini_bert.models.base import MASKED_WORDS
+from mini_bert.models.base import CONTENT, MASKED_WORDS, QUERY
 from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.recurrence import (
@@ -190,6 +190,7 @@ class XLNet(Recurrent):
     }
     task_classes: ClassVar = {"ForQuestionAnswering": "ForQuestionAnsweringSimple"}
     embedding_parts = ("tokens", "mask")
+    streams = (CONTENT, QUERY)
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for words: it was published without one, or fine-tuned for a task; load an "
