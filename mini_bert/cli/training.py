@@ -13,7 +13,7 @@ from mini_bert.cli.words import SOURCES
 
 CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4; the first is 0"
 
-# options of both `train` and `plan`
+# options of `train`, `plan` and `info`
 TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the token table: V × H fewer weights")]
 NextSentence = Annotated[bool, typer.Option("--next-sentence", help="also train next-sentence prediction (BERT)")]
 Length = Annotated[int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum")]
@@ -24,7 +24,7 @@ def train(
     corpus: Annotated[
         list[str] | None, typer.Option(help=f"{SOURCES}; default: text in ./data, or else builtin")
     ] = None,
-    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
     out: Annotated[Path | None, typer.Option(help="the run folder; default: a new one in ./runs")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="stop after this many optimiser steps")] = None,
     minutes: Annotated[float | None, typer.Option(help="or after this many minutes; default: 4")] = None,
@@ -105,7 +105,7 @@ def train(
 
 
 def plan(
-    model: Annotated[str, typer.Option(help="mini, larger, or the path of a config.json")] = "mini",
+    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
     batch: Annotated[int, typer.Option(min=1, help="sequences per optimiser step")] = 32,
     memory: Annotated[str, typer.Option(help="available memory, such as 1GB, 900MB or 1.5GiB")] = "1GB",
     threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,

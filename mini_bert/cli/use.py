@@ -103,7 +103,14 @@ def evaluate(
     ] = False,
     pairs: Annotated[
         list[str] | None,
-        typer.Option(help="a table of two sentences and a similarity score: do the vectors agree with the scores?"),
+        typer.Option(
+            help="a table of two sentences and a similarity score: do the vectors agree with the scores? Or minimal "
+            "pairs such as BLiMP's, .jsonl files with sentence_good and sentence_bad, or a folder of these: which of "
+            "the two is more likely?"
+        ),
+    ] = None,
+    max_pairs: Annotated[
+        int | None, typer.Option(min=1, help="with minimal pairs: the first so many of each paradigm; default: all")
     ] = None,
     neighbours: Annotated[list[str] | None, typer.Option(help="a word: which token vectors are nearest?")] = None,
     held_out: Annotated[
@@ -125,7 +132,7 @@ def evaluate(
     """Measure a model on texts, sentence pairs or words.
 
     Loss, perplexity, accuracy and calibration (--corpus); pseudo-perplexity (--text); agreement of sentence vectors
-    with people's similarity scores (--pairs); nearest token vectors (--neighbours).
+    with people's similarity scores, or grammar in minimal pairs (--pairs); nearest token vectors (--neighbours).
 
     For example:  mini-bert eval mini-bert --corpus my_text.txt --text "The cat sat on the mat."
     """
@@ -135,7 +142,7 @@ def evaluate(
     from mini_bert.common.memory import keep_freed_memory
     from mini_bert.common.progress import counted, showing
     from mini_bert.evaluation import corpus as corpora
-    from mini_bert.evaluation import embedding_quality, pseudo_perplexity
+    from mini_bert.evaluation import embedding_quality, likelihood, minimal_pairs, pseudo_perplexity
     from mini_bert.evaluation.word_frequencies import read_frequencies
     from mini_bert.inference.loading import load
     from mini_bert.models.base import MASKED_WORDS
@@ -143,13 +150,20 @@ def evaluate(
     if not (corpus or text or pairs or neighbours):
         raise ValueError(
             "nothing to measure; give --corpus FILE (loss and accuracy on masked words), --text SENTENCE "
-            "(pseudo-perplexity), --pairs FILE (sentence similarity) or --neighbours WORD"
+            "(pseudo-perplexity), --pairs FILE (sentence similarity, or minimal pairs) or --neighbours WORD"
         )
-    scored = [embedding_quality.read_pairs(path) for path in pairs or ()]  # a bad file is reported before any work
+    minimal = [path for path in pairs or () if minimal_pairs.are_minimal_pairs(path)]
+    similar = [path for path in pairs or () if path not in minimal]
+    contrasts = [
+        minimal_pairs.read_pairs(path, max_pairs) for path in minimal
+    ]  # a bad file is reported before any work
+    scored = [embedding_quality.read_pairs(path) for path in similar]
     keep_freed_memory()
     loaded, tokenizer = load(model)
-    if corpus or text:
+    if corpus:
         loaded.output_head(MASKED_WORDS)
+    if text or minimal:
+        likelihood.way_of(loaded)  # raises an error for a model that predicts nothing
     results: dict[str, Any] = {"model": model}
     reports = []
     with threadpool_limits(1, "blas"):
@@ -162,19 +176,32 @@ def evaluate(
             table = embedding_quality.isotropy(embedding_quality.word_table(loaded, tokenizer)[1])
             results |= {"neighbours": nearest, "token_table": table}
             reports.append(embedding_quality.report_neighbours(nearest, table))
-    if pairs:
+    if minimal:
+        judgements = []
+        with threadpool_limits(1, "blas"), showing() as show:
+            for path, examples in zip(minimal, contrasts, strict=True):
+
+                def judged_so_far(done: int, total: int, path: str = path) -> None:
+                    show(f"reading {path}", f"{done:,} of {counted(total, 'sentence')}", done, total)
+
+                judgements.append(minimal_pairs.minimal_pairs(loaded, tokenizer, examples, threads, judged_so_far))
+        results["minimal_pairs"] = [
+            {"file": path, **one._asdict()} for path, one in zip(minimal, judgements, strict=True)
+        ]
+        reports += [minimal_pairs.report(path, one) for path, one in zip(minimal, judgements, strict=True)]
+    if similar:
         agreements = []
         with showing() as show:
-            for path, examples in zip(pairs, scored, strict=True):
+            for path, rated in zip(similar, scored, strict=True):
 
                 def after_each(done: int, total: int, path: str = path) -> None:
                     show(f"embedding {path}", f"{done:,} of {counted(total, 'sentence')}", done, total)
 
                 agreements.append(
-                    embedding_quality.agreement(loaded, tokenizer, examples, "mean", batch, threads, after_each)
+                    embedding_quality.agreement(loaded, tokenizer, rated, "mean", batch, threads, after_each)
                 )
-        results["pairs"] = [{"file": path, **one._asdict()} for path, one in zip(pairs, agreements, strict=True)]
-        reports.append(embedding_quality.report_pairs([Path(path).name for path in pairs], agreements))
+        results["pairs"] = [{"file": path, **one._asdict()} for path, one in zip(similar, agreements, strict=True)]
+        reports.append(embedding_quality.report_pairs([Path(path).name for path in similar], agreements))
     if corpus:
         known = read_frequencies(model)
         rows = [

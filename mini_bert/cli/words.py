@@ -27,11 +27,13 @@ EXAMPLE = re.compile(r"^(For example|Or [\w ]+):  (.+)$", re.MULTILINE)
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 
 
-def name_values(function: Callable[..., None]) -> None:
-    """Sets the placeholders that help shows for the options of a command: N, X, PATH or TEXT."""
+def complete_options(function: Callable[..., None]) -> None:
+    """Completes the options of a command: placeholders for their values (N, X, PATH or TEXT), and in their help the
+    program as the user called it."""
     function.__annotations__ = get_type_hints(function, include_extras=True)  # objects instead of their source code
     for name, hint in function.__annotations__.items():
         for info in getattr(hint, "__metadata__", ()):
+            info.help = info.help and as_called(info.help)
             kinds = {kind for kind in METAVARS if kind in _parts(hint)}
             if isinstance(info, OptionInfo) and info.metavar is None and kinds:
                 info.metavar = METAVARS[kinds.pop()]

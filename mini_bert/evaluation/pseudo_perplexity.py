@@ -1,4 +1,4 @@
-"""How natural does the model find a sentence? Mask one token at a time and predict it.
+"""How natural does the model find a sentence? Mask one token at a time and predict it (likelihood.py).
 
     PLL(w) = Σ_i log p(w_i | all other tokens)          pseudo-log-likelihood (Salazar et al. 2020)
     pseudo-perplexity = exp(−PLL / N)                   N tokens
@@ -13,6 +13,9 @@ the more context there is, the easier each token is to predict. docs/metrics.md 
 
 The pieces of a word give each other away: each of "ze ##br ##as" is easy to predict from the other two. `whole_words`
 also masks the pieces that follow in the same word (Kauf & Ivanova 2023).
+
+A model of the next word (GPT) predicts each token from those before it, in one pass. Then the sum is the log-likelihood
+of the text, and exp of its mean the ordinary perplexity.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ import numpy as np
 
 from mini_bert.common.progress import bar, counted
 from mini_bert.common.values import check_positive
-from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.evaluation.likelihood import context_and_words, predicted_logits
+from mini_bert.models.base import Model
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -56,49 +59,35 @@ def pseudo_perplexity(
     whole_words: bool = False,
     batch_size: int = 32,
 ) -> PseudoPerplexity:
-    """The model's surprise at each token of a text, given all other tokens, and exp of the mean.
+    """The model's surprise at each token of a text, given all other tokens (or those before it), and exp of the mean.
 
     Special tokens are context only: the model was not trained to predict them.
     """
-    head = model.output_head(MASKED_WORDS)
     check_positive("batch_size", batch_size)
     encoding = tokenizer.encode_batch([text], special=tokenizer.mask_token)[0]
-    ids, words = np.array(encoding.ids), encoding.word_ids
-    special = np.isin(ids, tokenizer.special_ids)
-    places = np.flatnonzero(~special)
-    if not places.size:
-        raise ValueError(f"the text {text!r:.80} has no word in the model's vocabulary; give another")
-    if ids.size > model.max_length:
-        raise ValueError(
-            f"the text has {counted(ids.size, 'token')}, including special ones, but this model has only "
-            f"{model.max_length} positions; give one sentence at a time"
-        )
+    texts = context_and_words(model, tokenizer, text)
+    ids, T = texts.ids[0], texts.ids.shape[1]
+    words = [*[None] * (T - len(encoding.ids)), *encoding.word_ids]
     offered = np.zeros(model.vocab_size, bool)  # a model may have more ids than the vocabulary has words
     offered[: tokenizer.vocab_size] = True
     offered[list(tokenizer.special_ids)] = False
 
-    run, tokens = Run(), []
-    for start in range(0, places.size, batch_size):
-        some = places[start : start + batch_size]
-        hidden = np.tile(ids, (some.size, 1))  # (B,T), with one token masked per row
-        for row, place in zip(hidden, some, strict=True):
-            row[place] = tokenizer.mask_id
-            while whole_words and place + 1 < ids.size and words[place + 1] == words[place]:
-                place += 1
-                row[place] = tokenizer.mask_id
-        chosen = np.arange(some.size) * ids.size + some
-        y, _ = model.encode(hidden, None, np.tile(encoding.type_ids, (some.size, 1)), run, chosen)  # (B,H)
-        logits = head.forward(y, run)[0].astype(float)  # (B,V)
+    def together(place: int, other: int) -> bool:
+        return whole_words and words[other] == words[place]
+
+    tokens = []
+    for _, places, logits in predicted_logits(model, tokenizer, texts, together, batch_size):
+        logits = logits.astype(float)  # (N,V)
         logits -= logits.max(1, keepdims=True)
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
         best = np.where(offered, log_p, -np.inf).argmax(1)
-        for row, place, guess in zip(log_p, some, best, strict=True):
-            own = ids[place]
+        for row, own, guess in zip(log_p, ids[places], best, strict=True):
             tokens.append(
                 Surprise(tokenizer.tokens[own], -float(row[own]), tokenizer.tokens[guess], math.exp(row[guess]))
             )
     total = -math.fsum(one.surprise for one in tokens)
-    unknown = [tokenizer.tokens[ids[place]] for place in np.flatnonzero(special) if words[place] is not None]
+    special = np.flatnonzero(~texts.words[0])
+    unknown = [tokenizer.tokens[ids[place]] for place in special if words[place] is not None]
     return PseudoPerplexity(text, tokens, unknown, total, math.exp(min(-total / len(tokens), 700)))
 
 

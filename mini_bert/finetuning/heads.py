@@ -1,13 +1,15 @@
 """Task heads: from the vectors of the tokens to an answer.
 
-    SentenceHead    the class of a text                    pool -> [dense, tanh] -> dropout -> one score per class
+    SentenceHead    the class of a text                    pool -> [dense, f] -> dropout -> one score per class
     PairHead        the relation of two texts              pool each -> compare -> dropout -> one score per class
     TokenHead       the tag of a word                      its first piece -> dropout -> one score per tag
     SpanHead        the place of an answer                 two scores per token: start and end of the answer
     VectorHead      a vector for a text                    pool, no weights; texts are compared by cosine
 
 For published BERT these are the heads of BertForSequenceClassification (pooling [CLS], with `dense`, its "pooler"),
-BertForTokenClassification and BertForQuestionAnswering.
+BertForTokenClassification and BertForQuestionAnswering. Other architectures were published with variants, which they
+name in `sentence_head` and `drops_spans` (models/saving.py): the activation f after the dense layer (BERT, ALBERT and
+RoBERTa: tanh; ELECTRA: gelu; DistilBERT: relu), and dropout in further places.
 
 B batch, T tokens, H width, C classes, N selected tokens. `asked` marks the tokens that a head reads, `summary` is the
 position of the summary token ([CLS]) in each sequence.
@@ -20,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.activations import tanh, tanh_backward
+from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Layer
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
@@ -54,6 +56,7 @@ class VectorHead(Layer):
 
 class SentenceCache(NamedTuple):
     pooled: Any
+    pooled_dropped: Any
     dense: Any
     activated: Any
     dropped: Any
@@ -61,9 +64,11 @@ class SentenceCache(NamedTuple):
 
 
 class SentenceHead(Layer):
-    """y = dropout(h) W + b,   h = pool(x), or tanh(pool(x) W_d + b_d) with `dense`        x (B,T,H) -> y (B,C)
+    """y = dropout(h) W + b,   h = pool(x), or f(pool(x) W_d + b_d) with `dense`        x (B,T,H) -> y (B,C)
 
-    dh = dy Wᵀ ⊙ m,   dpool = dh, or (dh ⊙ (1 − h²)) W_dᵀ,   then the backward of the pooling
+    dh = dy Wᵀ ⊙ m,   dpool = dh, or (dh ⊙ f′) W_dᵀ,   then the backward of the pooling
+
+    drops_input: there is also dropout before the dense layer
     """
 
     def __init__(
@@ -74,29 +79,35 @@ class SentenceHead(Layer):
         dense: bool = False,
         p: float = 0.1,
         std: float = STD,
+        activation_name: str = "tanh",
+        drops_input: bool = False,
     ):
         self.p = p
+        self.input_p = p if drops_input and dense else 0.0
         self.pool = VectorHead(pooling)
         size = width * len(pooling)
         self.dense = Linear(size, size, std=std) if dense else None
+        self.activation = activation(activation_name)
         self.linear = Linear(size, classes, std=std)
 
     def forward(self, x, run, asked=None, summary=0):
         h, pooled = self.pool.forward(x, run, asked, summary)
+        h, pooled_dropped = dropout(h, self.input_p, run.fork(0))
         dense = activated = None
         if self.dense:
             h, dense = self.dense.forward(h, run)
-            h, activated = tanh(h)
+            h, activated = self.activation.forward(h)
         h, dropped = dropout(h, self.p, run)
         y, linear = self.linear.forward(h, run)
-        return y, SentenceCache(pooled, dense, activated, dropped, linear)
+        return y, SentenceCache(pooled, pooled_dropped, dense, activated, dropped, linear)
 
     def backward(self, dy, cache, run):
         dh = self.linear.backward(dy, cache.linear, run)
         dh = dropout_backward(dh, cache.dropped)
         if self.dense:
-            dh = tanh_backward(dh, cache.activated)
+            dh = self.activation.backward(dh, cache.activated)
             dh = self.dense.backward(dh, cache.dense, run)
+        dh = dropout_backward(dh, cache.pooled_dropped)
         return self.pool.backward(dh, cache.pooled, run)
 
 
@@ -146,17 +157,20 @@ class TokenHead(Layer):
 
 
 class SpanHead(Layer):
-    """[s_t e_t] = x_t W + b        x (B,T,H) -> y (B,2,T): each token's score as start and as end"""
+    """[s_t e_t] = dropout(x_t) W + b        x (B,T,H) -> y (B,2,T): each token's score as start and as end"""
 
-    def __init__(self, width: int, std: float = STD):
+    def __init__(self, width: int, p: float = 0.0, std: float = STD):
+        self.p = p  # 0 in most published models
         self.linear = Linear(width, 2, std=std)
 
     def forward(self, x, run):
+        x, dropped = dropout(x, self.p, run)
         y, linear = self.linear.forward(x, run)  # (B,T,2)
-        return np.ascontiguousarray(y.transpose(0, 2, 1)), linear
+        return np.ascontiguousarray(y.transpose(0, 2, 1)), (dropped, linear)
 
-    def backward(self, dy, linear, run):
-        return self.linear.backward(np.ascontiguousarray(dy.transpose(0, 2, 1)), linear, run)
+    def backward(self, dy, cache, run):
+        dropped, linear = cache
+        return dropout_backward(self.linear.backward(np.ascontiguousarray(dy.transpose(0, 2, 1)), linear, run), dropped)
 
 
 class SpanCache(NamedTuple):

@@ -56,7 +56,8 @@ def fill_mask(model: Model, tokenizer: Tokenizer, text: str, top: int = 5) -> Fi
             f"{model.max_length} positions; shorten the context around the mask"
         )
     run = Run()
-    hidden, _ = model.encode(ids, None, batch["token_type_ids"], run, rows)  # (N,H), only the masks
+    inputs = model.hide(model.check_inputs(ids, None, batch["token_type_ids"]), rows, mask_id)
+    hidden, _ = model.encode_inputs(inputs, run, rows)  # (N,H), only the masks
     probs, _ = softmax(head.forward(hidden, run)[0])  # (N,V)
     probs = probs[:, : tokenizer.vocab_size]  # a model may have more ids than the vocabulary has words
     offered = probs.copy()

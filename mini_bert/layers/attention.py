@@ -73,7 +73,7 @@ class AttentionCache(NamedTuple):
 def named_arrays(cache) -> dict[str, np.ndarray]:
     """What attention computed, by name. Tiles (lean_attention.py) leave no weights."""
     named = {"attention_input": cache.x, "query": cache.q, "key": cache.k, "value": cache.attended.v}
-    if isinstance(cache.attended, AttendCache):
+    if "probs" in cache.attended._fields:
         named["attention_weights"] = cache.attended.probs
     return named | {"context": cache.context}
 

@@ -8,13 +8,15 @@
 Why Mini-BERT starts with the last two: docs/decisions/0003-start-by-looking-around.md.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-Initialiser = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+Initialiser = Callable[["np.random.Generator", tuple[int, ...]], np.ndarray]
 
 
 def normal(std: float, silent: int = 0) -> Initialiser:

@@ -13,8 +13,9 @@ Letters: B batch, T tokens, H hidden width, A heads, d = H/A, V vocabulary, L la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -22,31 +23,74 @@ import numpy as np
 from mini_bert.common.inputs import check_ids, check_mask, check_rows
 from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
 from mini_bert.layers.base import Flat, Layer, Param, Pool, Run, bind
+from mini_bert.layers.chosen import choose_rows_backward
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.matrices import add_rows, rows
 from mini_bert.models.cache import EncodeCache
 from mini_bert.models.cache import Inputs as Inputs  # part of the interface: objectives make them
 from mini_bert.models.saving import Saved
 
 PART = 1 << 20  # weights that are rounded at a time
-MASKED_WORDS, NEXT_SENTENCE, POOLER = "masked_words", "next_sentence", "pooler"  # output heads of several models
+
+# The names of output heads that several models have: what they predict.
+MASKED_WORDS, NEXT_WORD = "masked_words", "next_word"
+NEXT_SENTENCE, SENTENCE_ORDER, REPLACED = "next_sentence", "sentence_order", "replaced"
+POOLER = "pooler"  # the vector of [CLS], (B,H), which heads for whole sequences read
+HEADS = (MASKED_WORDS, NEXT_WORD, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED, POOLER)
+HIDDEN = "hidden"
+OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
+
+
+class Output(SimpleNamespace):
+    """The results of `forward` by name: `hidden` (B,T,H), and one for each head; or their gradients for `backward`.
+
+    A head that the model does not have is None.
+    """
+
+    def __getattr__(self, name: str) -> Any:  # called only for attributes that do not exist
+        if name in (HIDDEN, *HEADS):
+            return None
+        raise AttributeError(name)
+
+
+class Term(NamedTuple):
+    """A part of the loss: the cross-entropy of an output head's scores at some rows."""
+
+    head: str
+    rows: np.ndarray | None  # (N,) row b·T + t is token t of sequence b; None: all rows, in order
+    targets: np.ndarray  # (N,) the correct class of each row
+    divisor: int | None = None  # of the sum over the rows; default: their number
+    weight: float = 1.0  # of this part in the sum of all
+
+
+class ScoreCache(NamedTuple):
+    below: Any  # of the head that this one reads, or None
+    own: Any
+    binary: bool  # whether the head has one logit per row
+    chosen: np.ndarray | None  # the rows that were asked for, of a head that reads whole sequences; None: all
+    shape: tuple[int, ...]  # of what the head returned
+
+
+class TermCache(NamedTuple):
+    term: Term
+    scores: ScoreCache
+    loss: float  # of this term, before its weight
+    entropy: CrossEntropyCache
 
 
 class LossCache(NamedTuple):
     encoded: EncodeCache
-    head: Any
-    entropy: list[CrossEntropyCache]  # one, removed by backward: it is the largest of all caches
-    sentences: Any = None  # caches of pooler, next-sentence head and its cross-entropy
-    losses: tuple[float, ...] = ()  # the terms of the loss: of masked words, and of next-sentence labels
-
-    @property
-    def cross_entropy(self) -> CrossEntropyCache:
-        return self.entropy[0]
+    terms: list[TermCache]  # backward empties this: the scores of a head are the largest of all caches
 
     def parts(self) -> dict[str, tuple[float, CrossEntropyCache]]:
         """The terms of the loss with their cross-entropies, by the name of the head. Read them before backward."""
-        entropies = [*self.entropy, *([] if self.sentences is None else [self.sentences[-1]])]
-        return dict(zip((MASKED_WORDS, NEXT_SENTENCE), zip(self.losses, entropies, strict=True), strict=False))
+        return {cache.term.head: (cache.loss, cache.entropy) for cache in self.terms}
+
+    @property
+    def cross_entropy(self) -> CrossEntropyCache:
+        """Of the first term"""
+        return self.terms[0].entropy
 
 
 class Model(Saved):
@@ -63,9 +107,13 @@ class Model(Saved):
     """
 
     model_type: ClassVar[str]
-    head_shapes: ClassVar[Mapping[str, str]] = {}  # the output heads that it can have, with the shapes of their outputs
+    # The output heads that it can have, with the shapes of their outputs; a head comes after the one that it reads.
+    head_shapes: ClassVar[Mapping[str, str]] = {}
+    head_inputs: ClassVar[Mapping[str, str]] = {}  # a head that reads another one's output, such as the pooler's
+    sequence_heads: ClassVar[frozenset[str]] = frozenset()  # for a row, they read other rows of its sequence, too
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
+    objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
 
     tokens: Any  # the embedding of token ids
@@ -198,6 +246,41 @@ class Model(Saved):
         dx = self.encoder.backward(dx, cache.blocks, run)
         return self.embed_backward(dx, cache.inputs, cache.embedding, run)
 
+    def hide(self, inputs: Inputs, hidden_rows, mask_id: int) -> Inputs:
+        """The same inputs with the tokens at these rows hidden, so that they can be predicted from all others."""
+        ids = inputs.ids.copy()
+        ids.reshape(ids.size)[hidden_rows] = mask_id
+        return inputs._replace(ids=ids)
+
+    # ------------------------------------------------------------------ every output
+
+    def forward(self, input_ids, attention_mask=None, token_types=None, run: Run | None = None):
+        """Returns an Output, with hidden (B,T,H) and the output of each head, and the cache for `backward`."""
+        run = run or self._new_run()
+        hidden, cache = self.encode(input_ids, attention_mask, token_types, run)
+        found = {HIDDEN: hidden}
+        for name in self.output_heads:
+            x = found[self.head_inputs.get(name, HIDDEN)]
+            found[name], cache.outputs[name] = self.output_head(name).forward(x, run)
+        return Output(**found), cache
+
+    def backward(self, dout: Output, cache: EncodeCache, run: Run | None = None):
+        """Returns dx (B,T,H) at the sum of the embeddings; adds to every gradient.
+
+        dout: an Output with the gradients of the outputs. None: this output is not part of the loss.
+        """
+        run = run or self.run
+        self.encoder.check(cache.blocks)
+        gradients = dict(vars(dout))
+        for name in reversed(self.output_heads):
+            if gradients.get(name) is not None:
+                below = self.head_inputs.get(name, HIDDEN)
+                dx = self.output_head(name).backward(gradients[name], cache.outputs[name], run)
+                gradients[below] = dx if gradients.get(below) is None else gradients[below] + dx
+        if gradients.get(HIDDEN) is None:
+            raise ValueError("all gradients in dout are None; expected at least one")
+        return self.encode_backward(gradients[HIDDEN], cache, run)
+
     # ------------------------------------------------------------------ the loss at chosen tokens
 
     def loss(
@@ -223,38 +306,35 @@ class Model(Saved):
         Only the chosen rows enter the loss, so the head and most of the last block run on these rows only.
         """
         inputs = self.check_inputs(input_ids, attention_mask, token_types)
-        rows, targets = check_rows(rows, targets, inputs.ids.shape)
+        terms = [Term(MASKED_WORDS, *check_rows(rows, targets, inputs.ids.shape), count)]
         if next_sentence is not None:
-            next_sentence = check_ids([next_sentence], 2, len(inputs.ids), "next_sentence")[0]
-        return self.loss_of(inputs, rows, targets, next_sentence, run, count, sentences)
+            B, T = inputs.ids.shape
+            labels = check_ids([next_sentence], 2, B, "next_sentence")[0]
+            terms.append(Term(NEXT_SENTENCE, np.arange(B) * T, labels, sentences))  # it reads [CLS]
+        return self.loss_of(inputs, terms, run)
 
-    def loss_of(
-        self,
-        inputs: Inputs,
-        rows,
-        targets,
-        next_sentence=None,
-        run: Run | None = None,
-        count: int | None = None,
-        sentences: int | None = None,
-    ):
-        """`loss` for inputs that are already checked."""
+    def loss_of(self, inputs: Inputs, terms: Sequence[Term], run: Run | None = None):
+        """The sum of the terms, for inputs that are already checked. Returns the loss and the cache for
+        `loss_backward`."""
         run = self._new_run() if run is None else run
-        words = self.output_head(MASKED_WORDS)
-        if next_sentence is not None:
-            self.output_head(NEXT_SENTENCE)
-        B, T = inputs.ids.shape
-        chosen = rows if next_sentence is None else np.concatenate([rows, np.arange(B) * T])  # the pooler reads [CLS]
-        hidden, encoded = self.encode_inputs(inputs, run, chosen)  # (N,H) or (N+B,H)
-        logits, head = words.forward(hidden[: rows.size], run)  # (N,V)
-        loss, entropy = cross_entropy(logits, targets, count, out=logits)
-        if next_sentence is None:
-            return loss, LossCache(encoded, head, [entropy], losses=(loss,))
-        pooled, pooler = self.output_head(POOLER).forward(hidden[rows.size :, None], run)
-        logits, following = self.output_head(NEXT_SENTENCE).forward(pooled, run)
-        next_loss, next_entropy = cross_entropy(logits, next_sentence, sentences)
-        sentences_cache = (pooler, following, next_entropy)
-        return loss + next_loss, LossCache(encoded, head, [entropy], sentences_cache, (loss, next_loss))
+        for term in terms:
+            self.output_head(term.head)
+        every = any(term.rows is None or term.head in self.sequence_heads for term in terms)
+        chosen = None if every else _concatenated([term.rows for term in terms])
+        hidden, encoded = self.encode_inputs(inputs, run, chosen)  # (N,H) the rows of all terms, or (B,T,H)
+        x, start, loss, caches = rows(hidden), 0, 0.0, []
+        for term in terms:
+            if term.head in self.sequence_heads:
+                scores, cache = self.score(term.head, hidden, run, term.rows)  # (N,C)
+            elif every:
+                scores, cache = self.score(term.head, x if term.rows is None else x[term.rows], run)
+            else:
+                scores, cache = self.score(term.head, x[start : start + term.targets.size], run)
+                start += term.targets.size
+            part, entropy = cross_entropy(scores, term.targets, term.divisor, out=scores)
+            loss += part if term.weight == 1 else term.weight * part
+            caches.append(TermCache(term, cache, part, entropy))
+        return loss, LossCache(encoded, caches)
 
     def loss_backward(self, cache: LossCache, dloss: float = 1.0, run: Run | None = None):
         """Returns dx (B,T,H) at the sum of the embeddings; adds to every gradient."""
@@ -262,17 +342,41 @@ class Model(Saved):
         if not isinstance(cache, LossCache):
             raise TypeError(f"loss_backward takes the cache of loss, not a {type(cache).__name__}; see also backward")
         self.encoder.check(cache.encoded.blocks)
-        entropy = cache.entropy.pop()
-        dlogits = cross_entropy_backward(dloss, entropy, out=entropy.exp)
-        dhidden = self.output_head(MASKED_WORDS).backward(dlogits, cache.head, run)
-        del entropy, dlogits  # the blocks reuse their memory
-        if cache.sentences is not None:
-            pooler, following, next_entropy = cache.sentences
-            dlogits = cross_entropy_backward(dloss, next_entropy)
-            dpooled = self.output_head(NEXT_SENTENCE).backward(dlogits, following, run)
-            dfirst = self.output_head(POOLER).backward(dpooled, pooler, run)  # (B,1,H)
-            dhidden = np.concatenate([dhidden, dfirst[:, 0]])
+        gradients = []
+        while cache.terms:
+            term, scores, _, entropy = cache.terms.pop(0)
+            dscores = cross_entropy_backward(dloss * term.weight, entropy, out=entropy.exp)
+            dx = self.score_backward(term.head, dscores, scores, run)  # (N,H)
+            gradients.append((None if term.head in self.sequence_heads else term.rows, dx))
+            del scores, entropy, dscores  # the blocks reuse their memory
+        dhidden = _joined(gradients, cache.encoded.hidden.shape)
+        del gradients
         return self.encode_backward(dhidden, cache.encoded, run)
+
+    def score(self, name: str, x, run: Run, chosen=None) -> tuple[np.ndarray, ScoreCache]:
+        """The scores of an output head for rows x (N,H): (N,C), and the cache for `score_backward`.
+
+        A head that reads whole sequences needs all rows, x (B,T,H), and its scores are those of the chosen ones.
+
+        One logit z per row answers a yes-or-no question: its scores are [0, z], and their softmax is [1 − σ(z), σ(z)].
+        """
+        below = None
+        if name in self.head_inputs:
+            x, below = self.output_head(self.head_inputs[name]).forward(x[:, None], run)
+        scores, own = self.output_head(name).forward(x, run)
+        cache = ScoreCache(below, own, scores.shape[-1] == 1, chosen, scores.shape)
+        scores = rows(scores) if chosen is None else rows(scores)[chosen]
+        return np.pad(scores, ((0, 0), (1, 0))) if cache.binary else scores, cache
+
+    def score_backward(self, name: str, dscores, cache: ScoreCache, run: Run):
+        """Returns dx (N,H), of all rows for a head that reads whole sequences; adds to the gradients of the head."""
+        dscores = dscores[:, 1:] if cache.binary else dscores
+        if cache.chosen is not None:
+            dscores = choose_rows_backward(dscores, (cache.shape, cache.chosen))
+        dx = self.output_head(name).backward(dscores.reshape(cache.shape), cache.own, run)
+        if name in self.head_inputs:
+            dx = self.output_head(self.head_inputs[name]).backward(dx, cache.below, run)[:, 0]
+        return rows(dx)
 
     # ------------------------------------------------------------------ weights in memory
 
@@ -281,10 +385,20 @@ class Model(Saved):
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
         try:
-            self.flat = bind(self, dtype=dtype, seed=seed)
+            flat = bind(self, dtype=dtype, seed=seed)
         except MemoryError:
             raise MemoryError(self._needs_memory(np.dtype(dtype).itemsize)) from None
-        self.run = Run(seed=seed or 0, pool=Pool())
+        self._use(flat, Run(seed=seed or 0, pool=Pool()))
+
+    def _use(self, flat: Flat, run: Run) -> None:
+        """Set the memory and the default run, also for models inside this one."""
+        self.flat, self.run = flat, run
+        for inner in self.inner_models():
+            inner._use(flat, run)
+
+    def inner_models(self) -> list[Model]:
+        """Models inside this one, which share its memory: the generator of an ELECTRA."""
+        return [part for part in vars(self).values() if isinstance(part, Model)]
 
     def _needs_memory(self, width: int) -> str:
         parameters = sum(param.size for param in self.named_params().values())
@@ -296,8 +410,8 @@ class Model(Saved):
 
     def replica(self) -> Self:
         """The same model on the same weights, with its own gradients and scratch memory: for a second thread."""
-        twin = self._unbound()
-        twin.flat = bind(twin, self.flat.data)
+        twin = self._unbound({})
+        twin._use(bind(twin, self.flat.data), self._own_run())
         return twin
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -313,8 +427,10 @@ class Model(Saved):
         )
 
     def __deepcopy__(self, memo: Any) -> Self:
-        twin = self._unbound()
-        twin.flat = bind(twin, self.flat.data.copy(), self.flat.grad.copy())
+        twin = self._unbound(memo)
+        if OUTER not in memo:
+            data, grad = (np.concatenate([flat[place] for place in self._places()]) for flat in self.flat[:2])
+            twin._use(bind(twin, data, grad), self._own_run())
         return twin
 
     def __reduce__(self):
@@ -335,12 +451,21 @@ class Model(Saved):
         """All attributes but those that concern memory."""
         return {name: part for name, part in vars(self).items() if name not in ("flat", "run")}
 
-    def _unbound(self) -> Self:
-        """A copy of all layers whose weights have no memory yet."""
+    def _unbound(self, memo: dict[Any, Any]) -> Self:
+        """A copy of all layers whose weights have no memory yet. memo: as for `__deepcopy__`"""
         twin = object.__new__(type(self))
-        vars(twin).update(deepcopy(self._parts()))
-        twin.run = Run(self.run.seed, self.run.train, Pool())
+        vars(twin).update(deepcopy(self._parts(), {**memo, OUTER: True} if OUTER not in memo else memo))
         return twin
+
+    def _places(self) -> list[slice]:
+        """Our parts of the flat arrays, in the order of `bind`: all of them, unless this model is inside another."""
+        if self.flat.data.size == self.get_parameter_count():
+            return [slice(None)]
+        return [param.place for param in sorted(self.named_params().values(), key=lambda param: not param.decay)]
+
+    def _own_run(self) -> Run:
+        """A Run with its own scratch memory"""
+        return Run(self.run.seed, self.run.train, Pool())
 
     def keep_weights(self, kind: str) -> Self:
         """Store the weights as "float32", "bfloat16" or "float16"; products and gradients stay float32."""
@@ -350,7 +475,7 @@ class Model(Saved):
         if data is not exact:
             for start in range(0, exact.size, PART):  # rounding copies: one part at a time
                 narrow(exact[start : start + PART], data[start : start + PART])
-        self.flat = bind(self, data, self.flat.grad)
+        self._use(bind(self, data, self.flat.grad), self.run)
         return self
 
     def check_weights(self, kind: str) -> None:
@@ -381,7 +506,7 @@ class Model(Saved):
     def get_parameter_count(self, by_component: bool = False) -> Any:
         """The number of parameters, or a dictionary {component: number} that sums to it."""
         if not by_component:
-            return self.flat.data.size
+            return sum(param.size for param in self.named_params().values())
         counts: dict[str, int] = {}
         for name, param in self.named_params().items():
             parts = name.split(".")  # encoder.blocks.0.attention.qkv.w belongs to encoder.blocks.0, head.b to head
@@ -391,9 +516,29 @@ class Model(Saved):
         return counts
 
 
+def _concatenated(arrays):
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _joined(gradients, shape):
+    """The gradient at the hidden states, from those at the rows of each term; rows None: all.
+
+    shape (N,H): the hidden states are the rows of all terms, one after the other. shape (B,T,H): they are all rows.
+    """
+    if len(shape) == 2 or (gradients[0][0] is None and len(gradients) == 1):
+        return _concatenated([dx for _, dx in gradients]).reshape(shape)
+    dhidden = np.zeros(shape, gradients[0][1].dtype)
+    for chosen, dx in gradients:
+        if chosen is None:
+            dhidden += dx.reshape(shape)
+        else:
+            add_rows(rows(dhidden), chosen, dx)
+    return dhidden
+
+
 def _unpickled(kind: type[Model], parts: dict[str, Any], data: np.ndarray, dtype: Any, seed: Any, train: bool) -> Model:
     model = object.__new__(kind)
     vars(model).update(parts)
-    model.flat = bind(model, data, np.zeros(data.size, dtype))
-    model.run = Run(seed, train, Pool())
+    if data.size == model.get_parameter_count():  # else it is inside another model, which is unpickled next
+        model._use(bind(model, data, np.zeros(data.size, dtype)), Run(seed, train, Pool()))
     return model

@@ -9,36 +9,39 @@
 The differences from Mini-BERT (models/mini.py): token types and a norm at the embeddings, biases in attention, GELU,
 no norm after the last block, a pooler, and the heads of published checkpoints. A checkpoint may have all, some or none
 of the heads; a `Bert` loaded from it has the same ones.
+
+The embeddings are in bert_like.py, the heads in heads.py, because BERT's relatives use them, too.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from mini_bert.common.inputs import check_ids
-from mini_bert.common.values import check_heads, check_positive_number, check_probability, check_size
-from mini_bert.layers.activations import activation, tanh, tanh_backward
-from mini_bert.layers.base import Layer
-from mini_bert.layers.block import TransformerBlock
-from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.activations import activation
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal
-from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
-from mini_bert.layers.linear import Linear, TiedLinear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
-from mini_bert.models.saving import Name, linear_names, norm_names
-from mini_bert.models.sizes import Sizes, block_parameters
+from mini_bert.layers.layer_norm import LayerNorm
+from mini_bert.layers.linear import Linear
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
+from mini_bert.models.bert_like import BertLike, block, block_names
+from mini_bert.models.heads import MaskedWordHead, Pooler
+from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.saving import Name, linear_names
+from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 
 @dataclass(frozen=True)
-class BertConfig:
+class BertConfig(PublishedConfig):
     """The fields of a published `config.json` that affect the results; the defaults are those of BERT-base, uncased."""
+
+    model_type: ClassVar[str] = "bert"
+    name: ClassVar[str] = "BERT"
+    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -54,161 +57,47 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     tie_word_embeddings: bool = True
 
-    def __post_init__(self) -> None:
-        for name in (
-            "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-            "max_position_embeddings", "type_vocab_size",
-        ):  # fmt: skip
-            check_size(name, getattr(self, name))
-        check_heads(self.hidden_size, self.num_attention_heads)
-        check_probability("hidden_dropout_prob", self.hidden_dropout_prob)
-        check_probability("attention_probs_dropout_prob", self.attention_probs_dropout_prob)
+    def check(self) -> None:
         activation(self.hidden_act)
-        for name in ("layer_norm_eps", "initializer_range"):
-            check_positive_number(name, getattr(self, name))
-        if not isinstance(self.tie_word_embeddings, bool):
-            raise ValueError(f"tie_word_embeddings is {self.tie_word_embeddings!r}, expected True or False")
-
-    # The sizes under the names that every config has.
-
-    @property
-    def width(self) -> int:
-        return self.hidden_size
-
-    @property
-    def depth(self) -> int:
-        return self.num_hidden_layers
-
-    @property
-    def heads(self) -> int:
-        return self.num_attention_heads
-
-    @property
-    def max_length(self) -> int:
-        return self.max_position_embeddings
-
-    @property
-    def dropout(self) -> float:
-        return self.hidden_dropout_prob
-
-    @property
-    def tie_head(self) -> bool:
-        return self.tie_word_embeddings
-
-    name: ClassVar[str] = "BERT"
 
     def sizes(self) -> Sizes:
         V, H, L, T, inner = self.vocab_size, self.width, self.depth, self.max_length, self.intermediate_size
         parameters = (V + T + self.type_vocab_size) * H + 2 * H + L * (block_parameters(H, inner) + 4 * H)
         parameters += 2 * (H * H + H) + 2 * H + V + (0 if self.tie_head else H * V) + 2 * H + 2  # pooler and heads
-        kept, temporary = {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(self.hidden_act, (3, 5.0))
+        kept, temporary = inner_arrays(self.hidden_act)
         return Sizes(self.name, V, H, L, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
                      self.attention_probs_dropout_prob > 0, True, kept, temporary, 3 + min(kept, 2))  # fmt: skip
 
-    def with_tied_head(self) -> BertConfig:
-        return replace(self, tie_word_embeddings=True)
 
-    def with_dropout(self, p: float) -> BertConfig:
-        return replace(self, hidden_dropout_prob=p, attention_probs_dropout_prob=p)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"model_type": "bert", **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> BertConfig:
-        """Build from a published `config.json`. Other fields are ignored, or refused if they would change results."""
-        model_type = values.get("model_type", "bert")  # missing in the first configs
-        if model_type != "bert":
-            raise ValueError(
-                f"config.json has model_type {model_type!r}, expected 'bert'; mini_bert.load_model reads folders of "
-                "every kind"
-            )
-        if values.get("position_embedding_type", "absolute") != "absolute":
-            raise ValueError(
-                f"position_embedding_type {values['position_embedding_type']!r} is not BERT's; expected 'absolute'"
-            )
-        if values.get("is_decoder") or values.get("add_cross_attention"):
-            raise ValueError("config.json describes a decoder (is_decoder, add_cross_attention); expected an encoder")
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known and value is not None})
+PRESET = BertConfig(
+    vocab_size=8192,
+    hidden_size=192,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=768,
+    max_position_embeddings=64,
+)
 
 
-class Pooler(Layer):
-    """pooled = tanh(x[:,0] W + b)        x (B,T,H) -> (B,H)"""
-
-    def __init__(self, width: int, std: float):
-        self.dense = Linear(width, width, std=std)
-
-    def forward(self, x, run):
-        h, dense = self.dense.forward(x[:, 0], run)
-        y, activated = tanh(h)
-        return y, (x.shape, dense, activated)
-
-    def backward(self, dy, cache, run):
-        shape, dense, activated = cache
-        dx = np.zeros(shape, dy.dtype)
-        dx[:, 0] = self.dense.backward(tanh_backward(dy, activated), dense, run)
-        return dx
-
-
-class MaskedWordHead(Layer):
-    """logits = LayerNorm(f(x W + b)) Eᵀ + b        x (...,H) -> (...,V)"""
-
-    def __init__(self, config: BertConfig, table):
-        width = config.hidden_size
-        self.dense = Linear(width, width, std=config.initializer_range)
-        self.activation = activation(config.hidden_act)
-        self.norm = LayerNorm(width, config.layer_norm_eps)
-        self.decoder = (
-            TiedLinear(table)
-            if config.tie_word_embeddings
-            else Linear(width, config.vocab_size, std=config.initializer_range)
-        )
-
-    def forward(self, x, run):
-        h, dense = self.dense.forward(x, run)
-        a, activated = self.activation.forward(h)
-        n, norm = self.norm.forward(a, run)
-        logits, decoder = self.decoder.forward(n, run)
-        return logits, (dense, activated, norm, decoder)
-
-    def backward(self, dlogits, cache, run):
-        dense, activated, norm, decoder = cache
-        dn = self.decoder.backward(dlogits, decoder, run)
-        da = self.norm.backward(dn, norm, run)
-        dh = self.activation.backward(da, activated)
-        return self.dense.backward(dh, dense, run)
-
-
-class BertOutput(NamedTuple):
-    """The results of forward, or their gradients for backward. None: this model has no such head."""
-
-    hidden: Any  # (B,T,H)
-    pooled: Any = None  # (B,H)
-    masked_words: Any = None  # (B,T,V) logits
-    next_sentence: Any = None  # (B,2) logits; index 0: it follows
-
-
-class EmbeddingCache(NamedTuple):
-    types: np.ndarray  # (B,T)
-    length: int
-    norm: LayerNormCache
-    dropped: Any
-
-
-class Bert(Model):
+class Bert(BertLike):
     """Published BERT with a choice of heads."""
 
     model_type, config_class, family = "bert", BertConfig, "Bert"
     prefix, head_prefixes = "bert.", ("cls.", "classifier.", "qa_outputs.")
+    decoder, decoder_bias = "cls.predictions.decoder", "cls.predictions.bias"
+    head_tensors: ClassVar = {
+        MASKED_WORDS: "cls.predictions.transform.dense.weight",
+        POOLER: "pooler.dense.weight",
+        NEXT_SENTENCE: "cls.seq_relationship.weight",
+    }
     task_heads: ClassVar = {
         "ForSequenceClassification": {"dense": "pooler.dense", "linear": "classifier"},
         "ForTokenClassification": {"linear": "classifier"},
         "ForQuestionAnswering": {"linear": "qa_outputs"},
     }
     task_start: ClassVar = {"task.dense": "pooler.dense"}
-    embedding_parts = ("tokens", "positions", "types", "norm")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", NEXT_SENTENCE: "(B,2)"}
+    head_inputs: ClassVar = {NEXT_SENTENCE: POOLER}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
         "try `mini-bert embed`, load a masked language model, or build one with Bert(config, masked_words=True)",
@@ -234,23 +123,13 @@ class Bert(Model):
         self.positions = PositionEmbedding(config.max_position_embeddings, width, normal(std))
         self.types = Embedding(config.type_vocab_size, width, std)
         self.norm = LayerNorm(width, config.layer_norm_eps)
-        self.encoder = Encoder(
-            [
-                TransformerBlock(
-                    width,
-                    config.num_attention_heads,
-                    config.intermediate_size,
-                    config.hidden_act,
-                    p=config.hidden_dropout_prob,
-                    attention_p=config.attention_probs_dropout_prob,
-                    eps=config.layer_norm_eps,
-                    std=std,
-                )
-                for _ in range(config.num_hidden_layers)
-            ]
-        )
+        self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
         self.pooler = Pooler(width, std) if pooler else None
-        self.masked_words = MaskedWordHead(config, self.tokens.table) if masked_words else None
+        self.masked_words = None
+        if masked_words:
+            self.masked_words = MaskedWordHead(
+                width, self.tokens.table, config.hidden_act, config.layer_norm_eps, std, config.tie_head
+            )
         self.next_sentence = Linear(width, 2, std=std) if next_sentence else None
         self._own_memory(seed, dtype)
 
@@ -259,160 +138,25 @@ class Bert(Model):
         follows = NEXT_SENTENCE in heads
         return cls(config, follows or POOLER in heads, MASKED_WORDS in heads, follows, seed, dtype)
 
-    @property
-    def word_bias(self):
-        return self.masked_words and self.masked_words.decoder.b
-
-    # ------------------------------------------------------------------ embeddings
-
-    def check_types(self, token_types, ids):
-        if token_types is None:
-            return np.zeros_like(ids)
-        types = check_ids(token_types, self.config.type_vocab_size, self.max_length, "token_types")
-        if types.shape != ids.shape:
-            raise ValueError(f"token_types has shape {types.shape}, expected {ids.shape}, the shape of input_ids")
-        return types
-
-    def embed(self, inputs, run):  # ids, types (B,T) -> (B,T,H)
-        types = np.zeros_like(inputs.ids) if inputs.types is None else inputs.types
-        x, _ = self.tokens.forward(inputs.ids, run)
-        x, length = self.positions.forward(x, run)
-        s, _ = self.types.forward(types, run)
-        x, norm = self.norm.forward(x + s, run)
-        x, dropped = dropout(x, self.config.hidden_dropout_prob, run)
-        return x, EmbeddingCache(types, length, norm, dropped)
-
-    def embed_backward(self, dx, inputs, cache, run):
-        dx = dropout_backward(dx, cache.dropped)
-        dx = self.norm.backward(dx, cache.norm, run)
-        self.types.backward(dx, cache.types, run)
-        self.positions.backward(dx, cache.length, run)
-        self.tokens.backward(dx, inputs.ids, run)
-        return dx
-
-    def more_arrays(self, embedding, final):
-        return {"embedding_norm": embedding.norm.x_hat}
-
-    # ------------------------------------------------------------------ every output
-
-    def forward(self, input_ids, attention_mask=None, token_types=None, run=None):
-        """Returns a BertOutput and the cache for `backward`.        input_ids (B,T)"""
-        run = run or self._new_run()
-        hidden, cache = self.encode(input_ids, attention_mask, token_types, run)
-        pooled = words = follows = None
-        if self.pooler:
-            pooled, cache.outputs[POOLER] = self.pooler.forward(hidden, run)
-        if self.masked_words:
-            words, cache.outputs[MASKED_WORDS] = self.masked_words.forward(hidden, run)
-        if self.next_sentence:
-            follows, cache.outputs[NEXT_SENTENCE] = self.next_sentence.forward(pooled, run)
-        return BertOutput(hidden, pooled, words, follows), cache
-
-    def backward(self, dout: BertOutput, cache, run=None):
-        """Returns dx (B,T,H) at the embeddings. dout: gradients of the outputs; None: not part of the loss."""
-        run = run or self.run
-        self.encoder.check(cache.blocks)
-        dhidden, dpooled = dout.hidden, dout.pooled
-        if dout.next_sentence is not None:
-            head = self.output_head(NEXT_SENTENCE)
-            dpooled = _add(dpooled, head.backward(dout.next_sentence, cache.outputs[NEXT_SENTENCE], run))
-        if dpooled is not None:
-            dhidden = _add(dhidden, self.output_head(POOLER).backward(dpooled, cache.outputs[POOLER], run))
-        if dout.masked_words is not None:
-            head = self.output_head(MASKED_WORDS)
-            dhidden = _add(dhidden, head.backward(dout.masked_words, cache.outputs[MASKED_WORDS], run))
-        if dhidden is None:
-            raise ValueError("all gradients in dout are None; expected at least one")
-        return self.encode_backward(dhidden, cache, run)
-
     # ------------------------------------------------------------------ files
 
-    @classmethod
-    def heads_in(cls, values, tensors):
-        pooler = "pooler.dense.weight" in tensors
-        held = {
-            MASKED_WORDS: "cls.predictions.transform.dense.weight" in tensors,
-            POOLER: pooler,
-            NEXT_SENTENCE: pooler and "cls.seq_relationship.weight" in tensors,
-        }
-        return [head for head, is_held in held.items() if is_held]
-
-    @classmethod
-    def canonical(cls, name: str) -> str:
-        """Files differ in the prefix `bert.`, and call γ and β `gamma` and `beta` or `weight` and `bias`."""
-        name = name.removeprefix("bert.")
-        return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-
-    def reconcile(self, tensors, table, source):
-        tied = self.config.tie_word_embeddings
-        if not tied and "cls.predictions.bias" in tensors:  # older files have only this name
-            tensors.setdefault("cls.predictions.decoder.bias", tensors["cls.predictions.bias"])
-        names = ("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
-        copies = [tensors[name] for name in names if name in tensors]
-        if tied and len(copies) == 2 and not np.array_equal(copies[0], copies[1]):
-            warnings.warn(
-                f"{source}: config.json says that the head shares the token table, so the file's own matrix for the "
-                'head is not used; to use it, set "tie_word_embeddings": false there',
-                stacklevel=4,
-            )
-        used = {name for entry in table for name in entry.theirs}
-        return sorted(set(tensors) - used - _DERIVED)
-
-    def file_tensors(self, task=""):
-        tensors = super().file_tensors(task)
-        if "cls.predictions.decoder.bias" in tensors:
-            tensors["cls.predictions.bias"] = tensors["cls.predictions.decoder.bias"].copy()  # files carry both names
-        return tensors
-
-    def file_config(self) -> dict[str, Any]:
-        architecture = {
-            (True, True): "BertForPreTraining",
-            (True, False): "BertForMaskedLM",
-            (False, True): "BertForNextSentencePrediction",
-            (False, False): "BertModel",
+    def architecture(self):
+        return {
+            (True, True): "ForPreTraining",
+            (True, False): "ForMaskedLM",
+            (False, True): "ForNextSentencePrediction",
+            (False, False): "Model",
         }[bool(self.masked_words), bool(self.next_sentence)]
-        return {"model_type": "bert", "architectures": [architecture], **asdict(self.config)}
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
-        names = [
-            Name("tokens.table", ("embeddings.word_embeddings.weight",)),
-            Name("positions.table", ("embeddings.position_embeddings.weight",)),
-            Name("types.table", ("embeddings.token_type_embeddings.weight",)),
-            *norm_names("norm", "embeddings.LayerNorm"),
-        ]
-        parts = ("query", "key", "value")
+        names = self.embedding_names()
         for index in range(self.config.num_hidden_layers):
-            ours, theirs = f"encoder.blocks.{index}", f"encoder.layer.{index}"
-            names += [
-                *linear_names(f"{ours}.attention.qkv", *(f"{theirs}.attention.self.{part}" for part in parts)),
-                *linear_names(f"{ours}.attention.output", f"{theirs}.attention.output.dense"),
-                *norm_names(f"{ours}.attention_norm", f"{theirs}.attention.output.LayerNorm"),
-                *linear_names(f"{ours}.feed_forward.expand", f"{theirs}.intermediate.dense"),
-                *linear_names(f"{ours}.feed_forward.contract", f"{theirs}.output.dense"),
-                *norm_names(f"{ours}.output_norm", f"{theirs}.output.LayerNorm"),
-            ]  # fmt: skip
+            names += block_names(f"encoder.blocks.{index}", f"encoder.layer.{index}")
         if self.pooler:
             names += linear_names("pooler.dense", "pooler.dense")
         if self.masked_words:
-            names += linear_names("masked_words.dense", "cls.predictions.transform.dense")
-            names += norm_names("masked_words.norm", "cls.predictions.transform.LayerNorm")
-            if self.config.tie_word_embeddings:
-                names += [Name("masked_words.decoder.b", ("cls.predictions.bias",))]
-            else:
-                names += linear_names("masked_words.decoder", "cls.predictions.decoder")
+            names += self.word_names("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")
         if self.next_sentence:
             names += linear_names("next_sentence", "cls.seq_relationship")
         return names
-
-
-def _add(a, b):
-    return b if a is None else a + b
-
-
-_DERIVED = {  # redundant tensors in files: copies of tied ones, and the positions 0, 1, 2, …
-    "cls.predictions.decoder.weight",
-    "cls.predictions.decoder.bias",
-    "cls.predictions.bias",
-    "embeddings.position_ids",
-}

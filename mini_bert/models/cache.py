@@ -16,11 +16,12 @@ Names that every model has; `list(cache)` has all names:
 
 Names that depend on the architecture (a norm is shown as x̂, before γ and β):
 
-    embedding_norm          (B,T,H)     BERT
+    embedding_norm          (B,T,E)     BERT and its relatives; E: the width of the embeddings, H for most
     attention_norm_i        (B,T,H)     all so far
     output_norm_i           (B,T,H)     all so far
     feed_forward_inner_i    (B,T,I)     all so far: the hidden layer after its activation
     final_norm              (B,T,H)     Mini-BERT
+    convolution_norm_0      (B,T,H)     DeBERTa v2
 
 With gradient checkpointing a block keeps only its input. With `chosen`, the last block and what follows have N rows.
 """
@@ -34,13 +35,14 @@ import numpy as np
 
 
 class Inputs(NamedTuple):
-    """Checked inputs of one batch. Architectures without positions or a memory ignore these."""
+    """Checked inputs of one batch. Architectures without positions, a memory or an order ignore these."""
 
     ids: np.ndarray  # (B,T)
     mask: np.ndarray | None = None  # broadcasts to (B,A,T,T), True for tokens that may be attended to; None: all
     types: np.ndarray | None = None  # (B,T) 0 in the first text, 1 in the second; None: 0 everywhere
     positions: np.ndarray | None = None  # (B,T); None: 0, 1, 2, …
     memory: Any = None  # what the previous segment left; gets no gradient
+    order: np.ndarray | None = None  # (B,T) the place of each token in the order of prediction (XLNet); None: no order
 
 
 class EncodeCache(Mapping[str, np.ndarray]):

@@ -1,4 +1,4 @@
-"""The class for each `model_type`. To add an architecture, add a file and a line here."""
+"""The class for each `model_type`, and configs by name. To add an architecture, add a file and a line to each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,29 @@ from typing import Any
 
 from mini_bert.common.json_values import read_object
 from mini_bert.models.base import Model
-from mini_bert.models.config import PRESETS
 
-MODELS = {
+MODELS = {  # model_type -> module, class
     "mini_bert": ("mini_bert.models.mini", "MiniBERT"),
     "bert": ("mini_bert.models.bert", "Bert"),
+    "roberta": ("mini_bert.models.roberta", "Roberta"),
+    "distilbert": ("mini_bert.models.distilbert", "DistilBert"),
+    "albert": ("mini_bert.models.albert", "Albert"),
+    "electra": ("mini_bert.models.electra", "Electra"),
+    "deberta": ("mini_bert.models.deberta", "Deberta"),
+    "deberta-v2": ("mini_bert.models.deberta_v2", "DebertaV2"),
+}
+
+PRESETS = {  # a name for `mini-bert train --model` -> module, config
+    "mini": ("mini_bert.models.config", "MINI_BERT_CONFIG"),
+    "larger": ("mini_bert.models.config", "LARGER_BERT_CONFIG"),
+    "bert": ("mini_bert.models.bert", "PRESET"),
+    "roberta": ("mini_bert.models.roberta", "PRESET"),
+    "distilbert": ("mini_bert.models.distilbert", "PRESET"),
+    "albert": ("mini_bert.models.albert", "PRESET"),
+    "electra": ("mini_bert.models.electra", "PRESET"),
+    "deberta": ("mini_bert.models.deberta", "PRESET"),
+    "deberta-v2": ("mini_bert.models.deberta_v2", "PRESET"),
+    "deberta-v3": ("mini_bert.models.deberta_v2", "V3_PRESET"),
 }
 
 
@@ -30,10 +48,20 @@ def config_from(values: dict[str, Any]) -> Any:
     return model_class(values).config_class.from_dict(values)
 
 
+def preset(name: str) -> Any:
+    module, attribute = PRESETS[name]
+    return getattr(import_module(module), attribute)
+
+
+def preset_name(config: Any) -> str | None:
+    """The name of the preset that has this config, or None."""
+    return next((name for name in PRESETS if preset(name) == config), None)
+
+
 def load_config(name: str | os.PathLike[str]) -> Any:
     """Load a config: the name of a preset, or the path of a `config.json` or its folder."""
     if name in PRESETS:
-        return PRESETS[str(name)]
+        return preset(str(name))
     path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
     if not path.is_file():
         raise ValueError(

@@ -29,6 +29,10 @@ class Name(NamedTuple):
     theirs: tuple[str, ...]
     transposed: bool = False
 
+    def under(self, prefix: str) -> Name:
+        """The same row for a part with this name: our path and theirs begin with it."""
+        return self._replace(ours=f"{prefix}.{self.ours}", theirs=tuple(f"{prefix}.{name}" for name in self.theirs))
+
     def load(self, published: Mapping[str, Any]) -> Any:
         parts = [published[name] for name in self.theirs]
         if isinstance(parts[0], Stored):  # 16 bits: rearranged without conversion
@@ -62,6 +66,10 @@ class Saved(Layer):
 
     # The published heads of tasks: by class (without the family), the name of each linear layer of our `task`.
     task_heads: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    # How its published heads differ from BERT's: options of SentenceHead, and dropout before SpanHead's layer
+    # (finetuning/heads.py).
+    sentence_head: ClassVar[Mapping[str, Any]] = {}
+    drops_spans: ClassVar[bool] = False
     # Where layers of a new task head start from: our name -> our name.
     task_start: ClassVar[Mapping[str, str]] = {}
 
@@ -97,6 +105,10 @@ class Saved(Layer):
             return tensors
         return {name if name.startswith(heads) else self.prefix + name: array for name, array in tensors.items()}
 
+    def folders(self) -> dict[str, Saved]:
+        """The models that are written for others to read, by the name of a subfolder; "": the folder itself."""
+        return {"": self}
+
     def file_config(self) -> dict[str, Any]:
         """The content of config.json."""
         return self.config.to_dict()
@@ -127,7 +139,8 @@ class Saved(Layer):
         """
         from mini_bert.files.model_folder import write_folder
 
-        write_folder(folder, self.file_config(), self.file_tensors(), keep_others=True)
+        for name, model in self.folders().items():
+            write_folder(Path(folder) / name, model.file_config(), model.file_tensors(), keep_others=True)
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:
@@ -140,8 +153,11 @@ class Saved(Layer):
         values, tensors = read_folder(folder)
         config = cls.config_in(values, tensors, str(folder))
         if "fine_tuning" in values and any(name.startswith("task.") for name in tensors):
+            from mini_bert.common.invocation import command
+
             warnings.warn(
-                f"{folder} was fine-tuned; only its encoder is loaded here (`mini-bert predict` uses all of it)",
+                f"{folder} was fine-tuned; only its encoder is loaded here "
+                f"(`{command('predict', folder)}` uses all of it)",
                 stacklevel=2,
             )
             tensors = {name: array for name, array in tensors.items() if not name.startswith("task.")}

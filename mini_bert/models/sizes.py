@@ -8,7 +8,7 @@ arrays of real caches.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_bert.layers.lean_attention import TILE
 
@@ -47,6 +47,14 @@ class Sizes(NamedTuple):
     inner_kept: int  # arrays (B,T,I) that a feed-forward network keeps for backward
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
+    embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
+    more: Any = None  # further sizes that the blocks of an architecture depend on
+    before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
+
+    @property
+    def classes(self) -> int:
+        """The scores of a token that is predicted"""
+        return self.vocab_size
 
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
@@ -96,6 +104,18 @@ class Sizes(NamedTuple):
         return (shape.N, shape.B * shape.M) if last else (everything, everything)
 
 
+class FactorisedSizes(Sizes):
+    """Embeddings of width E, which are projected to the width H of the blocks; the head projects its input to E.
+    `head_kept` counts arrays of width E, besides that input."""
+
+    def embedding_cache(self, shape: Shape) -> Kept:
+        BT, E = shape.B * shape.T, self.embedding
+        return Kept(BT * (2 * E + 1), BT * E if self.dropout else 0)
+
+    def head_cache(self, shape: Shape) -> Kept:
+        return Kept(shape.N * (self.width + self.head_kept * self.embedding + 1 + self.vocab_size + 1))
+
+
 def tiles(T: int) -> int:
     """Floats of the two tiles in which lean attention works; each thread keeps its own."""
     return 2 * min(T, TILE) ** 2
@@ -104,3 +124,8 @@ def tiles(T: int) -> int:
 def block_parameters(width: int, inner: int) -> int:
     """The parameters of attention without biases, a feed-forward network and two norms."""
     return 4 * width * width + 2 * width * inner + inner + width + 4 * width
+
+
+def inner_arrays(activation: str) -> tuple[int, float]:
+    """The arrays (B,T,I) that a feed-forward network keeps for backward, and those that its backward allocates."""
+    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (3, 5.0))

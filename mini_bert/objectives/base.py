@@ -117,8 +117,11 @@ class Objective:
     def start(self, model: Model, counts: np.ndarray) -> None:
         """Adapt the initial weights of a new model to the text, whose words occur so often, (V,)."""
 
-    def start_record(self, counts: np.ndarray) -> dict[str, Any]:
-        """Its entries in the first record of a run; counts: (V,) of the text that is measured."""
+    def start_record(self, counts: np.ndarray, log_frequencies: np.ndarray) -> dict[str, Any]:
+        """Its entries in the first record of a run, such as the unigram baseline of its loss, "unigram_loss".
+
+        counts (V,): of the words in the text that is measured; log_frequencies (V,): of those in the training text
+        """
         return {}
 
 

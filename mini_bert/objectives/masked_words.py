@@ -120,8 +120,9 @@ class MaskedWords(Objective):
         bias[...] = np.log(shares.min())  # ids that the tokenizer never produces
         bias[: shares.size] = np.log(shares)
 
-    def start_record(self, counts: np.ndarray) -> dict[str, Any]:
-        return {"unigram_entropy": entropy_of(counts), "mask_prob": self.masking.mask_prob if self.masking else None}
+    def start_record(self, counts: np.ndarray, log_frequencies: np.ndarray) -> dict[str, Any]:
+        mask_prob = self.masking.mask_prob if self.masking else None
+        return {"unigram_loss": unigram_loss(log_frequencies, counts), "mask_prob": mask_prob}
 
     @property
     def summary(self) -> str:
@@ -162,7 +163,21 @@ def word_shares(counts: np.ndarray) -> np.ndarray:
     return counts / counts.sum()
 
 
+def unigram_loss(log_frequencies: np.ndarray, counts: np.ndarray) -> float:
+    """−Σ q log p in nats: the loss of a model that predicts word frequencies and ignores context.
+
+    log_frequencies: log p (V,) of the words in the training text; counts (V,) of the words in the measured text
+
+    >>> half = np.log([0.5, 0.5])
+    >>> float(round(unigram_loss(half, np.array([3, 1])), 3))
+    0.693
+    """
+    if counts.size > log_frequencies.size:
+        raise ValueError(f"{log_frequencies.size:,} word frequencies for {counts.size:,} words; expected one for each")
+    return float(-(counts @ log_frequencies[: counts.size].astype(float)) / max(counts.sum(), 1))
+
+
 def entropy_of(counts: np.ndarray) -> float:
-    """−Σ p log p in nats: the loss of a model that predicts word frequencies and ignores context."""
+    """−Σ q log q in nats: `unigram_loss` with the frequencies of the measured text itself, the lowest possible."""
     p = counts[counts > 0] / max(counts.sum(), 1)
     return float(-(p * np.log(p)).sum())

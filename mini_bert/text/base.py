@@ -21,7 +21,6 @@ A new kind is a new file with a subclass, and one line in text/loading.py. The s
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
@@ -361,6 +360,8 @@ class Tokenizer(ABC):
     @property
     def fingerprint(self) -> str:
         """Equal for two tokenizers if and only if their vocabularies and settings are equal."""
+        import hashlib  # here, because it is slow to import and seldom needed
+
         return hashlib.sha256(json.dumps([self.tokens, self.settings], sort_keys=True).encode()).hexdigest()
 
     @classmethod

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mini_bert.common.atomic import write_atomic
 from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
 from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB, checked, checked_ids, in_order
@@ -176,6 +175,8 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
         "tokenize_chinese_chars": settings["chinese_spacing"],
         **{f"{role}_token": token for role, token in sorted(ROLES.items())},
     }
+    from mini_bert.common.atomic import write_atomic  # here, because most programs only read tokenizers
+
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / JSON, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
     write_atomic(folder / VOCAB, "".join(f"{token}\n" for token in tokens).encode())

@@ -91,7 +91,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
 
 
 def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) -> None:
-    """One run's training and held-out loss and unigram entropy, with the other runs in the background."""
+    """One run's training and held-out loss and unigram baseline, with the other runs in the background."""
     for other, history in enumerate(histories):
         if other != index:
             panel.plot(*history.series("train", "loss"), color=GREY, alpha=0.6, linewidth=0.8)
@@ -100,10 +100,10 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
     steps, held = history.series("eval", "loss")
     if held:
         panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label="held-out text")
-    entropy = history.unigram_entropy
-    if entropy is not None:
-        words = f"unigram entropy {entropy:.2f}"
-        panel.axhline(entropy, color=COLOURS[4], linestyle=DASHES[1], linewidth=1.3, label=words)
+    baseline = history.unigram_loss
+    if baseline is not None:
+        words = f"unigram baseline {baseline:.2f}"
+        panel.axhline(baseline, color=COLOURS[4], linestyle=DASHES[1], linewidth=1.3, label=words)
     for lost in history.of("nonfinite"):
         panel.axvline(lost["step"], color=COLOURS[1], linewidth=1.5, label=f"not finite, step {lost['step']:,}")
     dress(panel, name, "step", "loss")

@@ -36,7 +36,7 @@ from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentenc
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import set_up
+from mini_bert.training.setup import Setup, parts_counted, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 MASKED = 0.15  # fraction of tokens that masked language modelling predicts
@@ -104,7 +104,7 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
     kind, lean = choice.activations, is_lean(choice.attention, shape.T)
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
     sizes = [size(kept, "float32" if index in recomputed else kind) for index, kept in enumerate(blocks)]
-    ranked = shape.N * model.vocab_size  # evaluation compares every logit with that of the true word
+    ranked = shape.N * model.classes  # evaluation compares every score with that of the true class
     tiled = 4 * tiles(shape.T) if lean else 0
     moments = [(size(embeddings) + sum(sizes) + size(head) + ranked + tiled, "at the output head")]
     for index, below in enumerate(accumulate(sizes[1:], initial=size(embeddings) + sizes[0])):
@@ -112,7 +112,17 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
         restored = size(whole) if index in recomputed else 4 * whole.floats if kind != "float32" else 0
         temporary = 4 * model.block_temporaries(shape, index, lean)
         moments.append((below + restored + temporary, f"in the backward pass of block {index}"))
+    if model.before is not None:  # it is done when this model begins
+        most, when = peak_activations(model.before, shape, _for_depth(choice, model.before.depth))
+        moments.append((most, f"{when} of the generator"))
     return max(moments)
+
+
+def _for_depth(choice: Choice, depth: int) -> Choice:
+    """The same switches in a model that may have fewer layers"""
+    if isinstance(choice.checkpointing, bool):
+        return choice
+    return choice._replace(checkpointing=tuple(layer for layer in choice.checkpointing if layer < depth))
 
 
 # ---------------------------------------------------------------------- the whole run
@@ -146,7 +156,7 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
     """
     H, T, L, P = model.width, model.max_length, model.depth, model.parameters
     block = model.block_operations()
-    head = 2 * MASKED * T * H * model.vocab_size
+    head = 2 * MASKED * T * H * model.classes
     recomputed = len(checkpointed_layers(choice.checkpointing, L)) * block
     rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # two threads need 4 rounds for 7 micro-batches
     products = rounds * choice.micro_batch * (3 * (L * block + head) + recomputed) / 40e9
@@ -215,19 +225,23 @@ def plan_report(model: str, batch: int, memory: str, threads: int | None, **opti
     options: tokenizer, length, next_sentence and tie_head, as for `mini-bert train`.
     """
     available, threads = parse_memory(memory), threads or default_threads()
-    sizes, note = sizes_of(model, **options)
+    setup = set_up_for(model, **options)
+    built = setup.build(seed=None)
+    sizes = setup.sizes(built)
     default, best = default_choice(batch, threads), best_choice(sizes, batch, threads, available)
     shown = {"default": default} | ({"to fit": best} if best and best != default else {})
     lines = [
         f"{sizes.name}, {sizes.parameters:,} parameters{' (tied head)' if sizes.tied else ''}: "
-        f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory\n",
+        f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory",
+        f"{parts_counted(built)}\n",
         *table(sizes, shown),
-        *([f"\nNote: {note}."] if note else []),
+        *([f"\nNote: {setup.note}."] if setup.note else []),
     ]
     chosen = best
     if chosen is None:
         chosen = min(choices(sizes, batch, threads), key=lambda choice: predicted_peak(sizes, choice))
-        tied_sizes, _ = sizes_of(model, **options | {"tie_head": True})
+        other = set_up_for(model, **options | {"tie_head": True})
+        tied_sizes = other.sizes(other.build(seed=None))
         needed, tied = (predicted_peak(found, chosen) / SPARE / 1e6 for found in (sizes, tied_sizes))
         lines.append(f"\nNothing fits: training needs at least {needed:,.0f} MB.")
         if not sizes.tied:
@@ -283,22 +297,20 @@ def option(name: str, choice: Choice) -> str:
     return flag if value is True else f"{flag} {'none' if value is False else value}"
 
 
-def sizes_of(
+def set_up_for(
     model: str,
     tokenizer: str | None = None,
     length: int | None = None,
     next_sentence: bool = False,
     tie_head: bool = False,
-) -> tuple[Sizes, str]:
-    """The sizes of the model that `train` builds with these options: its vocabulary and heads; and a note, if any."""
+) -> Setup:
+    """What `train` sets up with these options."""
     objective = MaskedWordsAndSentences if next_sentence else MaskedWords
-    setup = set_up(model, objective, tokenizer, length, tie_head)
-    parameters = setup.build(seed=None).get_parameter_count()
-    return setup.config.sizes()._replace(max_length=setup.length, parameters=parameters), setup.note
+    return set_up(model, objective, tokenizer, length, tie_head)
 
 
 def train_options(model: str, batch: int, choice: Choice, **options: Any) -> list[str]:
-    """The options of `mini-bert train` for this choice; `options` are those of `sizes_of`."""
+    """The options of `mini-bert train` for this choice; `options` are those of `set_up_for`."""
     given = [word for name, value in options.items() if value for word in _option(name, value)]
     switched = [name for name in choice._fields[2:] if getattr(choice, name) != choice._field_defaults[name]]
     switches = " ".join(option(name, choice) for name in ("micro_batch", "threads", *switched)).split()

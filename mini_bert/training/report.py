@@ -13,7 +13,7 @@ from mini_bert.data.generator import TextBatches
 from mini_bert.files.model_folder import MODEL
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, Model
-from mini_bert.models.config import PRESETS
+from mini_bert.models.registry import preset_name
 from mini_bert.text.base import Tokenizer
 from mini_bert.training.history import finite, further_parts, read_run
 from mini_bert.training.recorder import State
@@ -95,7 +95,6 @@ def model_card(run: FolderRun, state: State) -> str:
     model, batches, settings, config = run.model, run.batches, run.settings, RunFolder.config(run.path)
     names = {"-": "from a pipe or a program"}
     corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
-    epochs = state.tokens / max(batches.tokens, 1)
     changes = ", ".join(f"{earlier['step']:,}" for earlier in config.get("earlier_lengths", []))
     extended = f"; the length of the run was changed after step {changes}" if changes else ""
     return f"""# A {model.config.name}, trained by mini-bert {config["versions"]["mini-bert"]}
@@ -106,7 +105,7 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 | | |
 |---|---|
 | text | {corpus} |
-| tokens | {batches.tokens:,}, each seen {epochs:.1f} times |
+| tokens | {batches.tokens:,}, each seen {read_run(run.path).epochs:.1f} times |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0{extended} |
 {measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)}
@@ -125,7 +124,7 @@ def next_steps(run: FolderRun) -> str:
     """Commands to try after a run, one per line"""
     tokenizer, objective = run.batches.tokenizer, run.batches.objective
     commands = [command("plot", run.path), command("doctor", run.path)]
-    preset = next((name for name, config in PRESETS.items() if config == run.model.config), None)
+    preset = preset_name(run.model.config)
     model = RunFolder.config(run.path).get("model_from", preset)
     if model is not None:  # None: a model of one's own, from Python
         options = [*(["--model", model] if model != "mini" else []), *objective.option.split()]

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
+from mini_bert.common.progress import counted
 from mini_bert.files.model_folder import CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS
 from mini_bert.models.base import NEXT_SENTENCE, Model
 from mini_bert.models.registry import load_config, model_class
+from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
@@ -27,6 +29,20 @@ class Setup(NamedTuple):
     def build(self, seed: int | None) -> Model:
         """A new model with the heads that the objective needs. Without a seed, its weights take up no memory."""
         return model_class(self.config.to_dict()).build(self.config, self.objective.heads, seed)
+
+    def sizes(self, model: Model) -> Sizes:
+        """The sizes of the model that `build` returned."""
+        return self.config.sizes()._replace(max_length=self.length, parameters=model.get_parameter_count())
+
+
+def parts_counted(model: Model) -> str:
+    """Which parts of the architecture the number of parameters includes, and which it does not."""
+    blocks = counted(len({id(block) for block in model.encoder.blocks}), "block")
+    components = model.get_parameter_count(by_component=True)
+    parts = dict.fromkeys(blocks if name.startswith("encoder.blocks.") else name for name in components)
+    absent = [name for name in model.head_shapes if name not in model.output_heads]
+    unused = f" Not used in this training, so not counted: {', '.join(absent)}." if absent else ""
+    return f"Counted: {', '.join(parts)}.{unused}"
 
 
 def set_up(
@@ -53,6 +69,9 @@ def set_up(
             f"{loaded.vocab_size:,}, instead of the {config.vocab_size:,} in its config"
         )
         config = replace(config, vocab_size=loaded.vocab_size)
+    if "pad" in loaded.roles:
+        config = config.with_padding(loaded.pad_id)
+    _check_types(model, config, objective, loaded)
     setup = Setup(config, objective, vocabulary, loaded, length or config.max_length, note)
     missing = set(objective.heads) - set(setup.build(seed=None).output_heads)
     if missing:
@@ -62,6 +81,16 @@ def set_up(
             f"{objective.option}, or choose a published BERT with --model path/config.json"
         )
     return setup
+
+
+def _check_types(model: str, config: Any, objective: type[Objective], tokenizer: Tokenizer) -> None:
+    """Raise an error if pairs of texts have more token types than the model (0: it ignores them)."""
+    needed = tokenizer.template(2).type_count if objective.sequences.get("mode") == "pairs" else 1
+    if 0 < (found := getattr(config, "type_vocab_size", 0)) < needed:
+        raise ValueError(
+            f"type_vocab_size is {found} in {model}, but {objective.option} needs {needed}: in pairs of texts, token "
+            f"types go up to {needed - 1}. Set it to {needed}, or leave out {objective.option}"
+        )
 
 
 def refuse_weights(model: str) -> None:

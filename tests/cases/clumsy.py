@@ -185,6 +185,8 @@ TRAINING = [
     Case("moments in int8", TWO + "--moments int8", 1, "'int8'.*bfloat16", **GIVEN),
     Case("weights in float64", TWO + "--weights float64", 1, "'float64'.*bfloat16", **GIVEN),
     Case("next sentence with Mini-BERT", TWO + "--next-sentence", 1, "next.sentence", **GIVEN),
+    Case("next sentence with one token type", "train --model {it} --next-sentence --steps 1", 1, "type_vocab_size is 1 in .*config.json.*Set it to 2",
+         it=file("config.json", '{"model_type": "bert", "hidden_size": 12, "num_attention_heads": 2, "type_vocab_size": 1}')),
     Case("an empty text", TWO, 1, "e.txt.*no text|no text", it=model(), text=file("e.txt", "")),
     Case("a text of one word", TWO, 1, "too (short|little|few)", it=model(), text=file("e.txt", "cat")),
     Case("no text there", "train --corpus nowhere.txt --steps 1", 1, r"nowhere\.txt"),

@@ -14,7 +14,8 @@ from mini_bert.checks.gradients import gradient_check
 from mini_bert.files.model_folder import read_tensors, write_folder
 from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Run
-from mini_bert.models.bert import Bert, BertConfig, BertOutput
+from mini_bert.models.base import Output
+from mini_bert.models.bert import Bert, BertConfig
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "bert"
 TINY = BertConfig(
@@ -59,7 +60,7 @@ def test_golden_outputs(expected):
     model = Bert.from_pretrained(GOLDEN, dtype=np.float64)
     output, _ = model.forward(expected["input_ids"], expected["attention_mask"], expected["token_type_ids"])
     assert relative(output.hidden, expected["hidden"]) < 1e-12
-    assert relative(output.pooled, expected["pooled"]) < 1e-12
+    assert relative(output.pooler, expected["pooled"]) < 1e-12
     assert relative(output.masked_words, expected["masked_words"]) < 1e-12
     assert relative(output.next_sentence, expected["next_sentence_logits"]) < 1e-12
 
@@ -99,7 +100,7 @@ def test_backward_of_all_outputs_is_the_backward_of_the_loss(expected):
     output, cache = model.forward(ids, mask, types)
     dwords, dnext = np.zeros_like(output.masked_words), _surprise(output.next_sentence, follows)
     dwords.reshape(-1, 31)[rows] = _surprise(output.masked_words.reshape(-1, 31)[rows], targets)
-    np.testing.assert_allclose(model.backward(BertOutput(None, None, dwords, dnext), cache), dx, atol=1e-14)
+    np.testing.assert_allclose(model.backward(Output(masked_words=dwords, next_sentence=dnext), cache), dx, atol=1e-14)
     np.testing.assert_allclose(model.flat.grad, wanted, atol=1e-13)
 
 
@@ -168,8 +169,10 @@ def test_missing_and_misshapen_tensors_are_named(tmp_path):
     ("change", "message"),
     [
         ({"model_type": "roberta"}, "model_type 'roberta', expected 'bert'"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key' is not BERT's"),
-        ({"is_decoder": True}, "describes a decoder"),
+        ({"position_embedding_type": "relative_key"}, "only 'absolute' is supported for BERT"),
+        ({"is_decoder": True}, "is_decoder is True, but only False is supported"),
+        ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
+        ({"hiden_size": 8}, "unknown field 'hiden_size'; did you mean 'hidden_size'"),
         ({"hidden_act": "swish"}, "swish"),
         ({"num_attention_heads": 3}, "hidden_size 10 cannot be split among 3 heads"),
     ],
@@ -220,20 +223,20 @@ def test_backward_from_hidden_and_pooled():
     model.flat.data[...] += 0.2 * rng.normal(size=model.flat.data.size)
     ids = rng.integers(1, 31, (2, 5))
     output, cache = model.forward(ids)
-    dhidden, dpooled = rng.normal(size=output.hidden.shape), rng.normal(size=output.pooled.shape)
-    dx = model.backward(BertOutput(dhidden, dpooled), cache)
+    dhidden, dpooled = rng.normal(size=output.hidden.shape), rng.normal(size=output.pooler.shape)
+    dx = model.backward(Output(hidden=dhidden, pooler=dpooled), cache)
     np.testing.assert_allclose(dx.sum(0), model.positions.table.grad[:5], atol=1e-12)
 
     def loss():
         output, _ = model.forward(ids)
-        return np.sum(output.hidden * dhidden) + np.sum(output.pooled * dpooled)
+        return np.sum(output.hidden * dhidden) + np.sum(output.pooler * dpooled)
 
     params = model.named_params()
     arrays = {name: param.data for name, param in params.items()}
     for row in gradient_check(loss, arrays, {name: param.grad.copy() for name, param in params.items()}, entries=6):
         assert row.passed(), row
     with pytest.raises(ValueError, match="all gradients in dout are None"):
-        model.backward(BertOutput(None), model.forward(ids)[1])
+        model.backward(Output(), model.forward(ids)[1])
 
 
 def test_settings_reach_every_part():
@@ -304,7 +307,7 @@ def test_sparse_configs_are_read():
         {"vocab_size": 31, "hidden_size": 12, "num_attention_heads": 3, "type_vocab_size": None}
     )
     assert (config.vocab_size, config.type_vocab_size, config.num_hidden_layers) == (31, 2, 12)
-    with pytest.raises(ValueError, match="describes a decoder"):
+    with pytest.raises(ValueError, match="add_cross_attention is True, but only False is supported"):
         BertConfig.from_dict({"add_cross_attention": True})
     with pytest.raises(ValueError, match=r"load_model reads folders of every kind"):
         BertConfig.from_dict({"model_type": "mini_bert"})
@@ -426,7 +429,7 @@ def test_transformers_opens_what_we_write(heads, tied, tmp_path):
         ],
         "BertForMaskedLM": lambda: [(ours.masked_words, output.logits)],
         "BertForNextSentencePrediction": lambda: [(ours.next_sentence, output.logits)],
-        "BertModel": lambda: [(ours.hidden, output.last_hidden_state), (ours.pooled, output.pooler_output)],
+        "BertModel": lambda: [(ours.hidden, output.last_hidden_state), (ours.pooler, output.pooler_output)],
     }[architecture]()
     for one, other in wanted:
         assert np.abs(one - other.numpy())[mask.astype(bool) if one.ndim == 3 else ...].max() <= 1e-5
@@ -472,7 +475,7 @@ def test_real_weights(package, weights, name, architecture):
         tensors = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
         output = theirs(**{name: torch.tensor(array) for name, array in tensors.items()})
     pairs = {
-        "BertModel": lambda: [(ours.hidden, output.last_hidden_state), (ours.pooled, output.pooler_output)],
+        "BertModel": lambda: [(ours.hidden, output.last_hidden_state), (ours.pooler, output.pooler_output)],
         "BertForPreTraining": lambda: [
             (ours.masked_words, output.prediction_logits),
             (ours.next_sentence, output.seq_relationship_logits),

@@ -30,7 +30,7 @@ from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.recorder import Recorder
 from mini_bert.training.report import examples
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import _vocabulary
+from mini_bert.training.setup import _vocabulary, set_up
 
 WORDS = [
     "[PAD]",
@@ -124,7 +124,7 @@ def test_weights_in_16_bits_resume_exactly(place):
 
 
 def test_the_parts_of_a_loss_are_recorded_apart(place, capsys):
-    """The loss is that of masked words, as on held-out text and in the unigram entropy; pairs are recorded as well."""
+    """The loss is that of masked words, as on held-out text and in the unigram baseline; pairs are recorded as well."""
     quick = QUICK | {"quiet": False, "held_out": 0.3}
     pretrain(["text.txt"], "config.json", next_sentence=True, steps=40, eval_every=20, out=Path("run"), **quick)
     history = read_run("run")
@@ -203,6 +203,21 @@ def test_pairs_need_a_model_that_has_the_head(place, monkeypatch):
     with pytest.raises(ValueError, match="has no next-sentence head"):
         pretrain(["text.txt"], "mini.json", next_sentence=True, steps=2, out=Path("run"), **QUICK)
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("types", [1, 2])
+def test_pairs_need_two_token_types(place, monkeypatch, types):
+    """BERT's tokenizer gives the second text token type 1; a model without it is refused before the text is read."""
+    Path("config.json").write_text(json.dumps(TINY.to_dict() | {"type_vocab_size": types}))
+    monkeypatch.setattr("mini_bert.training.pretraining.prepare", lambda *_, **__: pytest.fail("tokenized"))
+    wanted = r"type_vocab_size is 1 in config.json, but --next-sentence needs 2.*Set it to 2, or leave out --next-sent"
+    for command in ("train", "plan") if types == 1 else ():
+        with pytest.raises(SystemExit, match=wanted):
+            main([command, "--model", "config.json", "--next-sentence"])
+    assert not Path("runs").exists()
+    assert set_up("config.json", MaskedWords).config.type_vocab_size == types  # single texts have type 0
+    if types == 2:
+        set_up("config.json", MaskedWordsAndSentences)
 
 
 def test_sequences_may_be_shorter_than_the_model_allows(place):

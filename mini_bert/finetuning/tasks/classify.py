@@ -98,7 +98,7 @@ def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool
     width = model.width
     if pairs and "cls" not in pooling:
         return PairHead(width, classes, pooling, p)
-    return SentenceHead(width, classes, pooling, dense, p)
+    return SentenceHead(width, classes, pooling, dense, p, **model.sentence_head)
 
 
 def seen_by(head: Layer, batch: Batch) -> np.ndarray:

@@ -1,0 +1,136 @@
+"""What the configs of published architectures share: they are read from a `config.json`, checked, and written again.
+
+A config is a frozen dataclass whose fields have the published names and defaults. Of the other fields in a file,
+
+    only        have a single supported value: any other value would change the results, and is refused by name
+    NEUTRAL     do not affect the results, and are ignored
+    the rest    are refused if they look like a misspelt field, and otherwise ignored with a warning
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self
+
+from mini_bert.common.values import check_heads, check_positive_number, check_probability, check_size
+
+_NEUTRAL = """
+    model_type architectures auto_map dtype torch_dtype transformers_version _name_or_path name_or_path
+    id2label label2id num_labels problem_type finetuning_task fine_tuning task_specific_params tokenizer_class
+    output_attentions output_hidden_states output_past return_dict torchscript use_bfloat16 tf_legacy_loss use_cache
+    gradient_checkpointing chunk_size_feed_forward attn_implementation _attn_implementation _attn_implementation_autoset
+    bos_token_id eos_token_id eos_token_ids pad_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id
+    classifier_dropout prefix language initializer_factor vocab_file is_composition
+    directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
+    max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p
+    typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
+    num_return_sequences output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id
+    remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
+"""
+NEUTRAL = frozenset(_NEUTRAL.split())
+ENCODER: Mapping[str, Any] = {"is_decoder": False, "is_encoder_decoder": False, "add_cross_attention": False,
+                              "cross_attention_hidden_size": None, "pruned_heads": {}}  # fmt: skip
+CLOSE = 0.85  # how similar a misspelt field is to the real one, from 0 to 1
+
+
+@dataclass(frozen=True)
+class PublishedConfig:
+    """The parts of a config that do not depend on the architecture."""
+
+    model_type: ClassVar[str]
+    name: ClassVar[str]  # for people: "RoBERTa"
+    only: ClassVar[Mapping[str, Any]] = ENCODER
+    may_be_zero: ClassVar[frozenset[str]] = frozenset()  # whole numbers that need not be positive
+    neutral: ClassVar[frozenset[str]] = frozenset()  # more fields that do not affect the results
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int":
+                if field.name in self.may_be_zero and value == 0 and not isinstance(value, bool):
+                    continue
+                check_size(field.name, value)
+            elif field.type == "float":
+                (check_probability if "drop" in field.name else check_positive_number)(field.name, value)
+            elif field.type == "bool" and not isinstance(value, bool):
+                raise ValueError(f"{field.name} is {value!r}, expected True or False")
+        check_heads(self.width, self.heads)
+        self.check()
+
+    def check(self) -> None:
+        """Checks of an architecture's own, after those of the fields."""
+
+    # The sizes under the names that every config has. An architecture with other published names overrides them.
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size  # type: ignore[attr-defined]
+
+    @property
+    def depth(self) -> int:
+        return self.num_hidden_layers  # type: ignore[attr-defined]
+
+    @property
+    def heads(self) -> int:
+        return self.num_attention_heads  # type: ignore[attr-defined]
+
+    @property
+    def max_length(self) -> int:
+        return self.max_position_embeddings  # type: ignore[attr-defined]
+
+    @property
+    def dropout(self) -> float:
+        return self.hidden_dropout_prob  # type: ignore[attr-defined]
+
+    @property
+    def tie_head(self) -> bool:
+        return self.tie_word_embeddings  # type: ignore[attr-defined]
+
+    def with_tied_head(self) -> Self:
+        return replace(self, tie_word_embeddings=True)  # type: ignore[call-arg]
+
+    def with_padding(self, pad_id: int) -> Self:
+        """For a tokenizer with this id for padding. Only RoBERTa's positions depend on it."""
+        return self
+
+    def with_dropout(self, p: float) -> Self:
+        """The same probability for every kind of dropout"""
+        return replace(self, **{field.name: p for field in fields(self) if "drop" in field.name})
+
+    # Files
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"model_type": self.model_type, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Build from a published `config.json`; the top of this file says what happens to fields that are not ours."""
+        model_type = values.get("model_type", "bert")  # missing in the first configs
+        if model_type != cls.model_type:
+            raise ValueError(
+                f"config.json has model_type {model_type!r}, expected {cls.model_type!r}; mini_bert.load_model reads "
+                "folders of every kind"
+            )
+        known = {field.name for field in fields(cls)}
+        odd = []
+        for name, value in values.items():
+            if name in cls.only:
+                if value is not None and value != cls.only[name]:
+                    raise ValueError(
+                        f"{name} is {value!r:.60}, but only {cls.only[name]!r} is supported for {cls.name}; with "
+                        "another value, the model would compute something else"
+                    )
+            elif name not in known | NEUTRAL | cls.neutral:
+                meant = get_close_matches(name, known | set(cls.only), 1, CLOSE)
+                if meant:
+                    raise ValueError(f"unknown field {name!r:.60}; did you mean {meant[0]!r}?")
+                odd.append(f"{name!s:.40}")
+        if odd:
+            more = f" and {len(odd) - 5:,} more" if len(odd) > 5 else ""
+            warnings.warn(
+                f"config.json has fields that a {cls.name} does not use: {', '.join(odd[:5])}{more}", stacklevel=2
+            )
+        return cls(**{name: value for name, value in values.items() if name in known and value is not None})
