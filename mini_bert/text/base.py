@@ -34,13 +34,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mini_bert.common.batching import Padding
+from mini_bert.text.chunk_spans import Span
 from mini_bert.text.encoding import Batch, Encoding, cut, room
 from mini_bert.text.finding import Finder
 from mini_bert.text.templates import Assembled, Template
 from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
 Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
-Span = tuple[int, int]  # first character, and the one after the last
 
 ADDED_ROLES = ("pad", "cls", "sep")  # tokens around texts; unk and mask replace words
 LONGEST_KEPT = 64  # characters; longer strings (URLs, base64) rarely come twice
@@ -304,6 +304,9 @@ class Tokenizer(ABC):
 
     def spans(self, text: str, special: Special = True) -> tuple[list[Span], list[int]]:
         """For each piece of a text its span, and the index of its word."""
+        if not special or self._special.absent(text):
+            with _no_collection():
+                return self.plain_spans(text)[:2]
         offsets: list[Span] = []
         word_ids: list[int] = []
         count = 0

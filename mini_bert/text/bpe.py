@@ -28,13 +28,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Span, Special, Tokenizer
+from mini_bert.text.base import Memory, Special, Tokenizer
 from mini_bert.text.bpe_conventions import ROBERTA, Conventions
 from mini_bert.text.bpe_files import VOCAB_JSON, read
 from mini_bert.text.bpe_saving import write
@@ -48,12 +48,13 @@ from mini_bert.text.byte_level import (
     words,
 )
 from mini_bert.text.canonical import composed
+from mini_bert.text.chunk_spans import ChunkSpans, Span, one_piece, put_together
 from mini_bert.text.finding import BLANKS, Finder
 from mini_bert.text.merging import Speller
 from mini_bert.text.tokenizer_files import JSON, find
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
-SPANS_KEPT = 1 << 17  # spans take twice as much
+SPANS_KEPT = 1 << 18  # spans take twice as much
 UNKNOWN = chr(0x10FFFF)  # stands for a byte that is not in the vocabulary
 
 
@@ -92,8 +93,8 @@ class BpeTokenizer(Tokenizer):
         self._words = Memory(self._spelt, CHUNKS_KEPT)
         self._firsts = Memory(lambda chunk: self._all_ids(words(chunk)), CHUNKS_KEPT)
         self._chunks = Memory(self._chunk_ids, CHUNKS_KEPT)
-        self._first_spans = Memory(lambda chunk: self._all_spans(words(chunk), 1), SPANS_KEPT)
-        self._chunk_spans = Memory(lambda chunk: self._all_spans(words(regular(chunk)), 0), SPANS_KEPT)
+        self._first_spans = Memory(lambda chunk: self._spans_of(words(chunk), 0), SPANS_KEPT)
+        self._chunk_spans = Memory(self._spans_of_chunk, SPANS_KEPT)
 
     def _set_absent_bytes(self) -> None:
         bytes_without_piece = [byte for byte, character in enumerate(BYTE_CHARACTERS) if character not in self.vocab]
@@ -204,17 +205,9 @@ class BpeTokenizer(Tokenizer):
             chunks = text.split(" ")
             try:
                 found = [self._first_spans[chunks[0]], *map(self._chunk_spans.__getitem__, islice(chunks, 1, None))]
+                return put_together(chunks, found, sources.start)
             except Irregular:
                 pass
-            else:
-                spaces = accumulate((len(chunk) + 1 for chunk in chunks), initial=sources.start - 1)
-                offsets = [
-                    (first + at, last + at)
-                    for at, (spans, _) in zip(spaces, found, strict=False)
-                    for first, last in spans
-                ]
-                word_ids = list(accumulate(chain.from_iterable([steps for _, steps in found]), initial=-1))
-                return offsets, word_ids[1:], word_ids[-1] + 1
         offsets, word_ids, place, number = [], [], 0, -1
         for number, word in enumerate(words(text)):
             for i, first, last in self._word_spans(word, place):
@@ -223,22 +216,32 @@ class BpeTokenizer(Tokenizer):
             place += len(word)
         return offsets, word_ids, number + 1
 
-    def _all_spans(self, found: Iterable[str], place: int) -> tuple[tuple[Span, ...], tuple[int, ...]]:
-        """Of words that start at `place`, the span of each piece, and 1 for the first piece of a word, 0 for others."""
+    def _spans_of_chunk(self, chunk: str) -> ChunkSpans:
+        """Of a chunk with a space before it, which is at position -1."""
+        text = regular(chunk)
+        if chunk.isascii() and chunk.isalpha() and len(self._word_ids(text)) == 1:
+            return one_piece(len(chunk), 0 if self._trim else -1)
+        return self._spans_of(words(text), -1)
+
+    def _spans_of(self, found: list[str], place: int) -> ChunkSpans:
+        """Of words that start at `place`."""
         spans: list[Span] = []
-        steps: list[int] = []
+        begins: list[int] = []
         for word in found:
-            before = len(spans)
-            spans += [self._trimmed(*piece) for piece in self._word_spans(word, place)]
-            if len(spans) == before:
+            pieces = [self._trimmed(*piece) for piece in self._word_spans(word, place)]
+            if not pieces:
                 raise Irregular  # all its bytes were dropped, but it counts as a word
-            steps += [1, *[0] * (len(spans) - before - 1)]
+            spans += pieces
+            begins += [1, *[0] * (len(pieces) - 1)]
             place += len(word)
-        return tuple(spans), tuple(steps)
+        return tuple(spans), tuple(begins)
 
     def _word_spans(self, word: str, place: int) -> Iterator[tuple[int, int, int]]:
         """Of a word that starts at `place`, the pieces: id, first character, the one after the last."""
         characters, start = byte_places(word), 0
+        if self._absent and self.conventions.unknown is None:  # some bytes may be missing; the reference then miscounts
+            kept = [byte not in self._absent for byte in map(ord, as_bytes(word))]
+            characters = list(compress(characters, kept))
         for i in self._word_ids(word):
             end = start + self._sizes[i]
             yield i, place + characters[start], place + characters[end - 1] + 1

@@ -7,8 +7,8 @@
     i+n         th in the                 ... until no pair of neighbours is in the list
 
 `Speller.merge` does exactly this, one merge at a time. A tokenizer remembers the words that it has seen, so words that
-occur for the first time take most of its time. Therefore there is a second way, `Speller.spell`, with the same result in
-a third of the time. It tries long pieces directly, and checks them:
+occur for the first time take most of its time. Therefore there is a second way, `Speller.spell`, with the same result
+in a third of the time. It tries long pieces directly, and checks them:
 
     Two neighbours are **final** if no merge crosses the border between them. To find out, undo both pieces, the latest
     merge first. That shows every pair that ever met at the border. None of them may be in the list before the merge
@@ -24,8 +24,8 @@ is, go back and take a shorter piece. The beginning of a word up to a border als
 border from which no way led on is not tried again: the number of steps grows only linearly with the word.
 
 All this holds for merges as training finds them: their parts are bytes or results of earlier merges, no piece is made
-in two ways, and each piece is spelt as itself. `Speller` checks this, in 50 ms for 50,000 merges, when the first word is
-spelt. For other lists, `spell` is `merge`.
+in two ways, and each piece is spelt as itself. `Speller` checks this when the first word is spelt, in 50 ms for 50,000
+merges. For other lists, `spell` is `merge`.
 """
 
 from __future__ import annotations
