@@ -219,7 +219,7 @@ class BpeTokenizer(Tokenizer):
     def _spans_of_chunk(self, chunk: str) -> ChunkSpans:
         """Of a chunk with a space before it, which is at position -1."""
         text = regular(chunk)
-        if chunk.isascii() and chunk.isalpha() and len(self._word_ids(text)) == 1:
+        if chunk.isascii() and chunk.isalpha() and not self._absent and len(self._word_ids(text)) == 1:
             return one_piece(len(chunk), 0 if self._trim else -1)
         return self._spans_of(words(text), -1)
 
@@ -267,7 +267,8 @@ class BpeTokenizer(Tokenizer):
         """The classes of the first and the last character of every piece; see `byte_level.kind`."""
         texts = [raw.encode("latin-1").decode("utf-8", "surrogateescape") for raw in self._raw]
         first = [kind((text.removeprefix(" ") or text or "\udc80")[0]) for text in texts]
-        return np.array(first), np.array([kind((text or "\udc80")[-1]) for text in texts])
+        last = [kind((text.rstrip(" ") or "\udc80")[-1]) for text in texts]  # a space alone begins any word
+        return np.array(first), np.array(last)
 
     # ---- from ids to text
 
