@@ -20,7 +20,7 @@ LINES = [
     *("aaaa aaa aa a aaaaa aaaaaaa", "ababab abab ab bababa", "-- --- ---- ===== ...... !!!", "  two  spaces   three"),
     *("\tindented\n\tlines\n\nand blank ones", "unaffable unaffected affable affected effect effective effectively"),
 ]
-VOCAB_SIZE = 420
+VOCAB_SIZE = 460
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 GPT2 = ["<|endoftext|>"]
 BERT = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
@@ -116,7 +116,7 @@ def main() -> None:
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=VOCAB_SIZE,
-        min_frequency=2,
+        min_frequency=1,
         special_tokens=ROBERTA,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
