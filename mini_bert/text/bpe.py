@@ -2,7 +2,7 @@
 
 WordPiece needs a piece for every character, and a word with any other character is [UNK]. Here the smallest pieces are
 the 256 bytes, and longer ones were learnt by merging the most frequent pair of neighbours, again and again
-(text/bpe_training.py). There is no unknown word, upper case and spaces are kept, and text survives the round trip:
+(text/bpe_learning.py). There is no unknown word, upper case and spaces are kept, and text survives the round trip:
 
     text       "The naïve zebra"
     words      The ␣naïve ␣zebra                    (text/byte_level.py: each word has the space before it)
@@ -306,8 +306,8 @@ class BpeTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, source: Any, vocab_size: int = 8192, **options: Any) -> Self:
-        """Learn a vocabulary from text. `mini_bert.text.bpe_training.learn` explains how, and lists the options."""
-        from mini_bert.text.bpe_training import learn
+        """Learn a vocabulary from text. `mini_bert.text.bpe_learning.learn` explains how, and lists the options."""
+        from mini_bert.text.bpe_learning import learn
 
         return cls(*learn(source, vocab_size, **options))
 
@@ -351,7 +351,7 @@ def check_merges(merges: Iterable[Sequence[str]], vocab: Mapping[str, int]) -> l
 
 
 if __name__ == "__main__":
-    from mini_bert.text.bpe_training import learn
+    from mini_bert.text.bpe_learning import learn
 
     texts = ["the cat sat on the mat", "then the cat sat at the table", "at that the cat sat"]
     tokenizer = BpeTokenizer(*learn(iter(texts), vocab_size=280, progress=False))

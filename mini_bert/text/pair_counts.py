@@ -2,7 +2,7 @@
 
 A merge changes only the words that contain its pair, so pairs are counted once, and after each merge only the
 differences are added. That makes thousands of merges affordable in plain Python; text/vocabulary.py and
-text/bpe_training.py have examples.
+text/bpe_learning.py have examples.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mini_bert.text import bpe_training
+from mini_bert.text import bpe_learning
 from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.bpe_conventions import GPT2, ROBERTA
-from mini_bert.text.bpe_training import blocks, count_words, learn, parts
+from mini_bert.text.bpe_learning import blocks, count_words, learn, parts
 from mini_bert.text.byte_level import BYTE_CHARACTERS, as_bytes, words, written
 from tests.text.test_bpe import GOLDEN, MERGES
 
@@ -74,7 +74,7 @@ def test_gpt2_conventions_and_small_text():
 
 def test_any_number_of_processes(monkeypatch):
     """The same counts, since the text alone decides how it is divided."""
-    monkeypatch.setattr(bpe_training, "LONGEST_TEXT", 40)
+    monkeypatch.setattr(bpe_learning, "LONGEST_TEXT", 40)
     texts = GOLDEN["lines"] * 3
     counts = [count_words(iter(texts), processes, nothing) for processes in (1, 2)]
     assert counts[0] == counts[1] and list(counts[0]) == list(counts[1])
