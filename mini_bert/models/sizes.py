@@ -58,6 +58,7 @@ class Sizes(NamedTuple):
     before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
     predicted: float = 0.15  # the share of the tokens that are predicted
     held: int = 0  # bytes of arrays that are kept and not trained: the weights of a teacher
+    carried: int = 0  # floats that each sequence hands to the next batch: a memory
     more_scores: int = 0  # arrays (N,V) beside the logits
 
     @property

@@ -153,8 +153,9 @@ class NextWordWithMemory(NextWord):
             memory = empty_memory(model, len(piece.input_ids)) if memory is None else memory
             inputs = self._remembering(model, piece, memory)
             cache = self._forward(model, piece, inputs, run, {NEXT_WORD: max(count, 1)})
-            memory = cache.encoded.memory
+            memory = [part.copy() for part in cache.encoded.memory]  # they may be views of the cache, which is freed
             found += [predictions_of(*entropy) for entropy in cache.parts().values() if count]
+            del cache  # before the next one is computed
         if not found:
             return {}
         losses, *arrays = zip(*found, strict=True)
@@ -171,6 +172,10 @@ class NextWordWithMemory(NextWord):
         if batch.lanes is None:
             raise ValueError("a batch has no lanes, so nothing says which sequence continues which; see data/lanes.py")
         return batch.lanes
+
+    @classmethod
+    def sizes(cls, model: Sizes, **options: Any) -> Sizes:
+        return super().sizes(model)._replace(carried=model.depth * model.more.memory * model.width)
 
     @property
     def summary(self) -> str:
