@@ -119,7 +119,7 @@ def pseudo_perplexity(
         tokens = list(_at_words(model, tokenizer, texts, together, batch_size))
     total = -math.fsum(one.surprise for one in tokens)
     special = np.flatnonzero(~texts.words[0])
-    unknown = [tokenizer.tokens[texts.ids[0, place]] for place in special if place in words]
+    unknown = [tokenizer.readable(texts.ids[0, place]) for place in special if place in words]
     return PseudoPerplexity(text, tokens, unknown, total, math.exp(min(-total / len(tokens), 700)), way)
 
 
@@ -136,13 +136,13 @@ def _at_words(
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
         best = np.where(offered, log_p, -np.inf).argmax(1)
         for row, own, guess in zip(log_p, texts.ids[0, places], best, strict=True):
-            yield Surprise(tokenizer.tokens[own], -float(row[own]), tokenizer.tokens[guess], math.exp(row[guess]))
+            yield Surprise(tokenizer.readable(own), -float(row[own]), tokenizer.readable(guess), math.exp(row[guess]))
 
 
 def _at_originals(model: Model, tokenizer: Tokenizer, texts: Sequences) -> list[Surprise]:
     """−log p(not replaced) of each word; a discriminator guesses no other"""
     surprises = -original_log_probabilities(model, texts)
-    words = [tokenizer.tokens[i] for i in texts.ids[texts.words]]
+    words = [tokenizer.readable(i) for i in texts.ids[texts.words]]
     return [
         Surprise(word, one, word, math.exp(-one))
         for word, one in zip(words, surprises[texts.words].tolist(), strict=True)

@@ -101,7 +101,9 @@ def attention_maps(
     marks = {role: tokenizer.roles[role] for role in MARKS if role in tokenizer.roles}
     roles = tokenizer.added_roles(ids)
     seen = None if visible.all() else visible
-    return AttentionMaps(batch.tokens(), ids, types, weights, roles, seen, memory, marks, stream)
+    return AttentionMaps(
+        [tokenizer.readable(i) for i in ids.tolist()], ids, types, weights, roles, seen, memory, marks, stream
+    )
 
 
 def can_be_seen(weights: np.ndarray) -> np.ndarray:
