@@ -16,8 +16,8 @@ import argparse
 
 from peak_memory import peak_of_training
 
-from mini_bert.models.registry import load_config
-from mini_bert.training.plan import Choice, describe, predicted_peak, train_options
+from mini_bert.training.plan import Choice, predicted_peak, train_options
+from mini_bert.training.setup import Wanted, set_up
 
 SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, choice
     ("mini", False, 32, Choice(16, 2)),
@@ -32,19 +32,24 @@ SETTINGS: list[tuple[str, bool, int, Choice]] = [  # model, tied head, batch, ch
     ("larger", False, 8, Choice(8, 1, activations="bfloat16", moments="bfloat16")),
     ("larger", False, 8, Choice(8, 1, True, activations="bfloat16", moments="bfloat16", weights="bfloat16")),
     ("larger", False, 8, Choice(8, 2, attention="lean", activations="bfloat16")),
+    ("gpt2", False, 32, Choice(16, 2)),
+    ("gpt2", False, 32, Choice(8, 2, checkpointing=True)),
+    ("modernbert", False, 32, Choice(16, 2)),
+    ("modernbert", False, 32, Choice(8, 1, activations="bfloat16")),
 ]
 
 
 def options(setting: tuple[str, bool, int, Choice]) -> list[str]:
     """The options of `mini-bert train`, as `mini-bert plan` prints them"""
     model, tied, batch, choice = setting
-    return train_options(model, batch, choice, tie_head=tied)
+    return train_options(Wanted(model, tie_head=tied), batch, choice)
 
 
 def compare(setting: tuple[str, bool, int, Choice]) -> tuple[float, float]:
     """Returns predicted and measured bytes."""
     model, tied, _, choice = setting
-    sizes = describe(load_config(model), tied)
+    setup = set_up(Wanted(model, tie_head=tied))
+    sizes = setup.sizes(setup.build(seed=None))
     return predicted_peak(sizes, choice), peak_of_training(*options(setting), steps=3)
 
 
