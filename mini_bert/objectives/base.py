@@ -168,14 +168,17 @@ class Objective:
         """A model's config, with what this objective needs besides output heads."""
         return config
 
+    def note(self, model: Model) -> str:
+        """What to tell the user when training begins, or an empty string."""
+        return ""
+
     def word_model(self, model: Model) -> Model | None:
         """The model that fills masked words, to show what it has learnt; None: there is none."""
         return None
 
 
 def part_of(loss: float, entropy: CrossEntropyCache) -> Part:
-    correct = int((entropy.exp.argmax(-1) == entropy.targets).sum())
-    return Part(float(loss), correct, entropy.targets.size)
+    return Part(float(loss), entropy.correct, entropy.targets.size)
 
 
 def predictions_of(loss: float, entropy: CrossEntropyCache) -> Predictions:
