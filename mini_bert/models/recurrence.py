@@ -36,9 +36,6 @@ class Recurrent(Model):
     def room(self, memory: Any) -> float:
         return math.inf
 
-    def room(self, memory: Any) -> float:
-        return math.inf
-
     def check_memory(self, memory: Any, B: int) -> list[np.ndarray] | None:
         """The memory as a list of L arrays (B,M,H), or None."""
         if memory is None or len(memory) == 0:

@@ -97,7 +97,7 @@ def test_a_model_that_remembers_nothing_reads_everything_again():
 
 @pytest.mark.parametrize("mem_len", [7, 0])
 def test_transformer_xl(mem_len):
-    """It has no limit. Tokens are read one by one with what it remembers; without a memory, everything is read again."""
+    """It has no limit. Tokens are read one by one with what it remembers; without a memory, all are read again."""
     config = TransformerXLConfig(
         vocab_size=17, cutoffs=(7,), d_model=12, d_embed=12, n_head=2, d_head=5, d_inner=13, n_layer=2, mem_len=mem_len,
         div_val=1, clamp_len=-1, same_length=False, tgt_len=8,
