@@ -7,7 +7,7 @@
 
 The tables E_c are those of the embeddings (adaptive_embedding.py), or others of the same shapes. P_c brings x to the
 width of cluster c. Most words of a text are frequent, so most rows need z⁰ only: **the loss computes zᶜ for the rows
-whose word is in cluster c, and for no others.** Predicting the next word needs all of them (`forward`).
+whose word is in cluster c, and for no others.** To choose the next word, all of them are needed (`forward`).
 
 Backward. The loss −log p(w) is the sum of two cross-entropies, each with the gradient of any cross-entropy: predicted
 minus correct distribution. For the log-probabilities themselves, with y = log softmax(z),
@@ -20,7 +20,7 @@ where the gradient at "cluster c" in z⁰ is the sum of those of its words, sinc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -51,12 +51,19 @@ class Tail(NamedTuple):
 
 
 class AdaptiveLossCache(NamedTuple):
+    layer: AdaptiveSoftmax
     x: np.ndarray  # (N,H)
     targets: np.ndarray  # (N,)
     inner: np.ndarray  # (N,E) x P_0ᵀ
     head: CrossEntropyCache
     tails: list[Tail | None]  # None: no row needs this cluster
     correct: int  # how often the target is the most likely word
+
+    def pieces(self) -> Iterator[CrossEntropyCache]:
+        """The probabilities of all words, for some rows at a time"""
+        for some in self.layer.some_rows(len(self.x)):
+            y, _ = self.layer.forward(self.x[some], Run())
+            yield cross_entropy(y, self.targets[some], out=y)[1]
 
 
 class AdaptiveSoftmax(Layer):
@@ -99,9 +106,8 @@ class AdaptiveSoftmax(Layer):
         """Returns log p. The cache is x: backward computes the scores again, which would take as much memory as y."""
         listed = rows(x)
         y = np.empty((len(listed), self.edges[-1]), x.dtype)
-        some = max(1, SOME // self.edges[-1])  # rows at a time, so that the scores take little memory
-        for first in range(0, len(listed), some):
-            self._fill(y[first : first + some], listed[first : first + some])
+        for some in self.some_rows(len(listed)):  # so that the scores take little memory
+            self._fill(y[some], listed[some])
         return y.reshape(*x.shape[:-1], -1), x
 
     def backward(self, dy, x, run):  # dy (...,V)
@@ -117,6 +123,11 @@ class AdaptiveSoftmax(Layer):
         z, inner = self._scores(0, listed)
         dx += self._scores_backward(0, _log_softmax_backward(dhead, z), listed, inner, run)
         return dx.reshape(x.shape)
+
+    def some_rows(self, N: int) -> list[slice]:
+        """N rows in parts with about SOME log-probabilities each"""
+        size = max(1, SOME // self.edges[-1])
+        return [slice(first, first + size) for first in range(0, N, size)]
 
     def _fill(self, y, x):
         """y = log p"""
@@ -147,7 +158,8 @@ class AdaptiveSoftmax(Layer):
             part, entropy = cross_entropy(z, targets[places] - start, count, out=z)
             loss += part
             tails.append(Tail(places, own, entropy))
-        return loss, AdaptiveLossCache(x, targets, inner, head, tails, self._correct(x, targets, cluster, head, tails))
+        correct = self._correct(x, targets, cluster, head, tails)
+        return loss, AdaptiveLossCache(self, x, targets, inner, head, tails, correct)
 
     def loss_backward(self, dloss: float, cache: AdaptiveLossCache, run):
         """Returns dx. The cache cannot be used again: its memory is reused."""
@@ -171,7 +183,7 @@ class AdaptiveSoftmax(Layer):
         for tail in tails:
             if tail is not None:
                 n = np.arange(len(tail.places))
-                own[tail.places] *= (tail.entropy.exp / tail.entropy.sums)[n, tail.entropy.targets]
+                own[tail.places] *= tail.entropy.exp[n, tail.entropy.targets] / tail.entropy.sums[:, 0]
                 most = tail.entropy.exp.argmax(1) == tail.entropy.targets
                 best[tail.places] = most & (own[tail.places] > head.exp[tail.places, :first].max(1))
         for c, _, _ in self._tails():

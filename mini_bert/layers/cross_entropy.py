@@ -12,6 +12,9 @@ Backward. The derivative of log Σ exp is softmax, and that of the target's logi
 which is the predicted distribution minus the correct one.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +31,10 @@ class CrossEntropyCache(NamedTuple):
     @property
     def probs(self) -> np.ndarray:  # (N,V)
         return self.exp / self.sums
+
+    def pieces(self) -> Iterable[CrossEntropyCache]:
+        """The same in parts of some rows each: here all of them. Not all heads have all probabilities in memory."""
+        return [self]
 
     @property
     def correct(self) -> int:

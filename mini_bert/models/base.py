@@ -80,7 +80,7 @@ class TermCache(NamedTuple):
     term: Term
     scores: ScoreCache | None  # None: the head has a loss of its own
     loss: float  # of this term, before its weight
-    entropy: Any  # a CrossEntropyCache, or another with `targets` and `correct`
+    entropy: Any  # a CrossEntropyCache, or another with `targets`, `correct` and `pieces`
 
 
 class LossCache(NamedTuple):
@@ -380,10 +380,10 @@ class Model(Saved):
     def term_loss(self, term: Term, x, run: Run) -> TermCache:
         """The cross-entropy of a term for its rows x (N,H), or all rows (B,T,H) for a head that reads sequences.
 
-        In training, a head may have a `loss` of its own that computes only some of the scores (adaptive_softmax.py).
+        A head may have a `loss` of its own that computes only some of the scores (adaptive_softmax.py).
         """
         head: Any = self.output_head(term.head)
-        if run.train and hasattr(head, "loss"):
+        if hasattr(head, "loss"):
             return TermCache(term, None, *head.loss(x, term.targets, term.divisor, run))
         chosen = term.rows if term.head in self.sequence_heads else None
         scores, cache = self.score(term.head, x, run, chosen)  # (N,C)

@@ -16,24 +16,27 @@ class RelativeParts(NamedTuple):
     attention: int = 0  # D = A·d, the contexts of all heads side by side
     pre_norm: bool = False
     later: bool = False  # whether queries see later keys
-    clusters: tuple[tuple[int, int], ...] = ()  # words and width of each cluster of words, if these are projected
+    clusters: tuple[tuple[int, int], ...] = ()  # words and width of each cluster of words; (): one softmax over all
+    projected: bool = False  # whether word vectors are projected to the model's width
 
 
 class RelativeSizes(Sizes):
     """Transformer-XL: K = M + T keys, J distances, and the memory for the next segment."""
 
     def embedding_cache(self, shape: Shape) -> Kept:
-        """The vectors that are projected, the waves, and the memory for the next segment where it is a copy."""
+        """The vectors that are projected, the waves, the memory, and that for the next segment where it is a copy."""
         BT, parts = shape.B * shape.T, self.more
         shares = _shares(parts.clusters)
-        looked_up = sum(share * width for share, (_, width) in zip(shares, parts.clusters, strict=True))
-        copied = shape.B * parts.memory * self.width if parts.keeps and parts.memory > shape.T else 0
-        floats = round(BT * looked_up) + self._distances(shape) * self.width + self.depth * copied
+        widths = [width if parts.projected else 0 for _, width in parts.clusters]
+        looked_up = sum(share * width for share, width in zip(shares, widths, strict=True))
+        memories = 2 if parts.keeps and parts.memory > shape.T else 1  # this one and the next
+        floats = round(BT * looked_up) + self._distances(shape) * self.width
+        floats += memories * self.depth * shape.B * parts.memory * self.width
         return Kept(floats, BT * self.width if self.dropout else 0)
 
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
         B, T, H, D, K = shape.B, shape.T, self.width, self.more.attention, self._keys(shape)
-        chosen = index == self.depth - 1 and shape.N < B * T
+        chosen = index == self.depth - 1 and not shape.every
         rows, queries = self._rows(shape, chosen)
         weights = queries * self.heads * K
         floats = B * K * (H + 2 * D) + self._distances(shape) * D  # x, k, v; r
@@ -48,7 +51,7 @@ class RelativeSizes(Sizes):
         return Kept(floats, masks + (weights if self.attention_dropout else 0))
 
     def block_temporaries(self, shape: Shape, index: int, lean: bool = False) -> int:
-        rows, queries = self._rows(shape, index == self.depth - 1 and shape.N < shape.B * shape.T)
+        rows, queries = self._rows(shape, index == self.depth - 1 and not shape.every)
         return self._temporaries(shape, rows, queries)
 
     def _temporaries(self, shape: Shape, rows: int, queries: int) -> int:
@@ -61,12 +64,22 @@ class RelativeSizes(Sizes):
         network = 5 * rows * H + int(self.inner_temporary * rows * self.intermediate)
         return max(scores, distances, projections, network)
 
-    def head_cache(self, shape: Shape) -> Kept:
-        """Its input, the scores of all words, and the sum of each row of their exponentials.
+    @property
+    def classes(self) -> int:
+        """With clusters: the frequent words, the clusters, and the words of some clusters"""
+        clusters = self.more.clusters
+        if not clusters:
+            return self.vocab_size
+        tails = sum(share * words for share, (words, _) in zip(_shares(clusters)[1:], clusters[1:], strict=True))
+        return round(clusters[0][0] + len(clusters) - 1 + tails)
 
-        In training, an adaptive softmax computes fewer scores, but evaluation needs all of them.
-        """
-        return Kept(shape.N * (self.width + self.vocab_size + 1), shape.N * self.width if self.dropout else 0)
+    def head_cache(self, shape: Shape) -> Kept:
+        """Its input, the scores, and the sum of each row of their exponentials; both inputs of each cluster"""
+        clusters = self.more.clusters
+        inner = sum(share * (width + 1) for share, (_, width) in zip(_shares(clusters)[1:], clusters[1:], strict=True))
+        inner += clusters[0][1] if clusters and self.more.projected else 0
+        floats = shape.N * (self.width + self.classes + 1) + round(shape.N * inner)
+        return Kept(floats, shape.N * self.width if self.dropout else 0)
 
     def block_operations(self) -> int:
         shape = Shape(1, self.max_length, 0, 0)

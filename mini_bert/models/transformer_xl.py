@@ -177,10 +177,10 @@ class TransformerXLConfig(PublishedConfig):
         biases = 2 * attention * (self.n_layer if self.untie_r else 1)
         block = 5 * H * attention + 2 * H * inner + inner + H + 4 * H
         parameters += self.n_layer * block + biases
-        sizes = list(zip(self.cluster_sizes, self.embedding_sizes, strict=True)) if self.projected else []
-        if self.div_val == 1 and sizes:
-            sizes = [(self.vocab_size, self.d_embed)]
-        parts = RelativeParts(self.mem_len, self.mem_len > 0, attention, self.pre_lnorm, clusters=tuple(sizes))
+        clusters = tuple(zip(self.cluster_sizes, self.embedding_sizes, strict=True))
+        parts = RelativeParts(
+            self.mem_len, self.mem_len > 0, attention, self.pre_lnorm, clusters=clusters, projected=self.projected
+        )
         return RelativeSizes(
             self.name, self.vocab_size, H, self.n_layer, self.n_head, inner, self.tgt_len, parameters,
             self.tie_word_embeddings, self.dropout > 0, self.dropatt > 0, False, 1 + (self.dropout > 0), 1.25, 1,

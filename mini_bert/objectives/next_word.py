@@ -155,6 +155,7 @@ class NextWordWithMemory(NextWord):
             cache = self._forward(model, piece, inputs, run, {NEXT_WORD: max(count, 1)})
             memory = cache.encoded.memory
             found += [predictions_of(*entropy) for entropy in cache.parts().values() if count]
+            del cache  # before the next one is computed
         if not found:
             return {}
         losses, *arrays = zip(*found, strict=True)

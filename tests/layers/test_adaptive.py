@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mini_bert.layers import adaptive_softmax
 from mini_bert.layers.adaptive_embedding import AdaptiveEmbedding
 from mini_bert.layers.adaptive_softmax import AdaptiveSoftmax
 from mini_bert.layers.base import Run, bind
@@ -70,6 +71,19 @@ def test_the_loss_of_some_clusters_is_that_of_all(divisor, cutoffs):
             results.append([loss, correct, dx, *(param.grad for param in layer.named_params().values())])
         for one, other in zip(results.pop(), results.pop(), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_all_probabilities_in_pieces(monkeypatch):
+    """For evaluation: those of all words, some rows at a time."""
+    monkeypatch.setattr(adaptive_softmax, "SOME", 7 * V)
+    layer, targets = random_softmax(), RNG.integers(0, V, len(X))
+    loss, cache = layer.loss(X, targets, None, Run())
+    pieces = list(cache.pieces())
+    assert [len(piece.targets) for piece in pieces] == [7, 7, 7, 7, 7, 6]
+    p = np.concatenate([piece.probs for piece in pieces])
+    np.testing.assert_allclose(p, np.exp(layer.forward(X, Run())[0]), rtol=1e-12)
+    assert -np.log(p[np.arange(len(X)), targets]).mean() == pytest.approx(loss, rel=1e-12)
+    assert cache.correct == sum(piece.correct for piece in pieces)
 
 
 def test_rows_are_scored_in_their_cluster_only():

@@ -145,7 +145,7 @@ def test_chosen_rows_with_dropout(config):
 
 # ---------------------------------------------------------------------- the memory planner
 
-ONE = replace(XL, div_val=1)  # one table: what is looked up does not depend on the words
+ONE = replace(XL, div_val=1, cutoffs=(), tie_projs=None)  # one cluster: nothing depends on the words
 PLANNED = {
     "xl": ONE,
     "no dropout": replace(ONE, dropout=0.0, dropatt=0.0),
@@ -178,7 +178,8 @@ def test_the_arrays_of_real_caches_are_counted(config, checkpointing, every_row)
     rows = None if every_row else term.rows
     _, cache = model.encode_inputs(inputs, Run(train=True), rows)
     predicted = caches(config.sizes(), shape, Choice(B, 1, checkpointing))
-    seen: dict = {id(part): part for part in inputs.memory or ()}
+    seen: dict = {}
+    given_memory = distinct(inputs.memory, seen)
     block = cache.blocks[0]
     waves = distinct(block.inputs["waves"] if checkpointing else block.attention.keys.waves, seen)
     memory = cache.memory or [None] * model.depth
@@ -186,18 +187,23 @@ def test_the_arrays_of_real_caches_are_counted(config, checkpointing, every_row)
     blocks = [distinct((cache.blocks[index], memory[index]), seen) for index in range(model.depth)]
     embeddings = distinct((cache.embedding, getattr(cache.final, "query", None)), seen)
     assert blocks == predicted[1:-1]
-    assert Kept(embeddings.floats + waves.floats + copies.floats, embeddings.masks) == predicted[0]
+    floats = embeddings.floats + waves.floats + copies.floats + given_memory.floats
+    assert Kept(floats, embeddings.masks) == predicted[0]
     _, cache = model.loss_of(inputs, [term], Run())
     assert distinct(cache.terms, {}).floats == config.sizes().head_cache(Shape(B, T, 3 * B, 3)).floats
 
 
 def test_words_are_expected_to_follow_zipfs_law():
-    """With clusters of different widths, the size of the embeddings' cache depends on the words."""
+    """With clusters of words, the sizes of the caches of embeddings and head depend on the words."""
     frequency = 1 / np.arange(1, 32)
     ids = np.random.default_rng(0).choice(31, (50, 70), p=frequency / frequency.sum())
-    _, cache = make(XL).tokens.forward(ids, Run())
-    looked_up = XL.sizes().embedding_cache(Shape(50, 70, 1, 1)).floats - 12 * (7 + 70 + 1)  # without the waves
+    model, sizes, shape = make(XL), XL.sizes(), Shape(50, 70, 3500, 70)
+    _, cache = model.tokens.forward(ids, Run())
+    others = 12 * (7 + 70 + 1) + 3 * 50 * 7 * 12  # the waves and the memory
+    looked_up = sizes.embedding_cache(shape).floats - others
     assert distinct(cache, {}).floats == pytest.approx(looked_up, rel=0.03)
+    _, cache = model.next_word.loss(np.ones((3500, 12)), ids.ravel(), None, Run())
+    assert distinct(tuple(cache)[1:], {}).floats == pytest.approx(sizes.head_cache(shape).floats, rel=0.03)
 
 
 MIDDLE = TransformerXLConfig(
@@ -243,14 +249,14 @@ def peak_of_a_step(config, shape, switches):
             order = np.zeros(ids.shape, int)
             order.flat[rows] = np.tile(np.arange(1, shape.M + 1), shape.B)
             inputs = inputs._replace(order=order)
-        if isinstance(model, TransformerXL):
-            memory = np.zeros((shape.B, config.mem_len, model.width), np.float32)
-            inputs = inputs._replace(memory=[memory] * model.depth)
         optimiser = Adam(model.flat)
         before = tracemalloc.get_traced_memory()[0]
         for train in (True, True, False):
             if train:
                 tracemalloc.reset_peak()
+            if isinstance(model, TransformerXL):
+                memory = np.zeros((model.depth, shape.B, config.mem_len, model.width), np.float32)
+                inputs = inputs._replace(memory=list(memory))
             run = Run(train=train, pool=model.run.pool)
             _, cache = model.loss_of(inputs, [Term(head, rows, targets)], run)
             if train:
