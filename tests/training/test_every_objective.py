@@ -287,6 +287,19 @@ def test_contradictions_name_both_sides(place):
     said = fails(objective="distillation")
     assert "the objective distillation needs a teacher: add --teacher" in said
     assert "there is no model folder nowhere" in fails(init="nowhere")
+    for name in ("tokenizer.json", "vocab.txt"):
+        Path("teacher", name).unlink(missing_ok=True)
+    for option in ("init", "teacher"):
+        said = fails(**{option: "teacher"})
+        assert f"--{option} teacher has no tokenizer, and no bundled one has its 14 words" in said
+    assert set_up(Wanted(init="teacher", tokenizer="vocabulary")).config == BERT
+
+
+def test_a_model_with_clusters_of_words_gets_another_vocabulary(place):
+    """Transformer-XL's preset has clusters beyond the 14 words of this vocabulary; they are left out."""
+    setup = set_up(Wanted("transformer-xl", tokenizer="vocabulary"))
+    assert setup.config.cutoffs == () and setup.config.vocab_size == V and len(setup.notes) == 1
+    assert setup.build(seed=0).vocab_size == V
 
 
 def test_what_does_not_fit_says_what_does(place):
