@@ -157,6 +157,19 @@ def test_the_number_of_threads_only_affects_rounding(place, name):
             assert found[1][key] == pytest.approx(value, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", [name for name in RUNS if name not in ("whole words", "spans")])
+def test_the_switches_that_save_memory_resume_exactly(place, name):
+    """Weights and moments in 16 bits, a layer that is recomputed, the others' activations in 16 bits."""
+    config, options, _ = RUNS[name]
+    saving = {"weights": "bfloat16", "moments": "bfloat16", "activations": "bfloat16", "checkpointing": (0,)}
+    train("run", config, threads=2, **options, **saving)
+    whole = read_tensors("run/checkpoints/step-00000004/model.safetensors")
+    shutil.rmtree("run/checkpoints/step-00000004")
+    shutil.rmtree("run/model")
+    resume(Path("run"), quiet=True)
+    assert_same(read_tensors("run/checkpoints/step-00000004/model.safetensors"), whole)
+
+
 def test_options_are_part_of_the_run(place):
     """They are stored, and a run whose options were edited does not continue."""
     train("run", BERT, masking="span", mask_prob=0.25)
