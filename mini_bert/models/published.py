@@ -92,6 +92,10 @@ class PublishedConfig:
     def tie_head(self) -> bool:
         return self.tie_word_embeddings  # type: ignore[attr-defined]
 
+    def with_vocabulary(self, size: int) -> Self:
+        """The same with another number of words"""
+        return replace(self, vocab_size=size)  # type: ignore[call-arg]
+
     def with_tied_head(self) -> Self:
         return replace(self, tie_word_embeddings=True)  # type: ignore[call-arg]
 
