@@ -297,14 +297,15 @@ def plot_embeddings(
     loaded, tokenizer = load(model)
     if of == "tokens":
         words, tags, source = words_of(texts, file)
-        single = [(word, tag) for word, tag in zip(words, tags, strict=True) if len(tokenizer.tokenize(word)) == 1]
+        pieces = [tokenizer.tokenize(tokenizer.space + word) for word in words]
+        single = [(word, tag) for word, tag, row in zip(words, tags, pieces, strict=True) if len(row) == 1]
         if len(single) < 2:
             raise ValueError(
                 f"of {counted(len(words), 'word')}, {len(single)} are single tokens of this vocabulary; give at least "
                 "two that are (`mini-bert tokenizer show` lists them)"
             )
         names, groups = [word for word, _ in single], [tag for _, tag in single]
-        vectors = loaded.embed_tokens([tokenizer.ids([word])[0][0] for word in names])
+        vectors = loaded.embed_tokens([tokenizer.ids([tokenizer.space + word])[0][0] for word in names])
         title = f"{model}: {counted(len(names), 'token')} of the embedding table, {source}"
     else:
         names, groups, source = sentences_of(texts, file)

@@ -50,6 +50,7 @@ class PseudoPerplexity(NamedTuple):
     unknown: list[str]  # [UNK] and other special tokens, which are not predicted
     log_likelihood: float  # PLL
     perplexity: float
+    forward: bool = False  # predicted from the tokens before alone: an ordinary perplexity
 
 
 def pseudo_perplexity(
@@ -88,7 +89,7 @@ def pseudo_perplexity(
     total = -math.fsum(one.surprise for one in tokens)
     special = np.flatnonzero(~texts.words[0])
     unknown = [tokenizer.tokens[ids[place]] for place in special if words[place] is not None]
-    return PseudoPerplexity(text, tokens, unknown, total, math.exp(min(-total / len(tokens), 700)))
+    return PseudoPerplexity(text, tokens, unknown, total, math.exp(min(-total / len(tokens), 700)), model.reads_forward)
 
 
 def report(results: Sequence[PseudoPerplexity]) -> str:
@@ -104,14 +105,16 @@ def report(results: Sequence[PseudoPerplexity]) -> str:
             other = "" if one.guess == one.token else f"{one.guess:{wide}} {one.certainty:4.0%}"
             lines.append(f"  {one.token:{width}} {one.surprise:6.2f}  {other:{wide + 5}}  {length}".rstrip())
         note = f"; not predicted: {' '.join(result.unknown)}" if result.unknown else ""
-        lines += [f"pseudo-perplexity {result.perplexity:,.2f} over {counted(len(result.tokens), 'token')}{note}", ""]
+        kind = "perplexity" if result.forward else "pseudo-perplexity"
+        lines += [f"{kind} {result.perplexity:,.2f} over {counted(len(result.tokens), 'token')}{note}", ""]
     sizes = [len(result.tokens) for result in results]
     if len(results) > 1 and max(sizes) <= SIMILAR * min(sizes):
         best = min(results, key=lambda result: result.perplexity)
         lines += [f"The model is least surprised by: {best.text}", ""]
+    given, kind = ("those before it", "Perplexity") if results[0].forward else ("all the others", "Pseudo-perplexity")
     lines.append(
-        "Surprise, in nats, at each token given all the others, and the model's own guess where it differs.\n"
-        "Pseudo-perplexity is exp of the mean surprise. Compare it only between sentences of similar length,\n"
+        f"Surprise, in nats, at each token given {given}, and the model's own guess where it differs.\n"
+        f"{kind} is exp of the mean surprise. Compare it only between sentences of similar length,\n"
         "and for the same model."
     )
     return "\n".join(lines)

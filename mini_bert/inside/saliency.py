@@ -283,7 +283,7 @@ def find_word(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray, word: str) 
     (2, 1)
     """
     tokens, roles = [tokenizer.tokens[i] for i in ids], tokenizer.added_roles(ids)
-    spelt = tokenizer.ids([word], special=False)[0]  # as in a text: lower-case, for example
+    spelt = tokenizer.split_ids([word])[0]  # as in a text: lower-case, for example
     texts = {word, *(tokenizer.piece_text(i) for i in spelt if len(spelt) == 1 and i not in tokenizer.special_ids)}
     named = [place for place, token in enumerate(tokens) if token == word] or [
         place for place, i in enumerate(ids) if not roles[place] and tokenizer.piece_text(int(i)) in texts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -20,6 +20,8 @@ import numpy as np
 
 from mini_bert.common.sixteen_bit import Stored
 from mini_bert.layers.base import Flat, Layer
+
+TOGETHER = "config.json and the weights must be those of one model: copy both from the same place"
 
 
 class Name(NamedTuple):
@@ -152,18 +154,56 @@ class Saved(Layer):
         table = [*self.names(), *self.task_names(task)]
         known = {name for entry in table for name in entry.theirs}
         if known != set(params) != set(tensors):  # published names
-            found = {self.canonical(name): array for name, array in tensors.items()}
+            found = self._by_canonical_name(tensors, source)
+            self._check_shapes(found, source, task)
             unused = self.reconcile(found, table, source)
-            absent = sorted(known - set(found))
-            if absent:
-                raise ValueError(f"{source} lacks {', '.join(absent[:5])}{' and more' if len(absent) > 5 else ''}")
+            self._check_names(known, found, unused, source)
             if unused:
-                warnings.warn(f"{source}: no part of this model uses {', '.join(unused)}", stacklevel=3)
+                warnings.warn(f"{source}: no part of this model uses {listed(unused)}", stacklevel=3)
             check_numbers({name: found[name] for name in known}, source, self.flat.grad.dtype)
             tensors = {entry.ours: entry.load(found) for entry in table}
         else:
             check_numbers(tensors, source, self.flat.grad.dtype)
         assign(params, tensors, source)
+
+    def _by_canonical_name(self, tensors: Mapping[str, Any], source: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, array in tensors.items():
+            other = found.setdefault(self.canonical(name), array)
+            if other is not array and not np.array_equal(other, array):
+                raise ValueError(
+                    f"{source} has two different tensors for {self.canonical(name)}, one of them called {name}; remove "
+                    "the one that does not belong to this model"
+                )
+        return found
+
+    def _check_shapes(self, found: Mapping[str, Any], source: str, task: str) -> None:
+        """Compare a file's tensors with those that this model would write."""
+        for name, expected in self.file_tensors(task).items():
+            given = found.get(self.canonical(name))
+            if given is not None and given.shape != expected.shape:
+                raise ValueError(
+                    f"{source}: tensor {self.canonical(name)} has shape {given.shape}, but this model "
+                    f"({sizes_of(self.config)}) needs {expected.shape}; {TOGETHER}"
+                )
+
+    def _check_names(self, known: set[str], found: Mapping[str, Any], unused: list[str], source: str) -> None:
+        """Every weight must be there, and the file must not have further ones in the encoder: a model with half of its
+        layers would compute something else. Heads may be left over."""
+        absent = sorted(known - set(found))
+        parts = {name.partition(".")[0] for name in known if not name.startswith(self.head_prefixes)}
+        more = [name for name in unused if name.partition(".")[0] in parts and found[name].dtype.kind == "f"]
+        if absent:
+            instead = f", and has {listed(unused)} instead" if unused else ""
+            raise ValueError(
+                f"{source} lacks {listed(absent)}{instead}; this model needs them (model_type "
+                f"{self.config.to_dict()['model_type']}, {sizes_of(self.config)}); {TOGETHER}"
+            )
+        if more:
+            raise ValueError(
+                f"{source} has weights for which this model ({sizes_of(self.config)}) has no place: "
+                f"{listed(more)}; {TOGETHER}"
+            )
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write `config.json` and `model.safetensors`; published architectures use the names `transformers` expects.
@@ -209,12 +249,9 @@ class Saved(Layer):
             raise ValueError(f"{source}: {error}") from error
         held, described = sum(array.size for array in tensors.values()), config.sizes().parameters
         if described > 4 * held:  # heads may be missing from the file, but they are less than half of any model
-            sizes = ", ".join(
-                f"{name} {value:,}" for name, value in asdict(config).items() if type(value) is int and value > 1
-            )
             raise ValueError(
-                f"{source}: config.json describes a model of {described:,} parameters ({sizes}), but the weights file "
-                f"has only {held:,} numbers; they do not belong together"
+                f"{source}: config.json describes a model of {described:,} parameters ({sizes_of(config)}), but the "
+                f"weights file has only {held:,} numbers; they do not belong together"
             )
         return config
 
@@ -229,6 +266,17 @@ class Saved(Layer):
         tensors = read_tensors(path) if is_file else read_folder(path)[1]
         self.assign_tensors(tensors, str(path))
         return self
+
+
+def sizes_of(config: Any) -> str:
+    """The sizes in a config, for messages."""
+    return ", ".join(f"{name} {value:,}" for name, value in asdict(config).items() if type(value) is int and value > 1)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"
 
 
 def linear_names(ours: str, *theirs: str) -> list[Name]:
@@ -268,9 +316,7 @@ def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source:
         raise ValueError(
             f"{source} does not fit this model: "
             + "; ".join(
-                f"{what} {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
-                for what, names in (("missing", missing), ("unexpected", unexpected))
-                if names
+                f"{what} {listed(names)}" for what, names in (("missing", missing), ("unexpected", unexpected)) if names
             )
         )
     for name, param in params.items():

@@ -153,7 +153,7 @@ class NextWordWithMemory(NextWord):
             memory = empty_memory(model, len(piece.input_ids)) if memory is None else memory
             inputs = self._remembering(model, piece, memory)
             cache = self._forward(model, piece, inputs, run, {NEXT_WORD: max(count, 1)})
-            memory = cache.encoded.memory
+            memory = [part.copy() for part in cache.encoded.memory]  # they may be views of the cache, which is freed
             found += [predictions_of(*entropy) for entropy in cache.parts().values() if count]
             del cache  # before the next one is computed
         if not found:
