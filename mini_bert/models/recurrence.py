@@ -57,7 +57,7 @@ class Recurrent(Model):
         return {}
 
     def file_tensors(self, task: str = "") -> dict[str, Any]:
-        """As `transformers` writes them: with what is shared by blocks in each, but without the tables of a tied head."""
+        """As `transformers` writes them: biases that blocks share are in each, tables of a tied head are in none."""
         tensors = super().file_tensors(task)
         prefix = self.prefix if any(name.startswith(self.prefix) for name in tensors) else ""
         for copy, original in self.copies().items():
