@@ -238,7 +238,7 @@ class TransformerXL(Recurrent):
     """Transformer-XL, with or without the head for the next word."""
 
     model_type, config_class, family = "transfo-xl", TransformerXLConfig, "TransfoXL"
-    in_transformers = False  # not since 5.0
+    in_transformers = "up to version 4"
     prefix, head_prefixes = "transformer.", ("crit.", "score.", "task.")
     objective = "next_word_with_memory"
     reads_forward = True
