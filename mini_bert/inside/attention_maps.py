@@ -101,13 +101,15 @@ def attention_maps(
     marks = {role: tokenizer.roles[role] for role in MARKS if role in tokenizer.roles}
     roles = tokenizer.added_roles(ids)
     seen = None if visible.all() else visible
-    return AttentionMaps(batch.tokens(), ids, types, weights, roles, seen, memory, marks, stream)
+    return AttentionMaps(
+        [tokenizer.readable(i) for i in ids.tolist()], ids, types, weights, roles, seen, memory, marks, stream
+    )
 
 
 def can_be_seen(weights: np.ndarray) -> np.ndarray:
     """Which tokens each token can attend to, (…,T,T) from (…,A,T,T): masked ones get a weight of exactly 0 in every
     head, and others at least a tiny one."""
-    return (weights > 0).any(-3)
+    return np.logical_or.reduce(weights > 0, axis=-3)
 
 
 def _content_stream(model: Model, ids: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -190,9 +192,13 @@ def about_columns(statistics: Sequence[HeadStatistics]) -> str:
 
 def _statistics(layer: int, head: int, means: list[Any], names: Mapping[str, str]) -> HeadStatistics:
     entropy, distance, *shares, evenness, even, memory = means
-    named = {name: share for name, share in zip(SHARES, shares, strict=True) if share is not None}
+    own = dict(zip(SHARES, shares, strict=True))
+    named = {name: share for name, share in own.items() if share is not None}
     most = max((name for name in PREFERRED if named.get(name, 0) > 0.5), key=lambda name: named[name], default="")
-    return HeadStatistics(layer, head, entropy, distance, *shares, names.get(most, most), evenness, even, memory)
+    pattern = names.get(most, most)
+    return HeadStatistics(
+        layer, head, entropy, distance, **own, pattern=pattern, evenness=evenness, even_distance=even, memory=memory
+    )
 
 
 def _sums(one: AttentionMaps) -> tuple[np.ndarray, np.ndarray]:

@@ -405,6 +405,8 @@ class Model(Saved):
         One logit z per row answers a yes-or-no question: its scores are [0, z], and their softmax is [1 − σ(z), σ(z)].
         """
         below = None
+        if name in self.sequence_heads and x.ndim != 3:
+            raise ValueError(f"the head {name!r} reads whole sequences, so x needs the shape (B,T,H), got {x.shape}")
         if name in self.head_inputs:
             x, below = self.output_head(self.head_inputs[name]).forward(x[:, None], run)
         scores, own = self.output_head(name).forward(x, run)

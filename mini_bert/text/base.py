@@ -108,6 +108,12 @@ class Tokenizer(ABC):
     def piece_text(self, i: int) -> str:
         """The characters that a piece stands for, without marks such as WordPiece's ##."""
 
+    def readable(self, i: int) -> str:
+        """A piece as commands print it. Of the two marks that kinds of tokenizer use, it keeps the one of its own: ##
+        for a piece that continues a word (WordPiece), or ▁ for the space before one that begins a word (BPE, Unigram).
+        """
+        return self.tokens[i]
+
     @abstractmethod
     def join(self, tokens: Sequence[str]) -> str:
         """Pieces as readable text."""

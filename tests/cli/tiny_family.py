@@ -31,6 +31,7 @@ SMALL: dict[str, Any] = {  # by the names that the configs of the family use
     "embedding_size": 10,
     "d_head": WIDTH // HEADS,
     "cutoffs": (20, 50),
+    "tie_projs": None,
     "local_attention": 4,
     "position_buckets": 8,
     "generator": {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 10},

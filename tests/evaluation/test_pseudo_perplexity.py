@@ -142,6 +142,7 @@ def test_the_report():
     assert content(odd) == {
         "text": "cat ☃ a",
         "pseudo_perplexity": 2981.0,
+        "scored_by": "masked_words",
         "log_likelihood": -8.0,
         "tokens": [("cat", 8.0, "a", 0.5)],
         "not_asked_for": ["[UNK]"],
