@@ -16,6 +16,7 @@ from mini_bert.checks.case import Case, Function, plain
 from mini_bert.checks.deberta_cases import DEBERTA_CASES
 from mini_bert.checks.gradients import Checked, gradient_check
 from mini_bert.checks.pre_norm_cases import PRE_NORM_CASES
+from mini_bert.checks.relative_cases import RELATIVE_CASES, transformer_xl, xlnet
 from mini_bert.finetuning.heads import (
     PairHead,
     SentenceHead,
@@ -148,6 +149,7 @@ CASES = [
     Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
     *PRE_NORM_CASES,
+    *RELATIVE_CASES,
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
     *(Case(f"pooling, {name}", plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
     Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),
@@ -246,6 +248,16 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
             return model.loss(ids, chosen, targets, _MASK, types, follows, run=Run(0, train=True))
 
         return check_model(model, loss, entries, ids=None if tied else ids)
+
+    return check
+
+
+def _remembering(build: Callable[..., Any], **switched: Any) -> Callable[[], list[Checked]]:
+    """A model with a memory; `build` returns it with its loss."""
+
+    def check() -> list[Checked]:
+        model, loss = build(**switched)
+        return check_model(model, loss, 100)
 
     return check
 
@@ -379,6 +391,11 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny BERT, untied head": _bert(100, tied=False),
     "tiny GPT-2, next word": _predicting(_tiny_gpt2, NEXT_WORD, 100),
     "tiny ModernBERT, masked words": _predicting(_tiny_modernbert, MASKED_WORDS, 100),
+    "tiny Transformer-XL, memory, dropout": _remembering(transformer_xl),
+    "tiny Transformer-XL, norms first, shared biases":
+        _remembering(transformer_xl, pre_lnorm=True, untie_r=False, div_val=1),
+    "tiny XLNet, two streams, memory, dropout": _remembering(xlnet),
+    "tiny XLNet, causal, shared biases": _remembering(xlnet, attn_type="uni", untie_r=False, tie_word_embeddings=False),
     "tiny Mini-BERT, fine-tuned: classify": _fine_tuned(_tiny_mini, Classify(_LABELS, ("mean", "max")), [2, 0]),
     "tiny Mini-BERT, fine-tuned: tag": _fine_tuned(_tiny_mini, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
     "tiny Mini-BERT, fine-tuned: pairs": _fine_tuned(_tiny_mini, Classify(_LABELS, pairs=True), [2, 0]),

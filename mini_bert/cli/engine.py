@@ -65,6 +65,35 @@ def info(
     print(f"\n`{command('plan')}` shows how to use less.")
 
 
+def family(
+    name: Annotated[
+        str | None, typer.Argument(help="one of them, such as albert: what its idea is worth, in numbers")
+    ] = None,
+    no_timing: Annotated[
+        bool, typer.Option("--no-timing", help="do not run a training step of each, which takes some seconds")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Compare the architectures of the family. Shows sizes, objectives, memory and time; with a name, one in detail.
+
+    For example:  mini-bert family albert
+    """
+    from mini_bert.checks import family as library
+    from mini_bert.common.json_values import as_json
+    from mini_bert.common.progress import showing
+
+    if name is not None:
+        print(library.portrait(name))
+        return
+    with showing() as show:
+
+        def after_each(done: int, total: int) -> None:
+            show("measuring", f"{done} of {total} architectures", done, total)
+
+        rows = library.overview(not no_timing, after_each)
+    print(as_json([one._asdict() for one in rows]) if json else library.report(rows))
+
+
 def gradcheck(
     tolerance: Annotated[float, typer.Option(help="largest relative error that passes")] = 1e-6,
     tensors: Annotated[bool, typer.Option("--tensors", help="print a line for every tensor")] = False,

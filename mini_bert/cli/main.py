@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 import mini_bert
-from mini_bert.cli.engine import config, demo, gradcheck, info, simple_test
+from mini_bert.cli.engine import config, demo, family, gradcheck, info, simple_test
 from mini_bert.cli.finetune import (
     finetune_classify,
     finetune_qa,
@@ -56,6 +56,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "info": info,
     "config": config,
     "simple-test": simple_test,
+    "family": family,
     "gradcheck": gradcheck,
     "demo": demo,
     "tokenizer show": tokenizer_show,

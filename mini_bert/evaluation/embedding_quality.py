@@ -105,14 +105,14 @@ def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -
 
     These are the input embeddings, before any context: a word has the same vector in every sentence.
     """
-    own = [i for i in tokenizer.ids([word])[0] if i not in tokenizer.special_ids]
+    own = [i for i in tokenizer.ids([tokenizer.space + word])[0] if i not in tokenizer.special_ids]
     if not own:
         raise ValueError(f"{word!r:.40} is not a word in this model's vocabulary; try another")
     ids, table = word_table(model, tokenizer)
     query = model.embed_tokens(own).astype(float).mean(0)
     closest = [(int(ids[i]), cosine) for i, cosine in nearest(query, table, count + len(own))]
-    others = [Neighbour(tokenizer.tokens[i], cosine) for i, cosine in closest if i not in own]
-    return Neighbours(word, [tokenizer.tokens[i] for i in own], others[:count])
+    others = [Neighbour(tokenizer.readable(i), cosine) for i, cosine in closest if i not in own]
+    return Neighbours(word, [tokenizer.readable(i) for i in own], others[:count])
 
 
 def read_pairs(path: str) -> list[Scored]:

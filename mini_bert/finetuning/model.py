@@ -95,7 +95,7 @@ def _config(model: Model, task: Task, tokenizer: Tokenizer, length: int) -> dict
     }
     return {
         **config.to_dict(),
-        "architectures": [model.family + task.architecture],
+        "architectures": [model.task_class(task.architecture)],
         **(names if task.labels else {}),
         **task.more_config(),
         "fine_tuning": {"task": task.name, "length": length, **task.settings()},
@@ -124,7 +124,7 @@ def _task(
     for name, expected in (("architectures", list), ("id2label", dict), ("fine_tuning", dict)):
         if not isinstance(values.get(name) or expected(), expected):
             raise ValueError(f"{folder}: {name} in config.json is {values[name]!r:.60}, expected a {expected.__name__}")
-    architecture = str((values.get("architectures") or [""])[0]).removeprefix(model.family)
+    architecture = model.task_of_class(str((values.get("architectures") or [""])[0]))
     head = model.task_heads.get(architecture, {}).get("linear")
     names = {str(number): label for number, label in _id2label(values, len(tensors.get(f"{head}.weight", ())))}
     labels = [label for number in range(len(names)) if isinstance(label := names.get(str(number)), str)]

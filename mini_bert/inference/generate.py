@@ -25,7 +25,7 @@ import numpy as np
 from mini_bert.common.values import check_positive
 from mini_bert.inference.sampling import PLAIN, Sampling
 from mini_bert.layers.base import Run
-from mini_bert.models.base import NEXT_WORD, Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Model
 from mini_bert.text.base import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -161,14 +161,20 @@ def _is_surrogate(character: str) -> bool:
     return "\ud800" <= character <= "\udfff"
 
 
+DOES = {  # what models do that do not write
+    MASKED_WORDS: "it fills gaps, and reads the words after a gap as well as those before; use `mini-bert fill-mask`",
+    REPLACED: "it reads a whole text, and says of each token whether it was replaced",
+}
+
+
 def check_causal(model: Model, name: str = "") -> None:
     """Raise an error for a model that does not predict the next word. name: what the user calls it"""
     if NEXT_WORD not in model.head_shapes:
         which = f"{name} is a {type(model).__name__}, which" if name else f"this {type(model).__name__}"
+        does = next((does for head, does in DOES.items() if head in model.output_heads), "it predicts no words")
         raise ValueError(
-            f"{which} cannot write: it fills gaps, and reads the words after a gap as well as those before; use "
-            "`mini-bert fill-mask`. To write, name the folder of a model that predicts the next word with --model, "
-            "such as a GPT-2; `mini-bert train --model gpt2` trains one"
+            f"{which} cannot write: {does}. To write, name the folder of a model that predicts the next word with "
+            "--model, such as a GPT-2; `mini-bert train --model gpt2` trains one"
         )
     model.output_head(NEXT_WORD)  # raises an error for one that was fine-tuned
 

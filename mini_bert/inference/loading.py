@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.files.model_folder import locate, read_config
-from mini_bert.models.base import Model
+from mini_bert.files.model_folder import CONFIG, locate, read_config
+from mini_bert.models.base import REPLACED, Model
+from mini_bert.models.electra import GENERATOR
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer
@@ -61,6 +62,15 @@ def model_of(folder: Path) -> Model:
     for note in notes:
         logger.warning("%s", note.message)
     return model
+
+
+def with_generator(model: Any, name_or_folder: str | os.PathLike[str]) -> Model:
+    """A discriminator (ELECTRA) as a pair with the generator in its folder, if there is one; other models as they
+    are."""
+    folder = locate(name_or_folder) / GENERATOR
+    if REPLACED not in model.output_heads or not (folder / CONFIG).is_file():
+        return model
+    return type(model).pair(model, model_of(folder))
 
 
 def _load_model(folder: Path, dtype: Any) -> Model:

@@ -84,8 +84,8 @@ class MultiHeadAttention(Layer):
     def __init__(self, width: int, heads: int, bias: bool = True, p: float = 0.0, std: float | None = None):
         if width % heads:
             raise ValueError(f"the width, {width}, is not divisible by the number of heads, {heads}")
-        self.width, self.heads, self.p = width, heads, p
-        self.scale = 1 / math.sqrt(width // heads)
+        self.width, self.heads, self.head_size, self.p = width, heads, width // heads, p
+        self.scale = 1 / math.sqrt(self.head_size)
         self.qkv = Linear(width, 3 * width, bias, std)
         self.output = Linear(width, width, bias, std)
 
@@ -129,7 +129,7 @@ class MultiHeadAttention(Layer):
     def split_heads(self, x, parts):
         """(B,T,parts·H) -> parts × (B,A,T,d), as views."""
         B, T, _ = x.shape
-        return x.reshape(B, T, parts, self.heads, self.width // self.heads).transpose(2, 0, 3, 1, 4)
+        return x.reshape(B, T, parts, self.heads, self.head_size).transpose(2, 0, 3, 1, 4)
 
     def join_heads(self, *parts):
         """parts × (B,A,T,d) -> (B,T,parts·H), the inverse of split_heads."""

@@ -24,6 +24,8 @@ MODELS = {  # model_type -> module, class
     "electra": ("mini_bert.models.electra", "Electra"),
     "deberta": ("mini_bert.models.deberta", "Deberta"),
     "deberta-v2": ("mini_bert.models.deberta_v2", "DebertaV2"),
+    "transfo-xl": ("mini_bert.models.transformer_xl", "TransformerXL"),
+    "xlnet": ("mini_bert.models.xlnet", "XLNet"),
 }
 
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
@@ -39,6 +41,8 @@ PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "deberta": ("mini_bert.models.deberta", "PRESET"),
     "deberta-v2": ("mini_bert.models.deberta_v2", "PRESET"),
     "deberta-v3": ("mini_bert.models.deberta_v2", "V3_PRESET"),
+    "transformer-xl": ("mini_bert.models.transformer_xl", "PRESET"),
+    "xlnet": ("mini_bert.models.xlnet", "PRESET"),
 }
 
 

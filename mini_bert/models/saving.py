@@ -30,6 +30,7 @@ class Name(NamedTuple):
     ours: str
     theirs: tuple[str, ...]
     transposed: bool = False
+    shape: tuple[int, ...] | None = None  # of their tensors, if these have more axes than ours: (H,A,d) for (H,A·d)
 
     def under(self, prefix: str) -> Name:
         """The same row for a part with this name: our path and theirs begin with it."""
@@ -42,6 +43,8 @@ class Name(NamedTuple):
         return self._joined(parts)
 
     def _joined(self, parts: list[np.ndarray]) -> np.ndarray:
+        if self.shape:
+            parts = [part.reshape(len(part), -1) for part in parts]
         parts = [part.T if self.transposed else part for part in parts]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
@@ -49,7 +52,10 @@ class Name(NamedTuple):
         if isinstance(array, Stored):
             return {name: Stored(part) for name, part in self.save(array.bits).items()}
         parts = np.split(array, len(self.theirs), axis=-1)
-        return {name: part.T if self.transposed else part for name, part in zip(self.theirs, parts, strict=True)}
+        parts = [part.T if self.transposed else part for part in parts]
+        if self.shape:
+            parts = [part.reshape(self.shape) for part in parts]
+        return dict(zip(self.theirs, parts, strict=True))
 
 
 class Saved(Layer):
@@ -82,6 +88,8 @@ class Saved(Layer):
         """What the published classifier of texts pools, and whether a dense layer follows (finetuning/heads.py)."""
         return {"pooling": ["cls"], "dense": True}
 
+    # Where such a class has another name than BERT's: our task -> its name without the family.
+    task_classes: ClassVar[Mapping[str, str]] = {}
     # Where layers of a new task head start from: our name -> our name.
     task_start: ClassVar[Mapping[str, str]] = {}
 
@@ -105,6 +113,17 @@ class Saved(Layer):
             published = theirs[part.removeprefix("task.")]
             rows += [*linear_names(part, published), *norm_names(part, published)]
         return [row for row in rows if row.ours in params]
+
+    @classmethod
+    def task_class(cls, task: str) -> str:
+        """The published class for a task, such as BertForTokenClassification"""
+        return cls.family + cls.task_classes.get(task, task)
+
+    @classmethod
+    def task_of_class(cls, name: str) -> str:
+        """The inverse"""
+        name = name.removeprefix(cls.family)
+        return next((task for task, theirs in cls.task_classes.items() if theirs == name), name)
 
     def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:
         """Complete a file's tensors where older files lack some; returns the names that no part of the model uses."""
@@ -297,9 +316,7 @@ def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source:
         raise ValueError(
             f"{source} does not fit this model: "
             + "; ".join(
-                f"{what} {listed(names)}"
-                for what, names in (("missing", missing), ("unexpected", unexpected))
-                if names
+                f"{what} {listed(names)}" for what, names in (("missing", missing), ("unexpected", unexpected)) if names
             )
         )
     for name, param in params.items():

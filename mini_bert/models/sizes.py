@@ -58,6 +58,7 @@ class Sizes(NamedTuple):
     before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
     predicted: float = 0.15  # the share of the tokens that are predicted
     held: int = 0  # bytes of arrays that are kept and not trained: the weights of a teacher
+    carried: int = 0  # floats that each sequence hands to the next batch: a memory
     more_scores: int = 0  # arrays (N,V) beside the logits
 
     @property
@@ -68,6 +69,10 @@ class Sizes(NamedTuple):
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
+
+    def input_cache(self, shape: Shape) -> Kept:
+        """What a block keeps that is recomputed in backward"""
+        return Kept(shape.B * shape.T * self.width)
 
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
         """The cache of one block; in the last block, only the predicted tokens are queries."""

@@ -168,22 +168,34 @@ class Objective:
         """A model's config, with what this objective needs besides output heads."""
         return config
 
+    def note(self, model: Model) -> str:
+        """What to tell the user when training begins, or an empty string."""
+        return ""
+
     def word_model(self, model: Model) -> Model | None:
         """The model that fills masked words, to show what it has learnt; None: there is none."""
         return None
 
 
-def part_of(loss: float, entropy: CrossEntropyCache) -> Part:
-    correct = int((entropy.exp.argmax(-1) == entropy.targets).sum())
-    return Part(float(loss), correct, entropy.targets.size)
+def part_of(loss: float, entropy: Any) -> Part:
+    """entropy: a CrossEntropyCache, or another with `targets`, `correct` and `pieces`"""
+    return Part(float(loss), entropy.correct, entropy.targets.size)
 
 
-def predictions_of(loss: float, entropy: CrossEntropyCache) -> Predictions:
+def predictions_of(loss: float, entropy: Any) -> Predictions:
     """From a cross-entropy whose mean is `loss`"""
+    pieces = [_of_some_rows(piece) for piece in entropy.pieces()]
+    return Predictions(
+        float(loss) * entropy.targets.size, *(np.concatenate(part) for part in zip(*pieces, strict=True))
+    )
+
+
+def _of_some_rows(entropy: CrossEntropyCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rank, confidence and Brier score"""
     scores, targets = entropy.exp, entropy.targets  # exp(logit − largest logit): the order of the probabilities
     N, V = scores.shape
     own = scores[np.arange(N), targets][:, None]
     rank = V - 1 - np.count_nonzero(scores < own, axis=1)  # a tie counts against the model; so does NaN
     sums = entropy.sums[:, 0].astype(float)
     brier = np.einsum("nv,nv->n", scores, scores) / sums**2 - 2 * own[:, 0] / sums + 1
-    return Predictions(float(loss) * N, rank, 1 / sums, brier)  # the largest score of a row is exp 0 = 1
+    return rank, 1 / sums, brier  # the largest score of a row is exp 0 = 1

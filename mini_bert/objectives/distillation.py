@@ -168,6 +168,12 @@ class Distillation(MaskedWords):
         teacher = teacher._replace(max_length=model.max_length, predicted=found.predicted)
         return found._replace(before=teacher, held=held, more_scores=3)
 
+    def note(self, model: Model) -> str:
+        vectors = "their vectors are compared, too" if self.compares_vectors(model) else (
+            f"their vectors are not compared, because its width is {self.teacher.width} and the student's {model.width}"
+        )  # fmt: skip
+        return f"teacher: {self.source}, with {self.teacher.get_parameter_count():,} parameters; {vectors}"
+
     @property
     def summary(self) -> str:
         return (

@@ -111,7 +111,7 @@ class MaskedWords(Objective):
         Learning these would take hundreds of steps, which would also disturb the initial values of all other weights
         (docs/decisions/0003).
         """
-        start_bias(model, counts)
+        model.start_words(word_shares(counts))
 
     def start_record(self, counts: np.ndarray, log_frequencies: np.ndarray) -> dict[str, Any]:
         mask_prob = self.masking.mask_prob if self.masking else None
@@ -175,15 +175,6 @@ def masking_for(tokenizer: Tokenizer, **options: Any) -> Masking:
         continues=tokenizer.continuing,
         **options,
     )
-
-
-def start_bias(model: Model, counts: np.ndarray) -> None:
-    """Set the bias of the word head to the words' log frequencies, unless it was trained.        counts (V,)"""
-    if model.word_bias is None or model.word_bias.data.any():
-        return
-    shares, bias = word_shares(counts), model.word_bias.data
-    bias[...] = np.log(shares.min())  # ids that the tokenizer never produces
-    bias[: shares.size] = np.log(shares)
 
 
 def percent(share: float) -> str:

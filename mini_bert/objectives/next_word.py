@@ -27,7 +27,7 @@ from mini_bert.layers.base import Run
 from mini_bert.models.base import NEXT_WORD, Inputs, LossCache, Model, Term
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective, Part, Predictions, Rows, Size, part_of, predictions_of
-from mini_bert.objectives.masked_words import start_bias, unigram_loss
+from mini_bert.objectives.masked_words import unigram_loss, word_shares
 from mini_bert.text.base import Tokenizer
 
 
@@ -97,7 +97,7 @@ class NextWord(Objective):
 
     def start(self, model: Model, counts: np.ndarray) -> None:
         """Initialise the bias of the word head with the words' log frequencies, if it has one that was not trained."""
-        start_bias(model, counts)
+        model.start_words(word_shares(counts))
 
     def start_record(self, counts: np.ndarray, log_frequencies: np.ndarray) -> dict[str, Any]:
         return {"unigram_loss": unigram_loss(log_frequencies, counts), "predicted": 1.0}
@@ -153,8 +153,9 @@ class NextWordWithMemory(NextWord):
             memory = empty_memory(model, len(piece.input_ids)) if memory is None else memory
             inputs = self._remembering(model, piece, memory)
             cache = self._forward(model, piece, inputs, run, {NEXT_WORD: max(count, 1)})
-            memory = cache.encoded.memory
+            memory = [part.copy() for part in cache.encoded.memory]  # they may be views of the cache, which is freed
             found += [predictions_of(*entropy) for entropy in cache.parts().values() if count]
+            del cache  # before the next one is computed
         if not found:
             return {}
         losses, *arrays = zip(*found, strict=True)
@@ -171,6 +172,10 @@ class NextWordWithMemory(NextWord):
         if batch.lanes is None:
             raise ValueError("a batch has no lanes, so nothing says which sequence continues which; see data/lanes.py")
         return batch.lanes
+
+    @classmethod
+    def sizes(cls, model: Sizes, **options: Any) -> Sizes:
+        return super().sizes(model)._replace(carried=model.depth * model.more.memory * model.width)
 
     @property
     def summary(self) -> str:

@@ -38,7 +38,7 @@ from mini_bert.layers.cross_entropy import CrossEntropyCache
 from mini_bert.models.base import MASKED_WORDS, REPLACED, Inputs, LossCache, Model, Term
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Part, Predictions, Rows, Size, part_of, predictions_of
-from mini_bert.objectives.masked_words import MaskedWords, percent, start_bias
+from mini_bert.objectives.masked_words import MaskedWords, percent, word_shares
 
 WEIGHT = 50.0  # of the discriminator's loss
 SAMPLED = 6  # the stream of random numbers; masking.py has 0 to 4
@@ -150,7 +150,7 @@ class ReplacedTokens(MaskedWords):
         return {MASKED_WORDS: math.log(model.vocab_size), REPLACED: math.log(2)}
 
     def start(self, model: Any, counts: np.ndarray) -> None:
-        start_bias(model.generator, counts)
+        model.generator.start_words(word_shares(counts))
 
     def word_model(self, model: Any) -> Model | None:
         return model.generator

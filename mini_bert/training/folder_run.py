@@ -38,6 +38,7 @@ class FolderRun:
         self.validation = batches.validation() if batches.arguments["held_out"] else None
         self.lock = RunLock(path)
         self.tensorboard = False
+        self.adapts_to_text = True  # whether the objective adapts the initial weights to the text
         self.notes: list[str] = []  # shown and logged at the start
         self.logged: list[str] = []  # only logged, because they were shown before there was a log
 
@@ -56,7 +57,8 @@ class FolderRun:
                 else:
                     counts = word_counts(self.batches)
                     run.word_frequencies = log_frequencies(counts)
-                    self.batches.objective.start(self.model, counts)
+                    if self.adapts_to_text:
+                        self.batches.objective.start(self.model, counts)
                     measured = counts if self.validation is None else word_counts(self.validation)
                     run.start = start_record(self.model, self.batches, self.validation, settings)
                     run.start |= self.batches.objective.start_record(measured, run.word_frequencies)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mini_bert.files.model_folder import CONFIG, locate
 from mini_bert.inference.loading import model_of
-from mini_bert.models.base import REPLACED, Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Model
 from mini_bert.models.electra import GENERATOR
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation, first_weights, folder_name
 
 
-def start_from_folder(model: Model, folder: str) -> str:
-    """Copy the weights of a model folder into a new model of the same config. Returns a note for the user.
+class Started(NamedTuple):
+    note: str  # for the user
+    new: list[str]  # parts of the model that keep their random weights
+
+    @property
+    def word_head_is_new(self) -> bool:
+        """Whether the objective may adapt it to the text."""
+        return bool({MASKED_WORDS, NEXT_WORD, GENERATOR} & set(self.new))
+
+
+def start_from_folder(model: Model, folder: str) -> Started:
+    """Copy the weights of a model folder into a new model of the same config.
 
     Output heads that the folder lacks keep their random weights; those that the model lacks are left out.
     """
@@ -33,7 +43,7 @@ def start_from_folder(model: Model, folder: str) -> str:
         note += f"; new, with random weights: {', '.join(new)}"
     if unused:
         note += f"; not needed for this objective and left out: {', '.join(unused)}"
-    return note
+    return Started(note, new)
 
 
 def _source(model: Any, folder: Path) -> tuple[Any, list[str]]:
@@ -50,13 +60,13 @@ def _source(model: Any, folder: Path) -> tuple[Any, list[str]]:
     return type(source).pair(source, model.generator.alone()), [GENERATOR]
 
 
-def start_from_teacher(model: Model, objective: Objective) -> str:
-    """Copy layers of the teacher into a student. Returns a note for the user."""
+def start_from_teacher(model: Model, objective: Objective) -> Started:
+    """Copy layers of the teacher into a student."""
     if not isinstance(objective, Distillation):
         raise ValueError("--init-from-teacher starts with the layers of a teacher: it needs --teacher")
     new = _parts(first_weights(model, objective.teacher))
     note = f"the weights start from layers of the teacher, {objective.source}"
-    return note + (f"; new, with random weights: {', '.join(new)}" if new else "")
+    return Started(note + (f"; new, with random weights: {', '.join(new)}" if new else ""), new)
 
 
 def _parts(names: Iterable[str]) -> list[str]:

@@ -92,14 +92,17 @@ def caches(model: Sizes, shape: Shape, choice: Choice) -> list[Kept]:
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
     lean = is_lean(choice.attention, shape.T)
     blocks = [
-        Kept(shape.B * shape.T * model.width) if index in recomputed else model.block_cache(shape, index, lean)
+        model.input_cache(shape) if index in recomputed else model.block_cache(shape, index, lean)
         for index in range(model.depth)
     ]
     return [model.embedding_cache(shape), *blocks, model.head_cache(shape)]
 
 
-def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, str]:
-    """The most bytes that one thread needs for activations in a step, and when that is."""
+def peak_activations(model: Sizes, shape: Shape, choice: Choice, trained: bool = True) -> tuple[int, str]:
+    """The most bytes that one thread needs for activations in a step, and when that is.
+
+    trained: forward and backward, not only forward
+    """
     embeddings, *blocks, head = caches(model, shape, choice)
     kind, lean = choice.activations, is_lean(choice.attention, shape.T)
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
@@ -108,16 +111,16 @@ def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, s
     tiled = 4 * tiles(shape.T) if lean else 0
     ranked += 4 * model.more_scores * shape.N * model.vocab_size
     moments = [(size(embeddings) + sum(sizes) + size(head) + ranked + tiled, "at the output head")]
-    for index, below in enumerate(accumulate(sizes[1:], initial=size(embeddings) + sizes[0])):
+    for index, below in enumerate(accumulate(sizes[1:], initial=size(embeddings) + sizes[0])) if trained else ():
         whole = model.block_cache(shape, index, lean)
         restored = size(whole) if index in recomputed else 4 * whole.floats if kind != "float32" else 0
         temporary = 4 * model.block_temporaries(shape, index, lean)
         moments.append((below + restored + temporary, f"in the backward pass of block {index}"))
     if model.before is not None:  # it is done when this model begins
         other = model.before._replace(max_length=shape.T)
-        teaches = model.held > 0  # a teacher runs forward only, and without the switches
-        switched = Choice(shape.B) if teaches else _for_depth(choice, other.depth)
-        most, when = peak_activations(other, shape_of(other, shape.B), switched)
+        teaches = model.held > 0
+        switched = Choice(shape.B) if teaches else _for_depth(choice, other.depth)  # a teacher has no switches
+        most, when = peak_activations(other, shape_of(other, shape.B), switched, trained=not teaches)
         moments.append((most, f"{when} of the {'teacher' if teaches else 'generator'}"))
     return max(moments)
 
@@ -137,7 +140,8 @@ def memory_by_purpose(model: Sizes, choice: Choice) -> dict[str, int]:
     P, j = model.parameters, choice.threads
     activations, _ = peak_activations(model, shape_of(model, choice.micro_batch), choice)
     scratch = 4 * (PRODUCT + CHUNK)  # add_product and Adam work on a part of the weights at a time
-    held = {"kept by the objective": model.held} if model.held else {}
+    kept = model.held + 4 * model.carried * choice.micro_batch * j
+    held = {"kept by the objective": kept} if kept else {}
     return {
         "parameters": BYTES[choice.weights] * P,
         "gradients": 4 * P * j,

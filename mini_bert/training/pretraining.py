@@ -202,6 +202,7 @@ def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards:
         lanes=settings.batch_size if kind.consecutive else None,
     )  # fmt: skip
     run = FolderRun(path, build(config, kind, settings.seed), batches, settings, quiet)
+    run.notes += filter(None, [objective.note(run.model)])
     run.notes.append(f"text: {', '.join(data['corpus'])}; results are saved in {path}")
     return run
 
@@ -209,10 +210,13 @@ def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards:
 def _start(run: FolderRun, description: dict[str, Any]) -> str:
     """Replace the random weights of a new run by others, if it is to start from them. Returns a note for the user."""
     if "init" in description:
-        return start_from_folder(run.model, description["init"])
-    if description.get("init_from_teacher"):
-        return start_from_teacher(run.model, run.batches.objective)
-    return ""
+        started = start_from_folder(run.model, description["init"])
+    elif description.get("init_from_teacher"):
+        started = start_from_teacher(run.model, run.batches.objective)
+    else:
+        return ""
+    run.adapts_to_text = started.word_head_is_new
+    return started.note
 
 
 def _explained_memory(description: dict[str, Any]) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from mini_bert.common.progress import counted
 from mini_bert.data.generator import TextBatches
 from mini_bert.files.model_folder import MODEL
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
 from mini_bert.models.registry import preset_name
 from mini_bert.objectives.distillation import Distillation, folder_name
 from mini_bert.objectives.masked_words import MaskedWordsAndSentences
@@ -50,8 +50,8 @@ def examples(model: Model, validation: TextBatches, count: int = EXAMPLES) -> li
         y, _ = model.encode(sequence[None], mask, types, run=Run(), chosen=np.array([place]))
         scores = model.output_head(MASKED_WORDS).forward(y, Run())[0][0, : tokenizer.vocab_size]
         best = np.argsort(-scores)[:3].tolist()
-        guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best)
-        missed = "" if truth in best else f"    (it was: {tokenizer.tokens[truth]})"
+        guesses = ", ".join(("★" if word == truth else "") + tokenizer.readable(word) for word in best)
+        missed = "" if truth in best else f"    (it was: {tokenizer.readable(truth)})"
         continuing = tokenizer.continuing(sequence)
         start = next(t for t in range(place - around, place + 1) if not continuing[t])
         left = tokenizer.decode(sequence[start:place].tolist())
@@ -154,6 +154,8 @@ def next_steps(run: FolderRun) -> str:
     if MASKED_WORDS in run.model.output_heads and tokenizer.mask_token:
         text = f"The answer is not {tokenizer.mask_token}."
         commands.insert(0, command("fill-mask", text, "--model", run.path / MODEL))
+    if NEXT_WORD in run.model.output_heads:
+        commands.insert(0, command("generate", "Once upon a time", "--model", run.path / MODEL))
     return "\n".join(f"    {line}" for line in commands)
 
 

@@ -73,6 +73,6 @@ def test_swapped_pairs(tmp_path):
 def test_a_model_without_the_head_is_refused():
     bert = Bert(CONFIG)
     assert MaskedWordsAndOrder.missing(bert) == ["head sentence_order"]
-    with pytest.raises(ValueError, match="this Bert has no head 'sentence_order'"):
+    with pytest.raises(ValueError, match="this Bert has no head for the order of sentences"):
         MaskedWordsAndOrder().check(bert)
     assert "in their order or swapped" in MaskedWordsAndOrder().summary
