@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mini_bert.common.invocation import quoted
 from mini_bert.common.progress import counted
 from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS, locate
+from mini_bert.inference.loading import check_tokenizer
 from mini_bert.models.base import Model
 from mini_bert.models.electra import GENERATOR, OWN_SIZES
 from mini_bert.models.registry import load_config, model_class
@@ -293,6 +294,7 @@ def with_vocabulary(wanted: Wanted, config: Any, vocabulary: str, tokenizer: Tok
             )
         size, why = teacher, f"the teacher {wanted.teacher} has"
     if wanted.init is not None:
+        check_tokenizer(tokenizer, config, wanted.init)
         if size > config.vocab_size or (wanted.teacher is not None and size != config.vocab_size):
             raise ValueError(
                 f"{why} {size:,} pieces, but the model in {wanted.init} has {config.vocab_size:,} ids; use the "
