@@ -53,11 +53,11 @@ class Tokenizer(ABC):
     tokens: the pieces, in the order of their ids. roles: the text of the special tokens, such as {"mask": "[MASK]"}.
     """
 
-    single: ClassVar[str]
-    pair: ClassVar[str]
+    single: str
+    pair: str
     files: ClassVar[tuple[str, ...]] = (JSON, VOCAB)  # the names of its files in a folder, in order of preference
-    padding_side: ClassVar[str] = "right"
-    padding_type: ClassVar[int] = 0
+    padding_side: str = "right"
+    padding_type: int = 0
     continues: np.ndarray
 
     def __init__(self, tokens: Sequence[str], roles: Mapping[str, str], extra_special_tokens: Sequence[str] = ()):

@@ -1,0 +1,388 @@
+"""Unigram: pieces with probabilities, and the most probable way to spell a text with them.
+
+The tokenizer of ALBERT, XLNet and DeBERTa-v3, in files made by SentencePiece (spiece.model) or by the `tokenizers`
+library (tokenizer.json).
+
+    text           "Unaffable zebras"
+    words          ▁unaffable ▁zebras                  text/sentencepiece_text.py or text/metaspace_text.py
+    pieces         ▁un aff able ▁zebra s               text/unigram_lattice.py: the best segmentation
+    ids            367 11475 579 21675 18
+
+A space is a character, ▁, at the beginning of a word. So pieces say where spaces are, and text can be put together again.
+
+Which rules a text goes through depends on the file. From a spiece.model, ids are those of the `sentencepiece` library;
+from a tokenizer.json, those of `tokenizers`. The two differ in rare cases: see Precompiled in text/normalizers.py, and
+Rounding in text/unigram_lattice.py.
+
+Words do not influence each other if no piece has a ▁ inside, which is checked. Then the pieces of each chunk between
+spaces are cached, and a line costs one lookup per chunk.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mini_bert.text.base import Memory, Span, Tokenizer
+from mini_bert.text.character_map import CharacterMap
+from mini_bert.text.metaspace_text import MetaspaceText
+from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
+from mini_bert.text.sentencepiece_text import SPACE, DropAccents, LowerText, OneSpace, Quotes, SentencePieceText
+from mini_bert.text.tokenizer_files import JSON, find
+from mini_bert.text.unigram_files import SPIECE, SPM, read, write
+from mini_bert.text.unigram_lattice import RESET, UNKNOWN, UNKNOWN_PENALTY, Cut, Lattice
+
+PARTS_KEPT = 1 << 18  # until a cache is cleared; this many take about 100 MB
+CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot change them while scores are below this
+DELICATE = -1  # stands for the pieces of other parts
+UNKNOWN_RUN = 4  # characters that an unknown token may stand for in parts that are looked up
+STEPS = {"spaces": OneSpace, "quotes": Quotes, "accents": DropAccents, "lower": LowerText}
+
+Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
+
+
+class UnigramTokenizer(Tokenizer):
+    """Text to ids and back.
+
+    vocab, scores      the pieces in the order of their ids, and the logarithms of their probabilities
+    roles              the special tokens by role
+    rules              how text becomes words; see `text_rules`
+    symbols            user-defined symbols: pieces that are always kept whole
+    unused             pieces that are never chosen
+    byte_fallback      whether unknown characters are spelt with the pieces of their bytes
+    single, pair, padding_side, padding_type       see text/templates.py
+    """
+
+    single = "cls:0 A:0 sep:0"
+    pair = "cls:0 A:0 sep:0 B:1 sep:1"
+    files = (JSON, SPIECE, SPM)
+
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        scores: Sequence[float],
+        roles: Mapping[str, str],
+        rules: Mapping[str, Any],
+        symbols: Sequence[str] = (),
+        unused: Sequence[str] = (),
+        byte_fallback: bool = False,
+        single: str = single,
+        pair: str = pair,
+        padding_side: str = "right",
+        padding_type: int = 0,
+        extra_special_tokens: Sequence[str] = (),
+    ):
+        self.single, self.pair, self.padding_side, self.padding_type = single, pair, padding_side, padding_type
+        super().__init__(vocab, roles, extra_special_tokens)
+        self.scores = _checked_scores(self.tokens, scores)
+        self.rules, self.symbols, self.unused = dict(rules), tuple(symbols), tuple(unused)
+        self.byte_fallback = byte_fallback
+        self.model_file: SentencePieceModel | None = None  # from which this was read; it may have more than is used here
+        self.continues = np.array([not token.startswith(SPACE) for token in self.tokens])
+        self.continues[list(self.special_ids)] = False
+        self._bytes = [self._byte_id(byte) for byte in range(256)] if byte_fallback else []
+
+        self.as_sentencepiece = self.rules["type"] == "sentencepiece"
+        self.lattice = self._lattice()
+        self.text = text_rules(self.rules, self.symbols)
+        self._added = _alternatives(() if self.as_sentencepiece else self.symbols)
+        self._short = CERTAIN / max(map(abs, self.scores))  # known pieces cannot have a higher score together
+        self._unk = self.unk_id
+        self._sizes = [abs(score) for score in self.scores]
+        self._sizes[self.unk_id] = UNKNOWN_RUN * abs(self.lattice.unknown_score)
+        self._commas: dict[int, Cut] = {}
+        self._cuts = Memory(self._cut, PARTS_KEPT)
+        if self.rules.get("split_commas"):
+            self._commas = self._pieces_with_commas()
+            self._cuts.clear()
+        self._parts = Memory(self._part_ids, PARTS_KEPT)
+        self._chunks = Memory(self._chunk_ids, PARTS_KEPT)
+
+    def _lattice(self) -> Lattice:
+        """Of all pieces but special tokens, bytes and unused ones."""
+        excluded = {*self.special_ids, *(self.vocab[token] for token in self.unused), *self._bytes}
+        pieces = {token: (i, self.scores[i]) for i, token in enumerate(self.tokens) if i not in excluded}
+        if not self.as_sentencepiece:
+            return Lattice(pieces, min(self.scores) - UNKNOWN_PENALTY, single=False)
+        lowest = min((score for token, (_, score) in pieces.items() if token not in self.symbols), default=0.0)
+        for symbol in self.symbols:  # a score by its length in bytes, higher than any other, so that it is chosen
+            pieces[symbol] = self.vocab[symbol], float(np.float32(0.1 * (len(symbol.encode()) - 1)))
+        return Lattice(pieces, float(np.float32(lowest - UNKNOWN_PENALTY)))
+
+    def _byte_id(self, byte: int) -> int:
+        if byte_piece(byte) not in self.vocab:
+            raise ValueError(f"byte_fallback is true, but the vocabulary has no piece {byte_piece(byte)}; add all 256")
+        return self.vocab[byte_piece(byte)]
+
+    # ---- from text to ids
+
+    def plain_ids(self, text: str) -> list[int]:
+        if self._added is None:
+            return self._ids(text)
+        ids: list[int] = []
+        for part, symbol in _around(self._added, text):
+            ids += [self.vocab[symbol]] if symbol else self._ids(part)
+        return ids
+
+    def _ids(self, text: str) -> list[int]:
+        if self.text.by_chunk and SPACE not in text and self.lattice.parts:
+            row = list(chain.from_iterable(map(self._chunks.__getitem__, text.split(" "))))
+        else:
+            row = list(self._by_parts(self.text.normalised(text)))
+        if DELICATE not in row and (
+            (len(row) <= self._short and self._unk not in row) or self._total(row) < CERTAIN
+        ):
+            return row
+        return [i for cut in self._segmented(self.text.normalised(text)) for i in cut.ids]
+
+    def _total(self, row: Sequence[int]) -> float:
+        """How large the score of a text can get."""
+        return sum(map(self._sizes.__getitem__, row))
+
+    def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
+        return tuple(self._by_parts(self.text.normalised(chunk)))
+
+    def _by_parts(self, text: str) -> Iterator[int]:
+        """The ids of a normalised text, or DELICATE for some."""
+        if self.lattice.parts is None:
+            return iter((DELICATE,))
+        return chain.from_iterable(map(self._parts.__getitem__, self.lattice.parts.findall(text)))
+
+    def _part_ids(self, part: str) -> tuple[int, ...]:
+        cut = self._cuts[part]
+        certain = cut.limit >= CERTAIN and (self._unk not in cut.ids or max(cut.lengths) <= UNKNOWN_RUN)
+        return cut.ids if certain else (DELICATE,)
+
+    def _cut(self, part: str) -> Cut:
+        return self._finished(self.lattice.best(part), part)
+
+    def _segmented(self, text: str) -> list[Cut]:
+        """The parts of a normalised text in pieces. Where rounding could matter, scores are added as by the library."""
+        most = RESET if self.as_sentencepiece else math.inf
+        found: list[Cut] = []
+        for unit in self.text.units(text):
+            score = 0.0
+            for part in [unit] if self.lattice.parts is None else self.lattice.parts.findall(unit):
+                cut = self._cuts[part] if self.lattice.parts is not None else None
+                if cut is None or abs(score) + len(part) * self.lattice.worst >= min(cut.limit, most):
+                    exact, score = self.lattice.exactly(part, score)
+                    cut = self._finished(exact, part)
+                else:
+                    score = self.lattice.added(score, cut.scores)
+                found.append(cut)
+        return found
+
+    def _finished(self, cut: Cut, word: str) -> Cut:
+        """With tokens for unknown characters, and ALBERT's rule for commas."""
+        if UNKNOWN not in cut.ids and self._commas.keys().isdisjoint(cut.ids):
+            return cut
+        ids: list[int] = []
+        lengths: list[int] = []
+        place, before = 0, 0
+        for i, length in zip(cut.ids, cut.lengths, strict=True):
+            if i != UNKNOWN:
+                other = self._commas.get(i)
+                ids += other.ids if other else (i,)
+                lengths += other.lengths if other else (length,)
+            elif self.byte_fallback:
+                spelt = [self._bytes[byte] for byte in word[place : place + length].encode()]
+                ids += spelt
+                lengths += [0] * (len(spelt) - 1) + [length]
+            elif before == UNKNOWN:
+                lengths[-1] += length
+            else:
+                ids.append(self.unk_id)
+                lengths.append(length)
+            place, before = place + length, i
+        return cut._replace(ids=tuple(ids), lengths=tuple(lengths))
+
+    def _pieces_with_commas(self) -> dict[int, Cut]:
+        """ALBERT's tokenizer splits a piece such as "2000," again, into the pieces of "2000" and a comma."""
+        found = {}
+        for i, piece in enumerate(self.tokens):
+            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit() and i not in self.special_ids:
+                parts = self._spelt(piece[:-1].replace(SPACE, ""))
+                if piece[0] != SPACE and parts[0].startswith(SPACE):
+                    parts = [part for part in (parts[0].removeprefix(SPACE), *parts[1:]) if part]
+                parts.append(",")
+                found[i] = Cut(tuple(self.vocab.get(part, self.unk_id) for part in parts), tuple(map(len, parts)), ())
+        return found
+
+    def _spelt(self, text: str) -> list[str]:
+        """The parts of the normalised text that its pieces stand for; unlike `tokenize`, also of unknown ones."""
+        text = self.text.normalised(text)
+        ends = list(accumulate((length for cut in self._segmented(text) for length in cut.lengths), initial=0))
+        return [text[first:last] for first, last in pairwise(ends)]
+
+    # ---- offsets
+
+    def plain_spans(self, text: str) -> Spans:
+        if self._added is None:
+            return self._spans(text)
+        offsets: list[Span] = []
+        word_ids: list[int] = []
+        place = count = 0
+        for part, symbol in _around(self._added, text):
+            within, words, more = ([(0, len(symbol))], [0], 1) if symbol else self._spans(part)
+            offsets += [(first + place, last + place) for first, last in within]
+            word_ids += [word + count for word in words]
+            place, count = place + len(part), count + more
+        return offsets, word_ids, count
+
+    def _spans(self, text: str) -> Spans:
+        """A span covers the characters of a piece without its ▁. A word begins with ▁."""
+        normalised, sources = self.text.traced(text)
+        offsets: list[Span] = []
+        word_ids: list[int] = []
+        place = count = 0
+        for cut in self._segmented(normalised):
+            for length in cut.lengths:
+                count += place == 0 or (length > 0 and normalised[place] == SPACE)
+                first, last = place, max(place + length, place + 1) - 1  # all bytes of a character have its span
+                while first < last and normalised[first] == SPACE:
+                    first += 1
+                offsets.append((sources[first][0], sources[last][1]))
+                word_ids.append(count - 1)
+                place += length
+        return offsets, word_ids, count
+
+    # ---- from ids to text
+
+    def piece_text(self, i: int) -> str:
+        byte = self._byte_of(self.tokens[i])
+        return self.tokens[i].removeprefix(SPACE) if byte is None else bytes((byte,)).decode("utf-8", "replace")
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """▁ is a space, except at the beginning of the text; bytes are decoded together."""
+        text = ""
+        spelt = bytearray()
+        for place, token in enumerate(tokens):
+            byte = self._byte_of(token)
+            if byte is not None:
+                spelt.append(byte)
+                continue
+            text += _decoded(spelt)
+            spelt.clear()
+            if self.as_sentencepiece:
+                token = token if text else token.removeprefix(SPACE)
+            elif place == 0:
+                token = token.replace(SPACE, "")
+            text += token.replace(SPACE, " ")
+        return text + _decoded(spelt)
+
+    def _byte_of(self, token: str) -> int | None:
+        is_byte = self.byte_fallback and len(token) == 6 and token.startswith("<0x")
+        return int(token[3:5], 16) if is_byte else None
+
+    # ---- the tokenizer as a whole
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything besides the vocabulary that affects the ids: the other arguments of the constructor."""
+        return {
+            "scores": self.scores,
+            "roles": self.roles,
+            "rules": self.rules,
+            "symbols": self.symbols,
+            "unused": self.unused,
+            "byte_fallback": self.byte_fallback,
+            "single": self.single,
+            "pair": self.pair,
+            "padding_side": self.padding_side,
+            "padding_type": self.padding_type,
+            "extra_special_tokens": self.extra_special_tokens,
+        }
+
+    @classmethod
+    def load(cls, source: str | os.PathLike[str]) -> UnigramTokenizer:
+        """From a tokenizer.json, a spiece.model, a model folder, or by the name of a bundled one: "unigram-8k"."""
+        return cls.from_file(find(source, cls.files))
+
+    @classmethod
+    def from_file(cls, path: Path, content: dict[str, Any] | None = None) -> UnigramTokenizer:
+        tokens, settings, model_file = read(path, content)
+        try:
+            tokenizer = cls(tokens, **settings)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        tokenizer.model_file = model_file
+        return tokenizer
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write tokenizer_config.json, and tokenizer.json or spiece.model, whichever this tokenizer was read from."""
+        write(Path(folder), self)
+
+    @classmethod
+    def train(cls, source: Any, vocab_size: int = 8192, lowercase: bool = True, **options: Any) -> UnigramTokenizer:
+        """Learn a vocabulary from text. `mini_bert.text.unigram_training` explains how, and lists the options."""
+        from mini_bert.text.unigram_training import learn
+
+        return cls(**learn(source, vocab_size=vocab_size, lowercase=lowercase, **options))
+
+    def __repr__(self) -> str:
+        return f"UnigramTokenizer({len(self.tokens):,} tokens, {'SentencePiece' if self.as_sentencepiece else JSON})"
+
+
+def text_rules(rules: Mapping[str, Any], symbols: Sequence[str]) -> SentencePieceText | MetaspaceText:
+    """How text becomes words, from its description.
+
+    {"type": "sentencepiece", "character_map": in base64, "steps": [some of STEPS], "split_commas": true or false, and
+        the arguments of SentencePieceText}
+    {"type": "tokenizers", "normalizer", "pre_tokenizer": as in a tokenizer.json}
+    """
+    if rules["type"] == "tokenizers":
+        return MetaspaceText.read(rules["normalizer"], rules["pre_tokenizer"])
+    switches = ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces", "space_as_suffix")
+    return SentencePieceText(
+        CharacterMap(base64.b64decode(rules.get("character_map", ""))),
+        symbols,
+        steps=[STEPS[name]() for name in rules.get("steps", ())],
+        **{name: rules[name] for name in switches if name in rules},
+    )
+
+
+def _checked_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[float]:
+    scores = [float(score) for score in scores]
+    if len(scores) != len(tokens):
+        raise ValueError(f"there are {len(tokens):,} pieces and {len(scores):,} scores; expected one for each piece")
+    for token, score in zip(tokens, scores, strict=True):
+        if not math.isfinite(score):
+            raise ValueError(f"the score of {token!r} is {score}, expected a finite number, the logarithm of a probability")
+    return scores
+
+
+def _alternatives(texts: Sequence[str]) -> re.Pattern[str] | None:
+    longest_first = sorted(texts, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first))) if texts else None
+
+
+def _around(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
+    """A text cut around the matches of a pattern. Yields each part, and the same again if it is a match."""
+    end = 0
+    for match in pattern.finditer(text):
+        yield text[end : match.start()], ""
+        yield match.group(), match.group()
+        end = match.end()
+    yield text[end:], ""
+
+
+def _decoded(spelt: bytearray) -> str:
+    """Bytes as text; each that is not UTF-8 becomes U+FFFD."""
+    return re.sub("[\udc80-\udcff]", "\ufffd", bytes(spelt).decode("utf-8", "surrogateescape"))
+
+
+if __name__ == "__main__":
+    scores = {"▁un": -3.0, "aff": -5.0, "able": -4.0, "▁the": -2.0, "▁": -4.0, "a": -4.5, "b": -5.0, "l": -5.0, "e": -4.0}
+    special = {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    tokenizer = UnigramTokenizer(
+        [*special.values(), *scores], [0.0] * 5 + list(scores.values()), special, {"type": "sentencepiece"}
+    )
+    print(tokenizer.explain("the unaffable x"))
