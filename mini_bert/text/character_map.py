@@ -6,7 +6,7 @@ It is stored in spiece.model (precompiled_charsmap) and in the `Precompiled` nor
 
     4 bytes      the size of the trie in bytes, lowest byte first, like all numbers here
     the trie     units of 4 bytes; its keys are the strings that are replaced, as UTF-8
-    the rest     the replacements, as UTF-8, each ended by a zero byte; the value of a key is where its replacement begins
+    the rest     the replacements, as UTF-8, each ended by a zero byte; the value of a key says where its own begins
 
 The trie is a **double array** (Aoe 1989, in the variant of the Darts-clone library). All nodes are in one array. A node
 is a unit with the byte that led to it, its label, and an offset. The child of node i for the byte b is at
@@ -79,7 +79,7 @@ class CharacterMap:
             place = int(np.argmax(outside))
             _refuse(
                 where,
-                f"unit {place:,} of its trie points to unit {place ^ int(self._offsets[place]):,} and the 255 around it, "
+                f"unit {place:,} of its trie points to unit {place ^ int(self._offsets[place]):,} or beside it, "
                 f"but there are {len(units):,}",
             )
         texts = np.frombuffer(self._replacements, np.uint8)

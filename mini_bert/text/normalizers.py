@@ -101,7 +101,8 @@ class Unicode(Step):
         if text.isascii():
             return text
         return "".join(
-            part if place % 2 else unicodedata.normalize(self.form, part) for place, part in enumerate(_NEWER.split(text))
+            part if place % 2 else unicodedata.normalize(self.form, part)
+            for place, part in enumerate(_NEWER.split(text))
         )
 
     def parts(self, text: str) -> Iterable[Part]:
@@ -136,7 +137,7 @@ class Lowercase(Step):
     """Each character by itself in lower case."""
 
     def text(self, text: str) -> str:
-        if not _ODD_CAPITALS.search(text):
+        if text.isascii() or not _ODD_CAPITALS.search(text):
             return text.lower()
         return "".join([LOWER.get(character) or character.lower() for character in text])
 
@@ -273,7 +274,9 @@ def _precompiled(where: str, spec: Mapping[str, Any]) -> list[Step]:
     try:
         blob = base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error) as error:
-        raise ValueError(f"{field} is {text!r:.40}, expected bytes in base64 ({error}); download the file again") from None
+        raise ValueError(
+            f"{field} is {text!r:.40}, expected bytes in base64 ({error}); download the file again"
+        ) from None
     return [Precompiled(CharacterMap(blob, field))] if blob else []
 
 

@@ -44,6 +44,9 @@ MODEL_TYPE, VOCAB_SIZE, SPACE_AS_SUFFIX, BYTE_FALLBACK, UNK_ID, BOS_ID, EOS_ID, 
 # and in normalizer_spec:
 NAME, CHARACTER_MAP, DUMMY_PREFIX, REMOVE_SPACES, ESCAPE_SPACES = 1, 2, 3, 4, 5
 
+MODEL_NAMES = {
+    PIECES: "pieces", TRAINER: "trainer_spec", NORMALIZER: "normalizer_spec", DENORMALIZER: "denormalizer_spec",
+}  # fmt: skip
 TRAINER_NAMES = {
     MODEL_TYPE: "model_type", VOCAB_SIZE: "vocab_size", SPACE_AS_SUFFIX: "treat_whitespace_as_suffix",
     BYTE_FALLBACK: "byte_fallback", UNK_ID: "unk_id", BOS_ID: "bos_id", EOS_ID: "eos_id", PAD_ID: "pad_id",
@@ -144,15 +147,17 @@ class SentencePieceModel:
         messages: dict[int, tuple[Field, ...]] = {TRAINER: (), NORMALIZER: ()}
         more: list[Field] = []
         for one in fields_of(data, where):
-            if one.number in (PIECES, TRAINER, NORMALIZER, DENORMALIZER) and not isinstance(one.value, bytes):
-                name = {PIECES: "pieces", TRAINER: "trainer_spec", NORMALIZER: "normalizer_spec"}.get(one.number)
-                _refuse(where, f"{name or 'denormalizer_spec'} is {_TYPES[one.type]}, expected {_TYPES[BYTES]}")
+            if one.number not in MODEL_NAMES:
+                more.append(one)
+                continue
+            name = MODEL_NAMES[one.number]
+            if isinstance(one.value, int) or one.type != BYTES:
+                _refuse(where, f"{name} is {_TYPES[one.type]}, expected {_TYPES[BYTES]}")
             if one.number == PIECES:
                 if len(pieces) == MOST_PIECES:
                     _refuse(where, f"it has more than {MOST_PIECES:,} pieces")
                 pieces.append(_piece(one.value, f"{where}: pieces[{len(pieces)}]"))
             elif one.number in messages:
-                name = "trainer_spec" if one.number == TRAINER else "normalizer_spec"
                 messages[one.number] += tuple(fields_of(one.value, f"{where}: {name}"))
             else:
                 more.append(one)
@@ -232,7 +237,10 @@ def _piece(data: bytes, where: str) -> Piece:
             kind = one.value
         elif one.number <= 3:
             name = ("text", "score", "kind")[one.number - 1]
-            _refuse(where, f"its {name} is {_TYPES[one.type]}, expected {_TYPES[(BYTES, FOUR_BYTES, VARINT)[one.number - 1]]}")
+            _refuse(
+                where,
+                f"its {name} is {_TYPES[one.type]}, expected {_TYPES[(BYTES, FOUR_BYTES, VARINT)[one.number - 1]]}",
+            )
         else:
             more.append(one)
     if not text or "\0" in text:
@@ -327,7 +335,8 @@ def _varint_bytes(value: int) -> bytes:
 
 def _refuse(where: str, what: str) -> NoReturn:
     raise ValueError(
-        f"{where}: {what}. This is not a whole SentencePiece model; download it again, or check that it is the right file"
+        f"{where}: {what}. This is not a whole SentencePiece model; download it again, or check that it is the right "
+        "file"
     )
 
 

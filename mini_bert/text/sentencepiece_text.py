@@ -14,8 +14,8 @@ Spaces, by the settings of the model, all three nearly always on:
     add_dummy_prefix            a space is put in front, so that the first word looks like the others
     escape_whitespaces          a space is written ▁ (U+2581)
 
-Before all this, ALBERT's tokenizer changes `` and '' to ", and if its settings say so, drops accents and lower-cases; so
-does XLNet's.
+Before all this, ALBERT's tokenizer changes `` and '' to ", and if its settings say so, drops accents and lower-cases.
+XLNet's does the same.
 
 If no key has a space, chunks between spaces can be normalised one by one, and if all words get a ▁ (`by_chunk`), the
 normalised text is that of its chunks, one after the other.

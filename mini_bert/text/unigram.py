@@ -8,7 +8,8 @@ library (tokenizer.json).
     pieces         ▁un aff able ▁zebra s               text/unigram_lattice.py: the best segmentation
     ids            367 11475 579 21675 18
 
-A space is a character, ▁, at the beginning of a word. So pieces say where spaces are, and text can be put together again.
+A space is a character, ▁, at the beginning of a word. So pieces say where spaces are, and text can be put together
+again.
 
 Which rules a text goes through depends on the file. From a spiece.model, ids are those of the `sentencepiece` library;
 from a tokenizer.json, those of `tokenizers`. The two differ in rare cases: see Precompiled in text/normalizers.py, and
@@ -24,7 +25,7 @@ import base64
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ import numpy as np
 from mini_bert.text.base import Memory, Span, Tokenizer
 from mini_bert.text.character_map import CharacterMap
 from mini_bert.text.metaspace_text import MetaspaceText
+from mini_bert.text.normalizers import Step
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
 from mini_bert.text.sentencepiece_text import SPACE, DropAccents, LowerText, OneSpace, Quotes, SentencePieceText
 from mini_bert.text.tokenizer_files import JSON, find
@@ -44,7 +46,12 @@ PARTS_KEPT = 1 << 18  # until a cache is cleared; this many take about 100 MB
 CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot change them while scores are below this
 DELICATE = -1  # stands for the pieces of other parts
 UNKNOWN_RUN = 4  # characters that an unknown token may stand for in parts that are looked up
-STEPS = {"spaces": OneSpace, "quotes": Quotes, "accents": DropAccents, "lower": LowerText}
+STEPS: dict[str, Callable[[], Step]] = {
+    "spaces": OneSpace,
+    "quotes": Quotes,
+    "accents": DropAccents,
+    "lower": LowerText,
+}
 
 Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
 
@@ -85,7 +92,9 @@ class UnigramTokenizer(Tokenizer):
         self.scores = _checked_scores(self.tokens, scores)
         self.rules, self.symbols, self.unused = dict(rules), tuple(symbols), tuple(unused)
         self.byte_fallback = byte_fallback
-        self.model_file: SentencePieceModel | None = None  # from which this was read; it may have more than is used here
+        self.model_file: SentencePieceModel | None = (
+            None  # from which this was read; it may have more than is used here
+        )
         self.continues = np.array([not token.startswith(SPACE) for token in self.tokens])
         self.continues[list(self.special_ids)] = False
         self._bytes = [self._byte_id(byte) for byte in range(256)] if byte_fallback else []
@@ -137,9 +146,7 @@ class UnigramTokenizer(Tokenizer):
             row = list(chain.from_iterable(map(self._chunks.__getitem__, text.split(" "))))
         else:
             row = list(self._by_parts(self.text.normalised(text)))
-        if DELICATE not in row and (
-            (len(row) <= self._short and self._unk not in row) or self._total(row) < CERTAIN
-        ):
+        if DELICATE not in row and ((len(row) <= self._short and self._unk not in row) or self._total(row) < CERTAIN):
             return row
         return [i for cut in self._segmented(self.text.normalised(text)) for i in cut.ids]
 
@@ -157,7 +164,7 @@ class UnigramTokenizer(Tokenizer):
         return chain.from_iterable(map(self._parts.__getitem__, self.lattice.parts.findall(text)))
 
     def _part_ids(self, part: str) -> tuple[int, ...]:
-        cut = self._cuts[part]
+        cut = self._cut(part)
         certain = cut.limit >= CERTAIN and (self._unk not in cut.ids or max(cut.lengths) <= UNKNOWN_RUN)
         return cut.ids if certain else (DELICATE,)
 
@@ -355,7 +362,9 @@ def _checked_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[floa
         raise ValueError(f"there are {len(tokens):,} pieces and {len(scores):,} scores; expected one for each piece")
     for token, score in zip(tokens, scores, strict=True):
         if not math.isfinite(score):
-            raise ValueError(f"the score of {token!r} is {score}, expected a finite number, the logarithm of a probability")
+            raise ValueError(
+                f"the score of {token!r} is {score}, expected a finite number, the logarithm of a probability"
+            )
     return scores
 
 
@@ -380,7 +389,17 @@ def _decoded(spelt: bytearray) -> str:
 
 
 if __name__ == "__main__":
-    scores = {"▁un": -3.0, "aff": -5.0, "able": -4.0, "▁the": -2.0, "▁": -4.0, "a": -4.5, "b": -5.0, "l": -5.0, "e": -4.0}
+    scores = {
+        "▁un": -3.0,
+        "aff": -5.0,
+        "able": -4.0,
+        "▁the": -2.0,
+        "▁": -4.0,
+        "a": -4.5,
+        "b": -5.0,
+        "l": -5.0,
+        "e": -4.0,
+    }
     special = {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
     tokenizer = UnigramTokenizer(
         [*special.values(), *scores], [0.0] * 5 + list(scores.values()), special, {"type": "sentencepiece"}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.json_values import read_object
+from mini_bert.text.sentencepiece_model import BYTE as BYTE_KIND
 from mini_bert.text.sentencepiece_model import (
     BYTE_FALLBACK,
     CHARACTER_MAP,
@@ -39,7 +40,6 @@ from mini_bert.text.sentencepiece_model import (
     SentencePieceModel,
     byte_piece,
 )
-from mini_bert.text.sentencepiece_model import BYTE as BYTE_KIND
 from mini_bert.text.tokenizer_files import CONFIG, JSON
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _roles(
             _checked(path.with_name(CONFIG), f"{role}_token", named, str, "text")
             if named not in known:
                 raise ValueError(
-                    f"{path.with_name(CONFIG)}: {role}_token is {named!r}, which is not in the vocabulary of {path.name}; "
+                    f"{path.with_name(CONFIG)}: {role}_token is {named!r}, which {path.name} does not have; "
                     "take both files from the same folder"
                 )
         usual = (style.roles[role],) if style else SPELLINGS.get(role, ())
@@ -225,7 +225,9 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
     tokens, scores = _pieces(path, model.get("vocab"))
     unk_id = _checked(path, "model.unk_id", model.get("unk_id"), int, "the id of the unknown token")
     if not 0 <= unk_id < len(tokens):
-        raise ValueError(f"{path}: model.unk_id is {unk_id}, expected an id of the vocabulary, 0 to {len(tokens) - 1:,}")
+        raise ValueError(
+            f"{path}: model.unk_id is {unk_id}, expected an id of the vocabulary, 0 to {len(tokens) - 1:,}"
+        )
     special, symbols = _added_tokens(path, content, tokens, scores)
     style = _style(path, config)
     roles = _roles(path, config, tokens, style, tokens[unk_id])
@@ -239,7 +241,9 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
             "pre_tokenizer": content.get("pre_tokenizer"),
         },
         "symbols": tuple(symbols),
-        "byte_fallback": _checked(path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"),
+        "byte_fallback": _checked(
+            path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"
+        ),
         "extra_special_tokens": tuple(token for token in special if token not in roles.values()),
         **_padding(path, config, style),
         **template,
@@ -277,10 +281,14 @@ def _added_tokens(
             tokens.append(text)
             scores.append(0.0)
         if known[text] != i:
-            raise ValueError(f"{path}: {field} gives {text!r} the id {i}, expected {known[text]}, its place in the vocabulary")
+            raise ValueError(
+                f"{path}: {field} gives {text!r} the id {i}, expected {known[text]}, its place in the vocabulary"
+            )
         if token.get("single_word"):
             _refuse(path, f"{field}.single_word", True, "false: an exact match in the text")
-        if (token.get("lstrip") or token.get("rstrip")) and '"WhitespaceSplit"' not in json.dumps(content["pre_tokenizer"]):
+        if (token.get("lstrip") or token.get("rstrip")) and '"WhitespaceSplit"' not in json.dumps(
+            content["pre_tokenizer"]
+        ):
             _refuse(path, f"{field}.lstrip or rstrip", True, "false: an exact match in the text")
         (special if token.get("special") else symbols).append(text)
     return special, symbols
@@ -293,7 +301,7 @@ def _read_template(path: Path, processor: Any, roles: Mapping[str, str]) -> dict
     if not isinstance(processor, dict) or processor.get("type") != "TemplateProcessing":
         kind = processor.get("type") if isinstance(processor, dict) else processor
         _refuse(path, "post_processor.type", kind, "TemplateProcessing")
-    names = {token: role for role, token in reversed(roles.items())}
+    names = {token: role for role, token in reversed(list(roles.items()))}
     found = {}
     for name in ("single", "pair"):
         field = f"post_processor.{name}"
@@ -302,7 +310,7 @@ def _read_template(path: Path, processor: Any, roles: Mapping[str, str]) -> dict
             kind, value = next(iter(part.items())) if isinstance(part, dict) and len(part) == 1 else ("", None)
             if not isinstance(value, dict) or type(value.get("type_id")) is not int:
                 _refuse(path, field, part, "special tokens and sequences, each with a type_id")
-            word = value.get("id") if kind == "Sequence" else names.get(value.get("id"))
+            word = value.get("id") if kind == "Sequence" else names.get(str(value.get("id")))
             if kind == "Sequence" and word not in ("A", "B"):
                 _refuse(path, field, part, "sequences A and B")
             if word is None:
@@ -385,7 +393,10 @@ def model_of(tokenizer: UnigramTokenizer) -> SentencePieceModel:
 
 def json_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
     """The content of a tokenizer.json."""
-    shown = [*((tokenizer.tokens[i], True) for i in tokenizer.special_ids), *((one, False) for one in tokenizer.symbols)]
+    shown = [
+        *((tokenizer.tokens[i], True) for i in tokenizer.special_ids),
+        *((one, False) for one in tokenizer.symbols),
+    ]
     options = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     special = [tokenizer.roles[role] for role in ("cls", "sep") if role in tokenizer.roles]
     return {
@@ -436,5 +447,10 @@ def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
             if (style.roles, style.split_commas) == (tokenizer.roles, tokenizer.rules.get("split_commas", False)):
                 config["tokenizer_class"] = style.tokenizer_class
         config |= {name: (step in steps) is meaning for name, (step, meaning) in SWITCHES.items()}
+        model = tokenizer.model_file
+        more = tokenizer.tokens[len(model.pieces) :] if model else []
+        config["added_tokens_decoder"] = {
+            str(tokenizer.vocab[token]): {"content": token, "special": True} for token in more
+        }
     config |= {f"{role}_token": token for role, token in tokenizer.roles.items()}
     return config | {"padding_side": tokenizer.padding_side, "pad_token_type_id": tokenizer.padding_type}

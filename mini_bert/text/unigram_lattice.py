@@ -8,8 +8,8 @@ characters, or it could be improved:
 
     best(0) = 0,     best(j) = max over i < j of  best(i) + score(word[i:j]),     word[i:j] a piece
 
-Keep the i that was best for each j, and read the pieces from the end. A trie of the pieces gives, for each i, those that
-begin there.
+Keep the i that was best for each j, and read the pieces from the end. A trie of the pieces gives those that begin at
+each i.
 
     word  ▁abc        scores  ▁a -2   ▁ab -4   b -3   bc -4   c -3.5        (▁ abc are 0 1234)
     best(2) = -2  ▁a        best(3) = max(-4, -2-3) = -4  ▁ab        best(4) = max(-4-3.5, -2-4) = -6  ▁a bc
@@ -19,9 +19,9 @@ to each other become one token, or the pieces of their bytes if the model has th
 
 **Rounding.** The `sentencepiece` library adds scores in 32-bit floats from the beginning of the text. Two segmentations
 that are nearly equal, such as "aa a" and "a aa", are then decided by rounding, which depends on the score of everything
-before. Words can still be looked up, since nearly always one segmentation is clearly better: with n additions of numbers
-up to B, each rounded to 24 bits, a sum is off by at most n · B · 2⁻²⁴. `Cut.limit` is the B up to which the choice is
-certain. Beyond it, `exactly` repeats the library's additions. (The `tokenizers` library adds 64-bit floats, with 53
+before. Words can still be looked up, since nearly always one segmentation is clearly better: with n additions of
+numbers up to B, each rounded to 24 bits, a sum is off by at most n · B · 2⁻²⁴. `Cut.limit` is the B up to which the
+choice is certain. Beyond it, `exactly` repeats the library's additions. (The `tokenizers` library adds 64-bit floats, with 53
 bits, word by word; there, only ties are decided by rounding.)
 """
 
