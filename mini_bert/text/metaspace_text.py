@@ -32,6 +32,7 @@ class MetaspaceText:
     def __init__(self, steps: Sequence[Step], whitespace: bool, prefix: bool, cut: bool):
         self.steps = tuple(steps)
         self.whitespace, self.prefix, self.cut = whitespace, prefix, cut
+        self.drops_first_space, self.drops_all_first_spaces = prefix, False  # when pieces are joined again
         self._part = _WORD if whitespace else _ALL
         self.by_chunk = whitespace and all(step.local for step in steps)  # a text is normalised as its chunks
 

@@ -68,6 +68,8 @@ class SentencePieceText:
             and self.map.keeps_chunks_apart()
         )
         self.by_chunk = self._chunks_are_independent and add_dummy_prefix and remove_extra_whitespaces
+        self.drops_first_space = add_dummy_prefix or remove_extra_whitespaces  # when pieces are joined again
+        self.drops_all_first_spaces = remove_extra_whitespaces
         self._chunks = Memory(self._chunk, CHUNKS_KEPT)
 
     def normalised(self, text: str) -> str:

@@ -256,6 +256,8 @@ class UnigramTokenizer(Tokenizer):
                 first, last = place, max(place + length, place + 1) - 1  # all bytes of a character have its span
                 while first < last and normalised[first] == SPACE:
                     first += 1
+                while first < last and normalised[last] == SPACE:  # with some models, ▁ ends a word
+                    last -= 1
                 offsets.append((sources[first][0], sources[last][1]))
                 word_ids.append(count - 1)
                 place += length
@@ -271,17 +273,18 @@ class UnigramTokenizer(Tokenizer):
         """▁ is a space, except at the beginning of the text; bytes are decoded together."""
         text = ""
         spelt = bytearray()
-        for place, token in enumerate(tokens):
+        at_beginning = self.text.drops_first_space
+        for token in tokens:
             byte = self._byte_of(token)
             if byte is not None:
                 spelt.append(byte)
                 continue
             text += _decoded(spelt)
             spelt.clear()
-            if self.as_sentencepiece:
-                token = token if text else token.removeprefix(SPACE)
-            elif place == 0:
-                token = token.replace(SPACE, "")
+            at_beginning = at_beginning and not text
+            if at_beginning:
+                at_beginning = self.text.drops_all_first_spaces or not token.startswith(SPACE)
+                token = token.removeprefix(SPACE)
             text += token.replace(SPACE, " ")
         return text + _decoded(spelt)
 

@@ -21,8 +21,8 @@ to each other become one token, or the pieces of their bytes if the model has th
 that are nearly equal, such as "aa a" and "a aa", are then decided by rounding, which depends on the score of everything
 before. Words can still be looked up, since nearly always one segmentation is clearly better: with n additions of
 numbers up to B, each rounded to 24 bits, a sum is off by at most n · B · 2⁻²⁴. `Cut.limit` is the B up to which the
-choice is certain. Beyond it, `exactly` repeats the library's additions. (The `tokenizers` library adds 64-bit floats, with 53
-bits, word by word; there, only ties are decided by rounding.)
+choice is certain. Beyond it, `exactly` repeats the library's additions. (The `tokenizers` library adds 64-bit floats,
+with 53 bits, word by word; there, only ties are decided by rounding.)
 """
 
 from __future__ import annotations
