@@ -83,17 +83,21 @@ class CharacterMap:
                 f"but there are {len(units):,}",
             )
         texts = np.frombuffer(self._replacements, np.uint8)
-        beyond = is_value & ((units & VALUE) >= len(texts))
+        ends = np.flatnonzero(~is_value & (units & HAS_LEAF > 0))  # nodes at which a key ends
+        values = units[ends ^ self._offsets[ends]] & VALUE
+        beyond = values >= len(texts)
         if beyond.any():
             place = int(np.argmax(beyond))
             _refuse(
                 where,
-                f"unit {place:,} of its trie has the value {int(units[place]) & VALUE:,}, "
-                f"but there are {len(texts):,} bytes of replacements",
+                f"the key that ends at unit {int(ends[place]):,} of its trie has the value {int(values[place]):,}, but "
+                f"there are {len(texts):,} bytes of replacements",
             )
-        inside = is_value & (texts[np.where(is_value, units & VALUE, 0)] >> 6 == 2)
+        inside = texts[values] >> 6 == 2
         if inside.any():
-            _refuse(where, f"the value of unit {int(np.argmax(inside)):,} of its trie points into a character")
+            _refuse(
+                where, f"the value of the key that ends at unit {int(ends[np.argmax(inside)]):,} is inside a character"
+            )
 
     # ---- replacing
 

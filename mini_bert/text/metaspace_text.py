@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mini_bert.text.base import Span
-from mini_bert.text.normalizers import SPACES, Step, Traced, normalised, read_steps, refuse, traced
+from mini_bert.text.normalizers import MARK_AFTER_SPACE, SPACES, Step, Traced, normalised, read_steps, refuse, traced
 from mini_bert.text.sentencepiece_text import SPACE
 
 _WORD = re.compile(f"[^{SPACES}]+")
@@ -34,7 +34,7 @@ class MetaspaceText:
         self.whitespace, self.prefix, self.cut = whitespace, prefix, cut
         self.drops_first_space, self.drops_all_first_spaces = prefix, False  # when pieces are joined again
         self._part = _WORD if whitespace else _ALL
-        self.by_chunk = whitespace and all(step.local for step in steps)  # a text is normalised as its chunks
+        self._by_chunk = whitespace and all(step.local for step in steps)
 
     @classmethod
     def read(cls, normalizer: Any, pre_tokenizer: Any) -> MetaspaceText:
@@ -47,6 +47,10 @@ class MetaspaceText:
         if self.whitespace and SPACE not in text:  # the same, faster
             return SPACE.join(["", *parts])
         return "".join(map(self._marked, parts))
+
+    def can_be_chunked(self, text: str) -> bool:
+        """Whether the normalised text is that of its chunks between spaces, one after the other."""
+        return self._by_chunk and (text.isascii() or not MARK_AFTER_SPACE.search(text))
 
     def traced(self, text: str) -> Traced:
         """The normalised text, and for each of its characters the span that it comes from."""

@@ -178,7 +178,7 @@ class Precompiled(Step):
     def text(self, text: str) -> str:
         if self.map.leaves(text):
             return text
-        if self.local and not _BROKEN.search(text):
+        if self.local and not MARK_AFTER_SPACE.search(text):
             return " ".join(map(self._chunks.__getitem__, text.split(" ")))
         return self._changed(text)
 
@@ -205,7 +205,7 @@ _EXTENDING = re.escape("".join(EXTENDING))
 # Characters before which a cluster always ends, and after which one always begins: controls, separators.
 _CONTROL = "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"
 _CLUSTER = re.compile(f"\r\n|[{''.join(PREPENDED)}]*[^{_CONTROL}][{_EXTENDING}]*|(?s:.)")
-_BROKEN = re.compile(f"(?:\\A| )[{_EXTENDING}]")  # a mark at the beginning of a chunk
+MARK_AFTER_SPACE = re.compile(f"(?:\\A| )[{_EXTENDING}]")  # a cluster of more than one chunk, or of none
 
 
 # ---- from a tokenizer.json

@@ -17,8 +17,7 @@ Spaces, by the settings of the model, all three nearly always on:
 Before all this, ALBERT's tokenizer changes `` and '' to ", and if its settings say so, drops accents and lower-cases.
 XLNet's does the same.
 
-If no key has a space, chunks between spaces can be normalised one by one, and if all words get a ▁ (`by_chunk`), the
-normalised text is that of its chunks, one after the other.
+If no key has a space, chunks between spaces are normalised one by one.
 
 Bytes that are not UTF-8 can be in a str if they are decoded with errors="surrogateescape".
 """
@@ -67,7 +66,7 @@ class SentencePieceText:
             and not any(" " in symbol or SPACE in symbol for symbol in symbols)
             and self.map.keeps_chunks_apart()
         )
-        self.by_chunk = self._chunks_are_independent and add_dummy_prefix and remove_extra_whitespaces
+        self._by_chunk = self._chunks_are_independent and add_dummy_prefix and remove_extra_whitespaces
         self.drops_first_space = add_dummy_prefix or remove_extra_whitespaces  # when pieces are joined again
         self.drops_all_first_spaces = remove_extra_whitespaces
         self._chunks = Memory(self._chunk, CHUNKS_KEPT)
@@ -76,7 +75,7 @@ class SentencePieceText:
         """The normalised text: words, each with ▁ in front."""
         if self.steps:
             text = normalised(self.steps, text)
-        if self.by_chunk and " " not in text and text and SPACE not in text and self.map.leaves(text):
+        if self._by_chunk and " " not in text and text and self.map.leaves(text):  # a plain word
             return SPACE + text
         if not self._chunks_are_independent or SPACE in text:
             return self._by_character(Traced(text, [(0, 0)] * len(text))).text
@@ -89,6 +88,10 @@ class SentencePieceText:
             if not text:
                 return ""
         return SPACE * self.add_dummy_prefix + text.replace(" ", SPACE)
+
+    def can_be_chunked(self, text: str) -> bool:
+        """Whether the normalised text is that of its chunks between spaces, one after the other."""
+        return self._by_chunk and SPACE not in text
 
     def traced(self, text: str) -> Traced:
         """The normalised text, and for each of its characters the span that it comes from."""

@@ -21,11 +21,10 @@ spaces are cached, and a line costs one lookup per chunk.
 
 from __future__ import annotations
 
-import base64
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -33,26 +32,17 @@ from typing import Any
 import numpy as np
 
 from mini_bert.text.base import Memory, Span, Tokenizer
-from mini_bert.text.character_map import CharacterMap
-from mini_bert.text.metaspace_text import MetaspaceText
-from mini_bert.text.normalizers import Step
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
-from mini_bert.text.sentencepiece_text import SPACE, DropAccents, LowerText, OneSpace, Quotes, SentencePieceText
+from mini_bert.text.sentencepiece_text import SPACE
 from mini_bert.text.tokenizer_files import JSON, find
-from mini_bert.text.unigram_files import SPIECE, SPM, read, write
+from mini_bert.text.unigram_files import SPIECE, SPM, read
 from mini_bert.text.unigram_lattice import RESET, UNKNOWN, UNKNOWN_PENALTY, Cut, Lattice
+from mini_bert.text.unigram_rules import text_rules
 
 PARTS_KEPT = 1 << 18  # until a cache is cleared; this many take about 100 MB
 CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot change them while scores are below this
 DELICATE = -1  # stands for the pieces of other parts
 UNKNOWN_RUN = 4  # characters that an unknown token may stand for in parts that are looked up
-STEPS: dict[str, Callable[[], Step]] = {
-    "spaces": OneSpace,
-    "quotes": Quotes,
-    "accents": DropAccents,
-    "lower": LowerText,
-}
-
 Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
 
 
@@ -61,7 +51,7 @@ class UnigramTokenizer(Tokenizer):
 
     vocab, scores      the pieces in the order of their ids, and the logarithms of their probabilities
     roles              the special tokens by role
-    rules              how text becomes words; see `text_rules`
+    rules              how text becomes words; see text/unigram_rules.py
     symbols            user-defined symbols: pieces that are always kept whole
     unused             pieces that are never chosen
     byte_fallback      whether unknown characters are spelt with the pieces of their bytes
@@ -92,9 +82,7 @@ class UnigramTokenizer(Tokenizer):
         self.scores = _checked_scores(self.tokens, scores)
         self.rules, self.symbols, self.unused = dict(rules), tuple(symbols), tuple(unused)
         self.byte_fallback = byte_fallback
-        self.model_file: SentencePieceModel | None = (
-            None  # from which this was read; it may have more than is used here
-        )
+        self.model_file: SentencePieceModel | None = None  # what this was read from; it may have more than is used
         self.continues = np.array([not token.startswith(SPACE) for token in self.tokens])
         self.continues[list(self.special_ids)] = False
         self._bytes = [self._byte_id(byte) for byte in range(256)] if byte_fallback else []
@@ -142,7 +130,7 @@ class UnigramTokenizer(Tokenizer):
         return ids
 
     def _ids(self, text: str) -> list[int]:
-        if self.text.by_chunk and SPACE not in text and self.lattice.parts:
+        if self.lattice.parts is not None and self.text.can_be_chunked(text):
             row = list(chain.from_iterable(map(self._chunks.__getitem__, text.split(" "))))
         else:
             row = list(self._by_parts(self.text.normalised(text)))
@@ -173,17 +161,19 @@ class UnigramTokenizer(Tokenizer):
 
     def _segmented(self, text: str) -> list[Cut]:
         """The parts of a normalised text in pieces. Where rounding could matter, scores are added as by the library."""
+        if self.lattice.parts is None:
+            return [self._finished(self.lattice.exactly(unit, 0.0)[0], unit) for unit in self.text.units(text)]
         most = RESET if self.as_sentencepiece else math.inf
         found: list[Cut] = []
         for unit in self.text.units(text):
             score = 0.0
-            for part in [unit] if self.lattice.parts is None else self.lattice.parts.findall(unit):
-                cut = self._cuts[part] if self.lattice.parts is not None else None
-                if cut is None or abs(score) + len(part) * self.lattice.worst >= min(cut.limit, most):
+            for part in self.lattice.parts.findall(unit):
+                cut = self._cuts[part]
+                if abs(score) + len(part) * self.lattice.worst < min(cut.limit, most):
+                    score = self.lattice.added(score, cut.scores)
+                else:
                     exact, score = self.lattice.exactly(part, score)
                     cut = self._finished(exact, part)
-                else:
-                    score = self.lattice.added(score, cut.scores)
                 found.append(cut)
         return found
 
@@ -328,6 +318,8 @@ class UnigramTokenizer(Tokenizer):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write tokenizer_config.json, and tokenizer.json or spiece.model, whichever this tokenizer was read from."""
+        from mini_bert.text.unigram_saving import write
+
         write(Path(folder), self)
 
     @classmethod
@@ -339,24 +331,6 @@ class UnigramTokenizer(Tokenizer):
 
     def __repr__(self) -> str:
         return f"UnigramTokenizer({len(self.tokens):,} tokens, {'SentencePiece' if self.as_sentencepiece else JSON})"
-
-
-def text_rules(rules: Mapping[str, Any], symbols: Sequence[str]) -> SentencePieceText | MetaspaceText:
-    """How text becomes words, from its description.
-
-    {"type": "sentencepiece", "character_map": in base64, "steps": [some of STEPS], "split_commas": true or false, and
-        the arguments of SentencePieceText}
-    {"type": "tokenizers", "normalizer", "pre_tokenizer": as in a tokenizer.json}
-    """
-    if rules["type"] == "tokenizers":
-        return MetaspaceText.read(rules["normalizer"], rules["pre_tokenizer"])
-    switches = ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces", "space_as_suffix")
-    return SentencePieceText(
-        CharacterMap(base64.b64decode(rules.get("character_map", ""))),
-        symbols,
-        steps=[STEPS[name]() for name in rules.get("steps", ())],
-        **{name: rules[name] for name in switches if name in rules},
-    )
 
 
 def _checked_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[float]:
