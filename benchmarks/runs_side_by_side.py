@@ -3,8 +3,8 @@
     python benchmarks/runs_side_by_side.py runs/mini runs/larger --out docs/pictures/larger.svg
 
 Losses with different vocabularies cannot be compared directly: 50,000 tokens are harder to predict than 8,192. So each
-loss is also given relative to the unigram entropy, the loss of a model that only predicts the token frequencies of its
-own vocabulary. Hours are hours of training, without pauses.
+loss is also given relative to the unigram baseline, the loss of a model that only predicts the token frequencies of its
+training text. Hours are hours of training, without pauses.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> None:
 def table(title: str, places: tuple[float, ...], runs, place) -> None:
     """The last evaluation up to each of these hours or steps"""
     print(
-        f"\n| {title} | " + " | ".join(f"{name}: step | loss | below unigram entropy | top-1" for name in runs) + " |"
+        f"\n| {title} | " + " | ".join(f"{name}: step | loss | below unigram baseline | top-1" for name in runs) + " |"
     )
     print("|---:|" + "---:|---:|---:|---:|" * len(runs))
     for limit in places:
@@ -82,7 +82,7 @@ def table(title: str, places: tuple[float, ...], runs, place) -> None:
                 cells.append(" | | | ")
                 continue
             step, _, loss, top1 = until[-1]
-            cells.append(f"{step:,} | {loss:.3f} | {history.unigram_entropy - loss:.3f} | {top1:.1%}")
+            cells.append(f"{step:,} | {loss:.3f} | {history.unigram_loss - loss:.3f} | {top1:.1%}")
         if any(cell.strip(" |") for cell in cells):
             print(f"| {limit:,} | " + " | ".join(cells) + " |")
 
@@ -93,16 +93,16 @@ def picture(path: Path, runs: dict[str, tuple[History, list[Point]]]) -> None:
     for index, (name, (history, points)) in enumerate(runs.items()):
         style = {"color": colour(index), "linestyle": dash(index), "marker": marker(index), "markersize": 3.5}
         losses = [point.loss for point in points]
-        gains = [history.unigram_entropy - loss for loss in losses]
+        gains = [history.unigram_loss - loss for loss in losses]
         by = {(by_step, gain_step): [point.step for point in points],
               (by_hour, gain_hour): [point.hours for point in points]}  # fmt: skip
         for panels, x in by.items():
             panels[0].plot(x, losses, label=name, **style)
             panels[1].plot(x, gains, label=name, **style)
-            panels[0].axhline(history.unigram_entropy, color=colour(index), linewidth=0.9, linestyle=(0, (1, 2)))
-    dress(by_step, "by steps", "", "loss on held-out text\n(dotted: unigram entropy)")
+            panels[0].axhline(history.unigram_loss, color=colour(index), linewidth=0.9, linestyle=(0, (1, 2)))
+    dress(by_step, "by steps", "", "loss on held-out text\n(dotted: unigram baseline)")
     dress(by_hour, "by hours on two cores", "")
-    dress(gain_step, "", "step", "nats below the unigram entropy")
+    dress(gain_step, "", "step", "nats below the unigram baseline")
     dress(gain_hour, "", "hours")
     by_step.set_xscale("log")
     gain_hour.legend(fontsize=9, frameon=False, loc="lower right")

@@ -8,7 +8,7 @@ waves        sinusoidal positions, tokens N(0, 0.1²), projections N(0, 1/fan_in
 neighbours   waves, and the heads of the first block attend to neighbouring tokens
 frequencies  neighbours, and the output bias starts at the log frequencies: the default of `mini-bert train`
 
-Prints the held-out loss at intervals, and the unigram entropy of the held-out text for comparison.
+Prints the held-out loss at intervals, and the unigram baseline for comparison.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import math
 import numpy as np
 
 from mini_bert.data.generator import MLMDataGenerator
-from mini_bert.evaluation.evaluate import unigram_entropy, word_counts
+from mini_bert.evaluation.evaluate import word_counts
+from mini_bert.evaluation.word_frequencies import log_frequencies
 from mini_bert.layers.attention import MultiHeadAttention
 from mini_bert.layers.initialisers import sinusoids
 from mini_bert.models.mini import AMPLITUDE, MiniBERT
+from mini_bert.objectives.masked_words import unigram_loss
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.loop import held_out_loss
 from mini_bert.training.optim import Adam
@@ -73,7 +75,8 @@ def main() -> None:
                 if step in marks:
                     found.append(held_out_loss(team, validation, 1024)["masked_words"].loss)
         print(f"{how:24}" + "".join(f"{loss:8.3f}" for loss in found), flush=True)
-    print(f"{'unigram entropy':24}{unigram_entropy(validation):8.3f}")
+    baseline = unigram_loss(log_frequencies(word_counts(batches)), word_counts(validation))
+    print(f"{'unigram baseline':24}{baseline:8.3f}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent.parent
+BYTECODE = Path(tempfile.gettempdir()) / "mini-bert-bytecode"  # so that imports do not compile, whatever the settings
 STEPS = 60
 
 SENTENCE = """
@@ -55,7 +56,8 @@ print(time.perf_counter() - start)
 
 
 def run(folder: Path, *words: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(folder.resolve())}
+    environment = os.environ | {"PYTHONPATH": str(folder.resolve()), "PYTHONDONTWRITEBYTECODE": ""}
+    environment["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
     with tempfile.TemporaryDirectory() as elsewhere:  # so that only PYTHONPATH decides which version is imported
         done = subprocess.run([sys.executable, *words], env=environment, cwd=elsewhere, capture_output=True, text=True)
     if done.returncode:

@@ -38,6 +38,12 @@ def test_links_lead_somewhere(path):
             assert (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_are_typed_as_in_the_readme(path):
+    """A reader who has only cloned the repository types `python run.py …`; there is no program mini-bert yet."""
+    assert not re.search(r"(^ *|`|\$ )mini-bert [a-z]", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 PLACEHOLDER = re.compile(r"\b(MEASURED_\w*|TODO|FIXME|TBD|XXX+)\b|\?\?\?|^[A-Z_]{4,}$", re.MULTILINE)
 
 

@@ -171,6 +171,9 @@ def attention(
         str | None,
         typer.Option(help="for a model fine-tuned to classify: the label to explain; default: the predicted one"),
     ] = None,
+    stream: Annotated[
+        str, typer.Option(help="for an XLNet: content, which reads the words, or query, which predicts hidden ones")
+    ] = "content",
 ) -> None:
     """Show what each attention head does in a text.
 
@@ -203,7 +206,20 @@ def attention(
     every_word = path is not None and path.suffix.lower() in PAGES
     with threadpool_limits(1, "blas"):  # a second thread gains nothing for one sentence
         analysis = analyse(
-            loaded, tokenizer, text, second, layer, head, word, every_word, treebank, relations, model, tuned, label
+            loaded,
+            tokenizer,
+            text,
+            second,
+            layer,
+            head,
+            word,
+            every_word,
+            treebank,
+            relations,
+            model,
+            tuned,
+            label,
+            stream,
         )
     if path is not None:
         draw(analysis, path)
@@ -281,14 +297,15 @@ def plot_embeddings(
     loaded, tokenizer = load(model)
     if of == "tokens":
         words, tags, source = words_of(texts, file)
-        single = [(word, tag) for word, tag in zip(words, tags, strict=True) if len(tokenizer.tokenize(word)) == 1]
+        pieces = [tokenizer.tokenize(tokenizer.space + word) for word in words]
+        single = [(word, tag) for word, tag, row in zip(words, tags, pieces, strict=True) if len(row) == 1]
         if len(single) < 2:
             raise ValueError(
                 f"of {counted(len(words), 'word')}, {len(single)} are single tokens of this vocabulary; give at least "
                 "two that are (`mini-bert tokenizer show` lists them)"
             )
         names, groups = [word for word, _ in single], [tag for _, tag in single]
-        vectors = loaded.embed_tokens([tokenizer.ids([word])[0][0] for word in names])
+        vectors = loaded.embed_tokens([tokenizer.ids([tokenizer.space + word])[0][0] for word in names])
         title = f"{model}: {counted(len(names), 'token')} of the embedding table, {source}"
     else:
         names, groups, source = sentences_of(texts, file)

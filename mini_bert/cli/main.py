@@ -11,14 +11,14 @@ import io
 import re
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
 
 import mini_bert
-from mini_bert.cli.engine import config, demo, gradcheck, info, simple_test
+from mini_bert.cli.engine import config, demo, family, gradcheck, info, simple_test
 from mini_bert.cli.finetune import (
     finetune_classify,
     finetune_qa,
@@ -30,8 +30,8 @@ from mini_bert.cli.finetune import (
 from mini_bert.cli.inside import attention, plot_activations, plot_embeddings, probe_dep, probe_ner, probe_pos
 from mini_bert.cli.text import data_get, data_labelled, data_list, data_show, tokenizer_show, tokenizer_train
 from mini_bert.cli.training import doctor, plan, plot, train
-from mini_bert.cli.use import embed, evaluate, export, fill_mask, metrics
-from mini_bert.cli.words import WIDTH, help_of, name_values
+from mini_bert.cli.use import embed, evaluate, export, fill_mask, generate, metrics
+from mini_bert.cli.words import WIDTH, complete_options, help_of
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
 from mini_bert.common.progress import open_closed_streams
@@ -56,6 +56,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "info": info,
     "config": config,
     "simple-test": simple_test,
+    "family": family,
     "gradcheck": gradcheck,
     "demo": demo,
     "tokenizer show": tokenizer_show,
@@ -67,6 +68,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
     "plot": plot,
     "fill-mask": fill_mask,
+    "generate": generate,
     "embed": embed,
     "eval": evaluate,
     "export": export,
@@ -103,7 +105,7 @@ def interruptible(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*args: Any, **options: Any) -> None:
         try:
-            with redirect_stdout(Visible(sys.stdout)):
+            with redirect_stdout(Visible(sys.stdout)), redirect_stderr(Visible(sys.stderr)):
                 function(*args, **options)
         except KeyboardInterrupt as interrupt:
             if not interrupt.args:
@@ -129,7 +131,7 @@ for name, group in groups.items():
     app.add_typer(group, name=name)
 for name, function in COMMANDS.items():
     *group_name, command = name.split()
-    name_values(function)
+    complete_options(function)
     (groups[group_name[0]] if group_name else app).command(command, help=help_of(function))(interruptible(function))
 
 

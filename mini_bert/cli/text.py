@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,10 +13,15 @@ from mini_bert.cli.words import COLUMN, SOURCES
 from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
 
+if TYPE_CHECKING:
+    from mini_bert.text.trained import Trained
+
 
 def tokenizer_show(
     text: Annotated[str, typer.Argument(help="any text")],
-    tokenizer: Annotated[str, typer.Option(help="8k, 50k, a model folder, a tokenizer.json or a vocab.txt")] = "8k",
+    tokenizer: Annotated[
+        str, typer.Option(help="8k, 50k, bpe-8k, unigram-8k, a model folder or a tokenizer file")
+    ] = "8k",
 ) -> None:
     """Show how a tokenizer splits a text. Lists each piece, its id, its word, and the part of the text it comes from.
 
@@ -31,37 +37,100 @@ def tokenizer_train(
     column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
     vocab_size: Annotated[int, typer.Option(help="number of pieces to learn, special tokens included")] = 8192,
     out: Annotated[Path, typer.Option(help="the folder to write")] = Path("tokenizer"),
-    cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents")] = False,
+    kind: Annotated[
+        str,
+        typer.Option(help="wordpiece as in BERT, bpe (byte-level) as in RoBERTa and GPT-2, or unigram as in ALBERT"),
+    ] = "wordpiece",
+    cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents; bpe always does")] = False,
     limit_alphabet: Annotated[
-        int, typer.Option(min=1, help="number of different characters to keep; words with rarer ones become [UNK]")
-    ] = 1000,
+        int | None,
+        typer.Option(
+            min=1,
+            help="number of different characters to keep; words with rarer ones become [UNK]; bpe spells all",
+            show_default="1000",
+        ),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(help="special tokens of bpe: those of roberta, or of gpt2", show_default="roberta"),
+    ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="processes that count words", show_default="one per core, up to 3")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="replace a tokenizer that is already in the folder")] = False,
 ) -> None:
-    """Learn a WordPiece vocabulary from text. Saves it in files that other libraries can read.
+    """Learn the vocabulary of a tokenizer from text. Saves it in files that other libraries can read.
 
     For example:  mini-bert tokenizer train my_texts/ --vocab-size 16000 --out my_tokenizer
+
+    As RoBERTa's:  mini-bert tokenizer train my_texts/ --kind bpe --out my_tokenizer
     """
+    if kind not in TRAINERS:
+        raise ValueError(f"--kind is {kind!r}, expected one of {', '.join(TRAINERS)}")
+    _check_out(out, force)
+    options = TrainingOptions(corpus or ["builtin"], vocab_size, processes, column, cased, limit_alphabet, like)
+    tokenizer, summary = TRAINERS[kind](options)
+    tokenizer.save(out)
+    files = sorted(path.name for path in out.iterdir() if path.name in TOKENIZER_FILES)
+    print(f"{summary}\nSaved in {out}: {', '.join(files)}")
+
+
+class TrainingOptions(NamedTuple):
+    """Options of `tokenizer train`. None: not given"""
+
+    corpus: list[str]
+    vocab_size: int
+    processes: int | None
+    column: str | None
+    cased: bool
+    limit_alphabet: int | None
+    like: str | None
+
+
+def _train_wordpiece(options: TrainingOptions) -> Trained:
     from mini_bert.text.wordpiece_training import train
 
-    _check_out(out, force)
-    tokenizer, summary = train(corpus or ["builtin"], vocab_size, not cased, limit_alphabet, processes, column)
-    tokenizer.save(out)
-    print(f"{summary}\nSaved in {out}: tokenizer.json, vocab.txt, tokenizer_config.json")
+    _no_like(options, "WordPiece has those of BERT")
+    limit = 1000 if options.limit_alphabet is None else options.limit_alphabet
+    return train(options.corpus, options.vocab_size, not options.cased, limit, options.processes, options.column)
+
+
+def _train_unigram(options: TrainingOptions) -> Trained:
+    from mini_bert.text.unigram_training import train
+
+    _no_like(options, "Unigram has those of ALBERT")
+    limit = 1000 if options.limit_alphabet is None else options.limit_alphabet
+    return train(options.corpus, options.vocab_size, not options.cased, limit, options.processes, options.column)
+
+
+def _no_like(options: TrainingOptions, instead: str) -> None:
+    if options.like is not None:
+        raise ValueError(f"--like {options.like} chooses special tokens for --kind bpe; {instead}")
+
+
+def _train_bpe(options: TrainingOptions) -> Trained:
+    from mini_bert.text.bpe_training import train
+
+    if options.limit_alphabet is not None:
+        raise ValueError("--limit-alphabet has no effect with --kind bpe, which spells every character; leave it out")
+    like = options.like or "roberta"
+    return train(options.corpus, options.vocab_size, like, options.processes, options.column)
+
+
+TRAINERS: dict[str, Callable[[TrainingOptions], Trained]] = {
+    "wordpiece": _train_wordpiece, "bpe": _train_bpe, "unigram": _train_unigram,
+}  # fmt: skip
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "vocab.json", "merges.txt", "spiece.model")
 
 
 def _check_out(folder: Path, force: bool) -> None:
     """Check, before any work is done, that the folder can be written and that no tokenizer would be overwritten."""
-    from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB
-
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise NotADirectoryError(f"{existing} is a file, but a tokenizer is saved in a folder; choose one with --out")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise PermissionError(f"no permission to write in {existing}; choose another folder with --out")
-    if not force and any((folder / name).exists() for name in (JSON, VOCAB, CONFIG)):
+    if not force and any((folder / name).exists() for name in TOKENIZER_FILES):
         raise FileExistsError(
             f"the folder {folder} already has a tokenizer; choose another with --out, or replace it with --force"
         )

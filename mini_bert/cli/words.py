@@ -19,6 +19,14 @@ from mini_bert.common.invocation import as_called
 
 SOURCES = "files, folders, archives, patterns, - for standard input, builtin, or the name of a data set"
 MODELS = "mini-bert (bundled), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
+CONFIGS = (
+    "mini, larger, bert, roberta, distilbert, albert, electra, deberta, deberta-v2, deberta-v3, transformer-xl, xlnet, "
+    "gpt2, modernbert, or the path of a config.json"
+)  # presets: models/registry.py
+OBJECTIVES = (
+    "masked_words, masked_words_and_next_sentence, masked_words_and_sentence_order, replaced_tokens, permutation, "
+    "next_word, next_word_with_memory, distillation"
+)  # objectives/registry.py
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 
 WIDTH = 100
@@ -27,11 +35,13 @@ EXAMPLE = re.compile(r"^(For example|Or [\w ]+):  (.+)$", re.MULTILINE)
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 
 
-def name_values(function: Callable[..., None]) -> None:
-    """Sets the placeholders that help shows for the options of a command: N, X, PATH or TEXT."""
+def complete_options(function: Callable[..., None]) -> None:
+    """Completes the options of a command: placeholders for their values (N, X, PATH or TEXT), and in their help the
+    program as the user called it."""
     function.__annotations__ = get_type_hints(function, include_extras=True)  # objects instead of their source code
     for name, hint in function.__annotations__.items():
         for info in getattr(hint, "__metadata__", ()):
+            info.help = info.help and as_called(info.help)
             kinds = {kind for kind in METAVARS if kind in _parts(hint)}
             if isinstance(info, OptionInfo) and info.metavar is None and kinds:
                 info.metavar = METAVARS[kinds.pop()]

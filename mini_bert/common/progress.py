@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
+from mini_bert.common.visible import filter_redirected, unfiltered, visible
+
 Show = Callable[[str, str, float, float | None], None]  # stage, note, done, total (None: unknown)
 EVERY = 10  # seconds between two plain lines
 
@@ -72,7 +74,7 @@ def show_cursor_at_exit() -> None:
     """rich hides the cursor while it draws, and a second Ctrl-C can interrupt it before it shows the cursor again."""
     from rich.console import Console
 
-    atexit.register(Console(stderr=True).show_cursor)
+    atexit.register(Console(file=unfiltered(sys.stderr)).show_cursor)
 
 
 @contextmanager
@@ -90,12 +92,15 @@ def _bars() -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.fields[note]}"))
+    name, about = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[note]}"))
+    console = Console(file=unfiltered(sys.stderr))
     stages: dict[str, TaskID] = {}
     show_cursor_at_exit()
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+    with Progress(name, BarColumn(30), about, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
+        filter_redirected()
 
         def show(stage: str, note: str, done: float, total: float | None) -> None:
+            stage, note = visible(stage), visible(note)
             if stage not in stages:
                 for task in stages.values():
                     bar.update(task, total=bar.tasks[task].completed)

@@ -179,10 +179,12 @@ def tokenize(settings: Settings, passages: list[tuple[str, bool]]) -> Piece:
     for text, first in passages:
         raw = text.encode()
         size += len(raw)
+        split = sentences.split(text)
         if first:
             documents.append(len(texts))
             hashes.append(int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little"))
-        texts += sentences.split(text)
+            texts += split[:1]
+        texts += [settings.tokenizer.space + sentence for sentence in split[first:]]  # in the middle of a document
     rows = settings.tokenizer.ids(texts, special=False)  # "[SEP]" in the text is text, not a separator
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     starts = np.concatenate([[0], np.cumsum(lengths)])  # of sentences, not counting separators

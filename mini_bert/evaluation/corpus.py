@@ -1,4 +1,4 @@
-"""Masked-word loss and accuracy on corpora, compared with guessing by word frequency (`mini-bert eval --corpus`)."""
+"""Masked-word loss and accuracy on corpora, compared with the unigram baseline (`mini-bert eval --corpus`)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mini_bert.data.shards import Shards, prepare
 from mini_bert.evaluation.evaluate import Evaluation, measure, word_counts
 from mini_bert.evaluation.metrics import Bin
 from mini_bert.evaluation.unigram_baseline import against, verdict_on_text
-from mini_bert.evaluation.word_frequencies import FILE, unigram_loss
+from mini_bert.evaluation.word_frequencies import FILE
 from mini_bert.models.base import MASKED_WORDS, Model
-from mini_bert.objectives.masked_words import entropy_of
+from mini_bert.objectives.masked_words import entropy_of, unigram_loss
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -38,7 +38,7 @@ class CorpusResult(NamedTuple):
     calibration_error: float
     brier: float
     bins: list[Bin]  # the reliability table
-    unigram_loss: float | None = None  # of guessing by the word frequencies of the training text; None: unknown
+    unigram_loss: float | None = None  # the unigram baseline; None: unknown
 
 
 def measure_corpus(
@@ -115,7 +115,7 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
     width = max(len("corpus"), *(len(name) for name, _ in shown))
     lines = [
         f"{'corpus':{width}} {'words masked':>13} {'loss':>7} {'perplexity':>11} {'top-1':>7} {'top-5':>7} "
-        f"{'calibration error':>18} {'word frequencies':>17}"
+        f"{'calibration error':>18} {'unigram baseline':>17}"
     ]
     for name, row in shown:
         loss, perplexity, top1, top5, targets = row.result
@@ -131,12 +131,14 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
         comment = f"{counted(result.targets, 'masked word')}: too few to judge {model}; give it more text."
     elif baseline is None:
         comment = (
-            f"{model} has no file with the word frequencies of its training text ({FILE}), so there is no loss of "
-            "guessing by frequency to compare with."
+            f"{model} has no file with the word frequencies of its training text ({FILE}), so there is no unigram "
+            "baseline to compare with."
         )
     else:
-        distance = against(result.loss, baseline, "loss of guessing by word frequency")
-        comment = f"{model} is {distance}: {verdict_on_text(result.loss, baseline)}."
+        comment = (
+            f"{model} is {against(result.loss, baseline)}, the loss of guessing by the word frequencies of its "
+            f"training text: {verdict_on_text(result.loss, baseline)}."
+        )
     return "\n".join([*lines, "", comment])
 
 

@@ -105,7 +105,7 @@ def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -
 
     These are the input embeddings, before any context: a word has the same vector in every sentence.
     """
-    own = [i for i in tokenizer.ids([word])[0] if i not in tokenizer.special_ids]
+    own = [i for i in tokenizer.ids([tokenizer.space + word])[0] if i not in tokenizer.special_ids]
     if not own:
         raise ValueError(f"{word!r:.40} is not a word in this model's vocabulary; try another")
     ids, table = word_table(model, tokenizer)

@@ -5,8 +5,8 @@
     top-1, top-5   how often the true word is the first guess, or among the first five
     calibration    how far confidence and accuracy are apart (metrics.calibration)
 
-The seed alone decides the masks, so two models can be compared on the same questions. The baseline is the loss of a
-model that has learnt the word frequencies of its training text and ignores context (word_frequencies.py).
+The seed alone decides the masks, so two models can be compared on the same questions. The loss is compared with
+the unigram baseline (unigram_baseline.py).
 Whole corpora, with a report: evaluation/corpus.py.
 """
 
@@ -28,7 +28,7 @@ from mini_bert.evaluation.metrics import Calibration, calibrated, reliability
 from mini_bert.layers.base import Pool, Run
 from mini_bert.models.base import Model
 from mini_bert.objectives.base import Objective, Predictions
-from mini_bert.objectives.masked_words import MaskedWords, entropy_of
+from mini_bert.objectives.masked_words import MaskedWords
 
 if TYPE_CHECKING:
     from mini_bert.data.generator import TextBatches
@@ -165,8 +165,3 @@ def word_counts(generator: TextBatches) -> np.ndarray:
         counts += np.bincount(generator.shards.tokens[places], minlength=counts.size)
     counts[list(generator.tokenizer.special_ids)] = 0
     return counts
-
-
-def unigram_entropy(generator: TextBatches) -> float:
-    """−Σ p log p in nats, where p is each word's share of the generator's tokens, special tokens left out."""
-    return entropy_of(word_counts(generator))

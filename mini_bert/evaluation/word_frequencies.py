@@ -1,10 +1,5 @@
-"""The word frequencies of a model's training text, in a small file of the model folder, as a baseline for its loss.
-
-    loss of guessing by frequency = −Σ q(w) log p(w)        q: share of w in the text that is measured
-                                                            p: share of w in the training text
-
-This is what a model that has learnt word frequencies, and nothing else, would reach on the text. The entropy of the
-text itself, −Σ q log q, is lower: it needs the frequencies of the very text that is measured, which no model knows.
+"""The word frequencies of a model's training text, in a small file of the model folder: `eval` needs them for the
+unigram baseline (unigram_baseline.py).
 
 `mini-bert train` writes the file. This adds it to an older folder (or the bundled model), given the training text:
 
@@ -46,18 +41,6 @@ def read_frequencies(folder: str | os.PathLike[str]) -> np.ndarray | None:
     if found is None or found.ndim != 1 or not np.isfinite(found).all() or (found > 0).any():
         raise ValueError(f"{path} does not hold log frequencies: expected one number up to 0 for every word")
     return found
-
-
-def unigram_loss(frequencies: np.ndarray, counts: np.ndarray) -> float:
-    """−Σ q log p in nats; frequencies: log p, (V,); counts of the words in the measured text, (V,)
-
-    >>> half = np.log([0.5, 0.5])
-    >>> float(round(unigram_loss(half, np.array([3, 1])), 3))
-    0.693
-    """
-    if counts.size > frequencies.size:
-        raise ValueError(f"{frequencies.size:,} word frequencies for {counts.size:,} words; expected one for each")
-    return float(-(counts @ frequencies[: counts.size].astype(float)) / max(counts.sum(), 1))
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -39,16 +39,18 @@ def export(
     card: the file of an existing card, to which a section on loading is added. Word frequencies next to it are copied.
     """
     folder = Path(folder)
-    tensors = model.file_tensors()
     if half:
         largest = float(np.abs(model.flat.data).max())
         if not largest <= float(np.finfo(np.float16).max):
             raise ValueError(f"the largest weight is {largest:g}, but float16 only goes to 65,504; export with --full")
-        tensors = {name: np.asarray(array, np.float16) for name, array in tensors.items()}
     text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else f"# {folder.resolve().name}\n"
     if HEADING not in text:
         text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
-    write_folder(folder, model.file_config(), tensors, tokenizer, text, keep_others=True)
+    for name, part in model.folders().items():
+        tensors = part.file_tensors()
+        if half:
+            tensors = {key: np.asarray(array, np.float16) for key, array in tensors.items()}
+        write_folder(folder / name, part.file_config(), tensors, tokenizer, None if name else text, keep_others=True)
     if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
         write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
     return (folder / WEIGHTS).stat().st_size

@@ -81,6 +81,15 @@ class TransformerBlock(Layer):
     def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
         """With `chosen`, y is (N,H): everything after the keys and values runs on these rows only (chosen.py)."""
         a, attention = self.attention.forward(x, run.fork(0), mask=mask, chosen=chosen)
+        return self.after_attention(x, a, attention, run, chosen)
+
+    def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)
+        dx, da = self.after_attention_backward(dy, cache, run)
+        dx += self.attention.backward(da, cache.attention, run)
+        return dx
+
+    def after_attention(self, x, a, attention, run, chosen=None):
+        """x' = LN(x + a),  y = LN(x' + FeedForward(x'))        a: the output of attention, overwritten"""
         rows = at = None
         if chosen is not None:
             at = np.divmod(chosen, x.shape[1])  # sequence and token of each row
@@ -97,7 +106,8 @@ class TransformerBlock(Layer):
             attention, rows, attention_dropped, attention_norm, feed_forward, output_dropped, output_norm
         )
 
-    def backward(self, dy, cache, run):  # dy (B,T,H) or (N,H)
+    def after_attention_backward(self, dy, cache, run):
+        """Returns dx, past attention, and da."""
         dx = self.output_norm.backward(dy, cache.output_norm, run)  # gradient of x' + f, and of both terms
         df = dropout_backward(dx, cache.output_dropped)
         x = self.attention_norm.rescale(cache.attention_norm.x_hat)
@@ -107,8 +117,7 @@ class TransformerBlock(Layer):
         da = dropout_backward(dx, cache.attention_dropped)
         if cache.chosen is not None:
             dx = choose_rows_backward(dx, cache.chosen)
-        dx += self.attention.backward(da, cache.attention, run)
-        return dx
+        return dx, da
 
 
 if __name__ == "__main__":

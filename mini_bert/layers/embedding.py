@@ -7,12 +7,12 @@ This is a linear layer with one-hot inputs, without the multiplication.
 Attention treats its inputs as a set, so the position of a token must be part of its vector. A second table has one row
 per position, which is added:
 
-    y = x + P[:T]                 P (T_max,H)
+    y = x + P[positions]          P (T_max,H)     positions (B,T), usually 0, 1, 2, … in every sequence: P[:T]
 
 Backward. A row of E is used wherever its word occurs, with factor 1, so its gradient is the sum over these places.
 Words that do not occur get none:
 
-    dE[w] = Σ_{b,t : ids_bt = w} dy_bt            dP[t] = Σ_b dy_bt,   dx = dy
+    dE[w] = Σ_{b,t : ids_bt = w} dy_bt            dP likewise; for P[:T], dP[t] = Σ_b dy_bt;   dx = dy
 """
 
 import numpy as np
@@ -38,18 +38,23 @@ class Embedding(Layer):
 
 
 class PositionEmbedding(Layer):
-    """y = x + P[:T]        dP[:T] += Σ_b dy,   dx = dy"""
+    """y = x + P[:T]        dP[:T] += Σ_b dy,   dx = dy        or with given positions, x + P[positions]"""
 
     def __init__(self, length: int, width: int, init: Initialiser | None = None):
         self.table = Param((length, width), normal(0.02) if init is None else init)
 
-    def forward(self, x, run):  # x (B,T,H)
+    def forward(self, x, run, positions=None):  # x (B,T,H), positions (B,T)
+        if positions is not None:
+            return x + self.table.data[positions], positions
         T = x.shape[1]
         return x + self.table.data[:T], T
 
-    def backward(self, dy, T, run):  # dy (B,T,H)
+    def backward(self, dy, cache, run):  # dy (B,T,H)
         self.table.zero_if_unset()
-        self.table.grad[:T] += dy.sum(0)  # dP[:T] += Σ_b dy
+        if isinstance(cache, int):
+            self.table.grad[:cache] += dy.sum(0)  # dP[:T] += Σ_b dy
+        else:
+            add_rows(self.table.grad, cache.ravel(), rows(dy))  # dP[positions] += dy
         return dy
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from mini_bert.common.inputs import check_ids, check_mask, check_rows
 from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
 from mini_bert.layers.base import Flat, Layer, Param, Pool, Run, bind
+from mini_bert.layers.chosen import choose_rows_backward
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.matrices import add_rows, rows
@@ -36,8 +37,13 @@ PART = 1 << 20  # weights that are rounded at a time
 MASKED_WORDS, NEXT_WORD = "masked_words", "next_word"
 NEXT_SENTENCE, SENTENCE_ORDER, REPLACED = "next_sentence", "sentence_order", "replaced"
 POOLER = "pooler"  # the vector of [CLS], (B,H), which heads for whole sequences read
-HEADS = (MASKED_WORDS, NEXT_WORD, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED, POOLER)
+HEADS: Mapping[str, str] = {  # how errors call them
+    MASKED_WORDS: "head for masked words", NEXT_WORD: "head for the next word", NEXT_SENTENCE: "next-sentence head",
+    SENTENCE_ORDER: "head for the order of sentences", REPLACED: "head for replaced words", POOLER: "pooler",
+}  # fmt: skip
 HIDDEN = "hidden"
+CONTENT, QUERY = "content", "query"  # streams of attention: a token that sees itself, and one that does not
+OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
 
 class Output(SimpleNamespace):
@@ -66,13 +72,15 @@ class ScoreCache(NamedTuple):
     below: Any  # of the head that this one reads, or None
     own: Any
     binary: bool  # whether the head has one logit per row
+    chosen: np.ndarray | None  # the rows that were asked for, of a head that reads whole sequences; None: all
+    shape: tuple[int, ...]  # of what the head returned
 
 
 class TermCache(NamedTuple):
     term: Term
-    scores: ScoreCache
+    scores: ScoreCache | None  # None: the head has a loss of its own
     loss: float  # of this term, before its weight
-    entropy: CrossEntropyCache
+    entropy: Any  # a CrossEntropyCache, or another with `targets`, `correct` and `pieces`
 
 
 class LossCache(NamedTuple):
@@ -106,9 +114,13 @@ class Model(Saved):
     # The output heads that it can have, with the shapes of their outputs; a head comes after the one that it reads.
     head_shapes: ClassVar[Mapping[str, str]] = {}
     head_inputs: ClassVar[Mapping[str, str]] = {}  # a head that reads another one's output, such as the pooler's
+    sequence_heads: ClassVar[frozenset[str]] = frozenset()  # for a row, they read other rows of its sequence, too
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
+    empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
+    reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
+    streams: ClassVar[tuple[str, ...]] = (CONTENT,)  # of attention; XLNet has another one
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
 
     tokens: Any  # the embedding of token ids
@@ -143,10 +155,24 @@ class Model(Saved):
         """Each token's own term in the sum of the embeddings: (…,H), or (…,E) if the embeddings have another width."""
         return self.tokens.table.data[ids]
 
+    def room(self, memory: Any) -> float:
+        """How many tokens it can read after those in a memory."""
+        return self.max_length
+
     @property
     def word_bias(self) -> Param | None:
         """The bias of the head for masked words, which starts at the words' log frequencies; None: it has none."""
         return None
+
+    def start_words(self, shares: np.ndarray) -> None:
+        """Set the bias of the word head to the words' log frequencies, if it has one that was not trained.
+
+        shares: (V,) the relative frequency of each word; ids that the tokenizer never makes may be missing at the end
+        """
+        if self.word_bias is None or self.word_bias.data.any():
+            return
+        self.word_bias.data[...] = np.log(shares.min())
+        self.word_bias.data[: shares.size] = np.log(shares)
 
     # ------------------------------------------------------------------ sizes and heads
 
@@ -179,7 +205,9 @@ class Model(Saved):
         """The head with this name. If the model has none, the error says what to do."""
         head = getattr(self, name, None)
         if head is None:
-            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, f'no head {name!r}')}")
+            others = ", ".join(self.output_heads) or "none"
+            general = f"no {HEADS.get(name, f'head {name!r}')}: its architecture has other ones; here: {others}"
+            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, general)}")
         return head
 
     def heights(self) -> dict[str, float]:
@@ -235,11 +263,14 @@ class Model(Saved):
     def encode_backward(self, dhidden, cache: EncodeCache, run: Run | None = None):
         """Returns dx (B,T,H), the gradient at the sum of the embeddings. The cache cannot be used again."""
         run = run or self.run
-        if np.shape(dhidden) != cache.hidden.shape:
-            raise ValueError(f"dhidden has shape {np.shape(dhidden)}, expected {cache.hidden.shape}, that of hidden")
+        self.check_gradient(dhidden, cache)
         dx = self.finish_backward(dhidden, cache.final, run)
         dx = self.encoder.backward(dx, cache.blocks, run)
         return self.embed_backward(dx, cache.inputs, cache.embedding, run)
+
+    def check_gradient(self, dhidden, cache: EncodeCache) -> None:
+        if np.shape(dhidden) != cache.hidden.shape:
+            raise ValueError(f"dhidden has shape {np.shape(dhidden)}, expected {cache.hidden.shape}, that of hidden")
 
     def hide(self, inputs: Inputs, hidden_rows, mask_id: int) -> Inputs:
         """The same inputs with the tokens at these rows hidden, so that they can be predicted from all others."""
@@ -314,20 +345,20 @@ class Model(Saved):
         run = self._new_run() if run is None else run
         for term in terms:
             self.output_head(term.head)
-        every = any(term.rows is None for term in terms)
+        every = any(term.rows is None or term.head in self.sequence_heads for term in terms)
         chosen = None if every else _concatenated([term.rows for term in terms])
         hidden, encoded = self.encode_inputs(inputs, run, chosen)  # (N,H) the rows of all terms, or (B,T,H)
-        hidden, start, loss, caches = rows(hidden), 0, 0.0, []
+        x, start, loss, caches = rows(hidden), 0, 0.0, []
         for term in terms:
-            if every:
-                x = hidden if term.rows is None else hidden[term.rows]
+            if term.head in self.sequence_heads:
+                cache = self.term_loss(term, hidden, run)
+            elif every:
+                cache = self.term_loss(term, x if term.rows is None else x[term.rows], run)
             else:
-                x = hidden[start : start + term.targets.size]
+                cache = self.term_loss(term, x[start : start + term.targets.size], run)
                 start += term.targets.size
-            scores, cache = self.score(term.head, x, run)  # (N,C)
-            part, entropy = cross_entropy(scores, term.targets, term.divisor, out=scores)
-            loss += part if term.weight == 1 else term.weight * part
-            caches.append(TermCache(term, cache, part, entropy))
+            loss += cache.loss if term.weight == 1 else term.weight * cache.loss
+            caches.append(cache)
         return loss, LossCache(encoded, caches)
 
     def loss_backward(self, cache: LossCache, dloss: float = 1.0, run: Run | None = None):
@@ -338,16 +369,38 @@ class Model(Saved):
         self.encoder.check(cache.encoded.blocks)
         gradients = []
         while cache.terms:
-            term, scores, _, entropy = cache.terms.pop(0)
-            dscores = cross_entropy_backward(dloss * term.weight, entropy, out=entropy.exp)
-            gradients.append((term.rows, self.score_backward(term.head, dscores, scores, run)))  # (N,H)
-            del scores, entropy, dscores  # the blocks reuse their memory
+            part = cache.terms.pop(0)
+            dx = self.term_loss_backward(dloss * part.term.weight, part, run)  # (N,H)
+            gradients.append((None if part.term.head in self.sequence_heads else part.term.rows, dx))
+            del part  # the blocks reuse its memory
         dhidden = _joined(gradients, cache.encoded.hidden.shape)
         del gradients
         return self.encode_backward(dhidden, cache.encoded, run)
 
-    def score(self, name: str, x, run: Run) -> tuple[np.ndarray, ScoreCache]:
+    def term_loss(self, term: Term, x, run: Run) -> TermCache:
+        """The cross-entropy of a term for its rows x (N,H), or all rows (B,T,H) for a head that reads sequences.
+
+        A head may have a `loss` of its own that computes only some of the scores (adaptive_softmax.py).
+        """
+        head: Any = self.output_head(term.head)
+        if hasattr(head, "loss"):
+            return TermCache(term, None, *head.loss(x, term.targets, term.divisor, run))
+        chosen = term.rows if term.head in self.sequence_heads else None
+        scores, cache = self.score(term.head, x, run, chosen)  # (N,C)
+        return TermCache(term, cache, *cross_entropy(scores, term.targets, term.divisor, out=scores))
+
+    def term_loss_backward(self, dloss: float, cache: TermCache, run: Run):
+        """Returns dx (N,H); adds to the gradients of the head."""
+        head: Any = self.output_head(cache.term.head)
+        if cache.scores is None:
+            return head.loss_backward(dloss, cache.entropy, run)
+        dscores = cross_entropy_backward(dloss, cache.entropy, out=cache.entropy.exp)
+        return self.score_backward(cache.term.head, dscores, cache.scores, run)
+
+    def score(self, name: str, x, run: Run, chosen=None) -> tuple[np.ndarray, ScoreCache]:
         """The scores of an output head for rows x (N,H): (N,C), and the cache for `score_backward`.
+
+        A head that reads whole sequences needs all rows, x (B,T,H), and its scores are those of the chosen ones.
 
         One logit z per row answers a yes-or-no question: its scores are [0, z], and their softmax is [1 − σ(z), σ(z)].
         """
@@ -355,15 +408,19 @@ class Model(Saved):
         if name in self.head_inputs:
             x, below = self.output_head(self.head_inputs[name]).forward(x[:, None], run)
         scores, own = self.output_head(name).forward(x, run)
-        binary = scores.shape[-1] == 1
-        return np.pad(scores, ((0, 0), (1, 0))) if binary else scores, ScoreCache(below, own, binary)
+        cache = ScoreCache(below, own, scores.shape[-1] == 1, chosen, scores.shape)
+        scores = rows(scores) if chosen is None else rows(scores)[chosen]
+        return np.pad(scores, ((0, 0), (1, 0))) if cache.binary else scores, cache
 
     def score_backward(self, name: str, dscores, cache: ScoreCache, run: Run):
-        """Returns dx (N,H); adds to the gradients of the head."""
-        dx = self.output_head(name).backward(dscores[:, 1:] if cache.binary else dscores, cache.own, run)
+        """Returns dx (N,H), of all rows for a head that reads whole sequences; adds to the gradients of the head."""
+        dscores = dscores[:, 1:] if cache.binary else dscores
+        if cache.chosen is not None:
+            dscores = choose_rows_backward(dscores, (cache.shape, cache.chosen))
+        dx = self.output_head(name).backward(dscores.reshape(cache.shape), cache.own, run)
         if name in self.head_inputs:
             dx = self.output_head(self.head_inputs[name]).backward(dx, cache.below, run)[:, 0]
-        return dx
+        return rows(dx)
 
     # ------------------------------------------------------------------ weights in memory
 
@@ -372,10 +429,20 @@ class Model(Saved):
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
         try:
-            self.flat = bind(self, dtype=dtype, seed=seed)
+            flat = bind(self, dtype=dtype, seed=seed)
         except MemoryError:
             raise MemoryError(self._needs_memory(np.dtype(dtype).itemsize)) from None
-        self.run = Run(seed=seed or 0, pool=Pool())
+        self._use(flat, Run(seed=seed or 0, pool=Pool()))
+
+    def _use(self, flat: Flat, run: Run) -> None:
+        """Set the memory and the default run, also for models inside this one."""
+        self.flat, self.run = flat, run
+        for inner in self.inner_models():
+            inner._use(flat, run)
+
+    def inner_models(self) -> list[Model]:
+        """Models inside this one, which share its memory: the generator of an ELECTRA."""
+        return [part for part in vars(self).values() if isinstance(part, Model)]
 
     def _needs_memory(self, width: int) -> str:
         parameters = sum(param.size for param in self.named_params().values())
@@ -387,8 +454,8 @@ class Model(Saved):
 
     def replica(self) -> Self:
         """The same model on the same weights, with its own gradients and scratch memory: for a second thread."""
-        twin = self._unbound()
-        twin.flat = bind(twin, self.flat.data)
+        twin = self._unbound({})
+        twin._use(bind(twin, self.flat.data), self._own_run())
         return twin
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -404,8 +471,10 @@ class Model(Saved):
         )
 
     def __deepcopy__(self, memo: Any) -> Self:
-        twin = self._unbound()
-        twin.flat = bind(twin, self.flat.data.copy(), self.flat.grad.copy())
+        twin = self._unbound(memo)
+        if OUTER not in memo:
+            data, grad = (np.concatenate([flat[place] for place in self._places()]) for flat in self.flat[:2])
+            twin._use(bind(twin, data, grad), self._own_run())
         return twin
 
     def __reduce__(self):
@@ -426,12 +495,21 @@ class Model(Saved):
         """All attributes but those that concern memory."""
         return {name: part for name, part in vars(self).items() if name not in ("flat", "run")}
 
-    def _unbound(self) -> Self:
-        """A copy of all layers whose weights have no memory yet."""
+    def _unbound(self, memo: dict[Any, Any]) -> Self:
+        """A copy of all layers whose weights have no memory yet. memo: as for `__deepcopy__`"""
         twin = object.__new__(type(self))
-        vars(twin).update(deepcopy(self._parts()))
-        twin.run = Run(self.run.seed, self.run.train, Pool())
+        vars(twin).update(deepcopy(self._parts(), {**memo, OUTER: True} if OUTER not in memo else memo))
         return twin
+
+    def _places(self) -> list[slice]:
+        """Our parts of the flat arrays, in the order of `bind`: all of them, unless this model is inside another."""
+        if self.flat.data.size == self.get_parameter_count():
+            return [slice(None)]
+        return [param.place for param in sorted(self.named_params().values(), key=lambda param: not param.decay)]
+
+    def _own_run(self) -> Run:
+        """A Run with its own scratch memory"""
+        return Run(self.run.seed, self.run.train, Pool())
 
     def keep_weights(self, kind: str) -> Self:
         """Store the weights as "float32", "bfloat16" or "float16"; products and gradients stay float32."""
@@ -441,7 +519,7 @@ class Model(Saved):
         if data is not exact:
             for start in range(0, exact.size, PART):  # rounding copies: one part at a time
                 narrow(exact[start : start + PART], data[start : start + PART])
-        self.flat = bind(self, data, self.flat.grad)
+        self._use(bind(self, data, self.flat.grad), self.run)
         return self
 
     def check_weights(self, kind: str) -> None:
@@ -472,7 +550,7 @@ class Model(Saved):
     def get_parameter_count(self, by_component: bool = False) -> Any:
         """The number of parameters, or a dictionary {component: number} that sums to it."""
         if not by_component:
-            return self.flat.data.size
+            return sum(param.size for param in self.named_params().values())
         counts: dict[str, int] = {}
         for name, param in self.named_params().items():
             parts = name.split(".")  # encoder.blocks.0.attention.qkv.w belongs to encoder.blocks.0, head.b to head
@@ -505,6 +583,6 @@ def _joined(gradients, shape):
 def _unpickled(kind: type[Model], parts: dict[str, Any], data: np.ndarray, dtype: Any, seed: Any, train: bool) -> Model:
     model = object.__new__(kind)
     vars(model).update(parts)
-    model.flat = bind(model, data, np.zeros(data.size, dtype))
-    model.run = Run(seed, train, Pool())
+    if data.size == model.get_parameter_count():  # else it is inside another model, which is unpickled next
+        model._use(bind(model, data, np.zeros(data.size, dtype)), Run(seed, train, Pool()))
     return model

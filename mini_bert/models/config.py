@@ -87,6 +87,9 @@ class MiniBertConfig:
         return Sizes(self.name, V, H, L, self.heads, inner, T, parameters, self.tie_head, drops, drops,
                      embedding_norm=False, inner_kept=1, inner_temporary=1.25, head_kept=2)  # fmt: skip
 
+    def with_padding(self, pad_id: int) -> MiniBertConfig:
+        return self  # nothing depends on the id of padding
+
     def with_dropout(self, p: float) -> MiniBertConfig:
         return replace(self, dropout=p)
 

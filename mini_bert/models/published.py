@@ -22,7 +22,7 @@ _NEUTRAL = """
     id2label label2id num_labels problem_type finetuning_task fine_tuning task_specific_params tokenizer_class
     output_attentions output_hidden_states output_past return_dict torchscript use_bfloat16 tf_legacy_loss use_cache
     gradient_checkpointing chunk_size_feed_forward attn_implementation _attn_implementation _attn_implementation_autoset
-    bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id
+    bos_token_id eos_token_id eos_token_ids pad_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id
     classifier_dropout prefix language initializer_factor vocab_file is_composition
     directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
     max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p
@@ -57,8 +57,11 @@ class PublishedConfig:
                 (check_probability if "drop" in field.name else check_positive_number)(field.name, value)
             elif field.type == "bool" and not isinstance(value, bool):
                 raise ValueError(f"{field.name} is {value!r}, expected True or False")
-        check_heads(self.width, self.heads)
+        self.check_heads()
         self.check()
+
+    def check_heads(self) -> None:
+        check_heads(self.width, self.heads)
 
     def check(self) -> None:
         """Checks of an architecture's own, after those of the fields."""
@@ -91,6 +94,10 @@ class PublishedConfig:
 
     def with_tied_head(self) -> Self:
         return replace(self, tie_word_embeddings=True)  # type: ignore[call-arg]
+
+    def with_padding(self, pad_id: int) -> Self:
+        """For a tokenizer with this id for padding. Only RoBERTa's positions depend on it."""
+        return self
 
     def with_dropout(self, p: float) -> Self:
         """The same probability for every kind of dropout"""

@@ -8,7 +8,7 @@ arrays of real caches.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_bert.layers.lean_attention import TILE
 
@@ -21,12 +21,17 @@ class Kept(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A micro-batch: B sequences of T tokens, N masked tokens, at most M of them in one sequence."""
+    """A micro-batch: B sequences of T tokens, N predicted tokens, at most M of them in one sequence."""
 
     B: int
     T: int
     N: int
     M: int
+
+    @property
+    def every(self) -> bool:
+        """Whether every token is predicted, so that no rows are selected."""
+        return self.N == self.B * self.T
 
 
 class Sizes(NamedTuple):
@@ -47,14 +52,31 @@ class Sizes(NamedTuple):
     inner_kept: int  # arrays (B,T,I) that a feed-forward network keeps for backward
     inner_temporary: float  # and those that its backward allocates
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
+    embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
+    more: Any = None  # further sizes that the blocks of an architecture depend on
+    # what the objective adds (objectives/base.py)
+    before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
+    predicted: float = 0.15  # the share of the tokens that are predicted
+    held: int = 0  # bytes of arrays that are kept and not trained: the weights of a teacher
+    carried: int = 0  # floats that each sequence hands to the next batch: a memory
+    more_scores: int = 0  # arrays (N,V) beside the logits
+
+    @property
+    def classes(self) -> int:
+        """The scores of a token that is predicted"""
+        return self.vocab_size
 
     def embedding_cache(self, shape: Shape) -> Kept:
         BT, H = shape.B * shape.T, self.width
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
 
+    def input_cache(self, shape: Shape) -> Kept:
+        """What a block keeps that is recomputed in backward"""
+        return Kept(shape.B * shape.T * self.width)
+
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
-        """The cache of one block; in the last block, only the masked tokens are queries."""
-        last, H, BT = index == self.depth - 1, self.width, shape.B * shape.T
+        """The cache of one block; in the last block, only the predicted tokens are queries."""
+        last, H, BT = index == self.depth - 1 and not shape.every, self.width, shape.B * shape.T
         rows, queries = self._rows(shape, last)
         weights = queries * self.heads * shape.T
         kept_weights = queries * self.heads + (queries * H if last else 0) if lean else weights  # lean: log Σ exp
@@ -96,6 +118,18 @@ class Sizes(NamedTuple):
         return (shape.N, shape.B * shape.M) if last else (everything, everything)
 
 
+class FactorisedSizes(Sizes):
+    """Embeddings of width E, which are projected to the width H of the blocks; the head projects its input to E.
+    `head_kept` counts arrays of width E, besides that input."""
+
+    def embedding_cache(self, shape: Shape) -> Kept:
+        BT, E = shape.B * shape.T, self.embedding
+        return Kept(BT * (2 * E + 1), BT * E if self.dropout else 0)
+
+    def head_cache(self, shape: Shape) -> Kept:
+        return Kept(shape.N * (self.width + self.head_kept * self.embedding + 1 + self.vocab_size + 1))
+
+
 def tiles(T: int) -> int:
     """Floats of the two tiles in which lean attention works; each thread keeps its own."""
     return 2 * min(T, TILE) ** 2
@@ -104,3 +138,8 @@ def tiles(T: int) -> int:
 def block_parameters(width: int, inner: int) -> int:
     """The parameters of attention without biases, a feed-forward network and two norms."""
     return 4 * width * width + 2 * width * inner + inner + width + 4 * width
+
+
+def inner_arrays(activation: str) -> tuple[int, float]:
+    """The arrays (B,T,I) that a feed-forward network keeps for backward, and those that its backward allocates."""
+    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (2, 4.25))

@@ -51,7 +51,7 @@ def word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     >>> word_pieces(tokenizer, ["The", "zebra", "\\x00", "[SEP]"])
     [[5], [6, 7], [1], [1, 1, 1]]
     """
-    return [row or [tokenizer.unk_id] for row in tokenizer.ids(words, special=False)]
+    return [row or [tokenizer.unk_id] for row in tokenizer.split_ids(words)]
 
 
 class _Row(NamedTuple):

@@ -21,10 +21,8 @@ A new kind is a new file with a subclass, and one line in text/loading.py. The s
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -36,12 +34,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mini_bert.common.batching import Padding
+from mini_bert.text.chunk_spans import Span
 from mini_bert.text.encoding import Batch, Encoding, cut, room
+from mini_bert.text.finding import Finder
 from mini_bert.text.templates import Assembled, Template
 from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
 Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
-Span = tuple[int, int]  # first character, and the one after the last
 
 ADDED_ROLES = ("pad", "cls", "sep")  # tokens around texts; unk and mask replace words
 LONGEST_KEPT = 64  # characters; longer strings (URLs, base64) rarely come twice
@@ -58,9 +57,18 @@ class Tokenizer(ABC):
     files: ClassVar[tuple[str, ...]] = (JSON, VOCAB)  # the names of its files in a folder, in order of preference
     padding_side: str = "right"
     padding_type: int = 0
+    space: str = ""  # put before words and sentences that do not begin a text, if pieces contain their space
     continues: np.ndarray
 
-    def __init__(self, tokens: Sequence[str], roles: Mapping[str, str], extra_special_tokens: Sequence[str] = ()):
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        roles: Mapping[str, str],
+        extra_special_tokens: Sequence[str] = (),
+        lstrip: Sequence[str] = (),
+        rstrip: Sequence[str] = (),
+    ):
+        """lstrip, rstrip: special tokens that take the white space before, or after, them with them"""
         self.tokens = _checked(tokens)
         self.vocab = {token: i for i, token in enumerate(self.tokens)}
         self.roles = dict(roles)
@@ -76,13 +84,13 @@ class Tokenizer(ABC):
         self.special_ids = tuple(sorted(self.vocab[token] for token in special))
         self._is_word = np.ones(len(self.tokens), bool)
         self._is_word[list(self.special_ids)] = False
-        self._special = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
-        self._begins = sorted({token[0] for token in special})  # text without these has no special token
+        self._special = Finder(special, lstrip, rstrip)
+        one, two = (Template.read(text, self._id_of) for text in (self.single, self.pair))
         self._templates = {
-            (1, True): Template.read(self.single, self._id_of),
-            (2, True): Template.read(self.pair, self._id_of),
-            (1, False): Template(((), ()), ((), ()), (0,)),
-            (2, False): Template(((), (), ()), ((), (), ()), (0, 1)),
+            (1, True): one,
+            (2, True): two,
+            (1, False): Template(((), ()), ((), ()), one.text_types),
+            (2, False): Template(((), (), ()), ((), (), ()), two.text_types),
         }
         self.latest_spans = lru_cache(2)(self.spans)  # offsets and word ids are often read one after the other
 
@@ -198,6 +206,13 @@ class Tokenizer(ABC):
         with _no_collection():
             return [self._row(text, special) for text in texts]
 
+    def split_ids(self, words: Iterable[str]) -> list[list[int]]:
+        """The ids of each word as in the middle of a text, for text that is already split into words.
+
+        No special token is recognised.
+        """
+        return self.ids([self.space + word for word in words], special=False)
+
     def encode(
         self,
         text: str,
@@ -267,34 +282,36 @@ class Tokenizer(ABC):
     def _row(self, text: str, special: Special = True) -> list[int]:
         if not isinstance(text, str):
             raise TypeError(_not_text(text))
-        if not special or not any(map(text.__contains__, self._begins)):
+        if not special or self._special.absent(text):
             return self.plain_ids(text)
         ids: list[int] = []
         for segment, _, token in self._segments(text, special):
             if token is None:
                 ids += self.plain_ids(segment)
             else:
-                ids.append(token)
+                ids.append(self.vocab[token])
         return ids
 
-    def _segments(self, text: str, special: Special) -> Iterator[tuple[str, int, int | None]]:
-        """Cuts a text at its special tokens. Yields each part, its position, and its id if it is a special token."""
-        end = 0
-        for match in self._special.finditer(text) if special else ():
-            if special is not True and match.group() != special:
-                continue
-            yield text[end : match.start()], end, None
-            yield match.group(), match.start(), self.vocab[match.group()]
-            end = match.end()
-        yield text[end:], end, None
+    def _segments(self, text: str, special: Special) -> Iterable[tuple[str, int, str | None]]:
+        """Cuts a text at its special tokens: each part, its position, and the special token that it is, or None."""
+        if not special:
+            return [(text, 0, None)]
+        return self._special.cut(text, None if special is True else special)
+
+    def special_span(self, found: str) -> Span:
+        """Where a special token is in the part of a text that was found for it."""
+        return 0, len(found)
 
     def spans(self, text: str, special: Special = True) -> tuple[list[Span], list[int]]:
         """For each piece of a text its span, and the index of its word."""
+        if not special or self._special.absent(text):
+            with _no_collection():
+                return self.plain_spans(text)[:2]
         offsets: list[Span] = []
         word_ids: list[int] = []
         count = 0
         for segment, start, token in self._segments(text, special):
-            within, words, more = self.plain_spans(segment) if token is None else ([(0, len(segment))], [0], 1)
+            within, words, more = self.plain_spans(segment) if token is None else ([self.special_span(segment)], [0], 1)
             offsets += [(first + start, last + start) for first, last in within] if start else within
             word_ids += [word + count for word in words] if count else words
             count += more
@@ -346,6 +363,8 @@ class Tokenizer(ABC):
     @property
     def fingerprint(self) -> str:
         """Equal for two tokenizers if and only if their vocabularies and settings are equal."""
+        import hashlib  # here, because it is slow to import and seldom needed
+
         return hashlib.sha256(json.dumps([self.tokens, self.settings], sort_keys=True).encode()).hexdigest()
 
     @classmethod

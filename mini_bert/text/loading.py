@@ -28,6 +28,7 @@ class Kind(NamedTuple):
 
 KINDS = (
     Kind("WordPiece", "max_input_chars_per_word", VOCAB, "mini_bert.text.wordpiece", "WordPieceTokenizer"),
+    Kind("BPE", "merges", "vocab.json", "mini_bert.text.bpe", "BpeTokenizer"),
     Kind("Unigram", "unk_id", "spiece.model", "mini_bert.text.unigram", "UnigramTokenizer"),
     Kind("Unigram", "unk_id", "spm.model", "mini_bert.text.unigram", "UnigramTokenizer"),
 )  # fmt: skip
@@ -36,7 +37,7 @@ KINDS = (
 def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
     """A tokenizer from a folder, a tokenizer.json, a vocab.txt, or by the name of a bundled one: "8k", "50k"."""
     path = find(source, _files())
-    content = read_object(path) if path.suffix == ".json" else None
+    content = read_object(path) if path.suffix == ".json" and path.name not in _files()[1:] else None
     kind = _kind(path, content)
     tokenizer: type[Tokenizer] = getattr(import_module(kind.module), kind.name)
     return tokenizer.from_file(path, content)

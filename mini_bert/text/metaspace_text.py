@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mini_bert.text.base import Span
+from mini_bert.text.chunk_spans import Span
 from mini_bert.text.normalizers import MARK_AFTER_SPACE, SPACES, Step, Traced, normalised, read_steps, refuse, traced
 from mini_bert.text.sentencepiece_text import SPACE
 
@@ -32,6 +32,7 @@ class MetaspaceText:
     def __init__(self, steps: Sequence[Step], whitespace: bool, prefix: bool, cut: bool):
         self.steps = tuple(steps)
         self.whitespace, self.prefix, self.cut = whitespace, prefix, cut
+        self.puts_space_in_front = prefix
         self.drops_first_space, self.drops_all_first_spaces = prefix, False  # when pieces are joined again
         self._part = _WORD if whitespace else _ALL
         self._by_chunk = whitespace and all(step.local for step in steps)

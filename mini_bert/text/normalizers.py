@@ -19,14 +19,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from mini_bert.text.base import Memory, Span
+from mini_bert.text.base import Memory
 from mini_bert.text.character_map import CharacterMap
+from mini_bert.text.chunk_spans import Span
 from mini_bert.text.mark_tables import EXTENDING, OTHER_MARKS, PREPENDED, UNCHANGED
-from mini_bert.text.unicode_tables import LOWER, MARKS
+from mini_bert.text.unicode_tables import LOWER, MARKS, WHITE_SPACE
 
 Part = tuple[int, int, str]  # first character, the one after the last, and what replaces them
 CHUNKS_KEPT = 1 << 17
-SPACES = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # as in a regular expression
+SPACES = "".join(WHITE_SPACE)
 
 
 class Traced(NamedTuple):

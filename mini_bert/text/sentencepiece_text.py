@@ -67,6 +67,7 @@ class SentencePieceText:
             and self.map.keeps_chunks_apart()
         )
         self._by_chunk = self._chunks_are_independent and add_dummy_prefix and remove_extra_whitespaces
+        self.puts_space_in_front = add_dummy_prefix
         self.drops_first_space = add_dummy_prefix or remove_extra_whitespaces  # when pieces are joined again
         self.drops_all_first_spaces = remove_extra_whitespaces
         self._chunks = Memory(self._chunk, CHUNKS_KEPT)

@@ -60,6 +60,11 @@ class Template(NamedTuple):
         """The number of special tokens"""
         return sum(map(len, self.ids))
 
+    @property
+    def type_count(self) -> int:
+        """The number of token types that a model needs"""
+        return 1 + max((*self.text_types, *(kind for group in self.types for kind in group)))
+
     def join(self, rows: Sequence[Sequence[int]]) -> list[int]:
         """The ids of the texts with the special tokens around them"""
         before, *after = self.ids

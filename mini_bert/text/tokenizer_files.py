@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mini_bert.common.json_values import read_object
 
@@ -32,6 +33,31 @@ def find(source: str | os.PathLike[str], names: Sequence[str] = (JSON, VOCAB)) -
         f"the folder {path} has neither {' nor '.join(names)}"
         + (f"; its {CONFIG} names a {also}, which Mini-BERT cannot read without them" if also else "")
     )
+
+
+def checked(path: Path, field: str, value: Any, kind: type, expected: str) -> Any:
+    """The value of a field of a file, if it has this type. True is not taken for a number."""
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{path}: {field} is {value!r:.60}, expected {expected}")
+    return value
+
+
+def checked_ids(path: Path, field: str, vocab: Any) -> dict[str, int]:
+    """A vocabulary: an object of tokens and their ids."""
+    checked(path, field, vocab, dict, "an object of tokens and their ids")
+    for token, i in vocab.items():
+        if type(i) is not int:
+            checked(path, f"{field}[{token!r:.40}]", i, int, "a whole number")
+    return dict(vocab)
+
+
+def in_order(path: Path, ids: dict[str, int]) -> list[str]:
+    """The tokens of a vocabulary by id; the ids must be 0, 1, 2 ..."""
+    tokens = sorted(ids, key=lambda token: ids[token])
+    for place, token in enumerate(tokens):
+        if ids[token] != place:
+            raise ValueError(f"{path}: no token has id {place} ({token!r} has {ids[token]}); expected ids 0, 1, 2 ...")
+    return tokens
 
 
 def _bundled(source: str) -> Path:

@@ -31,7 +31,9 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Span, Tokenizer
+from mini_bert.text.base import Memory, Tokenizer
+from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together
+from mini_bert.text.finding import Finder
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
 from mini_bert.text.sentencepiece_text import SPACE
 from mini_bert.text.tokenizer_files import JSON, find
@@ -41,6 +43,7 @@ from mini_bert.text.unigram_rules import text_rules
 
 PARTS_KEPT = 1 << 18  # until a cache is cleared; this many take about 100 MB
 CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot change them while scores are below this
+SPANS_KEPT = 1 << 16  # spans take more
 DELICATE = -1  # stands for the pieces of other parts
 UNKNOWN_RUN = 4  # characters that an unknown token may stand for in parts that are looked up
 Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
@@ -56,6 +59,7 @@ class UnigramTokenizer(Tokenizer):
     unused             pieces that are never chosen
     byte_fallback      whether unknown characters are spelt with the pieces of their bytes
     single, pair, padding_side, padding_type       see text/templates.py
+    lstrip, rstrip     special tokens that take the white space beside them with them
     """
 
     single = "cls:0 A:0 sep:0"
@@ -76,9 +80,12 @@ class UnigramTokenizer(Tokenizer):
         padding_side: str = "right",
         padding_type: int = 0,
         extra_special_tokens: Sequence[str] = (),
+        lstrip: Sequence[str] = (),
+        rstrip: Sequence[str] = (),
     ):
         self.single, self.pair, self.padding_side, self.padding_type = single, pair, padding_side, padding_type
-        super().__init__(vocab, roles, extra_special_tokens)
+        self.lstrip, self.rstrip = tuple(lstrip), tuple(rstrip)
+        super().__init__(vocab, roles, extra_special_tokens, lstrip, rstrip)
         self.scores = _checked_scores(self.tokens, scores)
         self.rules, self.symbols, self.unused = dict(rules), tuple(symbols), tuple(unused)
         self.byte_fallback = byte_fallback
@@ -90,7 +97,8 @@ class UnigramTokenizer(Tokenizer):
         self.as_sentencepiece = self.rules["type"] == "sentencepiece"
         self.lattice = self._lattice()
         self.text = text_rules(self.rules, self.symbols)
-        self._added = _alternatives(() if self.as_sentencepiece else self.symbols)
+        self.space = "" if self.text.puts_space_in_front else " "
+        self._added = Finder(() if self.as_sentencepiece else self.symbols)
         self._short = CERTAIN / max(map(abs, self.scores))  # known pieces cannot have a higher score together
         self._unk = self.unk_id
         self._sizes = [abs(score) for score in self.scores]
@@ -102,6 +110,7 @@ class UnigramTokenizer(Tokenizer):
             self._cuts.clear()
         self._parts = Memory(self._part_ids, PARTS_KEPT)
         self._chunks = Memory(self._chunk_ids, PARTS_KEPT)
+        self._chunk_spans = Memory(self._laid_out, SPANS_KEPT)
 
     def _lattice(self) -> Lattice:
         """Of all pieces but special tokens, bytes and unused ones."""
@@ -122,25 +131,33 @@ class UnigramTokenizer(Tokenizer):
     # ---- from text to ids
 
     def plain_ids(self, text: str) -> list[int]:
-        if self._added is None:
+        if self._added.absent(text):
             return self._ids(text)
         ids: list[int] = []
-        for part, symbol in _around(self._added, text):
-            ids += [self.vocab[symbol]] if symbol else self._ids(part)
+        for part, _, symbol in self._added.cut(text):
+            ids += self._ids(part) if symbol is None else [self.vocab[symbol]]
         return ids
 
     def _ids(self, text: str) -> list[int]:
-        if self.lattice.parts is not None and self.text.can_be_chunked(text):
-            row = list(chain.from_iterable(map(self._chunks.__getitem__, text.split(" "))))
-        else:
-            row = list(self._by_parts(self.text.normalised(text)))
-        if DELICATE not in row and ((len(row) <= self._short and self._unk not in row) or self._total(row) < CERTAIN):
+        row = self._looked_up(text)
+        if self._is_certain(row):
             return row
         return [i for cut in self._segmented(self.text.normalised(text)) for i in cut.ids]
 
-    def _total(self, row: Sequence[int]) -> float:
-        """How large the score of a text can get."""
-        return sum(map(self._sizes.__getitem__, row))
+    def _looked_up(self, text: str) -> list[int]:
+        """The ids of a text, or DELICATE for some, if rounding does not matter."""
+        if self._is_chunked(text):
+            return list(chain.from_iterable(map(self._chunks.__getitem__, text.split(" "))))
+        return list(self._by_parts(self.text.normalised(text)))
+
+    def _is_chunked(self, text: str) -> bool:
+        return self.lattice.parts is not None and self.text.can_be_chunked(text)
+
+    def _is_certain(self, row: list[int]) -> bool:
+        """Whether the score of a text is so small that rounding does not matter for any of its parts."""
+        if DELICATE in row:
+            return False
+        return (len(row) <= self._short and self._unk not in row) or sum(map(self._sizes.__getitem__, row)) < CERTAIN
 
     def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
         return tuple(self._by_parts(self.text.normalised(chunk)))
@@ -222,36 +239,43 @@ class UnigramTokenizer(Tokenizer):
     # ---- offsets
 
     def plain_spans(self, text: str) -> Spans:
-        if self._added is None:
+        if self._added.absent(text):
             return self._spans(text)
         offsets: list[Span] = []
         word_ids: list[int] = []
-        place = count = 0
-        for part, symbol in _around(self._added, text):
-            within, words, more = ([(0, len(symbol))], [0], 1) if symbol else self._spans(part)
+        count = 0
+        for part, place, symbol in self._added.cut(text):
+            within, words, more = self._spans(part) if symbol is None else ([(0, len(symbol))], [0], 1)
             offsets += [(first + place, last + place) for first, last in within]
             word_ids += [word + count for word in words]
-            place, count = place + len(part), count + more
+            count += more
         return offsets, word_ids, count
 
     def _spans(self, text: str) -> Spans:
+        if self._is_chunked(text) and self._is_certain(self._looked_up(text)):
+            chunks = text.split(" ")
+            return put_together(chunks, [self._chunk_spans[chunk] for chunk in chunks])
+        spans, begins = self._laid_out(text)
+        word_ids = list(accumulate(begins, initial=-1))
+        return list(spans), word_ids[1:], word_ids[-1] + 1
+
+    def _laid_out(self, text: str) -> ChunkSpans:
         """A span covers the characters of a piece without its ▁. A word begins with ▁."""
         normalised, sources = self.text.traced(text)
-        offsets: list[Span] = []
-        word_ids: list[int] = []
-        place = count = 0
+        spans: list[Span] = []
+        begins: list[int] = []
+        place = 0
         for cut in self._segmented(normalised):
             for length in cut.lengths:
-                count += place == 0 or (length > 0 and normalised[place] == SPACE)
+                begins.append(int(place == 0 or (length > 0 and normalised[place] == SPACE)))
                 first, last = place, max(place + length, place + 1) - 1  # all bytes of a character have its span
                 while first < last and normalised[first] == SPACE:
                     first += 1
                 while first < last and normalised[last] == SPACE:  # with some models, ▁ ends a word
                     last -= 1
-                offsets.append((sources[first][0], sources[last][1]))
-                word_ids.append(count - 1)
+                spans.append((sources[first][0], sources[last][1]))
                 place += length
-        return offsets, word_ids, count
+        return tuple(spans), tuple(begins)
 
     # ---- from ids to text
 
@@ -299,6 +323,8 @@ class UnigramTokenizer(Tokenizer):
             "padding_side": self.padding_side,
             "padding_type": self.padding_type,
             "extra_special_tokens": self.extra_special_tokens,
+            "lstrip": self.lstrip,
+            "rstrip": self.rstrip,
         }
 
     @classmethod
@@ -324,8 +350,8 @@ class UnigramTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, source: Any, vocab_size: int = 8192, lowercase: bool = True, **options: Any) -> UnigramTokenizer:
-        """Learn a vocabulary from text. `mini_bert.text.unigram_training` explains how, and lists the options."""
-        from mini_bert.text.unigram_training import learn
+        """Learn a vocabulary from text. `mini_bert.text.unigram_learning` explains how, and lists the options."""
+        from mini_bert.text.unigram_learning import learn
 
         return cls(**learn(source, vocab_size=vocab_size, lowercase=lowercase, **options))
 
@@ -343,21 +369,6 @@ def _checked_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[floa
                 f"the score of {token!r} is {score}, expected a finite number, the logarithm of a probability"
             )
     return scores
-
-
-def _alternatives(texts: Sequence[str]) -> re.Pattern[str] | None:
-    longest_first = sorted(texts, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first))) if texts else None
-
-
-def _around(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
-    """A text cut around the matches of a pattern. Yields each part, and the same again if it is a match."""
-    end = 0
-    for match in pattern.finditer(text):
-        yield text[end : match.start()], ""
-        yield match.group(), match.group()
-        end = match.end()
-    yield text[end:], ""
 
 
 def _decoded(spelt: bytearray) -> str:

@@ -16,7 +16,6 @@ wrong ids.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -35,7 +34,7 @@ from mini_bert.text.sentencepiece_model import (
     USER_DEFINED,
     SentencePieceModel,
 )
-from mini_bert.text.tokenizer_files import CONFIG
+from mini_bert.text.tokenizer_files import CONFIG, checked
 
 if TYPE_CHECKING:
     pass
@@ -142,7 +141,7 @@ def _steps(path: Path, config: Mapping[str, Any], style: Style | None) -> list[s
     chosen.update(dict.fromkeys(style.steps if style else (), True))
     for name, (step, meaning) in SWITCHES.items():
         if name in config:
-            chosen[step] = _checked(path, name, config[name], bool, "true or false") is meaning
+            chosen[step] = checked(path, name, config[name], bool, "true or false") is meaning
     return [step for step, wanted in chosen.items() if wanted]
 
 
@@ -151,10 +150,10 @@ def _added(path: Path, config: Mapping[str, Any], tokens: Sequence[str], style: 
     added: dict[int, str] = {}
     for i, token in (config.get("added_tokens_decoder") or {}).items():
         text = token.get("content") if isinstance(token, dict) else token
-        added[int(i)] = _checked(path.with_name(CONFIG), f"added_tokens_decoder[{i!r}]", text, str, "text")
+        added[int(i)] = checked(path.with_name(CONFIG), f"added_tokens_decoder[{i!r}]", text, str, "text")
     if path.with_name(ADDED).is_file():
         for text, i in read_object(path.with_name(ADDED)).items():
-            added[_checked(path.with_name(ADDED), text, i, int, "a whole number")] = text
+            added[checked(path.with_name(ADDED), text, i, int, "a whole number")] = text
     extra = [text for i, text in sorted(added.items()) if text not in tokens]
     ids = [i for i, text in sorted(added.items()) if text not in tokens]
     if ids != list(range(len(tokens), len(tokens) + len(ids))):
@@ -187,7 +186,7 @@ def _roles(
         named = config.get(f"{role}_token")
         named = named.get("content") if isinstance(named, dict) else named
         if named is not None:
-            _checked(path.with_name(CONFIG), f"{role}_token", named, str, "text")
+            checked(path.with_name(CONFIG), f"{role}_token", named, str, "text")
             if named not in known:
                 raise ValueError(
                     f"{path.with_name(CONFIG)}: {role}_token is {named!r}, which {path.name} does not have; "
@@ -218,12 +217,12 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
         kind = model.get("type") if isinstance(model, dict) else model
         raise ValueError(f"{path}: model.type is {kind!r:.60}, expected 'Unigram'; load it with load_tokenizer")
     tokens, scores = _pieces(path, model.get("vocab"))
-    unk_id = _checked(path, "model.unk_id", model.get("unk_id"), int, "the id of the unknown token")
+    unk_id = checked(path, "model.unk_id", model.get("unk_id"), int, "the id of the unknown token")
     if not 0 <= unk_id < len(tokens):
         raise ValueError(
             f"{path}: model.unk_id is {unk_id}, expected an id of the vocabulary, 0 to {len(tokens) - 1:,}"
         )
-    special, symbols = _added_tokens(path, content, tokens, scores)
+    special, symbols, stripping = _added_tokens(path, content, tokens, scores)
     style = _style(path, config)
     roles = _roles(path, config, tokens, style, tokens[unk_id])
     template = _read_template(path, content.get("post_processor"), roles)
@@ -236,18 +235,17 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
             "pre_tokenizer": content.get("pre_tokenizer"),
         },
         "symbols": tuple(symbols),
-        "byte_fallback": _checked(
-            path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"
-        ),
+        "byte_fallback": checked(path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"),
         "extra_special_tokens": tuple(token for token in special if token not in roles.values()),
         **_padding(path, config, style),
         **template,
+        **stripping,
     }
     return tokens, settings, None
 
 
 def _pieces(path: Path, vocab: Any) -> tuple[list[str], list[float]]:
-    _checked(path, "model.vocab", vocab, list, "a list of pieces with scores")
+    checked(path, "model.vocab", vocab, list, "a list of pieces with scores")
     for i, entry in enumerate(vocab):
         if (
             not isinstance(entry, list)
@@ -262,16 +260,20 @@ def _pieces(path: Path, vocab: Any) -> tuple[list[str], list[float]]:
 
 def _added_tokens(
     path: Path, content: Mapping[str, Any], tokens: list[str], scores: list[float]
-) -> tuple[list[str], list[str]]:
-    """Special tokens, and other tokens that are recognised in the raw text. New ones are appended to the vocabulary."""
+) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    """Special tokens; other tokens that are recognised in the raw text; those that take white space with them.
+
+    New ones are appended to the vocabulary.
+    """
     special: list[str] = []
+    stripping: dict[str, list[str]] = {"lstrip": [], "rstrip": []}
     symbols: list[str] = []
     known = {token: i for i, token in enumerate(tokens)}
-    for place, token in enumerate(_checked(path, "added_tokens", content.get("added_tokens") or [], list, "a list")):
+    for place, token in enumerate(checked(path, "added_tokens", content.get("added_tokens") or [], list, "a list")):
         field = f"added_tokens[{place}]"
-        _checked(path, field, token, dict, "an object with content and id")
-        text = _checked(path, f"{field}.content", token.get("content"), str, "text")
-        i = _checked(path, f"{field}.id", token.get("id"), int, "a whole number")
+        checked(path, field, token, dict, "an object with content and id")
+        text = checked(path, f"{field}.content", token.get("content"), str, "text")
+        i = checked(path, f"{field}.id", token.get("id"), int, "a whole number")
         if known.setdefault(text, len(tokens)) == len(tokens):
             tokens.append(text)
             scores.append(0.0)
@@ -281,12 +283,12 @@ def _added_tokens(
             )
         if token.get("single_word"):
             _refuse(path, f"{field}.single_word", True, "false: an exact match in the text")
-        if (token.get("lstrip") or token.get("rstrip")) and '"WhitespaceSplit"' not in json.dumps(
-            content["pre_tokenizer"]
-        ):
-            _refuse(path, f"{field}.lstrip or rstrip", True, "false: an exact match in the text")
+        for name in ("lstrip", "rstrip"):
+            if token.get(name) and not token.get("special"):
+                _refuse(path, f"{field}.{name}", True, "false, except for special tokens")
+            stripping[name] += [text] * bool(token.get(name))
         (special if token.get("special") else symbols).append(text)
-    return special, symbols
+    return special, symbols, stripping
 
 
 def _read_template(path: Path, processor: Any, roles: Mapping[str, str]) -> dict[str, str]:
@@ -301,7 +303,7 @@ def _read_template(path: Path, processor: Any, roles: Mapping[str, str]) -> dict
     for name in ("single", "pair"):
         field = f"post_processor.{name}"
         parts = []
-        for part in _checked(path, field, processor.get(name), list, "a list"):
+        for part in checked(path, field, processor.get(name), list, "a list"):
             kind, value = next(iter(part.items())) if isinstance(part, dict) and len(part) == 1 else ("", None)
             if not isinstance(value, dict) or type(value.get("type_id")) is not int:
                 _refuse(path, field, part, "special tokens and sequences, each with a type_id")
@@ -321,15 +323,8 @@ def _padding(path: Path, config: Mapping[str, Any], style: Style | None) -> dict
     if side not in ("left", "right"):
         raise ValueError(f"{path.with_name(CONFIG)}: padding_side is {side!r:.60}, expected left or right")
     kind = config.get("pad_token_type_id", padding.get("padding_type", 0))
-    _checked(path.with_name(CONFIG), "pad_token_type_id", kind, int, "a token type")
+    checked(path.with_name(CONFIG), "pad_token_type_id", kind, int, "a token type")
     return {"padding_side": side, "padding_type": kind}
-
-
-def _checked(path: Path, field: str, value: Any, kind: type, expected: str) -> Any:
-    """The value of a field, if it has this type. True is not taken for a number."""
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{path}: {field} is {value!r:.60}, expected {expected}")
-    return value
 
 
 def _refuse(path: Path, field: str, found: Any, expected: str) -> NoReturn:

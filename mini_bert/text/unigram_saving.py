@@ -82,14 +82,21 @@ def json_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
         *((tokenizer.tokens[i], True) for i in tokenizer.special_ids),
         *((one, False) for one in tokenizer.symbols),
     ]
-    options = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     special = [tokenizer.roles[role] for role in ("cls", "sep") if role in tokenizer.roles]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": tokenizer.vocab[text], "content": text, **options, "special": is_special}
+            {
+                "id": tokenizer.vocab[text],
+                "content": text,
+                "single_word": False,
+                "lstrip": text in tokenizer.lstrip,
+                "rstrip": text in tokenizer.rstrip,
+                "normalized": False,
+                "special": is_special,
+            }
             for text, is_special in sorted(shown, key=lambda one: tokenizer.vocab[one[0]])
         ],
         "normalizer": tokenizer.rules["normalizer"],

@@ -33,13 +33,12 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 from mini_bert.common.processes import in_order
 from mini_bert.common.progress import Show, counted, roughly, showing
 from mini_bert.corpora.reading import read
+from mini_bert.text.pair_counts import PairCounts
 from mini_bert.text.wordpiece_files import PREFIX, SPECIAL_TOKENS
 from mini_bert.text.wordsplit import WordSplitter
 
@@ -132,12 +131,20 @@ def count_words(
     """How often each word occurs, in bounded memory.
 
     The text alone decides how it is divided into jobs, and results are added in the order of the text, so the number of
-    processes does not affect the counts. If there are more than MOST_WORDS different words, the rarest are dropped:
-    those that occurred once so far, then, if that is not enough, those that occurred twice, and so on.
+    processes does not affect the counts.
+    """
+    return add_up(in_order(count_block, (splitter, max_word_chars), blocks(texts), processes), show)
+
+
+def add_up(blocks: Iterable[tuple[int, str, array[int]]], show: Show) -> Counter[str]:
+    """One table from those of many blocks: the size of each, its words, and the count of each word.
+
+    If there are more than MOST_WORDS different words, the rarest are dropped: those that occurred once so far, then, if
+    that is not enough, those that occurred twice, and so on.
     """
     words: Counter[str] = Counter()
     dropped, done = 0, 0
-    for size, block_words, counts in in_order(count_block, (splitter, max_word_chars), blocks(texts), processes):
+    for size, block_words, counts in blocks:
         for word, count in zip(block_words.split(), counts, strict=True):
             words[word] += count
         if len(words) > MOST_WORDS:
@@ -271,89 +278,21 @@ def frequent_alphabet(words: Mapping[str, int], limit: int) -> Mapping[str, int]
     return {word: count for word, count in words.items() if kept.issuperset(word)}
 
 
-class Merges:
-    """Words spelt with pieces, and the pairs of neighbours in them; `merge` makes a pair one piece.
-
-    Piece i is written as one character, chr(i). So a word is a string, a pair a string of two characters, and a merge
-    is `str.replace`, which works from left to right as it should.
-    """
+class Merges(PairCounts):
+    """Words spelt with pieces, each with ## if it continues a word; see `PairCounts`."""
 
     def __init__(self, words: Mapping[str, int]):
         # As in the reference, every character gets a piece for the start of a word, even if it never occurred there,
         # but a piece for the inside only if it did.
         start = sorted(set().union(*words))
         inside = sorted(set().union(*(word[1:] for word in words)))
-        self.pieces = start + [PREFIX + character for character in inside]
-        self.numbers = {piece: i for i, piece in enumerate(self.pieces)}
         first = {ord(character): chr(i) for i, character in enumerate(start)}
         later = {ord(character): chr(i) for i, character in enumerate(inside, len(start))}
+        spelt = [word[0].translate(first) + word[1:].translate(later) for word in words]
+        super().__init__(start + [PREFIX + character for character in inside], spelt, words.values())
 
-        self.spelt = [word[0].translate(first) + word[1:].translate(later) for word in words]
-        self.counts = list(words.values())
-        self.uses = [0] * len(self.pieces)
-        self.pairs: defaultdict[str, int] = defaultdict(int)  # how often each occurs in the text
-        self.where: defaultdict[str, list[int]] = defaultdict(list)  # the words that contain it, or did before a merge
-        for i, (word, count) in enumerate(zip(self.spelt, self.counts, strict=True)):
-            for symbol in word:
-                self.uses[ord(symbol)] += count
-            for pair in map(add, word, word[1:]):
-                self.pairs[pair] += count
-                self.where[pair].append(i)
-        self.heap = [(-count, pair) for pair, count in self.pairs.items()]
-        heapify(self.heap)
-
-    def best(self, min_frequency: int = 1) -> str | None:
-        """The most frequent pair, or None if it occurs less than `min_frequency` times; ties go to older pieces.
-
-        Counts in the heap may be out of date. A count that rose was pushed again, so the true count of the top entry is
-        at most the one in the heap; if it is lower, the entry is pushed back with the true count.
-        """
-        while self.heap:
-            negative, pair = self.heap[0]
-            count = self.pairs.get(pair, 0)
-            if count == -negative:
-                return pair if count >= min_frequency else None
-            heappop(self.heap)
-            if count:
-                heappush(self.heap, (-count, pair))
-        return None
-
-    def merge(self, pair: str) -> None:
-        left, right = pair[0], pair[1]
-        text = self.pieces[ord(left)] + self.pieces[ord(right)].removeprefix(PREFIX)
-        if text not in self.numbers:  # ##aa ##a and ##a ##aa give the same piece
-            self.numbers[text] = len(self.pieces)
-            self.pieces.append(text)
-            self.uses.append(0)
-        number = self.numbers[text]
-        symbol = chr(number)
-        merged = 0
-        change: defaultdict[str, int] = defaultdict(int)
-        for i in self.where.pop(pair):
-            old = self.spelt[i]
-            new = old.replace(pair, symbol)
-            if len(new) == len(old):  # an earlier merge removed the pair, or the word is listed twice
-                continue
-            self.spelt[i] = new
-            count = self.counts[i]
-            merged += count * (len(old) - len(new))
-            for other in map(add, old, old[1:]):
-                change[other] -= count
-            for other in map(add, new, new[1:]):
-                change[other] += count
-                if symbol in other:
-                    self.where[other].append(i)
-        self.uses[number] += merged
-        self.uses[ord(left)] -= merged
-        self.uses[ord(right)] -= merged
-        for other, more in change.items():
-            if more:
-                self.pairs[other] += more
-                if more > 0:
-                    heappush(self.heap, (-self.pairs[other], other))
-                elif not self.pairs[other]:
-                    del self.pairs[other]
-                    self.where.pop(other, None)
+    def joined(self, left: str, right: str) -> str:
+        return left + right.removeprefix(PREFIX)
 
 
 if __name__ == "__main__":

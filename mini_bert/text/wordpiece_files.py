@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mini_bert.common.atomic import write_atomic
 from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
-from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB
+from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB, checked, checked_ids, in_order
 
 ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 SPECIAL_TOKENS = tuple(ROLES.values())
@@ -82,13 +81,13 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
         if processor["type"] == "TemplateProcessing" and processor.get(name) != template:
             _refuse(path, f"post_processor's {name} template", "different", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]")
 
-    ids = _ids(path, model["vocab"])
+    ids = checked_ids(path, "model.vocab", model["vocab"])
     extra = []
-    for place, token in enumerate(_checked(path, "added_tokens", content.get("added_tokens") or [], list, "a list")):
+    for place, token in enumerate(checked(path, "added_tokens", content.get("added_tokens") or [], list, "a list")):
         field = f"added_tokens[{place}]"
-        _checked(path, field, token, dict, "an object with content and id")
-        _checked(path, f"{field}.content", token.get("content"), str, "text")
-        _checked(path, f"{field}.id", token.get("id"), int, "a whole number")
+        checked(path, field, token, dict, "an object with content and id")
+        checked(path, f"{field}.content", token.get("content"), str, "text")
+        checked(path, f"{field}.id", token.get("id"), int, "a whole number")
         odd = [name for name in PLAIN if token.get(name)]
         if odd:
             _refuse(path, f"added token {token.get('content')!r}", " and ".join(odd), "an exact match in the raw text")
@@ -98,11 +97,7 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
     longest = model.get("max_input_chars_per_word", 100)
     if type(longest) is not int or longest < 1:
         raise ValueError(f"{path}: model.max_input_chars_per_word is {longest!r:.60}, expected a number of at least 1")
-    tokens = sorted(ids, key=lambda token: ids[token])
-    for place, token in enumerate(tokens):
-        if ids[token] != place:
-            raise ValueError(f"{path}: no token has id {place} ({token!r} has {ids[token]}); expected ids 0, 1, 2 ...")
-    return tokens, {
+    return in_order(path, ids), {
         "lowercase": _switch(path, "normalizer.lowercase", normalizer.get("lowercase", True)),
         "strip_accents": _switch(path, "normalizer.strip_accents", normalizer.get("strip_accents")),
         "chinese_spacing": _switch(
@@ -113,25 +108,10 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
     }
 
 
-def _ids(path: Path, vocab: Any) -> dict[str, int]:
-    _checked(path, "model.vocab", vocab, dict, "an object of tokens and their ids")
-    for token, i in vocab.items():
-        if type(i) is not int:
-            _checked(path, f"model.vocab[{token!r:.40}]", i, int, "a whole number")
-    return dict(vocab)
-
-
 def _switch(path: Path, field: str, value: Any) -> bool | None:
     if value is None and field.endswith("strip_accents"):
         return None  # the same as lowercase
-    return _checked(path, field, value, bool, "true or false")
-
-
-def _checked(path: Path, field: str, value: Any, kind: type, expected: str) -> Any:
-    """The value of a field, if it has this type. True is not taken for a number."""
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{path}: {field} is {value!r:.60}, expected {expected}")
-    return value
+    return checked(path, field, value, bool, "true or false")
 
 
 def _part(path: Path, content: Mapping[str, Any], name: str, *expected: str) -> dict[str, Any]:
@@ -195,6 +175,8 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
         "tokenize_chinese_chars": settings["chinese_spacing"],
         **{f"{role}_token": token for role, token in sorted(ROLES.items())},
     }
+    from mini_bert.common.atomic import write_atomic  # here, because most programs only read tokenizers
+
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / JSON, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
     write_atomic(folder / VOCAB, "".join(f"{token}\n" for token in tokens).encode())

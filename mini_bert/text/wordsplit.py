@@ -27,12 +27,12 @@ All results equal those of the `tokenizers` library; `unicode_tables` explains w
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-from mini_bert.text.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUATION, REMOVED, SPACES, UNDIVIDED
+from mini_bert.text.canonical import decomposed, order
+from mini_bert.text.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUATION, REMOVED, SPACES
 
 # White space to str.split, but removed by BERT without separating words.
 JOINING = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
@@ -112,7 +112,7 @@ class WordSplitter:
             return " "
         chinese = self.chinese_spacing and character in CHINESE
         if self.strip_accents:
-            character = "".join(part for part in _decomposed(character) if part not in MARKS)
+            character = "".join(part for part in decomposed(character) if part not in MARKS)
         if self.lowercase:
             character = "".join(LOWER.get(part) or part.lower() for part in character)
         character = "".join(f" {part} " if part in PUNCTUATION else part for part in character)
@@ -136,10 +136,10 @@ class WordSplitter:
         the reference.
         """
         kept = [(character, source) for source, character in enumerate(text) if character not in REMOVED]
-        parts = [(part, i > 0) for character, _ in kept for i, part in enumerate(_decomposed(character))]
+        parts = [(part, i > 0) for character, _ in kept for i, part in enumerate(decomposed(character))]
         ordered: list[tuple[str, bool]] = []
-        for _, run in groupby(parts, lambda pair: _order(pair[0]) > 0):
-            ordered += sorted(run, key=lambda pair: _order(pair[0]))
+        for _, run in groupby(parts, lambda pair: order(pair[0]) > 0):
+            ordered += sorted(run, key=lambda pair: order(pair[0]))
         place, characters = -1, []
         for part, added in ordered:
             place += not added
@@ -167,15 +167,6 @@ class _Table(dict[int, Any]):
         if len(self) < _TABLE_SIZE:
             self[code] = entry
         return entry
-
-
-def _decomposed(character: str) -> str:
-    return character if character in UNDIVIDED else unicodedata.normalize("NFD", character)
-
-
-def _order(character: str) -> int:
-    """The canonical combining class, by which the marks of a run are sorted; 0 ends the run."""
-    return unicodedata.combining(character) if character in MARKS or character in MOVING else 0
 
 
 if __name__ == "__main__":

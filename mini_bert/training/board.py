@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mini_bert.training.history import Record, finite, further_parts
+from mini_bert.training.history import Record, finite, further_parts, unigram_loss
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROWS = 6  # height of the curve
 BLOCKS = " ▁▂▃▄▅▆▇█"  # eighths of a character, from empty to full
 ASCII_BLOCKS = " .:#"  # thirds, for terminals without Unicode
-BASELINE = " unigram entropy "
+BASELINE = " unigram baseline "
 
 
 class Board:
@@ -26,7 +26,7 @@ class Board:
     def __init__(self, total_steps: int | None = None, minutes: float | None = None):
         self.total_steps = total_steps
         self.minutes = minutes
-        self.entropy: float | None = None
+        self.baseline: float | None = None
         self.losses: list[tuple[int, float]] = []
         self.latest: dict[str, Record] = {}  # by kind
         self.updated = time.monotonic()  # time of the latest "train" record
@@ -34,7 +34,7 @@ class Board:
     def take(self, record: Record) -> None:
         self.latest[record["kind"]] = record
         if record["kind"] == "start":
-            self.entropy = finite(record.get("unigram_entropy"))
+            self.baseline = unigram_loss(record)
         elif record["kind"] == "resume":
             self.losses = [(step, loss) for step, loss in self.losses if step <= record["step"]]
         elif record["kind"] == "train":
@@ -82,18 +82,18 @@ class Board:
         return table
 
     def _curve(self, width: int, ascii: bool) -> list[Text]:
-        """The loss with its scale on the left, and a line at the unigram entropy."""
+        """The loss with its scale on the left, and a line at the unigram baseline."""
         from rich.text import Text
 
         losses = [loss for _, loss in self.losses]
         columns = max(width - 8, 10)
-        levels = squeezed(losses, columns) + ([] if self.entropy is None else [self.entropy])
+        levels = squeezed(losses, columns) + ([] if self.baseline is None else [self.baseline])
         low, high = min(levels), max(levels)
         labels = {0: f"{high:6.2f}", ROWS - 1: f"{low:6.2f}"}
         marked = None
-        if self.entropy is not None and high > low:
-            marked = min(int((high - self.entropy) / (high - low) * ROWS), ROWS - 1)
-            labels[marked] = f"{self.entropy:6.2f}"
+        if self.baseline is not None and high > low:
+            marked = min(int((high - self.baseline) / (high - low) * ROWS), ROWS - 1)
+            labels[marked] = f"{self.baseline:6.2f}"
         drawn = []
         for row, line in enumerate(curve(losses, columns, ROWS, low, high, ascii)):
             text = Text(labels.get(row, " " * 6), style="yellow" if row == marked else "dim")
@@ -123,7 +123,7 @@ class Board:
         cells = [
             ("loss", shown("train", "loss", "{:.3f}")),
             ("held-out loss", shown("eval", "loss", "{:.3f}")),
-            ("unigram entropy", "-" if self.entropy is None else f"{self.entropy:.3f}"),
+            ("unigram baseline", "-" if self.baseline is None else f"{self.baseline:.3f}"),
             ("accuracy", shown("train", "accuracy", "{:.1%}")),
             ("held-out top-1", shown("eval", "top1", "{:.1%}")),
             ("tokens/s", shown("train", "tokens_per_second", "{:,.0f}")),

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from mini_bert.common.progress import show_cursor_at_exit
+from mini_bert.common.visible import filter_redirected, unfiltered, visible
 from mini_bert.evaluation.unigram_baseline import against
 from mini_bert.training.board import Board, clock, step_of
 from mini_bert.training.history import Record, finite, further_parts, read_run
@@ -50,12 +51,13 @@ class Display:
             from rich.console import Console
             from rich.live import Live
 
-            console = Console(stderr=True)
+            console = Console(file=unfiltered(sys.stderr))
             if not console.is_dumb_terminal:
                 same = sys.stdout.isatty()  # what is printed meanwhile goes above the board, unless it goes to a file
                 self.live = Live(self.board, console=console, refresh_per_second=REFRESH, redirect_stdout=same)
                 show_cursor_at_exit()
                 self.live.start()
+                filter_redirected()
         self.warnings = WarningHandler(lambda text, shown: self.keep(text) if shown else self.note(text, must=True))
         return self
 
@@ -78,6 +80,7 @@ class Display:
 
     def note(self, text: str, must: bool = False) -> None:
         """Print a line above the board and write it to training.log. With `must`, it is printed even if quiet."""
+        text = visible(text)
         if self.live is not None:
             with suppress(OSError, ValueError):
                 self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -92,7 +95,7 @@ class Display:
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("a", encoding="utf-8") as file:
-                file.write(text + "\n")
+                file.write(visible(text) + "\n")
         except OSError as error:  # a full disk: checkpoints matter more than this file
             path, self.log = self.log, None
             self.note(f"cannot write {path} ({error.strerror or error}); training continues without it")
@@ -110,7 +113,7 @@ class Display:
                 self._write_pending()
         elif record["kind"] == "eval":
             self._write_pending()
-            self._line(eval_line(record, self.board.entropy))
+            self._line(eval_line(record, self.board.baseline))
         elif record["kind"] == "nonfinite":
             self._write_pending()
             self.note(nonfinite_line(record))
@@ -185,17 +188,17 @@ def train_line(record: Record, total_steps: int | None = None) -> str:
     return f"{step_of(record['step'], total_steps)}: {', '.join(parts)}"
 
 
-def eval_line(record: Record, entropy: float | None = None) -> str:
-    """An "eval" record as a plain line, with the loss compared with the unigram entropy.
+def eval_line(record: Record, baseline: float | None = None) -> str:
+    """An "eval" record as a plain line, with the loss compared with the unigram baseline.
 
     >>> eval_line({"kind": "eval", "step": 500, "loss": 6.1, "perplexity": 446.0, "top1": 0.12, "top5": 0.25}, 6.51)
-    'step 500, held-out text: loss 6.100 (0.41 below the unigram entropy), perplexity 446, top-1 12.0%, top-5 25.0%'
+    'step 500, held-out text: loss 6.100 (0.41 below the unigram baseline), perplexity 446, top-1 12.0%, top-5 25.0%'
     """
     parts = present(record, ("loss", "loss {:.3f}"), ("perplexity", "perplexity {:,.0f}"), ("top1", "top-1 {:.1%}"),
                     ("top5", "top-5 {:.1%}"))  # fmt: skip
     loss = finite(record.get("loss"))
-    if loss is not None and entropy is not None:
-        parts[0] += f" ({against(loss, entropy)})"
+    if loss is not None and baseline is not None:
+        parts[0] += f" ({against(loss, baseline)})"
     return f"step {record['step']:,}, held-out text: {', '.join(parts)}"
 
 

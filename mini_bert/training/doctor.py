@@ -18,6 +18,7 @@ from mini_bert.common.invocation import broken
 from mini_bert.evaluation.unigram_baseline import against, knows_frequencies, uses_context, verdict
 from mini_bert.training.board import clock
 from mini_bert.training.history import METRICS, History, finite, read_run
+from mini_bert.training.part_symptoms import PART_CHECKS
 from mini_bert.training.symptoms import (
     CHECKS,
     NOT_FINITE,
@@ -37,7 +38,7 @@ def diagnose(run: str | os.PathLike[str]) -> list[Finding]:
     history = read_run(run)
     if not history.of("train") and not history.of("nonfinite"):
         return [nothing_yet(history)]
-    findings = [finding for check in CHECKS for finding in check(history)]
+    findings = [finding for check in (*CHECKS, *PART_CHECKS) for finding in check(history)]
     titles = {finding.title for finding in findings}
     if TOO_HIGH in titles or NOT_FINITE in titles:  # which explain these
         findings = [finding for finding in findings if finding.title not in (PLATEAU, NOT_LEARNING)]
@@ -75,8 +76,8 @@ def summary(run: str | os.PathLike[str]) -> str:
         parts.append(f"loss {losses[0]:.2f} to {losses[-1]:.2f}")
     if held:
         parts.append(f"{held[-1]:.2f} on held-out text")
-    if history.unigram_entropy is not None:
-        parts.append(f"unigram entropy {history.unigram_entropy:.2f}")
+    if history.unigram_loss is not None:
+        parts.append(f"unigram baseline {history.unigram_loss:.2f}")
     return ", ".join(parts)
 
 
@@ -94,7 +95,7 @@ def healthy(history: History) -> Finding:
     """Nothing is wrong: how good the model is, and whether more training would help."""
     steps, losses = history.series("train", "loss")
     evals, held = history.series("eval", "loss")
-    entropy, last = history.unigram_entropy, mean(last_part(losses, 10))
+    baseline, last = history.unigram_loss, mean(last_part(losses, 10))
     what = f"The loss went from {losses[0]:.2f} to {last:.2f} in {steps[-1]:,} steps."
     if held:
         last = held[-1]
@@ -102,16 +103,16 @@ def healthy(history: History) -> Finding:
         right = "" if top1 is None else f", with a top-1 accuracy of {top1:.0%}"
         what += f" On held-out text it is {last:.2f} (perplexity {number(math.exp(min(last, 50)))}){right}."
     why, title, advice = "All numbers are in their normal range.", "Nothing is wrong with this run", ""
-    if entropy is not None:
-        why = f"That is {against(last, entropy)} of {entropy:.2f}: {verdict(last, entropy)}."
-        if not knows_frequencies(last, entropy):
+    if baseline is not None:
+        why = f"That is {against(last, baseline)} of {baseline:.2f}: {verdict(last, baseline)}."
+        if not knows_frequencies(last, baseline):
             advice = (
                 "Too early to say more. Try again after a few hundred steps. A learning rate near 0.001 works for "
                 "Mini-BERT; wider models need a lower one."
             )
-        elif not uses_context(last, entropy) and history.end_of_warmup is None:
+        elif not uses_context(last, baseline) and history.end_of_warmup is None:
             advice = "Keep training: the learning rate is still rising, and its effect shows later."
-        elif not uses_context(last, entropy):
+        elif not uses_context(last, baseline):
             advice = "Keep training. The loss may stay here for a few thousand steps, then falls as context is used."
     if advice:
         return Finding("good", "Nothing is wrong so far", what, why, advice)

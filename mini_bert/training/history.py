@@ -48,9 +48,25 @@ class History:
         return max((record["step"] for record in self.records), default=0)
 
     @property
-    def unigram_entropy(self) -> float | None:
-        """The loss of a model that predicts token frequencies and ignores context."""
-        return finite(self.last("start").get("unigram_entropy"))
+    def epochs(self) -> float:
+        """How often the training text has been seen."""
+        return finite(self.last("train").get("epoch")) or 0.0
+
+    @property
+    def unigram_loss(self) -> float | None:
+        """The unigram baseline of the held-out loss (evaluation/unigram_baseline.py)."""
+        return unigram_loss(self.last("start"))
+
+    @property
+    def predicted(self) -> float | None:
+        """The share of the tokens that are predicted."""
+        start = self.last("start")
+        return finite(start.get("predicted", start.get("mask_prob")))
+
+    @property
+    def objective(self) -> str:
+        """Its name. Older runs do not record it."""
+        return str(self.last("start").get("objective", "masked_words"))
 
     @property
     def tensors(self) -> dict[str, Record]:
@@ -91,6 +107,15 @@ def finite(value: Any) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     return None
+
+
+def unigram_loss(start: Record) -> float | None:
+    """The unigram baseline in a "start" record; older versions recorded the unigram entropy of the held-out text.
+
+    >>> unigram_loss({"kind": "start", "unigram_loss": 6.6}), unigram_loss({"kind": "start", "unigram_entropy": 6.5})
+    (6.6, 6.5)
+    """
+    return finite(start.get("unigram_loss", start.get("unigram_entropy")))
 
 
 def further_parts(record: Record) -> list[str]:

@@ -32,15 +32,18 @@ if TYPE_CHECKING:
 def apply(model: Model, settings: TrainingConfig) -> None:
     """Set the model's switches. Call this before making replicas, which copy them."""
     check(model, settings)
-    blocks = [bare(block) for block in model.encoder.blocks]
     for attention in _switchable_attention(model):
         attention.method = settings.attention
-    recomputed = checkpointed_layers(settings.checkpointing, len(blocks))
-    if settings.activations != "float32":
-        blocks = [
-            block if index in recomputed else Packed(block, settings.activations) for index, block in enumerate(blocks)
-        ]
-    model.encoder.blocks = [Recompute(block) if index in recomputed else block for index, block in enumerate(blocks)]
+    every = checkpointed_layers(settings.checkpointing, len(model.encoder.blocks))
+    for part in (model, *model.inner_models()):  # a generator may have fewer layers
+        blocks = [bare(block) for block in part.encoder.blocks]
+        recomputed = every if settings.checkpointing is not True else range(len(blocks))
+        if settings.activations != "float32":
+            blocks = [
+                block if index in recomputed else Packed(block, settings.activations)
+                for index, block in enumerate(blocks)
+            ]
+        part.encoder.blocks = [Recompute(block) if index in recomputed else block for index, block in enumerate(blocks)]
     if settings.weights != "float32" or model.flat.data.itemsize == 2:
         model.keep_weights(settings.weights)
 
@@ -65,13 +68,15 @@ def check(model: Model, settings: TrainingConfig) -> None:
 @contextmanager
 def applied(model: Model, settings: TrainingConfig) -> Iterator[None]:
     """Apply the switches inside the `with` block; afterwards, restore the old ones, and weights in float32."""
-    before = model.encoder.blocks
+    parts = (model, *model.inner_models())
+    before = [part.encoder.blocks for part in parts]
     methods = [attention.method for attention in _switchable_attention(model)]
     try:
         apply(model, settings)
         yield
     finally:
-        model.encoder.blocks = before
+        for part, blocks in zip(parts, before, strict=True):
+            part.encoder.blocks = blocks
         for attention, method in zip(_switchable_attention(model), methods, strict=True):
             attention.method = method
         if model.flat.data.itemsize == 2:
@@ -80,7 +85,8 @@ def applied(model: Model, settings: TrainingConfig) -> Iterator[None]:
 
 def _switchable_attention(model: Model) -> list[Any]:
     """The attention layers that can work in tiles"""
-    blocks: list[Any] = [bare(block) for block in model.encoder.blocks]
+    parts = (model, *model.inner_models())
+    blocks: list[Any] = [bare(block) for part in parts for block in part.encoder.blocks]
     return [block.attention for block in blocks if "attention" in block.switches]
 
 

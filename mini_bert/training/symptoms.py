@@ -1,6 +1,6 @@
 """The checks of `mini-bert doctor`: each reads a run's history and yields a `Finding` for one thing that can go wrong.
 
-Two numbers serve as reference: ln V, the loss of a uniform guess (9.01 for 8,192 tokens), and the unigram entropy, the
+Two numbers serve as reference: ln V, the loss of a uniform guess (9.01 for 8,192 tokens), and the unigram baseline, the
 loss of a model that predicts token frequencies without looking at context (about 6 to 7). The loss falls from the first
 to the second in a few hundred steps, may stay on that plateau for thousands, and falls again once the model uses
 context.
@@ -26,7 +26,7 @@ LARGE_UPDATE = 1e-2  # of a matrix, in one step
 VANISHED = 1e-3  # of the largest gradient among the blocks; 0.04 is normal
 EXPLODED = 10.0  # times the earlier gradient norm
 MANY_EPOCHS = 20
-FEW_TARGETS = 20  # masked tokens per step
+FEW_TARGETS = 20  # predicted tokens per step
 USUAL_SHARE = 0.1  # of the tokens are masked, or more; fewer are unusual
 
 NOT_FINITE = "The numbers are no longer finite"
@@ -88,18 +88,18 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
     diverged = history.last("stop").get("reason") == "diverged"
     if not losses or (len(losses) < 4 and not diverged):
         return
-    entropy, peak, signs = history.unigram_entropy, history.peak_learning_rate, signs_of_large_steps(history)
+    baseline, peak, signs = history.unigram_loss, history.peak_learning_rate, signs_of_large_steps(history)
     late, best = mean(last_part(losses, 5)), min(smoothed(losses, max(3, len(losses) // 20)))
     rises = late > best + ABOVE
-    high = entropy is not None and not uses_context(late, entropy)
+    high = baseline is not None and not uses_context(late, baseline)
     early = losses[len(losses) // 5 : max(1, 2 * len(losses) // 5)] or losses[:1]
     falls = late < mean(early) - 0.05  # not: than a little before, since every run flattens as its rate decays
     grave = diverged or (peak > HIGH_LR and (rises or high))
     if not (grave or rises or (high and not falls and len(signs) >= 2)):
         return
     seen = f"The loss rose to {late:.2f} from {best:.2f}" if rises else f"The loss is {late:.2f}"
-    if entropy is not None:
-        seen += f"; the unigram entropy is {entropy:.2f}"
+    if baseline is not None:
+        seen += f"; the unigram baseline is {baseline:.2f}"
     if peak > HIGH_LR:
         signs.insert(0, f"the learning rate reached {number(peak)}; 0.001 is usual for a small BERT")
     yield Finding(
@@ -137,28 +137,29 @@ def signs_of_large_steps(history: History) -> list[str]:
 
 
 def plateau(history: History) -> Iterator[Finding]:
-    """Long after warm-up, the last third of the run is flat and close to the unigram entropy."""
-    entropy = history.unigram_entropy
+    """Long after warm-up, the last third of the run is flat and close to the unigram baseline."""
+    baseline = history.unigram_loss
     steps, losses = history.series("train", "loss")
-    if entropy is None or len(losses) < 6:
+    if baseline is None or len(losses) < 6:
         return
     recent = last_part(losses, 3)
     first_half, second_half = mean(recent[: len(recent) // 2]), mean(recent[len(recent) // 2 :])
     flat = first_half - second_half < 0.1
-    stuck = all(knows_frequencies(value, entropy) and not uses_context(value, entropy) for value in smoothed(recent))
+    stuck = all(knows_frequencies(value, baseline) and not uses_context(value, baseline) for value in smoothed(recent))
     if not (flat and stuck):
         return
-    since = next(step for step, loss in zip(steps, losses, strict=True) if knows_frequencies(loss, entropy))
+    since = next(step for step, loss in zip(steps, losses, strict=True) if knows_frequencies(loss, baseline))
     risen = history.end_of_warmup
+    copying = ", and to copy the chosen tokens that are not masked" if history.objective.startswith("masked") else ""
     if risen is None or (waited := steps[-1] - max(since, risen)) < PATIENCE:  # too early to tell
         return
     yield Finding(
         "warning",
         PLATEAU,
         f"The loss has been near {second_half:.2f} for {waited:,} steps at the full learning rate, "
-        f"{against(second_half, entropy)} of {entropy:.2f}. In the last third of the run it "
+        f"{against(second_half, baseline)} of {baseline:.2f}. In the last third of the run it "
         f"changed by {second_half - first_half:+.2f}.",
-        "The model has learnt token frequencies, and to copy the chosen tokens that are not masked. It does not use "
+        f"The model has learnt token frequencies{copying}. It does not use "
         "context yet. Small BERTs often stay here for 3,000 steps of 2,000 tokens, until attention has found the "
         "neighbouring tokens; then the loss falls quickly.",
         "More --steps or --minutes. After more than 5,000 steps: a learning rate near 0.001 (0.002 stays longer), "
@@ -169,20 +170,20 @@ def plateau(history: History) -> Iterator[Finding]:
 
 def not_learning(history: History) -> Iterator[Finding]:
     """After hundreds of steps the model has not even learnt token frequencies."""
-    entropy = history.unigram_entropy
+    baseline = history.unigram_loss
     steps, losses = history.series("train", "loss")
-    if entropy is None or len(losses) < 6 or steps[-1] < 300 or history.end_of_warmup is None:
+    if baseline is None or len(losses) < 6 or steps[-1] < 300 or history.end_of_warmup is None:
         return
     recent, peak = last_part(losses, 4), history.peak_learning_rate
-    if recent[0] - recent[-1] >= 0.2 or knows_frequencies(min(recent), entropy):
+    if recent[0] - recent[-1] >= 0.2 or knows_frequencies(min(recent), baseline):
         return
     low = peak < 1e-4
     yield Finding(
         "error",
         NOT_LEARNING,
-        f"After {steps[-1]:,} steps the loss is {recent[-1]:.2f}, {against(recent[-1], entropy)} of {entropy:.2f}, and "
-        f"hardly falls. The highest learning rate was {number(peak)}.",
-        "Token frequencies alone give the unigram entropy, and a few hundred steps are enough to learn them. "
+        f"After {steps[-1]:,} steps the loss is {recent[-1]:.2f}, {against(recent[-1], baseline)} of {baseline:.2f}, "
+        f"and hardly falls. The highest learning rate was {number(peak)}.",
+        "Token frequencies alone give the unigram baseline, and a few hundred steps are enough to learn them. "
         + ("The learning rate is too low." if low else "It is not the learning rate, which is high enough."),
         "--learning-rate 0.001"
         if low
@@ -232,7 +233,7 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
 
 def too_little_data(history: History) -> Iterator[Finding]:
     """Many epochs, and a growing gap between training and held-out loss."""
-    epochs = finite(history.last("train").get("epoch")) or 0.0
+    epochs = history.epochs
     gaps = list(history.gaps())
     held = history.series("eval", "loss")[1]
     tokens = finite(history.last("start").get("train_tokens"))
@@ -255,17 +256,17 @@ def too_little_data(history: History) -> Iterator[Finding]:
         yield Finding(
             "note",
             OVERFITTING,
-            f"The text has been seen {epochs:.0f} times"
+            f"The text has been seen {epochs:.1f} times"
             + (f"; held-out loss minus training loss is {gaps[-1]:.2f}." if gaps else "; nothing was held out."),
-            "Masks differ each time, so repetition still helps; after twenty times, more text helps more.",
+            "Repetition still helps, above all where masks differ each time; after twenty times, more text helps more.",
             f"{more}.",
         )
 
 
 def nothing_to_learn(history: History) -> Iterator[Finding]:
-    """Hardly any masked tokens, or tokens that can be predicted without any effort."""
+    """Hardly any tokens to predict, or tokens that can be predicted without any effort."""
     start = history.last("start")
-    share, tokens = finite(start.get("mask_prob")), finite(start.get("tokens_per_step"))
+    share, tokens = history.predicted, finite(start.get("tokens_per_step"))
     if share is not None and tokens is not None and share * tokens < FEW_TARGETS:
         what = f"A step predicts about {share * tokens:.0f} tokens: {share:.1%} of {tokens:,.0f}."
         if share >= USUAL_SHARE:
@@ -294,16 +295,16 @@ def nothing_to_learn(history: History) -> Iterator[Finding]:
             "error",
             NOTHING_TO_LEARN,
             f"The loss is {mean(last_part(losses, 5)):.3f}{right}.",
-            "Language cannot be predicted that well. Either the chosen tokens are not masked, or the text repeats one "
-            "passage, or it consists of a few words only.",
+            "Language cannot be predicted that well. Either the model sees what it predicts (the chosen tokens are not "
+            "masked), or the text repeats one passage, or it consists of a few words only.",
             f"Look at the text with {typed('data show')} and at its tokens with {typed('tokenizer show')}; more text.",
         )
-    entropy = history.unigram_entropy
-    if entropy is not None and entropy < 3:
+    baseline = history.unigram_loss
+    if baseline is not None and baseline < 3:
         yield Finding(
             "warning",
             "The text has hardly any variety",
-            f"The unigram entropy is {entropy:.2f}; ordinary text has 6 to 7.",
+            f"The unigram baseline is {baseline:.2f}; ordinary text has 6 to 7.",
             "A few tokens make up nearly all of the text. Often that is [UNK]: the vocabulary lacks the alphabet.",
             f"{typed('tokenizer show')} with a sentence of it; {typed('tokenizer train')} makes a vocabulary for it.",
         )

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
-from mini_bert.training.history import Record, finite
+from mini_bert.training.history import Record, finite, unigram_loss
 
 NORMS = ("weight", "gradient", "update", "ratio")
 SPREADS = ("gradient_percentiles", "update_percentiles")
@@ -63,8 +63,8 @@ def scalars(record: Record) -> Iterator[tuple[str, float]]:
     >>> list(scalars({"kind": "eval", "step": 500, "loss": 6.1, "top1": 0.12}))
     [('held-out/loss', 6.1), ('held-out/top1', 0.12)]
     """
-    if record["kind"] == "start" and finite(record.get("unigram_entropy")) is not None:
-        yield "train/unigram_entropy", float(record["unigram_entropy"])
+    if record["kind"] == "start" and (baseline := unigram_loss(record)) is not None:
+        yield "train/unigram_loss", baseline
     elif record["kind"] in ("train", "eval"):
         group = {"train": "train", "eval": "held-out"}[record["kind"]]
         for name, value in record.items():

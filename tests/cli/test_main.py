@@ -75,7 +75,7 @@ def test_help_names_the_program_as_it_was_called():
     environment = os.environ | {"MINI_BERT_CALLED_AS": "python run.py", "COLUMNS": "100"}
     command = [sys.executable, "-X", "utf8", "-m", "mini_bert.cli.main"]
     told = {}
-    for words in ("train --help", "eval --help", "data get --help", "trian"):
+    for words in ("train --help", "eval --help", "data get --help", "predict --help", "trian"):
         found = subprocess.run([*command, *words.split()], env=environment, capture_output=True, text=True)
         told[words] = found.stdout + found.stderr
         assert told[words].startswith("Usage: python run.py ")
@@ -83,6 +83,7 @@ def test_help_names_the_program_as_it_was_called():
     assert "`python run.py plan`" in told["train --help"]
     assert "    python run.py eval mini-bert --corpus my_text.txt" in told["eval --help"]
     assert "`python run.py data list`" in told["data get --help"]
+    assert "`python run.py finetune`" in re.sub(r"\s+", " ", told["predict --help"])  # in the help of an option
     assert "Try 'python run.py --help'" in told["trian"]
 
 

@@ -17,7 +17,7 @@ from mini_bert.common.json_values import finite_values
 from mini_bert.data.generator import Batch, MLMDataGenerator
 from mini_bert.evaluation import metrics, word_frequencies
 from mini_bert.evaluation.corpus import CorpusResult, content, measure_corpus, report
-from mini_bert.evaluation.evaluate import Evaluation, evaluate, measure, unigram_entropy
+from mini_bert.evaluation.evaluate import Evaluation, evaluate, measure, word_counts
 from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
 from mini_bert.evaluation.unigram_baseline import verdict_on_text
 from mini_bert.files.model_folder import write_tensors
@@ -25,6 +25,7 @@ from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.objectives.masked_words import entropy_of, unigram_loss
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 WORDS = [*SPECIAL_TOKENS, ".", "the", "cat", "sat", "on", "mat", "dog", "##s"]
@@ -213,7 +214,7 @@ def test_unigram_entropy(generator, tokenizer):
     counts = Counter(i for i in tokenizer.encode(TEXT) if i not in tokenizer.special_ids)
     total = sum(counts.values())
     wanted = -sum(n / total * math.log(n / total) for n in counts.values())
-    assert unigram_entropy(generator) == pytest.approx(wanted)
+    assert entropy_of(word_counts(generator)) == pytest.approx(wanted)
 
 
 def test_the_baseline_is_of_the_training_text_not_of_the_measured_one(corpus, tokenizer, tmp_path, monkeypatch, capsys):
@@ -237,7 +238,7 @@ def test_the_baseline_is_of_the_training_text_not_of_the_measured_one(corpus, to
     assert result["unigram_loss"] == pytest.approx(wanted, rel=1e-5) and wanted > result["unigram_entropy"] + 0.3
     use.evaluate(str(folder), [str(corpus), str(training)])
     shown = capsys.readouterr().out
-    assert f"{wanted:17.3f}" in shown and "the loss of guessing by word frequency: " in shown
+    assert f"{wanted:17.3f}" in shown and "the loss of guessing by the word frequencies of its training text: " in shown
     (folder / word_frequencies.FILE).unlink()
     assert word_frequencies.read_frequencies(folder) is None
 
@@ -249,7 +250,7 @@ def test_damaged_frequencies_are_named(tokenizer, tmp_path):
         with pytest.raises(ValueError, match=r"word_frequencies\.safetensors does not hold log frequencies"):
             word_frequencies.read_frequencies(tmp_path)
     with pytest.raises(ValueError, match="2 word frequencies for 3 words"):
-        word_frequencies.unigram_loss(np.log([0.5, 0.5]), np.ones(3))
+        unigram_loss(np.log([0.5, 0.5]), np.ones(3))
 
 
 def test_verdicts_on_a_text():
@@ -355,7 +356,7 @@ def test_sentences_pairs_and_words(folder, pairs, corpus, capsys):
     wanted = agreement(model, tokenizer, read_scored(pairs), batch_size=32, threads=2)
     assert found["pairs"][0] == {"file": pairs, **wanted._asdict(), "isotropy": wanted.isotropy._asdict()}
     assert shown.count(f"pairs.tsv                 3 {wanted.spearman:9.3f}") == 2
-    assert "word frequencies" in shown and found["results"][0]["targets"] > 0
+    assert "unigram baseline" in shown and found["results"][0]["targets"] > 0
 
 
 def test_nothing_to_measure(folder):

@@ -80,7 +80,7 @@ def a_run_without_model(folder, **start):
     """A run with one checkpoint and a good history, unless `start` adds a bad record."""
     export(MiniBERT(MINI), TOKENIZER, folder / "checkpoints" / "step-00000050", half=False)
     (folder / "config.json").write_text("{}")
-    records = [{"kind": "start", "step": 0, "unigram_entropy": 6.5}]
+    records = [{"kind": "start", "step": 0, "unigram_loss": 6.5}]
     records += [{"kind": "train", "step": step, "loss": 6.0, "lr": 1e-3} for step in range(10, 60, 10)]
     (folder / "metrics.jsonl").write_text("\n".join(json.dumps(record) for record in [*records, *start.values()]))
     return folder

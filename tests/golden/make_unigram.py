@@ -1,9 +1,9 @@
-"""Writes tests/golden/unigram_cases.json: the output of three libraries for odd texts, with small vocabularies made here.
+"""Writes tests/golden/unigram_cases.json: the output of three libraries for odd texts, with vocabularies made here.
 
     python tests/golden/make_unigram.py        needs sentencepiece and transformers (made with 0.2.2 and 4.57.6)
 
-The tokenizers of ALBERT and XLNet that call SentencePiece themselves are only in `transformers` 4; use an environment of
-its own. With these cases, the default tests compare without the libraries.
+The tokenizers of ALBERT and XLNet that call SentencePiece themselves are only in `transformers` 4; use an environment
+of its own. With these cases, the default tests compare without the libraries.
 """
 
 import base64

@@ -104,8 +104,8 @@ def test_what_cannot_be_loaded(tmp_path):
         load(tmp_path / "file")
     with pytest.raises(ValueError, match="is a pickle"):
         load(tmp_path / "model.pkl")
-    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
-    with pytest.raises(ValueError, match="model_type is 'roberta', expected one of 'mini_bert', 'bert'"):
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    with pytest.raises(ValueError, match="model_type is 't5', expected one of 'mini_bert', 'bert'"):
         load(tmp_path)
 
 

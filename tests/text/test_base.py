@@ -28,7 +28,7 @@ def test_the_template_decides_where_special_tokens_go():
     assert letters.encode("abab", truncation=True, max_length=4) == [4, 5, 2, 3]
     assert letters.added_count() == 2 and letters.added_count(2) == 4
     assert letters.assemble([4], [5, 5]) == ([4, 2, 2, 5, 5, 2, 3], [0, 0, 0, 0, 0, 0, 2], [0, 3], 6)
-    assert letters("a", "b", add_special_tokens=False)["token_type_ids"] == [0, 1]
+    assert letters("a", "b", add_special_tokens=False)["token_type_ids"] == [0, 0]
     assert letters.added_roles([4, 2, 3, 0]) == ["", "sep", "cls", "pad"] and letters.special_ids == (0, 1, 2, 3)
 
 
@@ -73,7 +73,10 @@ def test_the_files_decide_the_class(tmp_path, monkeypatch):
 def test_a_folder_of_another_kind(tmp_path):
     """If no file can be read, the error names the class in tokenizer_config.json."""
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
-    with pytest.raises(FileNotFoundError, match=r"neither tokenizer.json nor vocab.txt; its .* names a GPT2Tokenizer"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"neither tokenizer.json nor vocab.txt nor vocab.json .*; its .* names a GPT2Tokenizer",
+    ):
         load_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match="is not a tokenizer"):
@@ -92,7 +95,8 @@ def test_no_other_room_knows_the_marks():
 
 
 def test_no_other_room_knows_the_template():
-    """Outside text/ nobody places cls or sep; documents are separated by sep, and answers need cls for "not here"."""
+    """Outside text/, no code places cls or sep, with two exceptions: documents are separated by sep (so a model of the
+    next word begins a document after it), and answers need cls for "not here"."""
     package = Path(mini_bert.__file__).parent
     found = set()
     for path in package.rglob("*.py"):
@@ -101,5 +105,7 @@ def test_no_other_room_knows_the_template():
                 found.add((path.relative_to(package).as_posix(), node.attr))
     assert {pair for pair in found if not pair[0].startswith("text/")} == {
         ("data/shards.py", "sep_id"),
+        ("evaluation/likelihood.py", "sep_id"),
+        ("inference/generate.py", "sep_id"),
         ("finetuning/tasks/answer.py", "cls_id"),
     }

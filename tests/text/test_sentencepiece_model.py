@@ -138,7 +138,7 @@ def test_damaged_maps_are_refused():
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_map_with_any_change_is_refused_or_harmless(data):
-    """A trie in which units were overwritten is refused, or still gives some text; it never runs on forever or fails."""
+    """A trie in which units were overwritten is refused, or still gives some text; it never runs forever or fails."""
     blob = SentencePieceModel.from_bytes(DATA["albert"]).normalizer.blob(CHARACTER_MAP)
     for _ in range(data.draw(st.integers(1, 30))):
         place = data.draw(st.integers(0, int.from_bytes(blob[:4], "little") // 4 - 1))
@@ -185,7 +185,10 @@ def test_any_damage_is_a_value_error(data):
         assert "spiece.model" in str(error)
 
 
-def model_with(*fields, pieces=(UNK, Piece("a", -1.0))):
+LETTER = Piece("a", -1.0)
+
+
+def model_with(*fields, pieces=(UNK, LETTER)):
     return SentencePieceModel(tuple(pieces)).to_bytes() + bytes_of(list(fields))
 
 

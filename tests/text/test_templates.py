@@ -82,6 +82,7 @@ def test_assembled_by_hand():
     assert GPT.assemble([A, B]) == ([A, B], [0, 0], [0], 1)
     assert GPT.assemble([A, B], [C]) == ([A, B, C], [0, 0, 0], [0, 2], 2)
     assert [GPT.added_count(texts) for texts in (1, 2)] == [0, 0]
+    assert [[kind.template(texts).type_count for texts in (1, 2)] for kind in (ROBERTA, XLNET)] == [[1, 1], [3, 3]]
 
 
 @BOTH

@@ -168,7 +168,10 @@ def test_the_best_of_all_segmentations():
         scores = {piece: -generator.uniform(1, 9) for piece in pieces}
         lattice = Lattice({piece: (i, scores[piece]) for i, piece in enumerate(pieces)}, -25.0)
         word = "".join(generator.choices("abc", [5, 5, 1], k=generator.randint(1, 9)))
-        total = lambda way: sum(scores.get(piece, -25.0) for piece in way)  # noqa: E731
+
+        def total(way, scores=scores):
+            return sum(scores.get(piece, -25.0) for piece in way)
+
         ways = sorted(segmentations(word, pieces), key=total, reverse=True)
         cut = lattice.best(word)
         assert [pieces[i] if i != UNKNOWN else None for i in cut.ids] == list(ways[0]) or cut.limit < 100  # a tie

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mini_bert.cli.text import tokenizer_train
 from mini_bert.corpora.reading import read
-from mini_bert.text import vocabulary, wordpiece_training
+from mini_bert.text import trained, vocabulary
 from mini_bert.text.vocabulary import (
     Merges,
     choose,
@@ -277,7 +277,7 @@ def test_memory_stays_bounded(monkeypatch):
 
 PROGRAM = """
 import hashlib, sys
-from mini_bert.text import vocabulary, wordpiece_training
+from mini_bert.text import trained, vocabulary
 vocabulary.SLAB = 20_000
 texts = (" ".join(w.__doc__ or "" for w in vars(t).values()) + t.__name__
          for t in (str, bytes, int, float, dict, list, set, complex, tuple, bytearray, memoryview, type, slice) * 3)
@@ -427,7 +427,7 @@ def test_the_folder_is_checked_before_the_work(tmp_path, monkeypatch):
     """If a file is in its place, or permission is missing, the error comes before anything is read and says
     what to do."""
     (tmp_path / "text.txt").write_text("the cat sat on the mat")
-    monkeypatch.setattr(wordpiece_training, "read", None)  # whoever calls it fails
+    monkeypatch.setattr(trained, "read", None)  # whoever calls it fails
     for out in ("text.txt", "text.txt/x"):
         with pytest.raises(NotADirectoryError, match=r"text\.txt is a file, .* in a folder; choose one with --out"):
             tokenizer_train([str(tmp_path)], vocab_size=100, out=tmp_path / out)

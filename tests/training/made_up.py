@@ -4,10 +4,8 @@ import math
 
 
 def made_up_run(steps: int = 4000, every: int = 50) -> list[dict]:
-    """The loss falls to the unigram entropy, stays there for a while, and falls again."""
-    records: list[dict] = [
-        {"kind": "start", "step": 0, "unigram_entropy": 6.51, "steps": steps, "tokens_per_step": 2048}
-    ]
+    """The loss falls to the unigram baseline, stays there for a while, and falls again."""
+    records: list[dict] = [{"kind": "start", "step": 0, "unigram_loss": 6.51, "steps": steps, "tokens_per_step": 2048}]
     for step in range(every, steps + 1, every):
         loss = 6.35 + 2.7 * math.exp(-step / 150) - 2.2 / (1 + math.exp(-(step - 2200) / 350)) + 0.05 * math.sin(step)
         records.append(

@@ -39,7 +39,7 @@ def drawn(records, width, **kwargs):
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_board_shows_everything(width):
-    """Progress bar, time left, loss curve with the unigram entropy, and all numbers, at any width; nothing is
+    """Progress bar, time left, loss curve with the unigram baseline, and all numbers, at any width; nothing is
     cut off."""
     lines = drawn(RUN[:50], width)
     held = next(record["loss"] for record in RUN if record["kind"] == "eval" and record["step"] == 2000)
@@ -49,8 +49,8 @@ def test_the_board_shows_everything(width):
         "step 2,250 of 4,000",
         "56%",
         "1:45 left",
-        "6.51┤",  # the unigram entropy, at its height
-        "unigram entropy",
+        "6.51┤",  # the unigram baseline, at its height
+        "unigram baseline",
         f"held-out loss {held:.3f}",
         "learning rate 4.9e-04",
         "34,000",
@@ -84,7 +84,7 @@ def test_a_terminal_without_block_characters():
     console.print(board(RUN[:50]))
     file.flush()
     text = raw.getvalue().decode("ascii")
-    assert "6.51|" in text and "#" in text and "- unigram entropy -" in text
+    assert "6.51|" in text and "#" in text and "- unigram baseline -" in text
 
 
 def test_a_run_by_the_clock():
@@ -121,14 +121,14 @@ def test_a_resumed_board_forgets_what_is_done_again():
 
 
 def test_a_resumed_run_shows_what_was_before(tmp_path):
-    """When a new process resumes a run, the board shows its curve, its unigram entropy and its last evaluation."""
+    """When a new process resumes a run, the board shows its curve, its unigram baseline and its last evaluation."""
     records = [*RUN[:20], {"kind": "resume", "step": 700}]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
     with Display(tmp_path, 4000, None, quiet=True) as display:
         display.record(records[-1])
         display.record(RUN[16])
     assert [step for step, _ in display.board.losses] == list(range(50, 800, 50))
-    assert display.board.entropy == 6.51 and display.board.latest["eval"]["step"] == 500
+    assert display.board.baseline == 6.51 and display.board.latest["eval"]["step"] == 500
 
 
 def test_plain_lines_off_a_terminal(tmp_path, capsys):
@@ -144,7 +144,7 @@ def test_plain_lines_off_a_terminal(tmp_path, capsys):
     assert lines[0] == "hello [bold]"
     assert lines[1].startswith("step 50 of 4,000: loss 8.")
     assert lines[2].startswith("step 500 of 4,000: loss 6.")  # before its evaluation
-    assert lines[3].startswith("step 500, held-out text: loss 6.") and "the unigram entropy)" in lines[3]
+    assert lines[3].startswith("step 500, held-out text: loss 6.") and "the unigram baseline)" in lines[3]
     assert lines[4].startswith("step 600 of 4,000") and len(lines) == 5
 
 
@@ -207,7 +207,7 @@ def test_on_a_terminal(tmp_path, capsys, monkeypatch):
             display.record(record)
         display.record({"kind": "nonfinite", "step": 620, "what": "loss", "tensors": ["head.w"]})
     captured = capsys.readouterr()
-    assert captured.out == "" and "hello [bold]" in captured.err and "unigram entropy" in captured.err
+    assert captured.out == "" and "hello [bold]" in captured.err and "unigram baseline" in captured.err
     assert "step 620: the loss is no longer finite, first in head.w" in captured.err
     log = (tmp_path / "training.log").read_text(encoding="utf-8")
     assert "step 500, held-out text" in log and "┤" not in log

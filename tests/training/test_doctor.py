@@ -27,7 +27,7 @@ from mini_bert.training.symptoms import (
     Finding,
 )
 
-U = 6.5  # the unigram entropy of these runs
+U = 6.5  # the unigram baseline of these runs
 NAMES = ["tokens.table"] + [
     f"encoder.blocks.{block}.{part}.w" for block in range(3) for part in ("attention.qkv", "feed_forward.expand")
 ]
@@ -62,7 +62,7 @@ def run(
     """A made-up run folder."""
     rng = random.Random(0)
     records = [
-        {"kind": "start", "step": 0, "steps": steps, "unigram_entropy": U, "tokens_per_step": 2048, "mask_prob": 0.15}
+        {"kind": "start", "step": 0, "steps": steps, "unigram_loss": U, "tokens_per_step": 2048, "mask_prob": 0.15}
         | {"train_tokens": 3_200_000, "vocab_size": 8192}
         | start
     ]
@@ -110,7 +110,7 @@ def test_a_healthy_run(tmp_path, capsys):
     (finding,) = diagnose(run(tmp_path))
     assert finding.level == "good" and finding.title == "Nothing is wrong with this run"
     assert "On held-out text it is 4.1" in finding.what and "with a top-1 accuracy of 30%" in finding.what
-    assert "below the unigram entropy of 6.50: it uses context" in finding.why
+    assert "below the unigram baseline of 6.50: it uses context" in finding.why
     held = read_run(tmp_path).series("eval", "loss")[1][-1]  # and not of the training loss
     assert f"That is {6.5 - held:.2f} below" in finding.why
     assert "longer training will help" in finding.try_
@@ -133,10 +133,10 @@ def test_a_young_run(tmp_path):
 
 
 def test_the_plateau(tmp_path):
-    """Flat just below the unigram entropy for thousands of steps: it is named and explained, with what shortens it."""
+    """Flat just below the unigram baseline for thousands of steps: it is named and explained, with what shortens it."""
     finding = found(run(tmp_path, loss=resting))[PLATEAU]
     assert finding.level == "warning"
-    assert ", 0.2" in finding.what and "below the unigram entropy of 6.50" in finding.what
+    assert ", 0.2" in finding.what and "below the unigram baseline of 6.50" in finding.what
     assert "context" in finding.why and "sinusoids" in finding.try_
 
 
@@ -165,7 +165,7 @@ def test_warm_up_is_no_plateau(tmp_path):
 
 
 def test_leaving_the_plateau_is_not_resting_on_it(tmp_path):
-    """A loss that has begun to fall is healthy, although it is still near the unigram entropy."""
+    """A loss that has begun to fall is healthy, although it is still near the unigram baseline."""
     assert PLATEAU not in found(run(tmp_path, steps=1900))
 
 
@@ -318,15 +318,15 @@ def test_the_answer_in_the_question(tmp_path):
 
 
 def test_text_without_variety(tmp_path):
-    """Mostly [UNK]: the unigram entropy reveals this."""
-    assert "The text has hardly any variety" in found(run(tmp_path, unigram_entropy=1.2, loss=lambda step: 0.9))
+    """Mostly [UNK]: the unigram baseline reveals this."""
+    assert "The text has hardly any variety" in found(run(tmp_path, unigram_loss=1.2, loss=lambda step: 0.9))
 
 
 @pytest.mark.parametrize(("lr", "words"), [(1e-6, "--learning-rate 0.001"), (1e-3, "Look at the text")])
 def test_not_learning(tmp_path, lr, words):
     """A loss that stays near ln 8192: the learning rate is too low, or something else is wrong."""
     finding = found(run(tmp_path, loss=lambda step: 9.0, lr=lr))[NOT_LEARNING]
-    assert "above the unigram entropy of 6.50" in finding.what and words in finding.try_
+    assert "above the unigram baseline of 6.50" in finding.what and words in finding.try_
 
 
 def test_nothing_recorded_yet(tmp_path, capsys):

@@ -13,7 +13,10 @@ from mini_bert.cli.training import plot
 from mini_bert.plots import style as plots_style
 from mini_bert.training import figures as plots
 from mini_bert.training import tensorboard_hook
+from mini_bert.training.board import Board
+from mini_bert.training.doctor import diagnose
 from mini_bert.training.figures import draw_runs, gradient_flow, loss_picture, training_curves
+from mini_bert.training.history import read_run
 from mini_bert.training.tensorboard_hook import tensorboard
 from tests.training.made_up import made_up_run
 
@@ -74,17 +77,34 @@ def lines(axes):
 
 
 def test_the_curves_of_one_run(run):
-    """Training and held-out loss and the unigram entropy, as recorded; every label is on the page."""
+    """Training and held-out loss and the unigram baseline, as recorded; every label is on the page."""
     pytest.importorskip("matplotlib")
     figure = training_curves([run])
     texts = seen(figure)
-    for words in ("first", "training", "held-out text", "unigram entropy 6.51", "learning rate", "loss", "step"):
+    for words in ("first", "training", "held-out text", "unigram baseline 6.51", "learning rate", "loss", "step"):
         assert words in texts
     drawn = lines(figure.get_axes()[0])
     records = made_up_run()
     assert drawn["training"][1] == [record["loss"] for record in records if record["kind"] == "train"]
     assert drawn["held-out text"][0] == [500 * number for number in range(1, 9)]
-    assert set(drawn["unigram entropy 6.51"][1]) == {6.51}
+    assert set(drawn["unigram baseline 6.51"][1]) == {6.51}
+
+
+def test_a_run_of_an_older_version(tmp_path):
+    """Older runs recorded the unigram entropy of the held-out text: it is drawn, diagnosed and displayed as the
+    baseline."""
+    start, *rest = made_up_run()
+    new, old = write(tmp_path / "new", [start, *rest]), tmp_path / "old"
+    start["unigram_entropy"] = start.pop("unigram_loss")
+    write(old, [start, *rest])
+    assert read_run(old).unigram_loss == read_run(new).unigram_loss == 6.51
+    assert diagnose(old)[0].why == diagnose(new)[0].why and "below the unigram baseline of 6.51" in diagnose(old)[0].why
+    assert list(tensorboard_hook.scalars(start)) == [("train/unigram_loss", 6.51)]
+    board = Board()
+    board.take(start)
+    assert board.baseline == 6.51
+    pytest.importorskip("matplotlib")
+    assert set(lines(training_curves([old]).get_axes()[0])["unigram baseline 6.51"][1]) == {6.51}
 
 
 def test_a_run_of_three_steps_has_no_half_ones(tmp_path):
@@ -256,7 +276,7 @@ def test_tensorboard(tmp_path):
     assert losses == [(step, pytest.approx(loss, rel=1e-6)) for step, loss in expected]
     assert [event.step for event in events.Scalars("held-out/loss")] == [500, 1000]
     assert events.Scalars("gradient/head.w")[0].value == pytest.approx(0.02)
-    assert events.Scalars("train/unigram_entropy")[0].value == pytest.approx(6.51)
+    assert events.Scalars("train/unigram_loss")[0].value == pytest.approx(6.51)
     spread = events.Histograms("gradient_spread/head.w")[0].histogram_value
     assert spread.num == 100 and spread.max == pytest.approx(4e-4) and sum(spread.bucket) == 100
 

@@ -24,7 +24,7 @@ def test_series_leave_out_what_is_no_number(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
     history = read_run(tmp_path)
     assert history.series("train", "loss") == ([1, 4], [9.0, 8.0])
-    assert history.steps == 4 and history.last("eval") == {} and history.unigram_entropy is None
+    assert history.steps == 4 and history.last("eval") == {} and history.unigram_loss is None
 
 
 def test_half_a_last_line(tmp_path):
@@ -44,12 +44,12 @@ def test_a_record_glued_to_half_a_line(tmp_path):
 
 def test_a_resumed_run_is_one_story(tmp_path):
     """Records after the checkpoint were repeated and count once; an earlier stop does not count."""
-    before = [{"kind": "start", "step": 0, "unigram_entropy": 6.5}, train(50, 9.0), train(100, 8.0), train(150, 5.0)]
+    before = [{"kind": "start", "step": 0, "unigram_loss": 6.5}, train(50, 9.0), train(100, 8.0), train(150, 5.0)]
     stop, resume = {"kind": "stop", "step": 100, "reason": "interrupted"}, {"kind": "resume", "step": 100}
     (tmp_path / "metrics.jsonl").write_text(lines(*before, stop, resume, train(150, 7.0)), encoding="utf-8")
     history = read_run(tmp_path)
     assert history.series("train", "loss") == ([50, 100, 150], [9.0, 8.0, 7.0])
-    assert history.unigram_entropy == 6.5 and not history.last("stop")
+    assert history.unigram_loss == 6.5 and not history.last("stop")
 
 
 def test_what_counts_when_a_run_goes_on():

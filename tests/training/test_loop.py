@@ -93,7 +93,7 @@ def records(folder, kind=None):
 
 
 def test_it_learns(tmp_path, corpus, tokenizer):
-    """From the initial loss to well below the unigram entropy: it uses context."""
+    """From the initial loss to well below the unigram baseline: it uses context."""
     settings = replace(SETTINGS, steps=200, log_every=10, eval_every=50, save_every=50)
     _, state = go(tmp_path / "run", corpus, tokenizer, settings)
     losses = [record["loss"] for record in records(tmp_path / "run", "train")]

@@ -14,9 +14,11 @@ from mini_bert.cli import main as cli
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
+from mini_bert.models.base import MASKED_WORDS
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.registry import model_class
 from mini_bert.models.sizes import Kept, Shape
 from mini_bert.training.optim import Adam
 from mini_bert.training.plan import (
@@ -38,6 +40,7 @@ from mini_bert.training.plan import (
     train_options,
 )
 from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.setup import Wanted
 from mini_bert.training.switches import apply
 
 TINY = MiniBertConfig(31, 10, 3, 2, 13, 11)
@@ -147,14 +150,14 @@ def test_the_peak_of_a_step_is_foreseen(config, batch, switches):
     assert peak_of_a_step(config, shape, switches) == pytest.approx(held - ranked + 4 * (1 << 18), rel=0.1), when
 
 
-def peak_of_a_step(config, shape, switches):
+def peak_of_a_step(config, shape, switches, heads=(MASKED_WORDS,)):
     """Bytes allocated at the peak of a step; the memory of the logits is reused and freed, as in training."""
     ids = np.random.default_rng(0).integers(5, config.vocab_size, (shape.B, shape.T))
     rows = (np.arange(0, ids.size, shape.T)[:, None] + np.arange(shape.M)).ravel()[: shape.N]
     tracemalloc.start()
     try:
-        model = Bert(config) if isinstance(config, BertConfig) else MiniBERT(config)
-        head = model.masked_words if isinstance(model, Bert) else model.head
+        model = model_class(config.to_dict()).build(config, heads)
+        head = model.output_head(heads[0])
         apply(model, TrainingConfig(steps=1, **switches))
         optimiser = Adam(model.flat)
         before = tracemalloc.get_traced_memory()[0]
@@ -245,8 +248,9 @@ def test_published_bert_is_planned(tmp_path, monkeypatch, named):
 
 
 @pytest.mark.parametrize("words", [[], ["--length", "8"], ["--next-sentence"], ["--tie-head", "--tokenizer", "8k"]])
-def test_plan_and_train_agree(tmp_path, monkeypatch, capsys, words):
-    """The parameters that are planned are those that are trained, whatever the vocabulary, the heads and the length."""
+def test_plan_info_and_train_agree(tmp_path, monkeypatch, capsys, words):
+    """The parameters that are planned and shown are those that are trained, whatever the vocabulary, the heads and the
+    length; `plan` and `info` name the parts that they count."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
     Path("config.json").write_text(json.dumps(TINY_BERT.to_dict() | {"tie_word_embeddings": False}))
@@ -255,23 +259,34 @@ def test_plan_and_train_agree(tmp_path, monkeypatch, capsys, words):
     with pytest.raises(SystemExit):
         cli.main(["plan", *model, "--batch", "4"])
     planned = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["info", *model])
+    shown = capsys.readouterr().out
     with pytest.raises(SystemExit) as end:
         cli.main(["train", *model, "--corpus", "text.txt", "--steps", "1", "--batch-size", "4", "--out", "run"])
     assert not end.value.code
     built = load_model("run")
     length = 8 if "--length" in words else built.max_length
     assert f"{built.get_parameter_count():,} parameters" in planned and f"batches of 4 × {length} tokens" in planned
-    assert "so the model's vocab_size is 8,192" in planned
+    parts = "Counted: tokens, positions, types, norm, 3 blocks, "
+    if "--next-sentence" in words:
+        parts += "pooler, masked_words, next_sentence.\n"
+    else:
+        parts += "masked_words. Not used in this training, so not counted: pooler, next_sentence.\n"
+    assert parts in planned and f"BERT: {built.get_parameter_count():,} parameters\n{parts}" in shown
+    assert f"batches of 16 × {length} tokens" in shown
+    assert "so the model's vocab_size is 8,192" in planned and "so the model's vocab_size is 8,192" in shown
     assert " ".join(words) in planned.splitlines()[-1] or "--tie-head" in words
 
 
 def test_commands_name_what_differs():
     choice = Choice(4, 2, (0, 2))
-    assert " ".join(train_options("larger", 8, choice, tie_head=True)) == (
-        "--model larger --batch-size 8 --tie-head --micro-batch 4 --threads 2 --checkpointing 0,2"
+    wanted = Wanted("larger", tie_head=True, mask_prob=0.2)
+    assert " ".join(train_options(wanted, 8, choice)) == (
+        "--model larger --mask-prob 0.2 --tie-head --batch-size 8 --micro-batch 4 --threads 2 --checkpointing 0,2"
     )
     plain = ["--model", "mini", "--batch-size", "8", "--micro-batch", "8", "--threads", "1"]
-    assert train_options("mini", 8, Choice(8)) == plain
+    assert train_options(Wanted("mini"), 8, Choice(8)) == plain
 
 
 def test_the_command_is_called_as_the_reader_called_us(monkeypatch):

@@ -26,7 +26,7 @@ from mini_bert.evaluation.word_frequencies import read_frequencies
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.loading import load
 from mini_bert.models.mini import MiniBERT
-from mini_bert.objectives.masked_words import word_shares
+from mini_bert.objectives.masked_words import entropy_of, word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training import figures as plots
@@ -79,7 +79,7 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     monkeypatch.setattr(plots, "loss_picture", loss_picture)
     assert run("--steps", "30", "--out", "out", "--held-out", "0.1", "--learning-rate", "0.01") == 0
     said = capsys.readouterr().err
-    for expected in ("parameters;", "held-out loss", "unigram entropy", "[____]", "What to try next"):
+    for expected in ("parameters;", "held-out loss", "unigram baseline", "[____]", "What to try next"):
         assert expected in said
     gaps = re.findall(r"… (.*) … *\n *(.*)", said)
     for shown, guesses in gaps:  # with the word that stood there it is the text: nothing else was replaced
@@ -100,10 +100,17 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     assert config["training"]["steps"] == 30 and config["data"]["corpus"] == [str(place / "text.txt")]
     assert "step" in Path("out/training.log").read_text(encoding="utf-8")
     first = json.loads(Path("out/metrics.jsonl").read_text().splitlines()[0])
-    assert first["kind"] == "start" and first["unigram_entropy"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
+    epochs = 30 * 8 / first["sequences"]  # steps and batch size; the doctor uses the same number
+    assert f", each seen {epochs:.1f} times |" in card and read_run("out").epochs == pytest.approx(epochs, abs=1e-4)
+    assert first["kind"] == "start" and first["unigram_loss"] == pytest.approx(np.log(15) - 0.3, abs=0.5)
     best = min(record["loss"] for record in read_run("out").of("eval"))
-    assert f"of {first['unigram_entropy']:.3f}: {verdict(best, first['unigram_entropy'])}\n" in said
+    assert f"of {first['unigram_loss']:.3f}: {verdict(best, first['unigram_loss'])}\n" in said
     frequencies = np.exp(read_frequencies("out"))  # of the training text, for `eval`
+    tokenizer = WordPieceTokenizer.load("vocabulary")
+    held_out = word_counts(MLMDataGenerator("text.txt", tokenizer, 16, held_out=0.1).validation())
+    wanted = -sum(n * np.log(p) for n, p in zip(held_out, frequencies, strict=True)) / held_out.sum()
+    assert first["unigram_loss"] == pytest.approx(wanted, rel=1e-6)  # not their own frequencies, which give less
+    assert entropy_of(held_out) < wanted - 1e-4
     assert frequencies.shape == (16,) and frequencies.sum() == pytest.approx(1) and frequencies.max() > 2 / 16
 
 
@@ -194,7 +201,7 @@ def test_on_a_terminal_the_way_to_go_on_is_the_last_thing(signals, place, monkey
     interrupt(monkeypatch, at=20)
     assert run("--steps", "1000", "--out", "out") == 130
     said = capsys.readouterr().err
-    assert "unigram entropy" in said and said.endswith("Continue with\n\n    mini-bert train --out out --resume\n\n")
+    assert "unigram baseline" in said and said.endswith("Continue with\n\n    mini-bert train --out out --resume\n\n")
 
 
 def test_ctrl_c_while_the_text_is_made_ready(place, monkeypatch, capsys):
@@ -294,11 +301,11 @@ def test_a_run_that_is_no_number_any_more_publishes_nothing(place, monkeypatch, 
 
 
 def test_the_first_loss_is_that_of_knowing_frequencies(place):
-    """The output bias is set before the first step: the loss begins at the unigram entropy, not at ln V."""
+    """The output bias is set before the first step: the loss begins at the unigram baseline, not at ln V."""
     assert run("--steps", "20", "--out", "out", "--learning-rate", "1e-9", "--held-out", "0.1") == 0
     history = read_run("out")
     (loss,) = history.series("train", "loss")[1]
-    assert loss == pytest.approx(history.unigram_entropy, abs=0.15) and loss < np.log(16) - 0.4
+    assert loss == pytest.approx(history.unigram_loss, abs=0.15) and loss < np.log(16) - 0.4
 
 
 def test_a_gap_that_is_shown_is_a_whole_word():
@@ -394,10 +401,11 @@ def test_mistakes_are_one_line(place, words, message):
 
 @pytest.mark.parametrize("given", ["out", "out/model", "out/model/model.safetensors"])
 def test_a_model_with_weights_is_not_silently_trained_from_scratch(place, given):
-    """The error says how to train the same architecture from random weights, which works."""
+    """The error says how to continue with them, and how to train the same architecture from random weights."""
     assert run("--steps", "2", "--out", "out") == 0
     error = run("--steps", "2", "--model", given)
-    assert f"{given} has trained weights, but training starts from random weights" in error
+    assert f"{given} has trained weights, but --model starts from random weights" in error
+    assert "To continue training with these weights: --init out/model. " in error
     assert error.endswith("give its config: --model out/model/config.json") and not Path("runs").exists()
     assert run("--steps", "2", "--model", "out/model/config.json") == 0
 

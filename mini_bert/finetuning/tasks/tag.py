@@ -39,11 +39,11 @@ class Tag(Task):
         return {"stride": self.stride}
 
     def layer(self, model, dropout):
-        return TokenHead(model.width, len(self.labels), dropout)
+        return TokenHead(model.width, len(self.labels), dropout, transform=model.task_transform())
 
     def items(self, examples: Sequence[Tagged], tokenizer, length, training):
         place = {label: number for number, label in enumerate(self.labels)}
-        pieces = iter(tokenizer.ids([word for example in examples for word in example.words], special=False))
+        pieces = iter(tokenizer.split_ids(word for example in examples for word in example.words))
         size = length - tokenizer.added_count()
         items = []
         for number, example in enumerate(examples):

@@ -1,0 +1,352 @@
+"""ELECTRA (Clark et al. 2020): BERT that learns from every token, by telling real words from plausible ones.
+
+    e = LayerNorm(E[ids] + P[:T] + S[types])              rows of width E
+    x = e W + b                                           (E,H), only if E and H differ
+    x = block_l(x)          l = 1 … L                     BERT's block
+    replaced = f(x W + b) w + b                           one logit per token: was it replaced?      the discriminator
+    mlm      = LayerNorm(gelu(x W + b)) Eᵀ + b            which word belongs here?                   the generator
+
+What differs from BERT (models/bert.py), and why:
+
+- **Two models.** A small generator fills masked words in by sampling. The discriminator reads the result and says of
+  every token whether it is the original. Masked words teach BERT something about 15 % of the tokens; here all tokens
+  teach, and the discriminator, which is the one to keep, never sees a [MASK].
+- **A small generator.** A good one would leave nothing to tell apart; a quarter to half the width works best. Both
+  models share the tables of tokens and positions: the generator trains all of V rows in each step, the discriminator
+  only those that occur.
+- **No pooler.** A classifier brings its own dense layer, with GELU.
+
+`Electra` is either model, by its heads. With `generator` in its config, a discriminator contains the generator that it
+is trained with, in the same flat memory: `model.generator` is an `Electra`, too. When the pair is saved, the folder
+holds the discriminator, and its subfolder `generator` the generator, each as `transformers` expects it; a checkpoint of
+a training run holds both in one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from mini_bert.layers.activations import activation
+from mini_bert.layers.base import Layer, Run, bind
+from mini_bert.layers.embedding import Embedding, PositionEmbedding
+from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.initialisers import normal
+from mini_bert.layers.layer_norm import LayerNorm
+from mini_bert.layers.linear import Linear
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, REPLACED
+from mini_bert.models.bert_like import BertLike, EmbeddingCache, block, block_names
+from mini_bert.models.heads import MaskedWordHead
+from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.saving import Name, linear_names
+from mini_bert.models.sizes import FactorisedSizes, Kept, Sizes, block_parameters, inner_arrays
+
+GENERATOR = "generator"
+OWN_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")  # of a generator
+SHARED = ("tokens.table", "positions.table")
+
+
+class GeneratorSizes(FactorisedSizes):
+    """Embeddings that have the width of the blocks are not projected."""
+
+    def embedding_cache(self, shape):
+        return super().embedding_cache(shape) if self.embedding != self.width else Sizes.embedding_cache(self, shape)
+
+
+class DiscriminatorSizes(GeneratorSizes):
+    """Every token enters the loss: the last block has no fewer rows than the others, and the head reads them all."""
+
+    classes = 2  # original or replaced
+
+    def _rows(self, shape, last):
+        return shape.B * shape.T, shape.B * shape.T
+
+    def block_cache(self, shape, index, lean=False):
+        return super().block_cache(shape, 0, lean)
+
+    def block_temporaries(self, shape, index, lean=False):
+        return super().block_temporaries(shape, 0, lean)
+
+    def head_cache(self, shape):
+        return Kept(shape.B * shape.T * (self.head_kept * self.width + 2 + 1))  # two scores per token, and their sum
+
+
+@dataclass(frozen=True)
+class ElectraConfig(PublishedConfig):
+    """The fields of a published `config.json` that affect the results. The defaults are those of ELECTRA-small.
+
+    generator: the sizes in which the generator of a pair differs, {"hidden_size": …, "num_hidden_layers": …,
+    "num_attention_heads": …, "intermediate_size": …}; None: a single model.
+    """
+
+    model_type: ClassVar[str] = "electra"
+    name: ClassVar[str] = "ELECTRA"
+    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
+    neutral: ClassVar[frozenset[str]] = frozenset(  # of the head for multiple choice
+        {"summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout"}
+    )
+
+    vocab_size: int = 30522
+    embedding_size: int = 128
+    hidden_size: int = 256
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 4
+    intermediate_size: int = 1024
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    tie_word_embeddings: bool = True
+    generator: Mapping[str, Any] | None = None
+
+    def check(self) -> None:
+        activation(self.hidden_act)
+        if self.generator is None:
+            return
+        if not isinstance(self.generator, Mapping) or not set(self.generator) <= set(OWN_SIZES):
+            raise ValueError(
+                f"generator is {self.generator!r:.100}, expected the sizes in which it differs, some of "
+                f"{', '.join(OWN_SIZES)}: it shares the rest with the discriminator"
+            )
+        try:
+            self.generator_config  # noqa: B018 - checks its sizes
+        except ValueError as error:
+            raise ValueError(f"generator: {error}") from error
+
+    @property
+    def generator_config(self) -> ElectraConfig:
+        return replace(self, generator=None, **self.generator or {})
+
+    def with_generator(self, share: int = 4) -> Self:
+        """The config of a pair: the generator has 1/share of the width, of the heads and of the inner width."""
+        heads = max(1, self.num_attention_heads // share)
+        width = max(1, self.hidden_size // share // heads) * heads
+        inner = max(1, self.intermediate_size // share)
+        sizes = {"hidden_size": width, "num_attention_heads": heads, "intermediate_size": inner}
+        return replace(self, generator=sizes)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = super().to_dict()
+        return values if self.generator else {name: value for name, value in values.items() if name != GENERATOR}
+
+    def sizes(self) -> Sizes:
+        H = self.width
+        kept, _ = inner_arrays(self.hidden_act)
+        found = self._sizes(DiscriminatorSizes, H * H + H + H + 1, 1 + kept)
+        if self.generator is None:
+            return found
+        own = self.generator_config
+        E, tables = self.embedding_size, (self.vocab_size + self.max_length) * self.embedding_size
+        words = own.width * E + 3 * E + self.vocab_size + (0 if self.tie_head else E * self.vocab_size)
+        generator = own._sizes(GeneratorSizes, words, 4)
+        return found._replace(parameters=found.parameters + generator.parameters - tables, before=generator)
+
+    def _sizes(self, kind: type[Sizes], head: int, head_kept: int) -> Sizes:
+        V, E, H, T, inner = self.vocab_size, self.embedding_size, self.width, self.max_length, self.intermediate_size
+        parameters = (V + T + self.type_vocab_size) * E + 2 * E + (E * H + H if E != H else 0) + head
+        parameters += self.depth * (block_parameters(H, inner) + 4 * H)
+        kept, temporary = inner_arrays(self.hidden_act)
+        return kind(
+            self.name, V, H, self.depth, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
+            self.attention_probs_dropout_prob > 0, True, kept, temporary, head_kept, E,
+        )  # fmt: skip
+
+
+PRESET = ElectraConfig(
+    vocab_size=8192,
+    embedding_size=128,
+    hidden_size=192,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=768,
+    max_position_embeddings=64,
+    generator={"hidden_size": 96, "num_attention_heads": 2, "intermediate_size": 384},
+)
+
+
+class ReplacedHead(Layer):
+    """z = f(x W + b) w + b        x (...,H) -> z (...,1): the token was replaced with probability σ(z)"""
+
+    def __init__(self, width: int, activation_name: str, std: float):
+        self.dense = Linear(width, width, std=std)
+        self.activation = activation(activation_name)
+        self.linear = Linear(width, 1, std=std)
+
+    def forward(self, x, run):  # x (...,H)
+        h, dense = self.dense.forward(x, run)
+        a, activated = self.activation.forward(h)
+        z, linear = self.linear.forward(a, run)  # (...,1)
+        return z, (dense, activated, linear)
+
+    def backward(self, dz, cache, run):  # dz (...,1)
+        dense, activated, linear = cache
+        da = self.linear.backward(dz, linear, run)
+        dh = self.activation.backward(da, activated)
+        return self.dense.backward(dh, dense, run)  # dx (...,H)
+
+
+class ProjectedCache(NamedTuple):
+    narrow: EmbeddingCache
+    project: np.ndarray | None  # (B,T,E)
+
+    @property
+    def norm(self):
+        return self.narrow.norm
+
+
+class Electra(BertLike):
+    """Published ELECTRA: a discriminator (REPLACED), a generator (MASKED_WORDS), or the first with the second in it."""
+
+    model_type, config_class, family = "electra", ElectraConfig, "Electra"
+    objective = "replaced_tokens"
+    embedding_parts = ("tokens", "positions", "types", "norm", "project")
+    head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", REPLACED: "(B,T,1)"}
+    head_help: ClassVar = {
+        MASKED_WORDS: "no head for masked words: it is a discriminator, which says whether words were replaced. Its "
+        "generator predicts masked words: model.generator, or the folder `generator` beside its files",
+        REPLACED: "no head for replaced words: it is a generator, or an encoder without a head; load an "
+        "ElectraForPreTraining, or build one with Electra(config)",
+        NEXT_SENTENCE: "no next-sentence head: ELECTRA is trained on replaced words only",
+        POOLER: "no pooler: use the mean of the tokens' vectors instead",
+    }
+    prefix = "electra."
+    head_prefixes = (
+        "generator_predictions.", "generator_lm_head.", "discriminator_predictions.", "classifier.", "qa_outputs.",
+        f"{GENERATOR}.",
+    )  # fmt: skip
+    decoder, decoder_bias = "generator_lm_head", "generator_lm_head.bias"
+    head_tensors: ClassVar = {
+        MASKED_WORDS: "generator_predictions.dense.weight",
+        REPLACED: "discriminator_predictions.dense.weight",
+    }
+    task_heads: ClassVar = {
+        "ForSequenceClassification": {"dense": "classifier.dense", "linear": "classifier.out_proj"},
+        "ForTokenClassification": {"linear": "classifier"},
+        "ForQuestionAnswering": {"linear": "qa_outputs"},
+    }
+    sentence_head: ClassVar = {"activation_name": "gelu", "drops_input": True}
+    generator: Electra | None
+
+    def __init__(
+        self,
+        config: ElectraConfig,
+        heads=(REPLACED,),
+        seed: int | None = 0,
+        dtype: Any = np.float32,
+        discriminator: Electra | None = None,
+    ):
+        """discriminator: the model that this one is the generator of, and whose tables and memory it shares"""
+        self.config = config if REPLACED in heads else replace(config, generator=None)
+        size, width, std = config.embedding_size, config.hidden_size, config.initializer_range
+        if discriminator is None:
+            self.tokens = Embedding(config.vocab_size, size, std)
+            self.positions = PositionEmbedding(config.max_position_embeddings, size, normal(std))
+        else:
+            self.tokens, self.positions = discriminator.tokens, discriminator.positions
+        self.types = Embedding(config.type_vocab_size, size, std)
+        self.norm = LayerNorm(size, config.layer_norm_eps)
+        self.project = Linear(size, width, std=std) if size != width else None
+        self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
+        self.masked_words = self.replaced = self.generator = None
+        if MASKED_WORDS in heads:
+            self.masked_words = MaskedWordHead(
+                width, self.tokens.table, "gelu", config.layer_norm_eps, std, config.tie_head
+            )
+        if REPLACED in heads:
+            self.replaced = ReplacedHead(width, config.hidden_act, std)
+            if config.generator is not None:
+                self.generator = Electra(config.generator_config, (MASKED_WORDS,), discriminator=self)
+        if discriminator is None:
+            self._own_memory(seed, dtype)
+
+    @classmethod
+    def build(cls, config, heads=(REPLACED,), seed=0, dtype=np.float32):
+        return cls(config, heads, seed, dtype)
+
+    # ------------------------------------------------------------------ embeddings
+
+    def embed(self, inputs, run):
+        """x = e W + b        e (B,T,E): BERT's embeddings, x (B,T,H); x = e if both have the same width"""
+        x, narrow = super().embed(inputs, run)
+        project = None
+        if self.project:
+            x, project = self.project.forward(x, run)
+        return x, ProjectedCache(narrow, project)
+
+    def embed_backward(self, dx, inputs, cache, run):
+        if self.project:
+            dx = self.project.backward(dx, cache.project, run)
+        return super().embed_backward(dx, inputs, cache.narrow, run)  # (B,T,E)
+
+    # ------------------------------------------------------------------ a pair
+
+    @classmethod
+    def pair(cls, discriminator: Electra, generator: Electra) -> Electra:
+        """A copy of both in one memory. The shared tables are those of the discriminator."""
+        sizes = {name: getattr(generator.config, name) for name in OWN_SIZES}
+        config = replace(discriminator.config, generator=sizes)
+        if config.generator_config != replace(generator.config, generator=None):
+            theirs, ours = generator.config.to_dict(), config.generator_config.to_dict()
+            different = ", ".join(name for name in ours if ours[name] != theirs[name])
+            raise ValueError(
+                f"this generator does not fit this discriminator: they differ in {different}, but may differ only in "
+                f"{', '.join(OWN_SIZES)}"
+            )
+        pair = cls(config, (REPLACED,), None, discriminator.dtype)
+        weights = {f"{GENERATOR}.{name}": param.data for name, param in generator.named_params().items()}
+        weights |= {name: param.data for name, param in discriminator.named_params().items()}
+        for name, param in pair.named_params().items():
+            if name not in weights:
+                raise ValueError(f"there is no {name} in these two models; expected a discriminator and a generator")
+            param.data[...] = weights[name]
+        return pair
+
+    def alone(self) -> Electra:
+        """A copy of this model without its generator, or of a generator without its discriminator."""
+        twin = self.build(replace(self.config, generator=None), self.output_heads, None, self.dtype)
+        weights = self.named_params()
+        for name, param in twin.named_params().items():
+            param.data[...] = weights[name].data
+        return twin
+
+    # ------------------------------------------------------------------ files
+
+    def folders(self):
+        return {"": self} if self.generator is None else {"": self.alone(), GENERATOR: self.generator.alone()}
+
+    def architecture(self):
+        return "ForPreTraining" if self.replaced else super().architecture()
+
+    def names(self) -> list[Name]:
+        """The table of published tensor names and ours, for loading and saving."""
+        names = self.embedding_names()
+        if self.project:
+            names += linear_names("project", "embeddings_project")
+        for index in range(self.config.num_hidden_layers):
+            names += block_names(f"encoder.blocks.{index}", f"encoder.layer.{index}")
+        if self.masked_words:
+            names += self.word_names("generator_predictions.dense", "generator_predictions.LayerNorm")
+        if self.replaced:
+            names += linear_names("replaced.dense", "discriminator_predictions.dense")
+            names += linear_names("replaced.linear", "discriminator_predictions.dense_prediction")
+        if self.generator:
+            own = [entry for entry in self.generator.names() if entry.ours not in SHARED]
+            names += [entry.under(GENERATOR) for entry in own]
+        return names
+
+
+if __name__ == "__main__":
+    model = Electra(PRESET)
+    print("weights of a pair by component; the generator shares the tables of tokens and positions:")
+    for component, count in model.get_parameter_count(by_component=True).items():
+        print(f"  {component:18} {count:10,}")
+    head = ReplacedHead(6, "gelu", 0.5)
+    bind(head, seed=0)
+    z, cache = head.forward(np.random.default_rng(0).normal(size=(2, 3, 6)).astype(np.float32), Run())
+    print(f"one logit per token {z.shape}; dx {head.backward(np.ones_like(z), cache, Run()).shape}")
