@@ -1,4 +1,4 @@
-"""`mini-bert tokenizer train --kind unigram`: learn a Unigram tokenizer from a corpus and measure it on held-out text."""
+"""`mini-bert tokenizer train --kind unigram`: learn a tokenizer from a corpus and measure it on held-out text."""
 
 from __future__ import annotations
 
