@@ -114,7 +114,7 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     model._own_memory(None, dtype)
     model.assign_tensors(tensors, str(folder), task.architecture)
     length = min(tuned.get("length", model.max_length), model.max_length)
-    return FineTuned(model, task, tokenizer_of(folder, model.vocab_size), length)
+    return FineTuned(model, task, tokenizer_of(folder, model.config), length)
 
 
 def _task(

@@ -35,7 +35,7 @@ from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
 from mini_bert.models.bert_like import BertLike, block_names
 from mini_bert.models.heads import MaskedWordHead
-from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.published import ENCODER, PublishedConfig, with_own_names
 from mini_bert.models.saving import Name
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
@@ -92,7 +92,7 @@ class DistilBertConfig(PublishedConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Sizes may also have the names that other architectures use."""
-        return super().from_dict({OTHER_NAMES.get(name, name): value for name, value in values.items()})
+        return super().from_dict(with_own_names(values, OTHER_NAMES))
 
     def sizes(self) -> Sizes:
         V, H, L, T, inner = self.vocab_size, self.dim, self.n_layers, self.max_length, self.hidden_dim

@@ -49,7 +49,7 @@ from mini_bert.layers.past import PastAttention
 from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NEXT_WORD, POOLER, Model
 from mini_bert.models.pre_norm_sizes import PreNormSizes
-from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.published import ENCODER, PublishedConfig, with_own_names
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
@@ -131,7 +131,7 @@ class GPT2Config(PublishedConfig):
 
     @classmethod
     def from_dict(cls, values):
-        return super().from_dict({cls.renamed.get(name, name): value for name, value in values.items()})
+        return super().from_dict(with_own_names(values, cls.renamed))
 
     def sizes(self) -> Sizes:
         V, H, L, T = self.vocab_size, self.width, self.depth, self.max_length

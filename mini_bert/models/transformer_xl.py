@@ -125,6 +125,11 @@ class TransformerXLConfig(PublishedConfig):
         if self.init not in ("normal", "uniform"):
             raise ValueError(f"init is {self.init!r:.60}, expected 'normal' or 'uniform'")
 
+    def with_vocabulary(self, size):
+        """Clusters beyond the last word are left out."""
+        cutoffs = tuple(cutoff for cutoff in self.cutoffs if cutoff < size)
+        return replace(self, vocab_size=size, cutoffs=cutoffs, tie_projs=self.tie_projs[: len(cutoffs) + 1])
+
     # The sizes under the names that every config has.
 
     @property

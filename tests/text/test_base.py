@@ -74,7 +74,8 @@ def test_a_folder_of_another_kind(tmp_path):
     """If no file can be read, the error names the class in tokenizer_config.json."""
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
     with pytest.raises(
-        FileNotFoundError, match=r"neither tokenizer.json nor vocab.txt nor vocab.json; its .* names a GPT2Tokenizer"
+        FileNotFoundError,
+        match=r"neither tokenizer.json nor vocab.txt nor vocab.json .*; its .* names a GPT2Tokenizer",
     ):
         load_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
