@@ -1,8 +1,9 @@
-"""The commands themselves, on every architecture: trained for a few steps from a config.json, then used in every way."""
+"""The commands themselves, on every architecture: trained for a few steps, then used in every way."""
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 
@@ -23,8 +24,11 @@ def place(tmp_path, monkeypatch):
     """A text, a table of labels and minimal pairs"""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
-    document = "the cat sat on the mat .\nthe dog ran to the cat .\nit was a good film , and very good ."
-    Path("text.txt").write_text("\n\n".join([document] * 120), encoding="utf-8")
+    rng = random.Random(0)
+    lines = [f"the {rng.choice(['cat', 'dog'])} {rng.choice(['sat', 'ran'])} {rng.choice(['on', 'to'])} the mat ."
+             for _ in range(600)]  # fmt: skip
+    documents = ["\n".join(lines[low : low + 5]) for low in range(0, len(lines), 5)]
+    Path("text.txt").write_text("\n\n".join(documents), encoding="utf-8")
     rows = [f"the film was {word} .\t{label}\n" for word, label in (("good", "pos"), ("bad", "neg"))] * 20
     Path("labels.tsv").write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
     pair = {"sentence_good": "the cat sat .", "sentence_bad": "the cat the ."}
@@ -83,5 +87,5 @@ def test_every_command(place, run, name):
     assert "closest" in run("embed", TEXT, "a dog ran .", "--model", "exported")
     tune = ("--train", "labels.tsv", "--dev", "labels.tsv", "--epochs", 1, "--threads", 1)
     run("finetune", "classify", "--model", "run", "--out", "tuned", *tune)
-    assert "pos" in run("predict", "the film was good .", "--model", "tuned/model")
+    assert "pos" in run("predict", "tuned/model", "the film was good .")
     assert "log p(" in run("attention", TEXT, "--model", "tuned/model", "--no-relations")
