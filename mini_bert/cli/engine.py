@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from mini_bert.cli.training import Length, NextSentence, TieHead, Tokenizer
+from mini_bert.cli.training import Init, Length, NextSentence, ObjectiveName, TieHead, Tokenizer
+from mini_bert.cli.words import CONFIGS
 from mini_bert.common.invocation import command
 
 
@@ -21,7 +22,9 @@ def config() -> None:
 
 
 def info(
-    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
+    model: Annotated[str | None, typer.Option(help=f"{CONFIGS}; default: mini")] = None,
+    init: Init = None,
+    objective: ObjectiveName = None,
     batch: Annotated[int, typer.Option(min=1, help="sequences in one micro-batch")] = 16,
     threads: Annotated[int, typer.Option(min=1, help="number of training threads")] = 2,
     tokenizer: Tokenizer = None,
@@ -35,15 +38,15 @@ def info(
     For example:  mini-bert info --model larger --batch 4
     """
     from mini_bert.checks.info import architecture
-    from mini_bert.training.plan import Choice, memory_by_purpose, set_up_for
-    from mini_bert.training.setup import parts_counted
+    from mini_bert.training.plan import Choice, memory_by_purpose
+    from mini_bert.training.setup import Wanted, parts_counted, set_up
 
-    setup = set_up_for(model, tokenizer, length, next_sentence, tie_head)
+    setup = set_up(Wanted(model, init, objective, next_sentence, tokenizer=tokenizer, length=length, tie_head=tie_head))
     built = setup.build(seed=None)  # only its shapes are needed
     sizes = setup.sizes(built)
     print(f"{sizes.name}: {sizes.parameters:,} parameters\n{parts_counted(built)}")
-    if setup.note:
-        print(f"Note: {setup.note}.")
+    for note in setup.notes:
+        print(f"Note: {note}.")
 
     print(f"\n{'architecture':42} {'output':16} weights")
     for layer, shape, weights in architecture(built):
@@ -60,6 +63,35 @@ def info(
         print(f"  {purpose:40} {size / 1e6:9.1f} MB")
     print(f"  {'total, at its peak':40} {sum(needs.values()) / 1e6:9.1f} MB")
     print(f"\n`{command('plan')}` shows how to use less.")
+
+
+def family(
+    name: Annotated[
+        str | None, typer.Argument(help="one of them, such as albert: what its idea is worth, in numbers")
+    ] = None,
+    no_timing: Annotated[
+        bool, typer.Option("--no-timing", help="do not run a training step of each, which takes some seconds")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Compare the architectures of the family: sizes, objectives, memory, time. With a name: one of them in detail.
+
+    For example:  mini-bert family albert
+    """
+    from mini_bert.checks import family as library
+    from mini_bert.common.json_values import as_json
+    from mini_bert.common.progress import showing
+
+    if name is not None:
+        print(library.portrait(name))
+        return
+    with showing() as show:
+
+        def after_each(done: int, total: int) -> None:
+            show("measuring", f"{done} of {total} architectures", done, total)
+
+        rows = library.overview(not no_timing, after_each)
+    print(as_json([one._asdict() for one in rows]) if json else library.report(rows))
 
 
 def gradcheck(

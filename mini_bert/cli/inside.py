@@ -171,6 +171,9 @@ def attention(
         str | None,
         typer.Option(help="for a model fine-tuned to classify: the label to explain; default: the predicted one"),
     ] = None,
+    stream: Annotated[
+        str, typer.Option(help="for an XLNet: content, which reads the words, or query, which predicts hidden ones")
+    ] = "content",
 ) -> None:
     """Show what each attention head does in a text.
 
@@ -203,7 +206,20 @@ def attention(
     every_word = path is not None and path.suffix.lower() in PAGES
     with threadpool_limits(1, "blas"):  # a second thread gains nothing for one sentence
         analysis = analyse(
-            loaded, tokenizer, text, second, layer, head, word, every_word, treebank, relations, model, tuned, label
+            loaded,
+            tokenizer,
+            text,
+            second,
+            layer,
+            head,
+            word,
+            every_word,
+            treebank,
+            relations,
+            model,
+            tuned,
+            label,
+            stream,
         )
     if path is not None:
         draw(analysis, path)

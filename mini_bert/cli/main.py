@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 import mini_bert
-from mini_bert.cli.engine import config, demo, gradcheck, info, simple_test
+from mini_bert.cli.engine import config, demo, family, gradcheck, info, simple_test
 from mini_bert.cli.finetune import (
     finetune_classify,
     finetune_qa,
@@ -30,7 +30,7 @@ from mini_bert.cli.finetune import (
 from mini_bert.cli.inside import attention, plot_activations, plot_embeddings, probe_dep, probe_ner, probe_pos
 from mini_bert.cli.text import data_get, data_labelled, data_list, data_show, tokenizer_show, tokenizer_train
 from mini_bert.cli.training import doctor, plan, plot, train
-from mini_bert.cli.use import embed, evaluate, export, fill_mask, metrics
+from mini_bert.cli.use import embed, evaluate, export, fill_mask, generate, metrics
 from mini_bert.cli.words import WIDTH, complete_options, help_of
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
@@ -56,6 +56,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "info": info,
     "config": config,
     "simple-test": simple_test,
+    "family": family,
     "gradcheck": gradcheck,
     "demo": demo,
     "tokenizer show": tokenizer_show,
@@ -67,6 +68,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
     "plot": plot,
     "fill-mask": fill_mask,
+    "generate": generate,
     "embed": embed,
     "eval": evaluate,
     "export": export,

@@ -9,13 +9,29 @@ from typing import Annotated
 
 import typer
 
-from mini_bert.cli.words import SOURCES
+from mini_bert.cli.words import CONFIGS, OBJECTIVES, SOURCES
 
 CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4; the first is 0"
 
 # options of `train`, `plan` and `info`
+ModelName = Annotated[str | None, typer.Option(help=f"{CONFIGS}; default: mini")]
+Init = Annotated[
+    str | None,
+    typer.Option(help="continue the training of a model, published or your own: its folder, for weights and tokenizer"),
+]
+ObjectiveName = Annotated[str | None, typer.Option(help=f"what to learn: {OBJECTIVES}; default: that of the model")]
+MaskingName = Annotated[
+    str | None, typer.Option(help="how words are chosen for prediction: pieces, whole-word or span (runs of words)")
+]
+MaskProb = Annotated[
+    float | None, typer.Option(help="the share of the words to predict; default: 0.15, or 1/6 for permutation")
+]
+Teacher = Annotated[str | None, typer.Option(help="the folder of a model with the same vocabulary to learn from")]
+Temperature = Annotated[float | None, typer.Option(help="of the teacher's answers; default: 2")]
 TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the token table: V × H fewer weights")]
-NextSentence = Annotated[bool, typer.Option("--next-sentence", help="also train next-sentence prediction (BERT)")]
+NextSentence = Annotated[
+    bool, typer.Option("--next-sentence", help="short for --objective masked_words_and_next_sentence (BERT)")
+]
 Length = Annotated[int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum")]
 Tokenizer = Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the model's own")]
 
@@ -24,7 +40,9 @@ def train(
     corpus: Annotated[
         list[str] | None, typer.Option(help=f"{SOURCES}; default: text in ./data, or else builtin")
     ] = None,
-    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
+    model: ModelName = None,
+    init: Init = None,
+    objective: ObjectiveName = None,
     out: Annotated[Path | None, typer.Option(help="the run folder; default: a new one in ./runs")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="stop after this many optimiser steps")] = None,
     minutes: Annotated[float | None, typer.Option(help="or after this many minutes; default: 4")] = None,
@@ -56,10 +74,22 @@ def train(
     weights: Annotated[str | None, typer.Option(help="data type of the stored weights: the same three")] = None,
     tie_head: TieHead = False,
     next_sentence: NextSentence = False,
+    masking: MaskingName = None,
+    mask_prob: MaskProb = None,
+    teacher: Teacher = None,
+    temperature: Temperature = None,
+    init_from_teacher: Annotated[
+        bool, typer.Option("--init-from-teacher", help="start with layers of the teacher, as DistilBERT does")
+    ] = False,
     length: Length = None,
     learning_rate: Annotated[
         float | None,
-        typer.Option("--learning-rate", "--lr", help="peak learning rate; default: 1e-3, less for wider models"),
+        typer.Option(
+            "--learning-rate",
+            "--lr",
+            help="peak learning rate; default: 1e-3, less for wider models, and a tenth of that with --init: trained "
+            "weights should be adjusted, not undone",
+        ),
     ] = None,
     warmup: Annotated[
         float | None, typer.Option(help="fraction of the run spent on warm-up; default: about a minute's worth")
@@ -73,13 +103,15 @@ def train(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="show no progress, only important messages")] = False,
 ) -> None:
-    """Train a model to predict masked words. With a live display, checkpoints, and a model folder at the end.
+    """Train a model on text. With a live display, checkpoints, and a model folder at the end.
 
     Without options: four minutes on the built-in corpus. Ctrl-C saves a checkpoint and prints how to resume. A finished
     run is trained further with --resume and a new --minutes or --steps; the learning rate then rises again.
     `mini-bert plan` shows how much memory a larger model needs, and which of these options make it fit.
 
     For example:  mini-bert train --corpus my_texts/ --minutes 60 --out runs/mine
+
+    Or to continue with a trained model:  mini-bert train --init mini-bert --corpus my_texts/
     """
     options = {name: value for name, value in locals().items() if name != "resume"}
     from mini_bert.training.pretraining import pretrain
@@ -88,8 +120,6 @@ def train(
 
     given = {name: value for name, value in options.items() if value is not None and value is not False}  # 0 was given
     if resume:
-        if given.pop("model", "mini") != "mini":
-            given["model"] = ""
         others = ", ".join(
             f"--{name.replace('_', '-')}" for name in given if name not in inspect.signature(continue_run).parameters
         )
@@ -105,13 +135,19 @@ def train(
 
 
 def plan(
-    model: Annotated[str, typer.Option(help="mini, larger, bert, or the path of a config.json")] = "mini",
+    model: ModelName = None,
+    init: Init = None,
+    objective: ObjectiveName = None,
     batch: Annotated[int, typer.Option(min=1, help="sequences per optimiser step")] = 32,
     memory: Annotated[str, typer.Option(help="available memory, such as 1GB, 900MB or 1.5GiB")] = "1GB",
     threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,
     tokenizer: Tokenizer = None,
     length: Length = None,
     next_sentence: NextSentence = False,
+    masking: MaskingName = None,
+    mask_prob: MaskProb = None,
+    teacher: Teacher = None,
+    temperature: Temperature = None,
     tie_head: TieHead = False,
 ) -> None:
     """Predict how much memory training needs. Shows memory by purpose and the options that make it fit; exits with 1 if
@@ -119,12 +155,10 @@ def plan(
 
     For example:  mini-bert plan --model larger --batch 8 --memory 1GB
     """
+    options = locals()
     from mini_bert.training.plan import plan_report
 
-    text, fits = plan_report(
-        model, batch, memory, threads, tokenizer=tokenizer, length=length, next_sentence=next_sentence,
-        tie_head=tie_head,
-    )  # fmt: skip
+    text, fits = plan_report(**options)
     print(text)
     raise typer.Exit(0 if fits else 1)
 

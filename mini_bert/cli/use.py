@@ -38,6 +38,52 @@ def fill_mask(
         print(library.report(filled))
 
 
+def generate(
+    prompt: Annotated[str, typer.Argument(help="the beginning of a text; empty: the beginning of a document")],
+    model: Annotated[
+        str, typer.Option(help=f"a model that predicts the next word, such as a GPT-2: {MODELS}")
+    ] = "mini-bert",
+    tokens: Annotated[int, typer.Option(min=1, help="at most so many tokens; the model may end earlier")] = 50,
+    temperature: Annotated[
+        float, typer.Option(help="below 1: safer words; above: more surprising ones; 0: always the likeliest")
+    ] = 1.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="draw from this many of the likeliest tokens only")] = None,
+    top_p: Annotated[
+        float, typer.Option(help="draw from the fewest tokens that have this probability together; 1: from all")
+    ] = 0.9,
+    seed: Annotated[int, typer.Option(help="of the random numbers; the same seed gives the same text")] = 0,
+    stop: Annotated[list[str] | None, typer.Option(help="end before this text; can be given several times")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print JSON at the end")] = False,
+) -> None:
+    """Write on from a prompt, one token at a time.
+
+    When the tokens that the model can read at once are used up, it reads the last half of them again and goes on.
+
+    For example:  mini-bert generate "Once upon a time" --model runs/gpt2 --temperature 0.8
+    """
+    from threadpoolctl import threadpool_limits
+
+    from mini_bert.common.json_values import as_json
+    from mini_bert.inference import generate as library
+    from mini_bert.inference.loading import load
+    from mini_bert.inference.sampling import Sampling
+
+    sampling = Sampling(temperature, top_k, top_p, seed)
+    sampling.check()
+    library.check_stop(stop or ())
+    loaded, tokenizer = load(model)
+    library.check_causal(loaded, model)
+    with threadpool_limits(1, "blas"):
+        pieces = library.generate(loaded, tokenizer, prompt, tokens, sampling, stop or ())
+        if json:
+            print(as_json({"model": model, "prompt": prompt, "text": "".join(pieces)}))
+            return
+        print(prompt, end="", flush=True)
+        for piece in pieces:
+            print(piece, end="", flush=True)
+        print()
+
+
 def embed(
     texts: Annotated[list[str] | None, typer.Argument(help="sentences; or use --file")] = None,
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",

@@ -19,6 +19,14 @@ from mini_bert.common.invocation import as_called
 
 SOURCES = "files, folders, archives, patterns, - for standard input, builtin, or the name of a data set"
 MODELS = "mini-bert (bundled), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
+CONFIGS = (
+    "mini, larger, bert, roberta, distilbert, albert, electra, deberta, deberta-v2, deberta-v3, transformer-xl, xlnet, "
+    "gpt2, modernbert, or the path of a config.json"
+)  # presets: models/registry.py
+OBJECTIVES = (
+    "masked_words, masked_words_and_next_sentence, masked_words_and_sentence_order, replaced_tokens, permutation, "
+    "next_word, next_word_with_memory, distillation"
+)  # objectives/registry.py
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 
 WIDTH = 100

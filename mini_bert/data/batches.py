@@ -25,6 +25,7 @@ import numpy as np
 from mini_bert.common.draws import address
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
+from mini_bert.data.lanes import Lanes
 from mini_bert.data.order import Order
 from mini_bert.data.sequences import Source
 from mini_bert.objectives.base import Objective
@@ -33,19 +34,42 @@ logger = logging.getLogger(__name__)
 
 
 class Batches:
-    """Endless batches, and any batch by its number."""
+    """Endless batches, and any batch by its number.
 
-    def __init__(self, source: Source, objective: Objective, batch_size: int, seed: int = 0, fixed: bool = False):
+    lanes   for an objective with a memory: the number of sequences in a whole batch, of which these are the
+            micro-batches. Each of them then continues where it stopped in the batch before (data/lanes.py)
+    """
+
+    order: Order | Lanes
+
+    def __init__(
+        self,
+        source: Source,
+        objective: Objective,
+        batch_size: int,
+        seed: int = 0,
+        fixed: bool = False,
+        lanes: int | None = None,
+    ):
         check_positive("batch_size", batch_size)
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ValueError(f"seed is {seed!r}, expected a whole number")
         self.source, self.objective, self.batch_size, self.seed = source, objective, batch_size, seed
         self.documents, self.shards = source.documents, source.documents.shards
         self.sequences = source.count
-        self.order = Order(self.sequences, batch_size, seed, fixed, source.lengths)
+        if objective.consecutive != (lanes is not None):
+            why = "carries a memory: expected the number of sequences in a whole batch" if lanes is None else "has none"
+            raise ValueError(f"lanes is {lanes}, but the objective {objective.name} {why}")
+        if lanes is None:
+            self.order = Order(self.sequences, batch_size, seed, fixed, source.lengths)
+        else:
+            self.order = Lanes(self.sequences, batch_size, lanes, seed, fixed)
+            if not fixed:
+                self.order.check()
         self.next = 0  # number of the next batch
         self.arguments: dict[str, Any] = {
-            "batch_size": batch_size, "seed": seed, "fixed": fixed, "objective": objective.name, **objective.arguments
+            "batch_size": batch_size, "seed": seed, "fixed": fixed, "objective": objective.name, **objective.arguments,
+            **({} if lanes is None else {"lanes": lanes}),
         }  # fmt: skip
         if self.sequences < batch_size and not fixed:
             logger.warning(
@@ -89,12 +113,15 @@ class Batches:
 
     def once(self, epoch: int = 0, most: int | None = None) -> Iterator[Any]:
         """Every sequence of an epoch once, or the first `most`; the last batch may be smaller. For evaluation."""
-        for epochs, numbers in self.order.once(epoch, most):
-            yield self._batch(epochs, numbers)
+        for places in self.order.once(epoch, most):
+            yield self._batch(*places)
 
-    def _batch(self, epochs: np.ndarray, numbers: np.ndarray) -> Any:
+    def _batch(
+        self, epochs: np.ndarray, numbers: np.ndarray, lanes: np.ndarray | None = None, starts: np.ndarray | None = None
+    ) -> Any:
         keys = address(self.seed, epochs, numbers)
-        return self.objective.batch(self.source.rows(numbers, keys), keys)
+        rows = self.source.rows(numbers, keys)
+        return self.objective.batch(rows._replace(lanes=lanes, starts=starts), keys)
 
     # ------------------------------------------------------------------ the position in the data
 

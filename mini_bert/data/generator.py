@@ -30,15 +30,18 @@ if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
 MODES, TASKS, SPLITS = ("packed", "sentences", "pairs"), ("next", "order"), ("train", "validation")
+RUNNING = "running"  # a mode for predicting the next word, not for masks
 
 
 class TextBatches(Batches):
     """Batches of a tokenized text, for any objective.
 
-    mode        "packed": full sequences of running text. "sentences": one sentence per sequence, padded, grouped by
-                length. "pairs": two parts, with `task` "next" (does the second follow?) or "order" (are they swapped?)
+    mode        "packed": full sequences of running text. "running": the same without special tokens around them, and
+                with the next token. "sentences": one sentence per sequence, padded, grouped by length. "pairs": two
+                parts, with `task` "next" (does the second follow?) or "order" (are they swapped?)
     held_out    the fraction of the documents to hold out for validation; `split` selects the side to use
     fixed       use the same masks and order in every epoch, for evaluation (default: only for validation)
+    lanes       see Batches
     """
 
     def __init__(
@@ -55,18 +58,20 @@ class TextBatches(Batches):
         held_out: float = 0.0,
         split: str = "train",
         fixed: bool | None = None,
+        lanes: int | None = None,
     ):
         if shards.info["tokenizer"] != tokenizer.fingerprint:
             raise ValueError(f"the shards in {shards.folder} were made with another tokenizer; prepare them again")
-        _check(max_seq_length, batch_size, mode, task, held_out, split)
+        _check(max_seq_length, batch_size, mode, task, held_out, split, (*MODES, RUNNING))
         fixed = split == "validation" if fixed is None else fixed
         kind = task if mode == "pairs" else mode
         source = open_source(shards, tokenizer, max_seq_length, kind, held_out, split == "validation")
-        super().__init__(source, objective, batch_size, seed, fixed)
+        super().__init__(source, objective, batch_size, seed, fixed, lanes)
         self.tokenizer = tokenizer
         self.arguments = {
             "max_seq_length": max_seq_length, "batch_size": batch_size, "seed": seed, "mode": mode, "task": task,
             **objective.arguments, "held_out": held_out, "split": split, "fixed": fixed,
+            **({} if lanes is None else {"lanes": lanes}),
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -156,10 +161,12 @@ class MLMDataGenerator(TextBatches):
         return type(self)(self.shards, self.tokenizer, **arguments)
 
 
-def _check(max_seq_length: Any, batch_size: Any, mode: Any, task: Any, held_out: Any, split: Any) -> None:
+def _check(
+    max_seq_length: Any, batch_size: Any, mode: Any, task: Any, held_out: Any, split: Any, modes: Any = MODES
+) -> None:
     check_positive("max_seq_length", max_seq_length)
     check_positive("batch_size", batch_size)
-    for name, value, choices in (("mode", mode, MODES), ("task", task, TASKS), ("split", split, SPLITS)):
+    for name, value, choices in (("mode", mode, modes), ("task", task, TASKS), ("split", split, SPLITS)):
         if value not in choices:
             raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, choices))}")
     if isinstance(held_out, bool) or not isinstance(held_out, int | float) or not 0 <= held_out < 1:

@@ -1,6 +1,7 @@
-"""From token files to sequences: three ways to cut a long stream of documents into rows of at most T tokens.
+"""From token files to sequences: four ways to cut a long stream of documents into rows of at most T tokens.
 
     Packed       [CLS] … T−2 tokens of the running text … [SEP]                     every row full, none padded
+    Running      T tokens of the running text, and the one after them               for predicting the next word
     Sentences    [CLS] one sentence [SEP] [PAD] [PAD]                               cut at T−2 tokens
     Pairs        [CLS] some sentences [SEP] the next ones, or others [SEP] [PAD]    as in BERT and ALBERT
 
@@ -11,6 +12,10 @@ unrelated; a document that is shorter than a row shares it with its neighbours. 
 row empty at the end of every document. (RoBERTa's FULL-SENTENCES is the same idea.) Tokens at the end of the text that
 do not fill a row are left out.
 
+**Running.** The same, without tokens around a row, because a model that predicts the next word would only learn where
+rows end. The last token of a row is the first of the next one, so that every token but the first of the text is
+predicted once: row k has the tokens k·T to k·T + T, of which the first T are the input and the last T the targets.
+
 **Pairs.** Each document is cut into chunks of at least two whole sentences that fit in T−3 tokens; a chunk is split in
 two between sentences, at a position drawn anew each epoch. Half of the pairs stay as they are, label 0. The others,
 label 1, are made false: for "next" (BERT), the second part is replaced by sentences from another document; for "order"
@@ -20,7 +25,7 @@ should not either. So a false part takes as many sentences as fit, but no more t
 end of its document; and it is truncated if the true part would have been. On Wikipedia and books, with T from 64 to
 512, guessing the label from the lengths of the two parts alone is right in 50 to 55 % of cases.
 
-**A target in every sequence.** A row of [UNK] and other special tokens has nothing to predict. Packed and Sentences
+**A target in every sequence.** A row of [UNK] and other special tokens has nothing to predict. All but Pairs
 leave such sequences out and count them; in Pairs, where it depends on the split, the next chunk is used instead.
 
 Each class has a method `rows(numbers, keys)`, which returns the sequences with these numbers, in any order. `keys` are
@@ -47,7 +52,7 @@ from mini_bert.text.templates import Template
 CUT, LABEL, OTHER = 10, 11, 12  # streams of random numbers; objectives/masking.py uses 0 to 4
 CANDIDATES = 4  # sentences to try as the start of a false part; the first suitable one is taken
 MUCH = 0.1  # fraction of the text; a warning is logged if more is left out
-MODES = {"packed": 1, "sentences": 1, "next": 2, "order": 2}  # mode -> the number of texts in a sequence
+MODES = {"packed": 1, "running": 1, "sentences": 1, "next": 2, "order": 2}  # mode -> the number of texts in a sequence
 TRIES = 1000  # chunks to try instead of one without a word; if none has a word, hardly any chunk does
 logger = logging.getLogger(__name__)
 
@@ -138,11 +143,12 @@ def open_source(
 ) -> Source:
     """The sequences of a tokenized text, from the held-out documents (`validation`) or from the others.
 
-    mode: "packed", "sentences", "next" (pairs: does the second part follow?) or "order" (pairs: are they swapped?).
+    mode: "packed", "running", "sentences", "next" (pairs: does the second part follow?) or "order" (pairs: are they
+    swapped?).
     """
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}, expected one of {', '.join(map(repr, MODES))}")
-    added, texts = tokenizer.added_count(MODES[mode]), MODES[mode]
+    added, texts = 0 if mode == "running" else tokenizer.added_count(MODES[mode]), MODES[mode]
     if length < added + texts:
         raise ValueError(
             f"max_seq_length is {length}, but in mode {mode!r} special tokens take up {added} of these: "
@@ -156,7 +162,7 @@ def open_source(
         )
     is_word = np.ones(tokenizer.vocab_size, bool)
     is_word[list(tokenizer.special_ids)] = False
-    kind: Any = {"packed": Packed, "sentences": Sentences}.get(mode, Pairs)
+    kind: Any = {"packed": Packed, "running": Running, "sentences": Sentences}.get(mode, Pairs)
     options = {"task": mode} if kind is Pairs else {}
     try:
         return kind(documents, length, tokenizer, is_word, **options)
@@ -171,13 +177,16 @@ def open_source(
 class Packed(Source):
     """[CLS] T−2 tokens of the running text [SEP]"""
 
+    surrounded, overlap = True, 0  # special tokens around a row; tokens that it shares with the next one
+
     def __init__(self, documents: Documents, length: int, tokenizer: Tokenizer, word: np.ndarray):
-        self.documents, self.template = documents, tokenizer.template()
+        self.documents, self.template = documents, tokenizer.template(add_special_tokens=self.surrounded)
         self.content = content = length - self.template.added
         size = max(documents.tokens.size - 1, 0)  # -1: the first [SEP] separates nothing
         self.types = np.array(self.template.token_types([content]))
-        windows = size // content
-        self.left_out = f"{counted(size % content, 'token')} at the end, too few for a sequence"
+        windows = max(size - self.overlap, 0) // content
+        rest = max(size - self.overlap, 0) - windows * content
+        self.left_out = f"{counted(rest, 'token')} at the end, too few for a sequence"
         if windows < 1:
             raise ValueError(
                 f"the text has {size:,} tokens, too few for one sequence of {content} (max_seq_length {length} minus "
@@ -197,12 +206,17 @@ class Packed(Source):
 
     def rows(self, numbers, keys) -> Rows:
         ((start,), _), (before, after) = self.template.places([self.content]), self.template.ids
-        ids = np.empty((len(numbers), len(self.types)), np.int64)
-        ids[:, :start], ids[:, start + self.content :] = before, after
-        ids[:, start : start + self.content] = self._tokens(
-            _skip(self.wordless, numbers)[:, None], np.arange(self.content)
-        )
+        content = self.content + self.overlap
+        ids = np.empty((len(numbers), len(self.types) + self.overlap), np.int64)
+        ids[:, :start], ids[:, start + content :] = before, after
+        ids[:, start : start + content] = self._tokens(_skip(self.wordless, numbers)[:, None], np.arange(content))
         return Rows(ids, types=np.tile(self.types, (len(ids), 1)) if self.types.any() else None)
+
+
+class Running(Packed):
+    """T tokens of the running text, and the one after them, with which the next row begins."""
+
+    surrounded, overlap = False, 1
 
 
 class Sentences(Source):

@@ -79,12 +79,14 @@ def way_of(model: Model) -> str:
 
 
 def context_and_words(model: Model, tokenizer: Tokenizer, text: str) -> Sequences:
-    """One text, (1,T). If nothing precedes the text, a model of the next word gets the separator of documents first."""
+    """One text, (1,T). For a model of the next word, a document begins: it was trained on running text, in which
+    documents are separated, but no other special tokens occur (data/sequences.py)."""
     row = tokenizer.ids([text], special=tokenizer.mask_token)[0]
-    whole = tokenizer.assemble(row)
-    ids, types = list(whole.ids), list(whole.types)
-    if way_of(model) == NEXT_WORD and whole.starts[0] == 0:
-        ids, types = [tokenizer.sep_id, *ids], [types[0] if types else 0, *types]
+    if way_of(model) == NEXT_WORD:
+        ids, types = [tokenizer.sep_id, *row], [0] * (1 + len(row))
+    else:
+        whole = tokenizer.assemble(row)
+        ids, types = list(whole.ids), list(whole.types)
     words = ~np.isin(ids, tokenizer.special_ids)
     if not words.any():
         raise ValueError(f"the text {text!r:.80} has no word in the model's vocabulary; give another")

@@ -123,7 +123,7 @@ def make_task(
     kind: str, model: Model, data: TaskData, stride: int | None = None, vectors: bool = False, loss: str = "regression"
 ) -> Task:
     """The task for these examples. Published BERT has its own head on [CLS]; Mini-BERT pools all words."""
-    head: dict[str, Any] = {"pooling": ["cls"], "dense": True} if model.pools_cls else {}
+    head = model.sentence_settings(model.config) if model.pools_cls else {}
     if kind == "classify":
         return Classify(data.labels, pairs=data.train[0].second is not None, **head)
     if kind == "tag":

@@ -8,8 +8,9 @@
 
 For published BERT these are the heads of BertForSequenceClassification (pooling [CLS], with `dense`, its "pooler"),
 BertForTokenClassification and BertForQuestionAnswering. Other architectures were published with variants, which they
-name in `sentence_head` and `drops_spans` (models/saving.py): the activation f after the dense layer (BERT, ALBERT and
-RoBERTa: tanh; ELECTRA: gelu; DistilBERT: relu), and dropout in further places.
+name in `sentence_head`, `drops_spans` and `task_transform` (models/saving.py): the activation f after the dense layer
+(BERT, ALBERT and RoBERTa: tanh; ELECTRA: gelu; DistilBERT: relu), dropout in further places, no bias (GPT-2), and a
+layer that transforms the vectors before the scores, in every head (ModernBERT).
 
 B batch, T tokens, H width, C classes, N selected tokens. `asked` marks the tokens that a head reads, `summary` is the
 position of the summary token ([CLS]) in each sequence.
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.layers.activations import activation
-from mini_bert.layers.base import Layer
+from mini_bert.layers.base import Layer, Unchanged
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.linear import Linear
@@ -59,6 +60,7 @@ class SentenceCache(NamedTuple):
     pooled_dropped: Any
     dense: Any
     activated: Any
+    transformed: Any
     dropped: Any
     linear: Any
 
@@ -68,7 +70,7 @@ class SentenceHead(Layer):
 
     dh = dy Wᵀ ⊙ m,   dpool = dh, or (dh ⊙ f′) W_dᵀ,   then the backward of the pooling
 
-    drops_input: there is also dropout before the dense layer
+    drops_input: there is also dropout before the dense layer; transform: a layer in place of the dense one
     """
 
     def __init__(
@@ -81,6 +83,8 @@ class SentenceHead(Layer):
         std: float = STD,
         activation_name: str = "tanh",
         drops_input: bool = False,
+        bias: bool = True,
+        transform: Layer | None = None,
     ):
         self.p = p
         self.input_p = p if drops_input and dense else 0.0
@@ -88,7 +92,8 @@ class SentenceHead(Layer):
         size = width * len(pooling)
         self.dense = Linear(size, size, std=std) if dense else None
         self.activation = activation(activation_name)
-        self.linear = Linear(size, classes, std=std)
+        self.transform = transform or Unchanged()
+        self.linear = Linear(size, classes, bias, std)
 
     def forward(self, x, run, asked=None, summary=0):
         h, pooled = self.pool.forward(x, run, asked, summary)
@@ -97,13 +102,15 @@ class SentenceHead(Layer):
         if self.dense:
             h, dense = self.dense.forward(h, run)
             h, activated = self.activation.forward(h)
+        h, transformed = self.transform.forward(h, run)
         h, dropped = dropout(h, self.p, run)
         y, linear = self.linear.forward(h, run)
-        return y, SentenceCache(pooled, pooled_dropped, dense, activated, dropped, linear)
+        return y, SentenceCache(pooled, pooled_dropped, dense, activated, transformed, dropped, linear)
 
     def backward(self, dy, cache, run):
         dh = self.linear.backward(dy, cache.linear, run)
         dh = dropout_backward(dh, cache.dropped)
+        dh = self.transform.backward(dh, cache.transformed, run)
         if self.dense:
             dh = self.activation.backward(dh, cache.activated)
             dh = self.dense.backward(dh, cache.dense, run)
@@ -139,38 +146,38 @@ class PairHead(Layer):
 
 
 class TokenHead(Layer):
-    """y = dropout(x) W + b        x (N,H), the selected tokens -> y (N,C)        dx = dy Wᵀ ⊙ m"""
+    """y = dropout(transform(x)) W + b        x (N,H), the selected tokens -> y (N,C)"""
 
-    def __init__(self, width: int, classes: int, p: float = 0.1, std: float = STD):
+    def __init__(self, width: int, classes: int, p: float = 0.1, std: float = STD, transform: Layer | None = None):
         self.p = p
+        self.transform = transform or Unchanged()
         self.linear = Linear(width, classes, std=std)
 
     def forward(self, x, run, at=None):
         """at: the sequence and the position of each token (layers/dropout.py)"""
+        x, transformed = self.transform.forward(x, run)
         x, dropped = dropout(x, self.p, run, at)
         y, linear = self.linear.forward(x, run)
-        return y, (dropped, linear)
+        return y, (transformed, dropped, linear)
 
     def backward(self, dy, cache, run):
-        dropped, linear = cache
-        return dropout_backward(self.linear.backward(dy, linear, run), dropped)
+        transformed, dropped, linear = cache
+        dx = dropout_backward(self.linear.backward(dy, linear, run), dropped)
+        return self.transform.backward(dx, transformed, run)
 
 
-class SpanHead(Layer):
-    """[s_t e_t] = dropout(x_t) W + b        x (B,T,H) -> y (B,2,T): each token's score as start and as end"""
+class SpanHead(TokenHead):
+    """[s_t e_t] = dropout(transform(x_t)) W + b        x (B,T,H) -> y (B,2,T): a token's score as start and as end"""
 
-    def __init__(self, width: int, p: float = 0.0, std: float = STD):
-        self.p = p  # 0 in most published models
-        self.linear = Linear(width, 2, std=std)
+    def __init__(self, width: int, p: float = 0.0, std: float = STD, transform: Layer | None = None):
+        super().__init__(width, 2, p, std, transform)  # p is 0 in most published models
 
     def forward(self, x, run):
-        x, dropped = dropout(x, self.p, run)
-        y, linear = self.linear.forward(x, run)  # (B,T,2)
-        return np.ascontiguousarray(y.transpose(0, 2, 1)), (dropped, linear)
+        y, cache = super().forward(x, run)  # (B,T,2)
+        return np.ascontiguousarray(y.transpose(0, 2, 1)), cache
 
     def backward(self, dy, cache, run):
-        dropped, linear = cache
-        return dropout_backward(self.linear.backward(np.ascontiguousarray(dy.transpose(0, 2, 1)), linear, run), dropped)
+        return super().backward(np.ascontiguousarray(dy.transpose(0, 2, 1)), cache, run)
 
 
 class SpanCache(NamedTuple):

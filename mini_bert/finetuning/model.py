@@ -81,17 +81,21 @@ def save(
     card: str | None = None,
 ) -> None:
     """Write the model folder atomically."""
-    write_folder(folder, _config(model, task, length), model.file_tensors(task.architecture), tokenizer, card)
+    values = _config(model, task, tokenizer, length)
+    write_folder(folder, values, model.file_tensors(task.architecture), tokenizer, card)
 
 
-def _config(model: Model, task: Task, length: int) -> dict[str, Any]:
+def _config(model: Model, task: Task, tokenizer: Tokenizer, length: int) -> dict[str, Any]:
+    config = model.config
+    if getattr(config, "pad_token_id", 0) is None and "pad" in tokenizer.roles:  # transformers' GPT-2 finds the last
+        config = config.with_padding(tokenizer.pad_id)  # token of a text by it
     names = {
         "id2label": {str(number): label for number, label in enumerate(task.labels)},
         "label2id": {label: number for number, label in enumerate(task.labels)},
     }
     return {
-        **model.config.to_dict(),
-        "architectures": [model.family + task.architecture],
+        **config.to_dict(),
+        "architectures": [model.task_class(task.architecture)],
         **(names if task.labels else {}),
         **task.more_config(),
         "fine_tuning": {"task": task.name, "length": length, **task.settings()},
@@ -103,8 +107,9 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     folder = locate(folder)
     values, tensors = read_folder(folder)
     kind = model_class(values)
-    task, tuned = _task(kind, folder, values, tensors)
-    model = kind.build(kind.config_in(values, tensors, str(folder)), (), None, dtype)
+    config = kind.config_in(values, tensors, str(folder))
+    task, tuned = _task(kind, config, folder, values, tensors)
+    model = kind.build(config, (), None, dtype)
     model.task = task.layer(model, 0.0)
     model._own_memory(None, dtype)
     model.assign_tensors(tensors, str(folder), task.architecture)
@@ -113,21 +118,21 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
 
 
 def _task(
-    model: type[Model], folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
+    model: type[Model], config: Any, folder: Path, values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
 ) -> tuple[Any, dict[str, Any]]:
     """The task that config.json describes: by our settings, or by the name of a class of transformers"""
     for name, expected in (("architectures", list), ("id2label", dict), ("fine_tuning", dict)):
         if not isinstance(values.get(name) or expected(), expected):
             raise ValueError(f"{folder}: {name} in config.json is {values[name]!r:.60}, expected a {expected.__name__}")
-    architecture = str((values.get("architectures") or [""])[0]).removeprefix(model.family)
+    architecture = model.task_of_class(str((values.get("architectures") or [""])[0]))
     head = model.task_heads.get(architecture, {}).get("linear")
-    names = {str(number): label for number, label in _id2label(values, len(tensors.get(f"{head}.bias", ())))}
+    names = {str(number): label for number, label in _id2label(values, len(tensors.get(f"{head}.weight", ())))}
     labels = [label for number in range(len(names)) if isinstance(label := names.get(str(number)), str)]
     if len(labels) < len(names):
         raise ValueError(f"{folder}: id2label in config.json is {names!r:.60}, expected a name for each of 0, 1, 2, …")
     tuned = values.get("fine_tuning")
     if tuned is None:
-        tuned = _published(folder, architecture, labels)
+        tuned = _published(folder, architecture, labels, model.sentence_settings(config))
     settings = {name: value for name, value in tuned.items() if name not in ("task", "length")}
     kind = TASKS.get(str(tuned.get("task")))
     if kind is None:
@@ -146,10 +151,11 @@ def _id2label(values: Mapping[str, Any], classes: int):
     return [(number, f"LABEL_{number}") for number in range(classes)]
 
 
-def _published(folder: Path, architecture: str, labels: list[str]) -> dict[str, Any]:
+def _published(folder: Path, architecture: str, labels: list[str], sentence: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a published model. sentence: how those for texts pool (models/saving.py)"""
     for name, kind in TASKS.items():
         if architecture == kind.architecture and kind.fits(len(labels)):
-            return {"task": name, **kind.published}
+            return {"task": name, **kind.published, **(sentence if "pooling" in kind.published else {})}
     raise ValueError(
         f"{folder} holds a model that is not fine-tuned for a task; fine-tune it with "
         f"`mini-bert finetune classify --model {folder} --train FILE --dev FILE --out FOLDER` (or tag, qa, similarity)"

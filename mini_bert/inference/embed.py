@@ -3,7 +3,8 @@
     $ mini-bert embed "The cat sat on the mat." "A kitten lay on the rug." "Interest rates rose."
 
 A text's vector is the mean of its tokens' vectors, without special tokens and padding (pooling "mean"). Published
-sentence encoders include the special tokens (pooling "all") or use the vector of [CLS] (pooling "cls").
+sentence encoders include the special tokens (pooling "all") or use the vector of [CLS] (pooling "cls"); in a model that
+reads forward, such as GPT-2, that is the last token, which alone has seen the whole text.
 Two texts are compared by the cosine of the angle between their vectors: 1 is the same direction, 0 a right angle.
 """
 
@@ -98,7 +99,8 @@ def _vectors(model: Model, tokenizer: Tokenizer, rows: list[list[int]], pooling:
     sequences = [tokenizer.assemble(row) for row in rows]
     ids, mask, types, shifts = pad(sequences, tokenizer.padding)
     if pooling == "cls":
-        chosen = np.arange(len(rows)) * ids.shape[1] + shifts + [one.summary for one in sequences]
+        places = [len(one.ids) - 1 if model.reads_forward else one.summary for one in sequences]
+        chosen = np.arange(len(rows)) * ids.shape[1] + shifts + places
         return model.encode(ids, mask, types, Run(), chosen)[0]
     hidden, _ = model.encode(ids, mask, types, Run())  # (B,T,H)
     which = rows if pooling == "mean" else [one.ids for one in sequences]

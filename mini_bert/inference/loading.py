@@ -49,12 +49,18 @@ def load_tokenizer(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> To
 def load(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[Model, Tokenizer]:
     """Load a model and its tokenizer. Warnings about the folder are logged, without a line number in our code."""
     folder = locate(name_or_folder)
+    model = model_of(folder)
+    return model, tokenizer_of(folder, model.vocab_size)
+
+
+def model_of(folder: Path) -> Model:
+    """The model in a folder. Warnings about the folder are logged."""
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
         model = _load_model(folder, np.float32)
     for note in notes:
         logger.warning("%s", note.message)
-    return model, tokenizer_of(folder, model.vocab_size)
+    return model
 
 
 def _load_model(folder: Path, dtype: Any) -> Model:

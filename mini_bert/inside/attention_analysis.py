@@ -19,9 +19,17 @@ from mini_bert.data.labelled.readers import read_conllu
 from mini_bert.data.synthetic.dataset import SYNTHETIC, parsed
 from mini_bert.files.model_folder import locate, read_config
 from mini_bert.inside.attention_maps import AttentionMaps, HeadStatistics, attention_maps, head_statistics
+from mini_bert.inside.attention_notes import attention_notes
 from mini_bert.inside.attention_relations import Relations, relation_scores
-from mini_bert.inside.saliency import Saliency, class_saliency, default_position, find_word, word_saliency
-from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.inside.saliency import (
+    Saliency,
+    class_saliency,
+    default_position,
+    find_word,
+    first_position,
+    word_saliency,
+)
+from mini_bert.models.base import CONTENT, Model
 
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
@@ -48,6 +56,7 @@ class Analysis(NamedTuple):
     relations: Relations | None
     untrained: Relations | None  # the same for an untrained model of this architecture
     treebank: str
+    notes: list[str]  # what a reader should know about this model (attention_notes.py)
 
 
 def analyse(
@@ -64,16 +73,19 @@ def analyse(
     name: str = "model",
     tuned: FineTuned | None = None,
     label: str | None = None,
+    stream: str = CONTENT,
 ) -> Analysis:
     """Analyses heads on a text, the saliency of one word (or of every word), and heads on a treebank.
 
     layer, head: restrict the heads. name: of the model, for titles. tuned: pass a model that is fine-tuned to classify
-    here, too; saliency then explains `label`, by default the predicted one.
+    here, too; saliency then explains `label`, by default the predicted one. stream: "query" for the other maps of an
+    XLNet.
     """
     chosen = [(i, j) for i in _chosen("layer", layer, model.depth) for j in _chosen("head", head, model.heads)]
-    analysis = Analysis(name, None, [], chosen, [], None, None, "")
+    analysis = Analysis(name, None, [], chosen, [], None, None, "", attention_notes(model))
     if text is not None:
-        maps = attention_maps(model, tokenizer, text, second, tuned.length if tuned else None)
+        maps = attention_maps(model, tokenizer, text, second, tuned.length if tuned else None, stream)
+        analysis = analysis._replace(notes=attention_notes(model, maps))
         if tuned and word is None:
             saliency = class_saliency(tuned, text, second, label)
         else:
@@ -111,17 +123,19 @@ def _saliency(
 ) -> list[Saliency]:
     """The saliency of one word, and then of every other word if requested and fast enough."""
     try:
-        model.output_head(MASKED_WORDS)
+        first = first_position(model)
+        position = default_position(tokenizer, maps.ids) if word is None else find_word(tokenizer, maps.ids, word)
+        if word is None and position < first:
+            raise ValueError("the text has one word, and the model predicts it from those before it; give a longer one")
     except ValueError as error:
         if word is not None:
             raise
         logger.warning("no saliency: %s", error)
         return []
-    position = default_position(tokenizer, maps.ids) if word is None else find_word(tokenizer, maps.ids, word)
     positions = [position]
     size = len(maps.tokens) ** 2 * model.get_parameter_count()
     if every_word and size <= EVERY_WORD:
-        positions += [i for i, role in enumerate(maps.roles) if not role and i != position]
+        positions += [i for i, role in enumerate(maps.roles) if not role and i != position and i >= first]
     with showing(len(positions) > 1 and size > EVERY_WORD / 10) as show:
         return word_saliency(
             model, tokenizer, maps.ids, positions, maps.types,

@@ -25,6 +25,7 @@ FEW = 32  # up to this many, labels are larger
 NUMBERED = 20  # up to this many, the map of one head shows its weights as numbers
 LETTERS = 16  # maximum length of a label
 FROM, TO = "from token", "to token"  # axis labels
+UNSEEN = "#dcdcdc"  # cells of tokens that cannot be seen
 TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)  # of the square-root scale
 
 
@@ -34,8 +35,12 @@ def attention_grid(
     heads: Sequence[tuple[int, int]] | None = None,
     title: str = "",
     saliency: Saliency | None = None,
+    visible: np.ndarray | None = None,
 ) -> Figure:
-    """The maps of all heads, or of the given (layer, head) pairs: one row per layer, one column per head."""
+    """The maps of all heads, or of the given (layer, head) pairs: one row per layer, one column per head.
+
+    visible: (L,T,T) which tokens each token can attend to; the other cells are grey
+    """
     T = _checked(tokens, weights)
     L, A = weights.shape[:2]
     chosen = [(layer, head) for layer in range(L) for head in range(A)] if heads is None else list(heads)
@@ -64,7 +69,7 @@ def attention_grid(
                 continue
             panel = figure.add_subplot(inner[row, column])
             panels.append(panel)
-            image = _shade(panel, weights[layer, head])
+            image = _shade(panel, weights[layer, head], None if visible is None else visible[layer])
             panel.set_title(f"layer {layer}, head {head}", fontsize=8, pad=3)
             below, left = row == len(layers) - 1, column == 0
             _name(panel, names, font, _points(T, small=True), x=named and below, y=named and left)
@@ -85,6 +90,7 @@ def attention_map(
     head: int,
     title: str = "",
     saliency: Saliency | None = None,
+    visible: np.ndarray | None = None,
 ) -> Figure:
     """One head, with labels for all tokens on both axes."""
     T = _checked(tokens, weights)
@@ -96,7 +102,7 @@ def attention_map(
     figure = new_figure(max(width, 5.0), height + strip)
     upper, lower = _split(figure, height, strip)
     panel = figure.add_subplot(upper)
-    image = _shade(panel, weights[layer, head])
+    image = _shade(panel, weights[layer, head], None if visible is None else visible[layer])
     (line,), face = lettering([title or f"layer {layer}, head {head}"], 100)
     panel.set_title(line, fontsize=10, **face)
     _name(panel, names, font, _points(T), x=True, y=True)
@@ -149,10 +155,12 @@ def _split(figure: Figure, height: float, strip: float) -> tuple[Any, Any]:
     return upper, lower
 
 
-def _shade(panel: Axes, weights: np.ndarray) -> Any:
+def _shade(panel: Axes, weights: np.ndarray, visible: np.ndarray | None = None) -> Any:
+    """A map; cells of tokens that cannot be seen are grey."""
     colors = import_module("matplotlib.colors")
-    scale = {"cmap": colors.ListedColormap(shades()), "norm": colors.PowerNorm(0.5, 0, 1)}
-    image = panel.imshow(weights.astype(float), interpolation="nearest", aspect="equal", **scale)
+    scale = {"cmap": colors.ListedColormap(shades(), bad=UNSEEN), "norm": colors.PowerNorm(0.5, 0, 1)}
+    shown = weights.astype(float) if visible is None else np.where(visible, weights.astype(float), np.nan)
+    image = panel.imshow(shown, interpolation="nearest", aspect="equal", **scale)
     for spine in panel.spines.values():
         spine.set_linewidth(0.5)
     return image

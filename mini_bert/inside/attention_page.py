@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.inside.attention_analysis import LIMITS, Analysis
+from mini_bert.inside.attention_maps import about_columns, statistics_columns
 from mini_bert.inside.attention_relations import MIN_COUNT, relation_rows
 from mini_bert.plots.style import INK, PAPER, shades
 
@@ -46,7 +47,11 @@ def page_data(analysis: Analysis) -> dict[str, Any]:
         "heads": A,
         "chosen": analysis.heads[0],
         "weights": packed(analysis.maps.weights),
-        "statistics": [_rounded({**one._asdict(), "pattern": one.pattern}) for one in analysis.statistics],
+        "visible": _visible(analysis.maps.visible),
+        "statistics": [_rounded(one._asdict()) for one in analysis.statistics],
+        "columns": list(statistics_columns(analysis.statistics, analysis.maps.marks).items()),
+        "about": about_columns(analysis.statistics),
+        "notes": analysis.notes,
         "saliency": [
             _rounded({**one._asdict(), "scores": np.round(one.scores.astype(float), DIGITS).tolist()})
             for one in analysis.saliency
@@ -61,6 +66,11 @@ def page_data(analysis: Analysis) -> dict[str, Any]:
         )
         data["relations"] = {"caption": f"{title}. {' '.join(notes)}", "columns": columns, "rows": rows}
     return data
+
+
+def _visible(visible: np.ndarray | None) -> list[str] | None:
+    """For each layer, "1" where a token can attend to another and "0" where not, row by row; None: all can."""
+    return None if visible is None else ["".join("01"[seen] for seen in own.ravel().tolist()) for own in visible]
 
 
 def packed(weights: np.ndarray) -> str:

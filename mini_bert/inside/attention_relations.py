@@ -9,6 +9,9 @@ relation det. Clark et al. (2019, "What does BERT look at?", section 4.2) predic
 and measure the accuracy for each relation. First the map of pieces becomes a map of words: the attention *to* a word is
 the sum over its pieces, the attention *from* a word is their mean. [CLS], [SEP] and the word itself are excluded.
 
+In a causal model (GPT-2) a word attends only to those before it. A parent that comes later can be found only in the
+second way, and one that comes before only in the first.
+
 The baseline is a fixed offset: "the next word is the syntactic head" is right for half of all determiners without any
 attention. Both the best attention head and the best offset are chosen on the sentences they are scored on.
 
@@ -38,6 +41,7 @@ ALL = "all"  # every relation except these:
 LEFT_OUT = ("punct", "root")  # the parent of a comma is a convention, and a root has none
 OFFSETS = tuple(offset for offset in range(-10, 11) if offset)  # of the baseline, in words
 TOKENS = 1024  # per batch
+NONE = -2  # no parent is predicted
 MIN_COUNT = 20  # rarer relations are not shown
 
 
@@ -120,10 +124,14 @@ def word_attention(weights: np.ndarray, sizes: Sequence[int] | np.ndarray, start
 
 
 def predicted_parents(words: np.ndarray) -> np.ndarray:
-    """The parent that each attention head predicts for each word, (2,L,A,N), from 0.        words (L,A,N,N)"""
+    """The parent that each attention head predicts for each word, (2,L,A,N), from 0.        words (L,A,N,N)
+
+    NONE where there is no weight to choose by: in a causal model, the first word sees no other, and no other sees the
+    last.
+    """
     N = words.shape[-1]
-    others = np.where(np.eye(N, dtype=bool), -1.0, words)
-    return np.stack([others.argmax(-1), others.argmax(-2)])
+    others = np.where(np.eye(N, dtype=bool), 0.0, words)
+    return np.stack([np.where(others.any(axis), others.argmax(axis), NONE) for axis in (-1, -2)])
 
 
 def count_correct(sentence: Parsed, predicted: np.ndarray, into: Relations) -> None:

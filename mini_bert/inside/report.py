@@ -6,7 +6,6 @@ print(report(analysis))          report_json(analysis)          draw(analysis, c
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import textwrap
@@ -19,7 +18,13 @@ import numpy as np
 from mini_bert.common.atomic import write_atomic
 from mini_bert.inside.attention_analysis import LIMITS, Analysis
 from mini_bert.inside.attention_figures import attention_grid, attention_map
-from mini_bert.inside.attention_maps import AttentionMaps, largest, most_attended
+from mini_bert.inside.attention_maps import (
+    AttentionMaps,
+    about_columns,
+    largest,
+    most_attended,
+    statistics_columns,
+)
 from mini_bert.inside.attention_page import attention_page
 from mini_bert.inside.attention_relations import MIN_COUNT, Relations, relation_rows
 from mini_bert.inside.layer_statistics import LayerStatistics
@@ -41,32 +46,33 @@ def report(analysis: Analysis) -> str:
         if analysis.saliency:
             parts += [saliency_table(analysis.saliency[0])]
         parts += [textwrap.fill(LIMITS, 100)]
+    parts += ["\n".join(textwrap.fill(note, 100) for note in analysis.notes)] * bool(analysis.notes)
     if analysis.relations is not None:
         parts += [relation_table(analysis.relations, analysis.treebank, MIN_COUNT, ROWS, analysis.untrained)]
     return "\n\n".join(parts)
 
 
 def _head_table(analysis: Analysis, maps: AttentionMaps) -> str:
-    T = len(maps.tokens)
-    lines = [
-        " ".join(maps.tokens),
-        "",
-        f"{'head':6}{'entropy':>8}{'distance':>10}{'[CLS]':>8}{'[SEP]':>7}{'previous':>10}{'next':>6}{'self':>6}  "
-        f"{'mostly':10}attends most to",
-    ]
+    names = statistics_columns(analysis.statistics, maps.marks)
+    widths = {field: max(6, len(name)) + 2 for field, name in names.items()}
+    heading = "".join(f"{name:>{widths[field]}}" for field, name in names.items())
+    mostly = max(10, *(len(one.pattern) + 2 for one in analysis.statistics))
+    lines = [" ".join(maps.tokens), "", f"{'head':6}{heading}  {'mostly':{mostly}}attends most to"]
     for one in analysis.statistics:
         if (one.layer, one.head) not in analysis.heads:
             continue
-        attended = most_attended(maps.roles, maps.weights[one.layer, one.head])
+        attended = most_attended(maps.roles, maps.weights[one.layer, one.head], visible=maps.seen()[one.layer])
+        cells = "".join(f"{_cell(field, getattr(one, field)):>{width}}" for field, width in widths.items())
         lines.append(
-            f"{f'{one.layer}.{one.head}':6}{one.entropy:8.2f}{one.distance:10.1f}{one.cls:8.0%}{one.sep:7.0%}"
-            f"{one.previous:10.0%}{one.next:6.0%}{one.itself:6.0%}  {one.pattern:10}{_named(maps.tokens, attended)}"
+            f"{f'{one.layer}.{one.head}':6}{cells}  {one.pattern:{mostly}}{_named(maps.tokens, attended)}".rstrip()
         )
-    lines.append(
-        f"head: layer.head, from 0. entropy: 0 for one token, {math.log(T):.2f} for all {T} equally. distance: in "
-        "tokens. Means over words."
-    )
-    return "\n".join(lines)
+    return "\n".join([*lines, textwrap.fill(f"head: layer.head, from 0. {about_columns(analysis.statistics)}", 100)])
+
+
+def _cell(field: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if field == "entropy" else f"{value:.1f}" if field == "distance" else f"{value:.0%}"
 
 
 def _token_table(maps: AttentionMaps, layer: int, head: int) -> str:
@@ -128,6 +134,8 @@ def report_json(analysis: Analysis) -> str:
     content: dict[str, Any] = {"model": analysis.model}
     if analysis.maps is not None:
         content["tokens"] = analysis.maps.tokens
+        content["stream"] = analysis.maps.stream
+        content["notes"] = analysis.notes
         content["heads"] = [
             {**one._asdict(), "weights": _rounded(analysis.maps.weights[one.layer, one.head])}
             for one in analysis.statistics
@@ -168,9 +176,10 @@ def draw(analysis: Analysis, path: Path) -> None:
         write_atomic(path, attention_page(analysis).encode())
         return
     saliency = analysis.saliency[0] if analysis.saliency else None
-    tokens, weights = analysis.maps.tokens, analysis.maps.weights
+    tokens, weights, visible = analysis.maps.tokens, analysis.maps.weights, analysis.maps.visible
     if len(analysis.heads) == 1:
-        figure = attention_map(tokens, weights, *analysis.heads[0], saliency=saliency)
+        figure = attention_map(tokens, weights, *analysis.heads[0], saliency=saliency, visible=visible)
     else:
-        figure = attention_grid(tokens, weights, analysis.heads, f"Attention heads of {analysis.model}", saliency)
+        title = f"Attention heads of {analysis.model}"
+        figure = attention_grid(tokens, weights, analysis.heads, title, saliency, visible)
     save(figure, path)

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.evaluation.likelihood import way_of
 from mini_bert.layers.base import Layer, Run
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
-from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Inputs, Model
 
 if TYPE_CHECKING:
     from mini_bert.finetuning.model import FineTuned
@@ -50,22 +51,41 @@ def gradient_times_input(
 
     A replica is used (and passed to `scalar`), so the model's own gradients do not change.
     """
+    return gradient_times_inputs(model, model.check_inputs(ids, mask, types), scalar, chosen)
+
+
+def gradient_times_inputs(
+    model: Model, inputs: Inputs, scalar: Scalar, chosen: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for inputs that are already checked, in which words may be hidden (`Model.hide`)."""
     twin, run = model.replica(), Run()
-    ids = np.asarray(ids)
-    y, cache = twin.encode(ids, mask, types, run, chosen)
+    y, cache = twin.encode_inputs(inputs, run, chosen)
     values, dy = scalar(twin, y, run)
     dx = twin.encode_backward(dy, cache, run)  # (B,T,H) at the sum of the embeddings
-    return values, np.vecdot(dx, twin.embed_tokens(ids))
+    return values, np.vecdot(dx, twin.embed_tokens(inputs.ids))
+
+
+# ---------------------------------------------------------------------- scalars
+
+
+def head_log_probability(head: str, targets: Sequence[int] | np.ndarray, at: np.ndarray | None = None) -> Scalar:
+    """s_n = log p(targets[n]) by an output head of the model, at the n-th chosen row, one row per sequence.
+
+    at: the rows, for a head that reads whole sequences (`Model.sequence_heads`), which are then not chosen before
+    """
+    targets = np.asarray(targets)
+
+    def scalar(model: Any, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:  # y (N,H) or (B,T,H)
+        scores, cache = model.score(head, y, run, at)  # (N,C)
+        values, dscores = _log_softmax(scores, targets)
+        return values, model.score_backward(head, dscores, cache, run).reshape(y.shape)
+
+    return scalar
 
 
 def word_log_probability(targets: Sequence[int] | np.ndarray) -> Scalar:
-    """s_n = log p(targets[n]) at the n-th chosen row, one row per sequence."""
-    targets = np.asarray(targets)
-
-    def scalar(model: Any, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:  # y (N,H)
-        return _log_probability(model.output_head(MASKED_WORDS), y, targets, run)
-
-    return scalar
+    """s_n = log p(targets[n]) of masked words, at the n-th chosen row, one row per sequence."""
+    return head_log_probability(MASKED_WORDS, targets)
 
 
 def class_log_probability(labels: Sequence[int] | np.ndarray, head: Layer | None = None, **inputs: Any) -> Scalar:
@@ -76,20 +96,32 @@ def class_log_probability(labels: Sequence[int] | np.ndarray, head: Layer | None
     labels = np.asarray(list(labels))
 
     def scalar(model: Any, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:
-        return _log_probability(head or model.task, y, labels, run, **inputs)
+        used = head or model.task
+        scores, cache = used.forward(y, run, **inputs)
+        values, dscores = _log_softmax(scores, labels)
+        return values, used.backward(dscores, cache, run)
 
     return scalar
 
 
-def _log_probability(
-    head: Layer, y: np.ndarray, targets: np.ndarray, run: Run, **inputs: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns log softmax(head(y))[target] of each row (N,), and the gradient of their sum at y."""
-    logits, cache = head.forward(y, run, **inputs)  # (N,V)
-    chosen = logits[np.arange(len(targets)), targets] - logits.max(-1)
-    _, entropy = cross_entropy(logits, targets, count=1)  # Σ −log p
-    dy = head.backward(cross_entropy_backward(-1.0, entropy), cache, run)
-    return chosen - np.log(entropy.sums[:, 0]), dy  # not np.log(p): p may underflow
+def _log_softmax(scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns log softmax(scores)[target] of each row (N,), and the gradient of their sum at the scores (N,C)."""
+    chosen = scores[np.arange(len(targets)), targets] - scores.max(-1)
+    _, entropy = cross_entropy(scores, targets, count=1)  # Σ −log p
+    return chosen - np.log(entropy.sums[:, 0]), cross_entropy_backward(-1.0, entropy)  # not np.log(p): it may underflow
+
+
+# ---------------------------------------------------------------------- words
+
+
+class Question(NamedTuple):
+    """What is asked about some tokens of a text, one sequence for each."""
+
+    inputs: Inputs  # B sequences
+    rows: np.ndarray  # (B,) the rows of the answers
+    targets: np.ndarray  # (B,)
+    shown: np.ndarray  # (B,T) the ids as the model sees them
+    of: list[str]  # (B,) descriptions of the scalars
 
 
 def word_saliency(
@@ -100,45 +132,97 @@ def word_saliency(
     types: Any = None,
     after_each: Callable[[int], None] | None = None,
 ) -> list[Saliency]:
-    """Masks each of these positions of one text in turn: which tokens does the probability of the word depend on?
+    """Which tokens does the probability of a word depend on? Asks about each of these positions of one text in turn.
 
-    If the text itself has a mask at the position, the word is the model's top prediction.
+    A model of masked words gets the word masked; if the text itself has a mask there, the word is the model's top
+    prediction. A model of the next word predicts it from those before it. A discriminator (ELECTRA) sees all words, and
+    says how likely it is that this one was not replaced.
     """
     ids = np.asarray(ids)
     T = ids.size
+    head = way_of(model)
     wrong = next((position for position in positions if not 0 <= position < T), None)
     if wrong is not None:
         raise ValueError(f"there is no token {wrong}; the text has tokens 0 to {T - 1}")
+    if min(positions, default=T) < first_position(model):
+        raise ValueError("nothing comes before token 0, so this model does not predict it; choose a later token")
     every = max(1, TOKENS // T)
     results: list[Saliency] = []
     for start in range(0, len(positions), every):
         places = np.asarray(positions[start : start + every], int)
-        rows = np.arange(len(places))
-        inputs = np.repeat(ids[None], len(places), 0)  # (B,T)
-        inputs[rows, places] = tokenizer.mask_id
-        token_types = None if types is None else np.repeat(np.asarray(types)[None], len(places), 0)
-        chosen = rows * T + places
-        masked = ids[places] == tokenizer.mask_id
-        targets = np.where(masked, 0, ids[places])
-        if masked.any():
-            targets = np.where(masked, _top_prediction(model, tokenizer, inputs, token_types, chosen), targets)
-        values, scores = gradient_times_input(
-            model, inputs, word_log_probability(targets), types=token_types, chosen=chosen
-        )
+        repeated = None if types is None else np.tile(np.asarray(types), (places.size, 1))
+        inputs = model.check_inputs(np.tile(ids, (places.size, 1)), None, repeated)
+        asked = QUESTIONS[head](model, tokenizer, inputs, places)
+        whole = head in model.sequence_heads
+        scalar = head_log_probability(head, asked.targets, asked.rows if whole else None)
+        values, scores = gradient_times_inputs(model, asked.inputs, scalar, None if whole else asked.rows)
         for row, place in enumerate(places.tolist()):
-            tokens = [tokenizer.tokens[i] for i in inputs[row]]
-            word = tokenizer.tokens[targets[row]]
-            how = "the top prediction" if masked[row] else "masked"
-            of = f"log p({word}) at token {place}, {how}"
-            results.append(Saliency(of, place, float(values[row]), tokens, scores[row]))
+            tokens = [tokenizer.tokens[i] for i in asked.shown[row]]
+            results.append(Saliency(asked.of[row], place, float(values[row]), tokens, scores[row]))
         if after_each is not None:
             after_each(len(results))
     return results
 
 
+def first_position(model: Model) -> int:
+    """The first token of a text that the model predicts."""
+    return 1 if way_of(model) == NEXT_WORD else 0
+
+
+def _masked(model: Model, tokenizer: Tokenizer, inputs: Inputs, places: np.ndarray) -> Question:
+    B, T = inputs.ids.shape
+    rows = np.arange(B) * T + places
+    masked = inputs.ids == tokenizer.mask_id
+    own = masked.reshape(-1)[rows]  # the text has a mask there
+    masked.reshape(-1)[rows] = True
+    hidden = model.hide(inputs, np.flatnonzero(masked), tokenizer.mask_id)
+    targets = np.where(own, 0, inputs.ids.reshape(-1)[rows])
+    if own.any():
+        targets = np.where(own, _top_prediction(model, tokenizer, hidden, rows), targets)
+    how = ["the top prediction" if mask else "masked" for mask in own]
+    of = [
+        f"log p({tokenizer.tokens[i]}) at token {place}, {why}"
+        for i, place, why in zip(targets, places, how, strict=True)
+    ]
+    return Question(hidden, rows, targets, np.where(masked, tokenizer.mask_id, inputs.ids), of)
+
+
+def _next(model: Model, tokenizer: Tokenizer, inputs: Inputs, places: np.ndarray) -> Question:
+    B, T = inputs.ids.shape
+    targets = inputs.ids[np.arange(B), places]
+    of = [
+        f"log p({tokenizer.tokens[i]}) at token {place}, given those before it"
+        for i, place in zip(targets, places, strict=True)
+    ]
+    return Question(inputs, np.arange(B) * T + places - 1, targets, inputs.ids, of)
+
+
+def _original(model: Model, tokenizer: Tokenizer, inputs: Inputs, places: np.ndarray) -> Question:
+    B, T = inputs.ids.shape
+    words = [tokenizer.tokens[i] for i in inputs.ids[np.arange(B), places]]
+    of = [f"log p({word} at token {place} was not replaced)" for word, place in zip(words, places, strict=True)]
+    return Question(inputs, np.arange(B) * T + places, np.zeros(B, int), inputs.ids, of)
+
+
+QUESTIONS: dict[str, Callable[[Model, Any, Inputs, np.ndarray], Question]] = {
+    MASKED_WORDS: _masked, NEXT_WORD: _next, REPLACED: _original,
+}  # fmt: skip
+
+
+def _top_prediction(model: Model, tokenizer: Tokenizer, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+    y, _ = model.encode_inputs(inputs, Run(), rows)
+    scores = model.score(MASKED_WORDS, y, Run())[0][:, : tokenizer.vocab_size].copy()
+    scores[:, list(tokenizer.special_ids)] = -np.inf
+    return scores.argmax(-1)
+
+
+# ---------------------------------------------------------------------- classes
+
+
 def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label: str | None = None) -> list[Saliency]:
     """For a model fine-tuned to classify: the saliency of `label` (default: the prediction), then of the others."""
     from mini_bert.data.labelled.readers import Labelled
+    from mini_bert.finetuning.tasks.base import summary_places
     from mini_bert.finetuning.tasks.classify import seen_by
 
     model, task, tokenizer, length = tuned
@@ -151,7 +235,7 @@ def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label
     item = task.items([Labelled(text, second, "", 1)], tokenizer, length, training=False)[0]
     C = len(task.labels)
     batch = task.batch([item] * C, tokenizer.padding, known=False)
-    scalar = class_log_probability(range(C), asked=seen_by(model.task, batch), summary=batch.summary)
+    scalar = class_log_probability(range(C), asked=seen_by(model.task, batch), summary=summary_places(model, batch))
     values, scores = gradient_times_input(model, batch.ids, scalar, types=batch.types)
     answer = int(values.argmax())
     first = answer if label is None else task.labels.index(label)
@@ -166,14 +250,6 @@ def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label
         )
         for number in (first, *(number for number in range(C) if number != first))
     ]
-
-
-def _top_prediction(model: Any, tokenizer: Any, ids: np.ndarray, types: Any, chosen: np.ndarray) -> np.ndarray:
-    run = Run()
-    y, _ = model.encode(ids, None, types, run, chosen)
-    logits = model.output_head(MASKED_WORDS).forward(y, run)[0][:, : tokenizer.vocab_size].copy()
-    logits[:, list(tokenizer.special_ids)] = -np.inf
-    return logits.argmax(-1)
 
 
 def default_position(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> int:

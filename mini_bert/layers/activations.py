@@ -2,7 +2,8 @@
 
     ReLU         y = max(x, 0)        dx = dy where y > 0, else 0
     GELU         y = x Φ(x)           dx = dy (Φ(x) + x φ(x))
-    GELU, tanh   y = x (1 + t)/2      dx = dy ((1 + t) + x t′)/2      t = tanh(√(2/π) (x + a x³))
+    GELU, tanh   y = x c              dx = dy (c + x c′)        c = (1 + tanh u)/2,   u = √(2/π) (x + a x³)
+    SiLU         y = x c              dx = dy (c + x c′)        c = 1/(1 + exp(−x)) = (1 + tanh(x/2))/2
     tanh         y = tanh x           dx = dy (1 − y²)
 
 They apply to each number on its own, so backward multiplies dy by the slope at that number.
@@ -15,12 +16,14 @@ x: a ReLU with a smooth bend, which falls to −0.17 near x = −0.75.
     Φ(x) = (1 + erf(x/√2))/2       φ(x) = Φ′(x) = exp(−x²/2)/√(2π)       so (x Φ)′ = Φ + x φ
 
 The same paper approximates erf by tanh: with a = 0.044715, y differs by at most 0.0005. GPT-2 and others were trained
-with that form and need it; configurations call it "gelu_new" or "gelu_pytorch_tanh". By the product and chain rules,
+with that form and need it; configurations call it "gelu_new" or "gelu_pytorch_tanh". SiLU, also called swish, has the
+same shape with a wider bend. For both, tanh′ = 1 − tanh² = 4 c (1 − c), and the chain rule gives
 
-    t′ = (1 − t²) √(2/π) (1 + 3a x²)
+    c′ = 2 c (1 − c) u′        u′ = √(2/π) (1 + 3a x²);  for SiLU, ½
 
 Each is a pair of functions, `f(x)`, which returns y and a cache, and `f_backward(dy, cache)`, which returns dx, for any
-shape and dtype. ReLU and tanh need only y, which the next layer stores anyway; GELU also needs x.
+shape and dtype. ReLU and tanh need only y, which the next layer stores anyway; the others also need x. Then Φ and c are
+y/x, so they need not be stored.
 """
 
 import math
@@ -56,11 +59,9 @@ def gelu(x):
 
 def gelu_backward(dy, cache, out=None):
     """dx = dy (Φ(x) + x φ(x)),  Φ = y/x"""
-    x, y = cache  # the next layer stores y anyway; storing Φ as well would need as much again
-    dx, term = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
-    with np.errstate(all="ignore"):  # 0/0, underflow of exp
-        np.divide(y, x, out=dx)  # Φ
-        np.copyto(dx, 0.5, where=x == 0)
+    x, y = cache
+    dx, term = _share(x, y), np.empty(x.shape, x.dtype)  # Φ
+    with np.errstate(all="ignore"):  # underflow of exp
         np.multiply(x, x, out=term)
         term *= -0.5
         np.exp(term, out=term)
@@ -71,16 +72,63 @@ def gelu_backward(dy, cache, out=None):
 
 
 def gelu_tanh(x):
-    """y = x (1 + t)/2, t = tanh(√(2/π) (x + a x³))"""
-    t = np.tanh(x * (SQRT_2_OVER_PI + (SQRT_2_OVER_PI * CUBIC) * (x * x)))
-    return x * (0.5 + 0.5 * t), (x, t)
+    """y = x c, c = (1 + tanh u)/2, u = √(2/π) (x + a x³)"""
+    y = _odd_cubic(x, CUBIC)  # u
+    np.tanh(y, out=y)
+    y += 1
+    y *= 0.5
+    y *= x
+    return y, (x, y)
 
 
 def gelu_tanh_backward(dy, cache, out=None):
-    """dx = dy ((1 + t) + x t′)/2, t′ = (1 − t²) √(2/π) (1 + 3a x²)"""
-    x, t = cache
-    inner_slope = SQRT_2_OVER_PI + (SQRT_2_OVER_PI * 3 * CUBIC) * (x * x)
-    return np.multiply(dy, 0.5 * (1 + t + x * (1 - t * t) * inner_slope), out=out)
+    """dx = dy (c + 2 c (1 − c) x u′), x u′ = √(2/π) (x + 3a x³), c = y/x"""
+    x, y = cache
+    return _share_backward(dy, x, y, _odd_cubic(x, 3 * CUBIC), out)
+
+
+def silu(x):
+    """y = x c, c = 1/(1 + exp(−x))"""
+    y = np.negative(x, out=np.empty(x.shape, x.dtype))
+    with np.errstate(over="ignore"):  # x/∞ = 0
+        np.exp(y, out=y)
+    y += 1
+    np.divide(x, y, out=y)
+    return y, (x, y)
+
+
+def silu_backward(dy, cache, out=None):
+    """dx = dy (c + c (1 − c) x), c = y/x"""
+    x, y = cache
+    return _share_backward(dy, x, y, np.multiply(x, 0.5, out=np.empty(x.shape, x.dtype)), out)
+
+
+def _odd_cubic(x, cubic: float):
+    """√(2/π) (x + cubic x³)"""
+    y = np.multiply(x, x, out=np.empty(x.shape, x.dtype))
+    y *= SQRT_2_OVER_PI * cubic
+    y += SQRT_2_OVER_PI
+    y *= x
+    return y
+
+
+def _share(x, y):
+    """y/x, the share of x that passes; ½ at 0"""
+    share = np.empty(x.shape, x.dtype)
+    with np.errstate(all="ignore"):  # 0/0
+        np.divide(y, x, out=share)
+    np.copyto(share, 0.5, where=x == 0)
+    return share
+
+
+def _share_backward(dy, x, y, slope, out):
+    """dx = dy (c + 2 c (1 − c) slope), slope = x u′; overwrites `slope`"""
+    share = _share(x, y)
+    slope *= share
+    slope *= 2
+    slope -= share * slope
+    slope += share
+    return np.multiply(dy, slope, out=out)
 
 
 def tanh(x):
@@ -106,6 +154,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_new": Activation(gelu_tanh, gelu_tanh_backward),
     "gelu_pytorch_tanh": Activation(gelu_tanh, gelu_tanh_backward),
     "tanh": Activation(tanh, tanh_backward),
+    "silu": Activation(silu, silu_backward),
 }
 
 
@@ -117,7 +166,7 @@ def activation(name: str) -> Activation:
 
 
 if __name__ == "__main__":  # show the values, and check the slopes
-    shown = {name: ACTIVATIONS[name] for name in ("relu", "gelu", "gelu_new", "tanh")}
+    shown = {name: ACTIVATIONS[name] for name in ("relu", "gelu", "gelu_new", "silu", "tanh")}
     print("       x" + "".join(f"{name:>12}" for name in shown))
     for number in (-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0):
         x = np.array([number])

@@ -21,7 +21,7 @@ Backward. C = P v and S = q kᵀ are products, and softmax has its own rule (sof
     dP = dC vᵀ     dv = Pᵀ dC     dS = P ⊙ (dP − Σ P ⊙ dP)     dq = dS k / √d     dk = dSᵀ q / √d
 
 Two subclasses save time and memory: lean_attention.py computes long sequences in tiles, and efficient_attention.py
-computes only some of the rows.
+computes only some of the rows. Others change q, k and v before the scores are computed: rotary.py and past.py.
 """
 
 import math
@@ -84,14 +84,14 @@ class MultiHeadAttention(Layer):
     def __init__(self, width: int, heads: int, bias: bool = True, p: float = 0.0, std: float | None = None):
         if width % heads:
             raise ValueError(f"the width, {width}, is not divisible by the number of heads, {heads}")
-        self.width, self.heads, self.p = width, heads, p
-        self.scale = 1 / math.sqrt(width // heads)
+        self.width, self.heads, self.head_size, self.p = width, heads, width // heads, p
+        self.scale = 1 / math.sqrt(self.head_size)
         self.qkv = Linear(width, 3 * width, bias, std)
         self.output = Linear(width, width, bias, std)
 
-    def forward(self, x, run, mask=None):  # x (B,T,H)
+    def forward(self, x, run, mask=None, **more):  # x (B,T,H)
         qkv, _ = self.qkv.forward(x, run)  # (B,T,3H)
-        q, k, v = self.split_heads(qkv, 3)  # (B,A,T,d) each
+        q, k, v = self.before_scores(*self.split_heads(qkv, 3), **more)  # (B,A,T,d) each
         context, attended = self.dot_product_attention(q, k, v, run, mask)  # (B,A,T,d)
         context = context.transpose(0, 2, 1, 3).reshape(x.shape)
         y, _ = self.output.forward(context, run)
@@ -100,7 +100,19 @@ class MultiHeadAttention(Layer):
     def backward(self, dy, cache, run):  # dy (B,T,H)
         (dcontext,) = self.split_heads(self.output.backward(dy, cache.context, run), 1)  # (B,A,T,d)
         dq, dk, dv = self.dot_product_attention_backward(dcontext, cache, run)  # (B,A,T,d) each
-        return self.qkv.backward(self.join_heads(dq, dk, dv), cache.x, run)  # dx (B,T,H)
+        dqkv = self.join_heads(*self.before_scores_backward(dq, dk, dv, cache))  # (B,T,3H)
+        return self.qkv.backward(dqkv, cache.x, run)  # dx (B,T,H)
+
+    def before_scores(self, q, k, v, tokens=None):
+        """What happens to q, k and v before they meet: here nothing. rotary.py rotates q and k, past.py puts earlier
+        keys and values in front. They may change q, k and v in place.
+
+        tokens  (B,M) the positions of the queries in their sequences; None: 0, 1, 2, …
+        """
+        return q, k, v
+
+    def before_scores_backward(self, dq, dk, dv, cache):
+        return dq, dk, dv
 
     def dot_product_attention(self, q, k, v, run, mask=None, at=None):
         """C = softmax(q kᵀ/√d) v"""
@@ -117,7 +129,7 @@ class MultiHeadAttention(Layer):
     def split_heads(self, x, parts):
         """(B,T,parts·H) -> parts × (B,A,T,d), as views."""
         B, T, _ = x.shape
-        return x.reshape(B, T, parts, self.heads, self.width // self.heads).transpose(2, 0, 3, 1, 4)
+        return x.reshape(B, T, parts, self.heads, self.head_size).transpose(2, 0, 3, 1, 4)
 
     def join_heads(self, *parts):
         """parts × (B,A,T,d) -> (B,T,parts·H), the inverse of split_heads."""

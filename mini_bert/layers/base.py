@@ -128,6 +128,16 @@ class Layer:
         return dict(first.values())
 
 
+class Unchanged(Layer):
+    """y = x        Where an architecture has a layer in one place and none in another."""
+
+    def forward(self, x, run):
+        return x, None
+
+    def backward(self, dy, cache, run):
+        return dy
+
+
 def _walk(item: Any, path: str) -> Iterator[tuple[str, Param]]:
     if isinstance(item, Param):
         yield path, item

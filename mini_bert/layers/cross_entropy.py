@@ -12,6 +12,9 @@ Backward. The derivative of log Σ exp is softmax, and that of the target's logi
 which is the predicted distribution minus the correct one.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +32,15 @@ class CrossEntropyCache(NamedTuple):
     def probs(self) -> np.ndarray:  # (N,V)
         return self.exp / self.sums
 
+    def pieces(self) -> Iterable[CrossEntropyCache]:
+        """The same in parts of some rows each: here all of them. Not all heads have all probabilities in memory."""
+        return [self]
+
+    @property
+    def correct(self) -> int:
+        """How often the target is the most likely class"""
+        return int((self.exp.argmax(-1) == self.targets).sum())
+
 
 def cross_entropy(logits, targets, count: float | None = None, out=None):
     """loss = Σ −log softmax(logits)[target] / count        logits (N,V), targets (N,)
@@ -38,10 +50,7 @@ def cross_entropy(logits, targets, count: float | None = None, out=None):
     out     memory for the cache: pass `out=logits` to reuse theirs
     """
     N, V = logits.shape
-    if targets.shape != (N,):
-        raise ValueError(f"targets have shape {targets.shape}, expected ({N},): there are {N} rows of logits")
-    if N and (targets.min() < 0 or targets.max() >= V):
-        raise ValueError(f"targets lie in [{targets.min()}, {targets.max()}], expected ids from 0 to {V - 1}")
+    check_targets(targets, N, V)
     count = N if count is None else count
     if count <= 0:
         raise ValueError("no row was chosen, so the mean loss is undefined; choose at least one token")
@@ -51,6 +60,13 @@ def cross_entropy(logits, targets, count: float | None = None, out=None):
     sums = total(exp)  # (N,1)
     losses = np.log(sums[:, 0]) - picked
     return losses.sum() / count, CrossEntropyCache(exp, sums, targets, count)
+
+
+def check_targets(targets, N: int, V: int) -> None:
+    if targets.shape != (N,):
+        raise ValueError(f"targets have shape {targets.shape}, expected ({N},): there are {N} rows of logits")
+    if N and (targets.min() < 0 or targets.max() >= V):
+        raise ValueError(f"targets lie in [{targets.min()}, {targets.max()}], expected ids from 0 to {V - 1}")
 
 
 def cross_entropy_backward(dloss: float, cache: CrossEntropyCache, out=None):

@@ -107,8 +107,9 @@ class DisentangledAttention(Layer):
     ):
         if width % heads:
             raise ValueError(f"the width, {width}, is not divisible by the number of heads, {heads}")
-        self.width, self.heads, self.p, self.position_p = width, heads, p, position_p
-        self.scale = 1 / math.sqrt(width // heads * (1 + len(terms)))
+        self.width, self.heads, self.head_size = width, heads, width // heads
+        self.p, self.position_p = p, position_p
+        self.scale = 1 / math.sqrt(self.head_size * (1 + len(terms)))
         self.query = Linear(width, width, std=std)
         self.key = Linear(width, width, key_bias, std)
         self.value = Linear(width, width, std=std)
@@ -275,7 +276,7 @@ class DisentangledAttention(Layer):
     def split_heads(self, x):
         """(B,T,H) -> (B,A,T,d), as a view"""
         B, T, _ = x.shape
-        return x.reshape(B, T, self.heads, self.width // self.heads).transpose(0, 2, 1, 3)
+        return x.reshape(B, T, self.heads, self.head_size).transpose(0, 2, 1, 3)
 
 
 def join_heads(x):

@@ -35,9 +35,9 @@ class ChosenCache(NamedTuple):
 class EfficientAttention(LeanAttention):
     """y = MultiHeadAttention(x)[chosen]        y (N,H); without `chosen`, (B,T,H)"""
 
-    def forward(self, x, run, mask=None, chosen=None):  # x (B,T,H)
+    def forward(self, x, run, mask=None, chosen=None, **more):  # x (B,T,H)
         if chosen is None:
-            return super().forward(x, run, mask)
+            return super().forward(x, run, mask, **more)
         B, T, _ = x.shape
         layout = row_layout(chosen, B, T)
         queries, rows = choose_rows(x, chosen)  # (N,H)
@@ -45,8 +45,9 @@ class EfficientAttention(LeanAttention):
         kv, _ = self._w_kv().forward(x, run)  # (B,T,2H)
         (q,) = self.split_heads(layout.to_batch(q), 1)  # (B,A,M,d)
         k, v = self.split_heads(kv, 2)  # (B,A,T,d) each
+        q, k, v = self.before_scores(q, k, v, tokens=layout.token, **more)
         if mask is not None and mask.shape[-2] > 1:  # the mask differs between queries
-            mask = np.take_along_axis(np.broadcast_to(mask, (B, 1, T, T)), layout.token[:, None, :, None], 2)
+            mask = np.take_along_axis(np.broadcast_to(mask, (B, 1, T, k.shape[2])), layout.token[:, None, :, None], 2)
         at = layout.query_rows(self.heads)
         context, attended = self.dot_product_attention(q, k, v, run, mask, at)  # (B,A,M,d)
         context = layout.to_list(context.transpose(0, 2, 1, 3))  # (N,H)
@@ -60,6 +61,7 @@ class EfficientAttention(LeanAttention):
         djoined = layout.to_batch(self.output.backward(dy, cache.context, run))  # (B,M,H)
         (dcontext,) = self.split_heads(djoined, 1)  # (B,A,M,d)
         dq, dk, dv = self.dot_product_attention_backward(dcontext, cache, run)
+        dq, dk, dv = self.before_scores_backward(dq, dk, dv, cache)
         dqueries = self._w_q().backward(layout.to_list(dq.transpose(0, 2, 1, 3)), cache.queries, run)  # (N,H)
         dx = self._w_kv().backward(self.join_heads(dk, dv), cache.x, run)
         dx += choose_rows_backward(dqueries, cache.rows)

@@ -1,6 +1,7 @@
 """Initialisers: the values that weights have before training. Each is a function (rng, shape) -> array.
 
     normal(std)            N(0, std²)
+    cut_normal(std, c)     the same without its tails beyond c · std
     zeros, ones            biases and norms
     sinusoids(a)           a position table of waves
     neighbours(A, a)       query and key weights with which each head attends to a token next to it
@@ -27,6 +28,18 @@ def normal(std: float, silent: int = 0) -> Initialiser:
 def _normal(std, silent, rng, shape):
     drawn = rng.normal(0.0, std, shape)
     drawn[..., :silent] = 0
+    return drawn
+
+
+def cut_normal(std: float, factor: float) -> Initialiser:
+    """N(0, std²), drawn again wherever it is further from 0 than factor · std."""
+    return partial(_cut_normal, std, factor)
+
+
+def _cut_normal(std, factor, rng, shape):
+    drawn = rng.normal(0.0, std, shape)
+    while (far := np.abs(drawn) > factor * std).any():
+        drawn[far] = rng.normal(0.0, std, far.sum())
     return drawn
 
 

@@ -4,7 +4,7 @@
     y = γ ⊙ x̂ + β            γ, β (H,): one scale and one shift per feature
 
 Every block adds to the residual stream, which therefore grows. Normalisation gives each block inputs of the same size,
-at any depth. (Ba, Kiros & Hinton 2016, eq. 3-4. A small ε keeps σ above 0.)
+at any depth. (Ba, Kiros & Hinton 2016, eq. 3-4. A small ε keeps σ above 0. ModernBERT leaves out β.)
 
 Backward. γ and β are used by every token, so their gradients sum over tokens. For x, let g = γ ⊙ dy, the gradient with
 respect to x̂. Each x_i affects the loss along three paths: through x̂_i itself, through μ and through σ. The last two
@@ -33,9 +33,9 @@ class LayerNormCache(NamedTuple):
 class LayerNorm(Layer):
     """y = γ ⊙ (x − μ)/σ + β        dx = (g − mean(g) − x̂ ⊙ mean(g ⊙ x̂))/σ   with g = γ ⊙ dy"""
 
-    def __init__(self, width: int, eps: float = 1e-5):
+    def __init__(self, width: int, eps: float = 1e-5, bias: bool = True):
         self.gamma = Param((width,), ones, decay=False)
-        self.beta = Param((width,), zeros, decay=False)
+        self.beta = Param((width,), zeros, decay=False) if bias else None
         self.eps = eps
 
     def forward(self, x, run):  # x (...,H)
@@ -46,7 +46,8 @@ class LayerNorm(Layer):
 
     def backward(self, dy, cache, run):  # dy (...,H)
         x_hat, sigma = cache
-        self.beta.add(sum_rows(dy))  # dβ += Σ dy
+        if self.beta is not None:
+            self.beta.add(sum_rows(dy))  # dβ += Σ dy
         self.gamma.add(np.einsum("nh,nh->h", rows(dy), rows(x_hat)))  # dγ += Σ dy ⊙ x̂
         g = self.gamma.data * dy
         along = x_hat * (dot(g, x_hat) / dy.shape[-1])  # the component of g along x̂
@@ -58,7 +59,8 @@ class LayerNorm(Layer):
     def rescale(self, x_hat):
         """y from x̂, in forward and wherever backward needs y again"""
         y = self.gamma.data * x_hat
-        y += self.beta.data
+        if self.beta is not None:
+            y += self.beta.data
         return y
 
 

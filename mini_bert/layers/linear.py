@@ -60,21 +60,23 @@ class TiedLinear(Layer):
 
     The layer that predicts words can share the embedding table: the logit of a word is then the dot product of x and
     the word's embedding. The table (V,H) is passed as a `Param`, so both uses add to the same gradient. Only the bias
-    belongs to this layer.
+    belongs to this layer (GPT-2 has none).
     """
 
-    def __init__(self, table: Param):
+    def __init__(self, table: Param, bias: bool = True):
         self.w = table
-        self.b = Param((table.shape[0],), zeros, decay=False)
+        self.b = Param((table.shape[0],), zeros, decay=False) if bias else None
 
     def forward(self, x, run):  # x (...,H)
         y = times(x, self.w.data.T)  # y (...,V)
-        y += self.b.data
+        if self.b is not None:
+            y += self.b.data
         return y, x
 
     def backward(self, dy, x, run):  # dy (...,V)
         self.w.add_product(rows(dy).T, rows(x), run)  # dW += dyᵀ x
-        self.b.add(sum_rows(dy))  # db += Σ dy
+        if self.b is not None:
+            self.b.add(sum_rows(dy))  # db += Σ dy
         return times(dy, self.w.data)  # dx = dy W (...,H)
 
 

@@ -3,6 +3,7 @@
     cls     y = x[s]                      the vector of the summary token, at position s: 0 for BERT's [CLS]
     mean    y = 1/n Σ_t x_t               over the n tokens in use (words, not padding)
     max     y_h = max_t x_th              for each coordinate, over the same tokens
+    all     as mean                       with special tokens in use, too; the caller passes these
 
 x (B,T,H), used (B,T) booleans with at least one True per text, y (B,H).
 
@@ -67,6 +68,7 @@ POOLING = {
     "cls": Pooling(summary, summary_backward),
     "mean": Pooling(mean, mean_backward),
     "max": Pooling(maximum, maximum_backward),
+    "all": Pooling(mean, mean_backward),
 }
 
 

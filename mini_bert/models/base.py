@@ -37,8 +37,12 @@ PART = 1 << 20  # weights that are rounded at a time
 MASKED_WORDS, NEXT_WORD = "masked_words", "next_word"
 NEXT_SENTENCE, SENTENCE_ORDER, REPLACED = "next_sentence", "sentence_order", "replaced"
 POOLER = "pooler"  # the vector of [CLS], (B,H), which heads for whole sequences read
-HEADS = (MASKED_WORDS, NEXT_WORD, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED, POOLER)
+HEADS: Mapping[str, str] = {  # how errors call them
+    MASKED_WORDS: "head for masked words", NEXT_WORD: "head for the next word", NEXT_SENTENCE: "next-sentence head",
+    SENTENCE_ORDER: "head for the order of sentences", REPLACED: "head for replaced words", POOLER: "pooler",
+}  # fmt: skip
 HIDDEN = "hidden"
+CONTENT, QUERY = "content", "query"  # streams of attention: a token that sees itself, and one that does not
 OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
 
@@ -74,9 +78,9 @@ class ScoreCache(NamedTuple):
 
 class TermCache(NamedTuple):
     term: Term
-    scores: ScoreCache
+    scores: ScoreCache | None  # None: the head has a loss of its own
     loss: float  # of this term, before its weight
-    entropy: CrossEntropyCache
+    entropy: Any  # a CrossEntropyCache, or another with `targets`, `correct` and `pieces`
 
 
 class LossCache(NamedTuple):
@@ -114,6 +118,9 @@ class Model(Saved):
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
+    empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
+    reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
+    streams: ClassVar[tuple[str, ...]] = (CONTENT,)  # of attention; XLNet has another one
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words
 
     tokens: Any  # the embedding of token ids
@@ -148,10 +155,24 @@ class Model(Saved):
         """Each token's own term in the sum of the embeddings: (…,H), or (…,E) if the embeddings have another width."""
         return self.tokens.table.data[ids]
 
+    def room(self, memory: Any) -> float:
+        """How many tokens it can read after those in a memory."""
+        return self.max_length
+
     @property
     def word_bias(self) -> Param | None:
         """The bias of the head for masked words, which starts at the words' log frequencies; None: it has none."""
         return None
+
+    def start_words(self, shares: np.ndarray) -> None:
+        """Set the bias of the word head to the words' log frequencies, if it has one that was not trained.
+
+        shares: (V,) the relative frequency of each word; ids that the tokenizer never makes may be missing at the end
+        """
+        if self.word_bias is None or self.word_bias.data.any():
+            return
+        self.word_bias.data[...] = np.log(shares.min())
+        self.word_bias.data[: shares.size] = np.log(shares)
 
     # ------------------------------------------------------------------ sizes and heads
 
@@ -184,7 +205,9 @@ class Model(Saved):
         """The head with this name. If the model has none, the error says what to do."""
         head = getattr(self, name, None)
         if head is None:
-            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, f'no head {name!r}')}")
+            others = ", ".join(self.output_heads) or "none"
+            general = f"no {HEADS.get(name, f'head {name!r}')}: its architecture has other ones; here: {others}"
+            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, general)}")
         return head
 
     def heights(self) -> dict[str, float]:
@@ -240,11 +263,14 @@ class Model(Saved):
     def encode_backward(self, dhidden, cache: EncodeCache, run: Run | None = None):
         """Returns dx (B,T,H), the gradient at the sum of the embeddings. The cache cannot be used again."""
         run = run or self.run
-        if np.shape(dhidden) != cache.hidden.shape:
-            raise ValueError(f"dhidden has shape {np.shape(dhidden)}, expected {cache.hidden.shape}, that of hidden")
+        self.check_gradient(dhidden, cache)
         dx = self.finish_backward(dhidden, cache.final, run)
         dx = self.encoder.backward(dx, cache.blocks, run)
         return self.embed_backward(dx, cache.inputs, cache.embedding, run)
+
+    def check_gradient(self, dhidden, cache: EncodeCache) -> None:
+        if np.shape(dhidden) != cache.hidden.shape:
+            raise ValueError(f"dhidden has shape {np.shape(dhidden)}, expected {cache.hidden.shape}, that of hidden")
 
     def hide(self, inputs: Inputs, hidden_rows, mask_id: int) -> Inputs:
         """The same inputs with the tokens at these rows hidden, so that they can be predicted from all others."""
@@ -325,15 +351,14 @@ class Model(Saved):
         x, start, loss, caches = rows(hidden), 0, 0.0, []
         for term in terms:
             if term.head in self.sequence_heads:
-                scores, cache = self.score(term.head, hidden, run, term.rows)  # (N,C)
+                cache = self.term_loss(term, hidden, run)
             elif every:
-                scores, cache = self.score(term.head, x if term.rows is None else x[term.rows], run)
+                cache = self.term_loss(term, x if term.rows is None else x[term.rows], run)
             else:
-                scores, cache = self.score(term.head, x[start : start + term.targets.size], run)
+                cache = self.term_loss(term, x[start : start + term.targets.size], run)
                 start += term.targets.size
-            part, entropy = cross_entropy(scores, term.targets, term.divisor, out=scores)
-            loss += part if term.weight == 1 else term.weight * part
-            caches.append(TermCache(term, cache, part, entropy))
+            loss += cache.loss if term.weight == 1 else term.weight * cache.loss
+            caches.append(cache)
         return loss, LossCache(encoded, caches)
 
     def loss_backward(self, cache: LossCache, dloss: float = 1.0, run: Run | None = None):
@@ -344,14 +369,33 @@ class Model(Saved):
         self.encoder.check(cache.encoded.blocks)
         gradients = []
         while cache.terms:
-            term, scores, _, entropy = cache.terms.pop(0)
-            dscores = cross_entropy_backward(dloss * term.weight, entropy, out=entropy.exp)
-            dx = self.score_backward(term.head, dscores, scores, run)  # (N,H)
-            gradients.append((None if term.head in self.sequence_heads else term.rows, dx))
-            del scores, entropy, dscores  # the blocks reuse their memory
+            part = cache.terms.pop(0)
+            dx = self.term_loss_backward(dloss * part.term.weight, part, run)  # (N,H)
+            gradients.append((None if part.term.head in self.sequence_heads else part.term.rows, dx))
+            del part  # the blocks reuse its memory
         dhidden = _joined(gradients, cache.encoded.hidden.shape)
         del gradients
         return self.encode_backward(dhidden, cache.encoded, run)
+
+    def term_loss(self, term: Term, x, run: Run) -> TermCache:
+        """The cross-entropy of a term for its rows x (N,H), or all rows (B,T,H) for a head that reads sequences.
+
+        A head may have a `loss` of its own that computes only some of the scores (adaptive_softmax.py).
+        """
+        head: Any = self.output_head(term.head)
+        if hasattr(head, "loss"):
+            return TermCache(term, None, *head.loss(x, term.targets, term.divisor, run))
+        chosen = term.rows if term.head in self.sequence_heads else None
+        scores, cache = self.score(term.head, x, run, chosen)  # (N,C)
+        return TermCache(term, cache, *cross_entropy(scores, term.targets, term.divisor, out=scores))
+
+    def term_loss_backward(self, dloss: float, cache: TermCache, run: Run):
+        """Returns dx (N,H); adds to the gradients of the head."""
+        head: Any = self.output_head(cache.term.head)
+        if cache.scores is None:
+            return head.loss_backward(dloss, cache.entropy, run)
+        dscores = cross_entropy_backward(dloss, cache.entropy, out=cache.entropy.exp)
+        return self.score_backward(cache.term.head, dscores, cache.scores, run)
 
     def score(self, name: str, x, run: Run, chosen=None) -> tuple[np.ndarray, ScoreCache]:
         """The scores of an output head for rows x (N,H): (N,C), and the cache for `score_backward`.

@@ -23,7 +23,20 @@ Names that depend on the architecture (a norm is shown as x̂, before γ and β)
     final_norm              (B,T,H)     Mini-BERT
     convolution_norm_0      (B,T,H)     DeBERTa v2
 
-With gradient checkpointing a block keeps only its input. With `chosen`, the last block and what follows have N rows.
+With a memory of M tokens (Transformer-XL, XLNet), the names above are for the tokens of this segment, and
+
+    memory_key_i            (B,A,M,d)   those of the memory; also memory_value_i
+    memory_weights_i        (B,A,T,M)   how much each token attends to it; with attention_weights_i, rows sum to 1
+
+XLNet with an order of prediction has two streams. The content stream has the names above, `hidden` is of the query
+stream, and the query stream has names of its own, for the N rows that are predicted, at most P in one sequence:
+
+    query_stream_input_i                (N,H)       also query_stream_context_i, query_stream_output_norm_i, …
+    query_stream_query_i                (B,A,P,d)   its keys and values are those of the content stream
+    query_stream_attention_weights_i    (B,A,P,T)   also query_stream_memory_weights_i, (B,A,P,M)
+
+With gradient checkpointing a block keeps only its input. With `chosen`, the last block and what follows have N rows; if
+these are rows of the query stream, the last block has keys and values, but computes no content stream.
 """
 
 from __future__ import annotations
@@ -41,7 +54,7 @@ class Inputs(NamedTuple):
     mask: np.ndarray | None = None  # broadcasts to (B,A,T,T), True for tokens that may be attended to; None: all
     types: np.ndarray | None = None  # (B,T) 0 in the first text, 1 in the second; None: 0 everywhere
     positions: np.ndarray | None = None  # (B,T); None: 0, 1, 2, …
-    memory: Any = None  # what the previous segment left; gets no gradient
+    memory: Any = None  # the input of each block in the previous segment, L arrays (B,M,H); gets no gradient
     order: np.ndarray | None = None  # (B,T) the place of each token in the order of prediction (XLNet); None: no order
 
 
@@ -76,7 +89,8 @@ class EncodeCache(Mapping[str, np.ndarray]):
         return [*(block.input for block in self.blocks), self.hidden]
 
     def attention_weights(self) -> list[np.ndarray]:
-        """The weights of each block, (B,A,T,T); every row sums to 1. Lean attention computes them on request."""
+        """The weights of each block, (B,A,T,T); every row sums to 1, without those of a memory. Lean attention computes
+        them on request."""
         return [block.attention_weights for block in self.blocks]
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -92,10 +106,11 @@ class EncodeCache(Mapping[str, np.ndarray]):
             why = "" if self.blocks else " (backward has used up the caches of the blocks)"
             if name.startswith("attention_weights_") and name.replace("attention_weights", "query") in arrays:
                 why = " (lean attention keeps none; cache.attention_weights() computes them)"
-            elif (
-                f"block_input_{name.rpartition('_')[2]}" in arrays and f"query_{name.rpartition('_')[2]}" not in arrays
-            ):
-                why = " (gradient checkpointing keeps only a block's input)"
+            elif (block := name.rpartition("_")[2]) and f"block_input_{block}" in arrays:
+                if f"key_{block}" not in arrays:
+                    why = " (gradient checkpointing keeps only a block's input)"
+                elif f"query_{block}" not in arrays:
+                    why = " (only the chosen rows of the query stream were needed; encode without `chosen` to see it)"
             raise KeyError(f"no array {name!r} in this cache{why}; it has {', '.join(arrays)}")
         return arrays[name]
 

@@ -57,8 +57,11 @@ class PublishedConfig:
                 (check_probability if "drop" in field.name else check_positive_number)(field.name, value)
             elif field.type == "bool" and not isinstance(value, bool):
                 raise ValueError(f"{field.name} is {value!r}, expected True or False")
-        check_heads(self.width, self.heads)
+        self.check_heads()
         self.check()
+
+    def check_heads(self) -> None:
+        check_heads(self.width, self.heads)
 
     def check(self) -> None:
         """Checks of an architecture's own, after those of the fields."""

@@ -13,18 +13,24 @@ from mini_bert.models.base import Model
 MODELS = {  # model_type -> module, class
     "mini_bert": ("mini_bert.models.mini", "MiniBERT"),
     "bert": ("mini_bert.models.bert", "Bert"),
+    "gpt2": ("mini_bert.models.gpt2", "GPT2"),
+    "modernbert": ("mini_bert.models.modernbert", "ModernBert"),
     "roberta": ("mini_bert.models.roberta", "Roberta"),
     "distilbert": ("mini_bert.models.distilbert", "DistilBert"),
     "albert": ("mini_bert.models.albert", "Albert"),
     "electra": ("mini_bert.models.electra", "Electra"),
     "deberta": ("mini_bert.models.deberta", "Deberta"),
     "deberta-v2": ("mini_bert.models.deberta_v2", "DebertaV2"),
+    "transfo-xl": ("mini_bert.models.transformer_xl", "TransformerXL"),
+    "xlnet": ("mini_bert.models.xlnet", "XLNet"),
 }
 
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "mini": ("mini_bert.models.config", "MINI_BERT_CONFIG"),
     "larger": ("mini_bert.models.config", "LARGER_BERT_CONFIG"),
     "bert": ("mini_bert.models.bert", "PRESET"),
+    "gpt2": ("mini_bert.models.gpt2", "PRESET"),
+    "modernbert": ("mini_bert.models.modernbert", "PRESET"),
     "roberta": ("mini_bert.models.roberta", "PRESET"),
     "distilbert": ("mini_bert.models.distilbert", "PRESET"),
     "albert": ("mini_bert.models.albert", "PRESET"),
@@ -32,6 +38,8 @@ PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "deberta": ("mini_bert.models.deberta", "PRESET"),
     "deberta-v2": ("mini_bert.models.deberta_v2", "PRESET"),
     "deberta-v3": ("mini_bert.models.deberta_v2", "V3_PRESET"),
+    "transformer-xl": ("mini_bert.models.transformer_xl", "PRESET"),
+    "xlnet": ("mini_bert.models.xlnet", "PRESET"),
 }
 
 

@@ -21,12 +21,17 @@ class Kept(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A micro-batch: B sequences of T tokens, N masked tokens, at most M of them in one sequence."""
+    """A micro-batch: B sequences of T tokens, N predicted tokens, at most M of them in one sequence."""
 
     B: int
     T: int
     N: int
     M: int
+
+    @property
+    def every(self) -> bool:
+        """Whether every token is predicted, so that no rows are selected."""
+        return self.N == self.B * self.T
 
 
 class Sizes(NamedTuple):
@@ -49,7 +54,12 @@ class Sizes(NamedTuple):
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
     embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
     more: Any = None  # further sizes that the blocks of an architecture depend on
+    # what the objective adds (objectives/base.py)
     before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
+    predicted: float = 0.15  # the share of the tokens that are predicted
+    held: int = 0  # bytes of arrays that are kept and not trained: the weights of a teacher
+    carried: int = 0  # floats that each sequence hands to the next batch: a memory
+    more_scores: int = 0  # arrays (N,V) beside the logits
 
     @property
     def classes(self) -> int:
@@ -60,9 +70,13 @@ class Sizes(NamedTuple):
         BT, H = shape.B * shape.T, self.width
         return Kept(BT * (H + 1) if self.embedding_norm else 0, BT * H if self.dropout else 0)
 
+    def input_cache(self, shape: Shape) -> Kept:
+        """What a block keeps that is recomputed in backward"""
+        return Kept(shape.B * shape.T * self.width)
+
     def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
-        """The cache of one block; in the last block, only the masked tokens are queries."""
-        last, H, BT = index == self.depth - 1, self.width, shape.B * shape.T
+        """The cache of one block; in the last block, only the predicted tokens are queries."""
+        last, H, BT = index == self.depth - 1 and not shape.every, self.width, shape.B * shape.T
         rows, queries = self._rows(shape, last)
         weights = queries * self.heads * shape.T
         kept_weights = queries * self.heads + (queries * H if last else 0) if lean else weights  # lean: log Σ exp
@@ -128,4 +142,4 @@ def block_parameters(width: int, inner: int) -> int:
 
 def inner_arrays(activation: str) -> tuple[int, float]:
     """The arrays (B,T,I) that a feed-forward network keeps for backward, and those that its backward allocates."""
-    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (3, 5.0))
+    return {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(activation, (2, 4.25))

@@ -22,7 +22,8 @@ import numpy as np
 from mini_bert.common.batching import RIGHT, Padding
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import CrossEntropyCache
-from mini_bert.models.base import Model
+from mini_bert.models.base import LossCache, Model
+from mini_bert.models.sizes import Sizes
 from mini_bert.text.base import Tokenizer
 
 
@@ -32,8 +33,10 @@ class Rows(NamedTuple):
     ids: np.ndarray  # (B,T)
     lengths: np.ndarray | None = None  # (B,); None: all rows are full
     types: np.ndarray | None = None  # (B,T) token types; None: all are 0
-    labels: np.ndarray | None = None  # (B,) 0: the parts of a pair follow each other, 1: they do not
+    labels: np.ndarray | None = None  # (B,) 0: the parts of a pair are as in the text, 1: they are not
     padding: Padding = RIGHT
+    lanes: np.ndarray | None = None  # (B,) which stream of text a sequence continues (data/lanes.py); None: none
+    starts: np.ndarray | None = None  # (B,) True where a stream begins, so that nothing precedes the sequence
 
     @property
     def mask(self) -> np.ndarray | None:
@@ -53,7 +56,7 @@ class Part(NamedTuple):
     """One part of a loss on a micro-batch."""
 
     loss: float  # its share of the mean over the whole batch
-    correct: int
+    correct: int | None  # None: this part predicts no class
     targets: int
 
 
@@ -67,12 +70,17 @@ class Predictions(NamedTuple):
 
 
 class Objective:
-    """What to implement: `batch`, `size`, `loss`, `predictions` and `uniform_loss`; the rest has defaults."""
+    """What to implement: `batch`, `size`, `forward` and `uniform_losses`; the rest has defaults.
 
-    name: ClassVar[str]  # in RUN/config.json
+    An objective that needs more than one forward pass implements `loss` and `predictions` instead of `forward`.
+    """
+
+    name: ClassVar[str]  # in RUN/config.json, and for `mini-bert train --objective`
     heads: ClassVar[tuple[str, ...]] = ()  # the output heads that a model needs
-    option: ClassVar[str] = ""  # of `mini-bert train`, which selects it
+    options: ClassVar[tuple[str, ...]] = ()  # further arguments of `for_tokenizer`, which `mini-bert train` sets
+    targets: ClassVar[str] = "masked tokens"  # what the first part predicts, for the titles of plots
     sequences: ClassVar[dict[str, Any]] = {"mode": "packed"}  # how text is cut into sequences: data/generator.py
+    consecutive: ClassVar[bool] = False  # whether each sequence continues one of the batch before: data/lanes.py
     memory: Mapping[str, np.ndarray] = {}  # arrays carried from batch to batch; saved and restored with checkpoints
 
     @classmethod
@@ -89,10 +97,20 @@ class Objective:
         """For the model card: what a model was trained to do."""
         return ""
 
+    @classmethod
+    def missing(cls, model: Model) -> list[str]:
+        """What a model lacks for this objective, for messages."""
+        return [f"head {head}" for head in cls.heads if head not in model.output_heads]
+
     def check(self, model: Model) -> None:
         """Raise an error if the model lacks a head."""
         for head in self.heads:
             model.output_head(head)
+
+    def begin(self, model: Model, sequences: int) -> None:
+        """Called before the first step and before a checkpoint is restored. sequences: in a whole batch"""
+
+    # ------------------------------------------------------------------ batches
 
     def batch(self, rows: Rows, keys: np.ndarray) -> Any:
         """Rows of ids become inputs and targets."""
@@ -102,16 +120,32 @@ class Objective:
         """The size of a batch; its targets are what the sums of losses are divided by."""
         raise NotImplementedError
 
+    # ------------------------------------------------------------------ the loss
+
+    def forward(self, model: Model, batch: Any, run: Run, count: Mapping[str, int]) -> LossCache:
+        """The forward pass of an objective whose parts are cross-entropies of output heads."""
+        raise NotImplementedError
+
     def loss(self, model: Model, batch: Any, run: Run, count: Mapping[str, int]) -> dict[str, Part]:
         """Forward and backward. Returns the parts of the loss."""
-        raise NotImplementedError
+        cache = self.forward(model, batch, run, count)
+        parts = {name: part_of(*entropy) for name, entropy in cache.parts().items()}
+        model.loss_backward(cache, run=run)
+        return parts
 
     def predictions(self, model: Model, batch: Any, run: Run) -> dict[str, Predictions]:
         """Forward only: how well the model predicts the targets of each part."""
-        raise NotImplementedError
+        count = self.size(batch).targets
+        if not all(count.values()):
+            return {}
+        cache = self.forward(model, batch, run, count)
+        return {name: predictions_of(*entropy) for name, entropy in cache.parts().items()}
 
-    def uniform_loss(self, model: Model) -> float:
-        """The (first) loss of a model that finds everything equally likely; far above it, a run does not recover."""
+    # ------------------------------------------------------------------ what it is compared with, and starts from
+
+    def uniform_losses(self, model: Model) -> dict[str, float]:
+        """The loss by part of a model that finds everything equally likely, the first part first. A run that gets far
+        above one of them does not recover; parts that are not listed are not watched."""
         raise NotImplementedError
 
     def start(self, model: Model, counts: np.ndarray) -> None:
@@ -124,18 +158,44 @@ class Objective:
         """
         return {}
 
+    @classmethod
+    def sizes(cls, model: Sizes, **options: Any) -> Sizes:
+        """The sizes of a model as this objective uses it, for the memory planner. options: as for `for_tokenizer`"""
+        return model
 
-def part_of(loss: float, entropy: CrossEntropyCache) -> Part:
-    correct = int((entropy.exp.argmax(-1) == entropy.targets).sum())
-    return Part(float(loss), correct, entropy.targets.size)
+    @classmethod
+    def adapted(cls, config: Any) -> Any:
+        """A model's config, with what this objective needs besides output heads."""
+        return config
+
+    def note(self, model: Model) -> str:
+        """What to tell the user when training begins, or an empty string."""
+        return ""
+
+    def word_model(self, model: Model) -> Model | None:
+        """The model that fills masked words, to show what it has learnt; None: there is none."""
+        return None
 
 
-def predictions_of(loss: float, entropy: CrossEntropyCache) -> Predictions:
+def part_of(loss: float, entropy: Any) -> Part:
+    """entropy: a CrossEntropyCache, or another with `targets`, `correct` and `pieces`"""
+    return Part(float(loss), entropy.correct, entropy.targets.size)
+
+
+def predictions_of(loss: float, entropy: Any) -> Predictions:
     """From a cross-entropy whose mean is `loss`"""
+    pieces = [_of_some_rows(piece) for piece in entropy.pieces()]
+    return Predictions(
+        float(loss) * entropy.targets.size, *(np.concatenate(part) for part in zip(*pieces, strict=True))
+    )
+
+
+def _of_some_rows(entropy: CrossEntropyCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rank, confidence and Brier score"""
     scores, targets = entropy.exp, entropy.targets  # exp(logit − largest logit): the order of the probabilities
     N, V = scores.shape
     own = scores[np.arange(N), targets][:, None]
     rank = V - 1 - np.count_nonzero(scores < own, axis=1)  # a tie counts against the model; so does NaN
     sums = entropy.sums[:, 0].astype(float)
     brier = np.einsum("nv,nv->n", scores, scores) / sums**2 - 2 * own[:, 0] / sums + 1
-    return Predictions(float(loss) * N, rank, 1 / sums, brier)  # the largest score of a row is exp 0 = 1
+    return rank, 1 / sums, brier  # the largest score of a row is exp 0 = 1

@@ -1,8 +1,7 @@
 """Masked language modelling, alone or with a second objective on pairs of texts.
 
 `MaskedWords` masks some tokens (masking.py); the loss is the cross-entropy at these positions.
-`MaskedWordsAndSentences` adds BERT's next-sentence prediction: does the second part of a pair follow the first? With
-pairs whose parts are swapped instead of replaced, it is ALBERT's sentence-order prediction.
+`MaskedWordsAndSentences` adds BERT's next-sentence prediction: does the second part of a pair follow the first?
 """
 
 from __future__ import annotations
@@ -13,9 +12,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from mini_bert.common.inputs import check_ids, check_rows
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, LossCache, Model
-from mini_bert.objectives.base import Objective, Part, Predictions, Rows, Size, part_of, predictions_of
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, LossCache, Model, Term
+from mini_bert.models.sizes import Sizes
+from mini_bert.objectives.base import Objective, Rows, Size
 from mini_bert.objectives.masking import MASK_PROB, TO_MASK, TO_RANDOM, Masking
 from mini_bert.text.base import Tokenizer
 
@@ -51,33 +52,36 @@ class MaskedWords(Objective):
 
     name: ClassVar[str] = "masked_words"
     heads: ClassVar[tuple[str, ...]] = (MASKED_WORDS,)
+    options: ClassVar[tuple[str, ...]] = ("mask_prob", "whole_word", "span")
+    share: ClassVar[float] = MASK_PROB  # of the words that are predicted, by default
 
     def __init__(self, masking: Masking | None = None):
         self.masking = masking
 
     @classmethod
     def for_tokenizer(cls, tokenizer: Tokenizer, **options: Any) -> Self:
-        return cls(
-            Masking(
-                tokenizer.vocab_size,
-                tokenizer.mask_id,
-                tokenizer.special_ids,
-                continues=tokenizer.continuing,
-                **options,
-            )
-        )
+        return cls(masking_for(tokenizer, **{"mask_prob": cls.share, **options}))
 
     @property
     def arguments(self) -> dict[str, Any]:
         return {} if self.masking is None else self.masking.arguments
 
+    @property
+    def predicted(self) -> float:
+        """The share of the tokens that are predicted."""
+        return self.masking.mask_prob if self.masking else self.share
+
     # ------------------------------------------------------------------ batches
 
     def batch(self, rows: Rows, keys: np.ndarray) -> Batch:
+        masked, targets, positions = self._masking(rows.ids, keys)
+        return Batch(masked, positions, targets, rows.mask, rows.types, rows.labels)
+
+    @property
+    def _masking(self) -> Masking:
         if self.masking is None:
             raise ValueError("this objective was made without a Masking, so it cannot make batches")
-        masked, targets, positions = self.masking(rows.ids, keys)
-        return Batch(masked, positions, targets, rows.mask, rows.types, rows.labels)
+        return self.masking
 
     def size(self, batch: Batch) -> Size:
         if not isinstance(batch, Batch):
@@ -87,26 +91,19 @@ class MaskedWords(Objective):
 
     # ------------------------------------------------------------------ the loss
 
-    def loss(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> dict[str, Part]:
-        cache = self._forward(model, batch, run, count)
-        parts = {name: part_of(*entropy) for name, entropy in cache.parts().items()}
-        model.loss_backward(cache, run=run)
-        return parts
+    def forward(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> LossCache:
+        """The batch is checked, because it may have been made by hand."""
+        inputs = model.check_inputs(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+        return model.loss_of(inputs, self.terms(batch, inputs.ids.shape, count), run)[1]
 
-    def predictions(self, model: Model, batch: Batch, run: Run) -> dict[str, Predictions]:
-        if not len(batch.targets):
-            return {}
-        cache = self._forward(model, batch, run, self.size(batch).targets)
-        return {name: predictions_of(*entropy) for name, entropy in cache.parts().items()}
-
-    def _forward(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> LossCache:
-        """model.loss checks the batch, which may have been made by hand."""
-        return model.loss(*batch[:5], run=run, count=count[MASKED_WORDS])[1]
+    def terms(self, batch: Batch, shape: tuple[int, ...], count: Mapping[str, int]) -> list[Term]:
+        """The parts of the loss.        shape: (B,T)"""
+        return [Term(MASKED_WORDS, *check_rows(batch.rows, batch.targets, shape), count[MASKED_WORDS])]
 
     # ------------------------------------------------------------------ what it is compared with, and starts from
 
-    def uniform_loss(self, model: Model) -> float:
-        return math.log(model.vocab_size)
+    def uniform_losses(self, model: Model) -> dict[str, float]:
+        return {MASKED_WORDS: math.log(model.vocab_size)}
 
     def start(self, model: Model, counts: np.ndarray) -> None:
         """Initialise the bias of the word head with the log frequencies of the text's words, unless it was trained.
@@ -114,25 +111,35 @@ class MaskedWords(Objective):
         Learning these would take hundreds of steps, which would also disturb the initial values of all other weights
         (docs/decisions/0003).
         """
-        if model.word_bias is None or model.word_bias.data.any():
-            return
-        shares, bias = word_shares(counts), model.word_bias.data
-        bias[...] = np.log(shares.min())  # ids that the tokenizer never produces
-        bias[: shares.size] = np.log(shares)
+        model.start_words(word_shares(counts))
 
     def start_record(self, counts: np.ndarray, log_frequencies: np.ndarray) -> dict[str, Any]:
         mask_prob = self.masking.mask_prob if self.masking else None
         return {"unigram_loss": unigram_loss(log_frequencies, counts), "mask_prob": mask_prob}
 
+    @classmethod
+    def sizes(cls, model: Sizes, **options: Any) -> Sizes:
+        return model._replace(predicted=options.get("mask_prob", cls.share))
+
+    def word_model(self, model: Model) -> Model | None:
+        return model
+
     @property
     def summary(self) -> str:
-        share = self.masking.mask_prob if self.masking else MASK_PROB
-        shares = [f"{100 * part:.0f} %" for part in (share, TO_MASK, TO_RANDOM - TO_MASK, 1 - TO_RANDOM)]
+        shares = [percent(part) for part in (self.predicted, TO_MASK, TO_RANDOM - TO_MASK, 1 - TO_RANDOM)]
         chosen, masked, replaced, kept = shares
         return (
-            f"Trained to predict masked words: of the {chosen} of words that are chosen, {masked} are masked, "
-            f"{replaced} replaced, {kept} kept."
+            f"Trained to predict masked words: of the {chosen} of words that are chosen{self._units}, {masked} are "
+            f"masked, {replaced} replaced, {kept} kept."
         )
+
+    @property
+    def _units(self) -> str:
+        """How they are chosen, if not one piece at a time."""
+        given = self.arguments
+        if given.get("span"):
+            return " in runs of words"
+        return " as whole words" if given.get("whole_word") else ""
 
 
 class MaskedWordsAndSentences(MaskedWords):
@@ -140,21 +147,42 @@ class MaskedWordsAndSentences(MaskedWords):
 
     name = "masked_words_and_next_sentence"
     heads = (MASKED_WORDS, NEXT_SENTENCE)
-    option = "--next-sentence"
     sequences: ClassVar[dict[str, Any]] = {"mode": "pairs", "task": "next"}
+    asked: ClassVar[str] = "whether the second of two texts follows the first"
 
     def size(self, batch: Batch) -> Size:
         size = super().size(batch)
         if batch.next_sentence is None:
             raise ValueError("a batch has no next_sentence labels; expected one for each sequence, 0 or 1")
-        return size._replace(targets=size.targets | {NEXT_SENTENCE: size.sequences})
+        return size._replace(targets=size.targets | {self.heads[1]: size.sequences})
 
-    def _forward(self, model: Model, batch: Batch, run: Run, count: Mapping[str, int]) -> LossCache:
-        return model.loss(*batch, run=run, count=count[MASKED_WORDS], sentences=count[NEXT_SENTENCE])[1]
+    def terms(self, batch: Batch, shape: tuple[int, ...], count: Mapping[str, int]) -> list[Term]:
+        (B, T), head = shape, self.heads[1]
+        labels = check_ids([batch.next_sentence], 2, B, "next_sentence")[0]
+        return [*super().terms(batch, shape, count), Term(head, np.arange(B) * T, labels, count[head])]  # reads [CLS]
 
     @property
     def summary(self) -> str:
-        return f"{super().summary}\nAlso trained to predict whether the second of two texts follows the first."
+        return f"{super().summary}\nAlso trained to predict {self.asked}."
+
+
+def masking_for(tokenizer: Tokenizer, **options: Any) -> Masking:
+    """The Masking for a tokenizer. options: mask_prob, whole_word, span"""
+    return Masking(
+        tokenizer.vocab_size,
+        tokenizer.mask_id,
+        tokenizer.special_ids,
+        continues=tokenizer.continuing,
+        **options,
+    )
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.15), percent(1 / 6)
+    ('15 %', '16.7 %')
+    """
+    return f"{100 * share:.3g} %"
 
 
 def word_shares(counts: np.ndarray) -> np.ndarray:

@@ -97,6 +97,11 @@ class Masking:
 
     def __call__(self, ids, keys) -> Masked:
         """Returns the same as mask_tokens, for ids (B,T) and a 64-bit key per sequence. Equal keys give equal masks."""
+        positions, group = self.choose(ids, keys)
+        return self._replace(ids, keys, positions, group)
+
+    def choose(self, ids, keys) -> tuple[np.ndarray, np.ndarray | None]:
+        """The chosen positions (N,), ascending; and for each token where its word or span begins (B,T), or None."""
         T = ids.shape[1]
         word = self.is_word[ids]  # (B,T)
         budget = self.mask_prob * word.sum(1, keepdims=True)
@@ -112,8 +117,7 @@ class Masking:
         else:
             before = np.take_along_axis(before, leader, 1)
             chosen = before + rounding * _sizes(leader) < budget
-        positions = np.flatnonzero((chosen | (before == 0)) & word)
-        return self._replace(ids, keys, positions, group)
+        return np.flatnonzero((chosen | (before == 0)) & word), group
 
     def _replace(self, ids, keys, positions, group) -> Masked:
         """80 % [MASK], 10 % a random word, 10 % as before."""

@@ -5,15 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from mini_bert.objectives.base import Objective
+from mini_bert.objectives.distillation import Distillation
 from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
+from mini_bert.objectives.next_word import NextWord, NextWordWithMemory
+from mini_bert.objectives.permutation import Permutation
+from mini_bert.objectives.replaced_tokens import ReplacedTokens
+from mini_bert.objectives.sentence_order import MaskedWordsAndOrder
 
-OBJECTIVES: dict[str, type[Objective]] = {kind.name: kind for kind in (MaskedWords, MaskedWordsAndSentences)}
+_KINDS: tuple[type[Objective], ...] = (
+    MaskedWords, MaskedWordsAndSentences, MaskedWordsAndOrder, ReplacedTokens, Permutation, NextWord,
+    NextWordWithMemory, Distillation,
+)  # fmt: skip
+OBJECTIVES: dict[str, type[Objective]] = {kind.name: kind for kind in _KINDS}
 
 
 def objective_class(name: str) -> type[Objective]:
-    if name not in OBJECTIVES:
+    """The objective with this name; words may also be joined by hyphens."""
+    found = OBJECTIVES.get(name.replace("-", "_"))
+    if found is None:
         raise ValueError(f"objective is {name!r}, expected one of {', '.join(map(repr, OBJECTIVES))}")
-    return OBJECTIVES[name]
+    return found
 
 
 def objective_of_run(description: dict[str, Any]) -> type[Objective]:

@@ -16,13 +16,17 @@ from mini_bert.training.settings import TrainingConfig
 
 MINUTES = 4.0  # if neither steps nor minutes are given
 TOKENIZERS = {8192: "8k", 50000: "50k"}  # the bundled vocabulary for a model of that size
+CONTINUED = 0.1  # of the usual learning rate, if training continues from trained weights
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 
 
-def settings_for(config: Any, micro_batch: int | None = None, **given: Any) -> tuple[TrainingConfig, str]:
+def settings_for(
+    config: Any, micro_batch: int | None = None, continued: bool = False, **given: Any
+) -> tuple[TrainingConfig, str]:
     """Fill in the settings that were not given. Returns them, and a note for the user or an empty string.
 
     micro_batch: the batch size of a data generator, if its batches are the micro-batches.
+    continued: training continues from trained weights.
     """
     size = TrainingConfig.batch_size
     size = given.setdefault("batch_size", size if micro_batch is None else max(micro_batch, size - size % micro_batch))
@@ -38,7 +42,7 @@ def settings_for(config: Any, micro_batch: int | None = None, **given: Any) -> t
     check_positive("micro_batch", micro)
     given.setdefault("threads", max(1, min(threads, size // micro)))
     given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))
-    given.setdefault("learning_rate", default_learning_rate(config))
+    given.setdefault("learning_rate", default_learning_rate(config, continued))
     note = (
         f"a batch has {counted(size // micro, 'micro-batch')} of {micro} sequences, so only {size // micro} of "
         f"{threads} threads have work; to use them all, choose a smaller --micro-batch"
@@ -81,13 +85,15 @@ def default_corpus() -> list[str]:
     return ["builtin"]
 
 
-def default_learning_rate(config: Any) -> float:
-    """1e-3 up to Mini-BERT's width, and inversely proportional to the width beyond.
+def default_learning_rate(config: Any, continued: bool = False) -> float:
+    """1e-3 up to Mini-BERT's width, and inversely proportional to the width beyond; a tenth of it for trained weights.
 
     Adam changes each weight by about the learning rate, whatever the gradient. An output is a sum over H weights, so it
-    changes by up to H times that: wider models need smaller steps.
+    changes by up to H times that: wider models need smaller steps. Weights that are good already should only be
+    adjusted: steps as large as those of a new model would undo what they have learnt before the new text teaches more.
     """
-    return TrainingConfig.learning_rate * min(1.0, MINI_BERT_CONFIG.hidden_size / config.width)
+    rate = TrainingConfig.learning_rate * min(1.0, MINI_BERT_CONFIG.hidden_size / config.width)
+    return rate * CONTINUED if continued else rate
 
 
 def default_warmup(steps: int | None, minutes: float | None) -> float:

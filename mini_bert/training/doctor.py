@@ -18,6 +18,7 @@ from mini_bert.common.invocation import broken
 from mini_bert.evaluation.unigram_baseline import against, knows_frequencies, uses_context, verdict
 from mini_bert.training.board import clock
 from mini_bert.training.history import METRICS, History, finite, read_run
+from mini_bert.training.part_symptoms import PART_CHECKS
 from mini_bert.training.symptoms import (
     CHECKS,
     NOT_FINITE,
@@ -37,7 +38,7 @@ def diagnose(run: str | os.PathLike[str]) -> list[Finding]:
     history = read_run(run)
     if not history.of("train") and not history.of("nonfinite"):
         return [nothing_yet(history)]
-    findings = [finding for check in CHECKS for finding in check(history)]
+    findings = [finding for check in (*CHECKS, *PART_CHECKS) for finding in check(history)]
     titles = {finding.title for finding in findings}
     if TOO_HIGH in titles or NOT_FINITE in titles:  # which explain these
         findings = [finding for finding in findings if finding.title not in (PLATEAU, NOT_LEARNING)]

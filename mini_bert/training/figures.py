@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mini_bert.objectives.registry import OBJECTIVES
 from mini_bert.plots.style import (
     COLOURS,
     DASHES,
@@ -33,7 +34,7 @@ from mini_bert.plots.style import (
     save,
     spread,
 )
-from mini_bert.training.history import METRICS, History, Record, finite, read_run
+from mini_bert.training.history import METRICS, History, Record, finite, further_parts, read_run
 
 COLUMNS = 4  # runs in one row
 ROW = 0.21  # inches per tensor name
@@ -68,9 +69,11 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
     for index, (history, name) in enumerate(zip(histories, names, strict=True)):
         style: dict[str, Any] = {"color": colour(index), "linestyle": dash(index), "linewidth": 1.3}
         accuracy.plot(*history.series("train", "accuracy"), label=name, **style)
+        for part in further_parts(history.last("train")):
+            accuracy.plot(*history.series("train", f"{part}_accuracy"), **style | {"linestyle": ":"})
         rate.plot(*history.series("train", "lr"), **style)
         norm.plot(*history.series("train", "grad_norm"), **style)
-    dress(accuracy, "accuracy on masked tokens", "step", "share")
+    dress(accuracy, accuracy_title(histories), "step", "share")
     dress(rate, "learning rate", "step")
     dress(norm, "gradient norm, before clipping", "step")
     accuracy.set_ylim(bottom=0)
@@ -100,6 +103,11 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
     steps, held = history.series("eval", "loss")
     if held:
         panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label="held-out text")
+    for part in further_parts(history.last("train")):
+        words = f"{part.replace('_', ' ')}, training"
+        panel.plot(
+            *history.series("train", f"{part}_loss"), color=colour(index), linestyle=":", linewidth=1.1, label=words
+        )
     baseline = history.unigram_loss
     if baseline is not None:
         words = f"unigram baseline {baseline:.2f}"
@@ -108,6 +116,17 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
         panel.axvline(lost["step"], color=COLOURS[1], linewidth=1.5, label=f"not finite, step {lost['step']:,}")
     dress(panel, name, "step", "loss")
     panel.set_title(name, fontsize=10, fontweight="bold", color=colour(index))
+
+
+def accuracy_title(histories: Sequence[History]) -> str:
+    """What is predicted, if that is the same for all runs; other parts of the loss are dotted."""
+    kinds = [OBJECTIVES.get(history.objective) for history in histories]
+    what = {"tokens" if kind is None else kind.targets for kind in kinds}
+    title = f"accuracy on {what.pop()}" if len(what) == 1 else "accuracy"
+    last = [history.last("train") for history in histories]
+    more = {part for record in last for part in further_parts(record) if f"{part}_accuracy" in record}
+    dotted = ", ".join(sorted(part.replace("_", " ") for part in more))
+    return f"{title}\n(dotted: {dotted})" if more else title
 
 
 def gradient_flow(run: str | os.PathLike[str]) -> Figure:

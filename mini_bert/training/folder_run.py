@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mini_bert.common.invocation import command
 from mini_bert.common.memory import return_freed_memory
@@ -13,7 +14,7 @@ from mini_bert.evaluation.evaluate import word_counts
 from mini_bert.evaluation.unigram_baseline import against, uses_context, verdict
 from mini_bert.evaluation.word_frequencies import log_frequencies, read_frequencies
 from mini_bert.files.model_folder import MODEL, WEIGHTS
-from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.models.base import Model
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
 from mini_bert.training.display import Display
@@ -37,6 +38,7 @@ class FolderRun:
         self.validation = batches.validation() if batches.arguments["held_out"] else None
         self.lock = RunLock(path)
         self.tensorboard = False
+        self.adapts_to_text = True  # whether the objective adapts the initial weights to the text
         self.notes: list[str] = []  # shown and logged at the start
         self.logged: list[str] = []  # only logged, because they were shown before there was a log
 
@@ -55,7 +57,8 @@ class FolderRun:
                 else:
                     counts = word_counts(self.batches)
                     run.word_frequencies = log_frequencies(counts)
-                    self.batches.objective.start(self.model, counts)
+                    if self.adapts_to_text:
+                        self.batches.objective.start(self.model, counts)
                     measured = counts if self.validation is None else word_counts(self.validation)
                     run.start = start_record(self.model, self.batches, self.validation, settings)
                     run.start |= self.batches.objective.start_record(measured, run.word_frequencies)
@@ -119,9 +122,10 @@ class FolderRun:
                 f"\nheld-out loss {state.best:.3f}, {against(state.best, baseline)} of {baseline:.3f}: "
                 f"{verdict(state.best, baseline)}"
             )
-        if self.validation is not None and MASKED_WORDS in self.batches.objective.heads:
-            best = self.model.load_checkpoint(target / WEIGHTS)  # into the same memory: a second model may not fit
-            if lines := examples(best, self.validation):
+        if self.validation is not None and self.batches.objective.word_model(self.model) is not None:
+            self.model.load_checkpoint(target / WEIGHTS)  # the best, into the same memory: a second model may not fit
+            words: Any = self.batches.objective.word_model(self.model)
+            if lines := examples(words, self.validation):
                 display.note("\nMasked words in unseen text, and the model's guesses (★ marks the true word):\n")
                 for line in lines:
                     display.note(line)

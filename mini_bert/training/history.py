@@ -58,6 +58,17 @@ class History:
         return unigram_loss(self.last("start"))
 
     @property
+    def predicted(self) -> float | None:
+        """The share of the tokens that are predicted."""
+        start = self.last("start")
+        return finite(start.get("predicted", start.get("mask_prob")))
+
+    @property
+    def objective(self) -> str:
+        """Its name. Older runs do not record it."""
+        return str(self.last("start").get("objective", "masked_words"))
+
+    @property
     def tensors(self) -> dict[str, Record]:
         """The last recorded norms and percentiles of every tensor."""
         tensors = self.last("tensors").get("tensors")

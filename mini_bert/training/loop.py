@@ -61,6 +61,7 @@ def train(
     run = run or Recorder()
     objective = objective or getattr(batches, "objective", None) or MaskedWords()
     objective.check(model)
+    objective.begin(model, settings.batch_size)
     parts_per_step, batches = settings.batch_size // settings.micro_batch, iter(batches)
     switched = switches.applied(model, settings)
     with run.lock, switched, Team(model, settings.threads) as team, stop_on_signal(run.say) as stop:
@@ -70,7 +71,7 @@ def train(
         )  # fmt: skip
         state = run.begin(model, adam, batches)
         clock = Stopwatch(state.seconds)
-        hopeless = HOPELESS * objective.uniform_loss(model)
+        hopeless = _hopeless(objective.uniform_losses(model))
         state.stopped = _why_stop(state, settings, hopeless, stop)  # a run may be resumed at its end
         while not state.stopped:
             lr = next_learning_rate(state, settings)
@@ -128,16 +129,22 @@ def is_done(state: State, settings: TrainingConfig) -> bool:
     return settings.minutes is not None and state.seconds >= 60 * settings.minutes
 
 
-def _why_stop(state: State, settings: TrainingConfig, hopeless: float, stop: threading.Event) -> str:
+def _hopeless(uniform: dict[str, float]) -> dict[str, float]:
+    """The mean loss of some steps from which a run does not recover, by the names of numbers in a record."""
+    names = ["loss", *(f"{name}_loss" for name in list(uniform)[1:])]
+    return {name: HOPELESS * loss for name, loss in zip(names, uniform.values(), strict=True)}
+
+
+def _why_stop(state: State, settings: TrainingConfig, hopeless: dict[str, float], stop: threading.Event) -> str:
     """The reason to stop, or "" to continue."""
     if is_done(state, settings):
         return "done"
     if stop.is_set():
         return "interrupted"
-    recent = [step["loss"] for step in state.since]
-    if len(recent) >= settings.log_every and np.mean(recent) > hopeless:
-        return "diverged"
-    return ""
+    if len(state.since) < settings.log_every:
+        return ""
+    means = {name: np.mean([step[name] for step in state.since]) for name in hopeless}
+    return "diverged" if any(means[name] > most for name, most in hopeless.items()) else ""
 
 
 def held_out_loss(team: Team, validation: Batches, sequences: int) -> dict[str, Evaluation]:

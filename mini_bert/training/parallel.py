@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
     @property
     def correct(self) -> int:
-        return self.main.correct
+        return self.main.correct or 0
 
     @property
     def targets(self) -> int:
@@ -138,7 +138,8 @@ class Team:
 
         shares = self.run_on_all(share)
         squares = self.map(self._add_up, range(0, self.model.flat.grad.size, CHUNK))
-        totals = {name: total(total(loss[name] for loss in losses) for losses in shares if losses) for name in count}
+        names = shares[0][0]  # of the parts of the loss
+        totals = {name: total(total(loss[name] for loss in losses) for losses in shares if losses) for name in names}
         return Outcome(totals, math.sqrt(math.fsum(squares)))
 
     def _add_up(self, start: int) -> float:
@@ -151,7 +152,8 @@ class Team:
 
 
 def total(parts: Iterable[Part]) -> Part:
-    return Part(*(sum(column) for column in zip(*parts, strict=True)))
+    losses, correct, targets = zip(*parts, strict=True)
+    return Part(sum(losses), None if None in correct else sum(correct), sum(targets))
 
 
 def default_threads() -> int:

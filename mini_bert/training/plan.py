@@ -11,9 +11,10 @@ For P parameters, j threads and micro-batches of B sequences of T tokens:
     the rest       Python, NumPy, buffers of matrix products, the tokenizer
 
 Activations peak at one of two moments. **At the output head** the caches of all blocks are alive, and so are the
-logits, (N,V) for N masked tokens. **In the backward pass of a block** the logits and the caches of the blocks above are
-free again, but the block needs temporary arrays. A checkpointed block keeps only its input until backward recomputes
-its cache.
+logits, (N,V) for N predicted tokens: about 15 % for masked words, all for the next word. **In the backward pass of a
+block** the logits and the caches of the blocks above are free again, but the block needs temporary arrays. A
+checkpointed block keeps only its input until backward recomputes its cache. The objective says which tokens are
+predicted, and whether another model runs first (objectives/base.py).
 
 A test compares the counts with the arrays of real caches; `benchmarks/plan.py` compares the totals with real runs.
 """
@@ -22,8 +23,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import accumulate, product
 from typing import Any, NamedTuple
 
@@ -32,14 +34,12 @@ from mini_bert.common.progress import counted
 from mini_bert.layers.lean_attention import LONG, is_lean
 from mini_bert.layers.matrices import PRODUCT
 from mini_bert.models.sizes import Kept, Shape, Sizes, tiles
-from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import Setup, parts_counted, set_up
+from mini_bert.training.setup import Wanted, parts_counted, set_up
 from mini_bert.training.switches import checkpointed_layers
 
-MASKED = 0.15  # fraction of tokens that masked language modelling predicts
 SIXTEEN = ("activations", "moments", "weights")  # what can be kept in 16 bits
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -84,7 +84,7 @@ def size(kept: Kept, kind: str = "float32") -> int:
 
 def shape_of(model: Sizes, sequences: int) -> Shape:
     T = model.max_length
-    return Shape(sequences, T, round(MASKED * sequences * T), math.ceil(MASKED * T))
+    return Shape(sequences, T, round(model.predicted * sequences * T), math.ceil(model.predicted * T))
 
 
 def caches(model: Sizes, shape: Shape, choice: Choice) -> list[Kept]:
@@ -92,29 +92,36 @@ def caches(model: Sizes, shape: Shape, choice: Choice) -> list[Kept]:
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
     lean = is_lean(choice.attention, shape.T)
     blocks = [
-        Kept(shape.B * shape.T * model.width) if index in recomputed else model.block_cache(shape, index, lean)
+        model.input_cache(shape) if index in recomputed else model.block_cache(shape, index, lean)
         for index in range(model.depth)
     ]
     return [model.embedding_cache(shape), *blocks, model.head_cache(shape)]
 
 
-def peak_activations(model: Sizes, shape: Shape, choice: Choice) -> tuple[int, str]:
-    """The most bytes that one thread needs for activations in a step, and when that is."""
+def peak_activations(model: Sizes, shape: Shape, choice: Choice, trained: bool = True) -> tuple[int, str]:
+    """The most bytes that one thread needs for activations in a step, and when that is.
+
+    trained: forward and backward, not only forward
+    """
     embeddings, *blocks, head = caches(model, shape, choice)
     kind, lean = choice.activations, is_lean(choice.attention, shape.T)
     recomputed = checkpointed_layers(choice.checkpointing, model.depth)
     sizes = [size(kept, "float32" if index in recomputed else kind) for index, kept in enumerate(blocks)]
     ranked = shape.N * model.classes  # evaluation compares every score with that of the true class
     tiled = 4 * tiles(shape.T) if lean else 0
+    ranked += 4 * model.more_scores * shape.N * model.vocab_size
     moments = [(size(embeddings) + sum(sizes) + size(head) + ranked + tiled, "at the output head")]
-    for index, below in enumerate(accumulate(sizes[1:], initial=size(embeddings) + sizes[0])):
+    for index, below in enumerate(accumulate(sizes[1:], initial=size(embeddings) + sizes[0])) if trained else ():
         whole = model.block_cache(shape, index, lean)
         restored = size(whole) if index in recomputed else 4 * whole.floats if kind != "float32" else 0
         temporary = 4 * model.block_temporaries(shape, index, lean)
         moments.append((below + restored + temporary, f"in the backward pass of block {index}"))
     if model.before is not None:  # it is done when this model begins
-        most, when = peak_activations(model.before, shape, _for_depth(choice, model.before.depth))
-        moments.append((most, f"{when} of the generator"))
+        other = model.before._replace(max_length=shape.T)
+        teaches = model.held > 0
+        switched = Choice(shape.B) if teaches else _for_depth(choice, other.depth)  # a teacher has no switches
+        most, when = peak_activations(other, shape_of(other, shape.B), switched, trained=not teaches)
+        moments.append((most, f"{when} of the {'teacher' if teaches else 'generator'}"))
     return max(moments)
 
 
@@ -133,12 +140,15 @@ def memory_by_purpose(model: Sizes, choice: Choice) -> dict[str, int]:
     P, j = model.parameters, choice.threads
     activations, _ = peak_activations(model, shape_of(model, choice.micro_batch), choice)
     scratch = 4 * (PRODUCT + CHUNK)  # add_product and Adam work on a part of the weights at a time
+    kept = model.held + 4 * model.carried * choice.micro_batch * j
+    held = {"kept by the objective": kept} if kept else {}
     return {
         "parameters": BYTES[choice.weights] * P,
         "gradients": 4 * P * j,
         "Adam's two moments": 2 * BYTES[choice.moments] * P,
         "activations": round(FRAGMENTATION * activations) * j,
         "working memory": round(scratch + PRODUCT_BUFFERS) * j,
+        **held,
         "Python, NumPy, tokenizer": round(BASE + WORD * model.vocab_size),
     }
 
@@ -156,7 +166,7 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
     """
     H, T, L, P = model.width, model.max_length, model.depth, model.parameters
     block = model.block_operations()
-    head = 2 * MASKED * T * H * model.classes
+    head = 2 * model.predicted * T * H * model.classes
     recomputed = len(checkpointed_layers(choice.checkpointing, L)) * block
     rounds = math.ceil(batch / choice.micro_batch / choice.threads)  # two threads need 4 rounds for 7 micro-batches
     products = rounds * choice.micro_batch * (3 * (L * block + head) + recomputed) / 40e9
@@ -188,8 +198,8 @@ def best_choice(model: Sizes, batch: int, threads: int, memory: float) -> Choice
 
 
 @contextmanager
-def explained_memory(model: str, config: Any, length: int, settings: TrainingConfig) -> Iterator[None]:
-    """If the memory is too small for a run, say how much it needs. model: its name on the command line, or ""."""
+def explained_memory(wanted: Wanted, sizes: Callable[[], Sizes], settings: TrainingConfig) -> Iterator[None]:
+    """If the memory is too small for a run, say how much it needs."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -199,9 +209,13 @@ def explained_memory(model: str, config: Any, length: int, settings: TrainingCon
             settings.micro_batch, settings.threads or default_threads(),
             *(getattr(settings, name) for name in Choice._fields[2:]),
         )  # fmt: skip
-        needs = memory_by_purpose(config.sizes()._replace(max_length=length), choice)
+        model = sizes()
+        needs = memory_by_purpose(model._replace(max_length=wanted.length or model.max_length), choice)
         parts = ", ".join(f"{purpose} {size / 1e6:,.0f} MB" for purpose, size in needs.items())
-        options = [*(["--model", model] if model else []), "--batch", str(settings.batch_size), "--memory", "1GB"]
+        chosen = [
+            word for name in ("model", "init") if name in wanted.given for word in _option(name, wanted.given[name])
+        ]
+        options = [*chosen, "--batch", str(settings.batch_size), "--memory", "1GB"]
         raise MemoryError(
             f"training this model with these settings needs about {sum(needs.values()) / 1e6:,.0f} MB ({parts}). "
             f"`{command('plan', *options)}` shows which settings need less; give the memory that you have"
@@ -219,13 +233,14 @@ def default_choice(batch: int, threads: int) -> Choice:
 # ---------------------------------------------------------------------- the report
 
 
-def plan_report(model: str, batch: int, memory: str, threads: int | None, **options: Any) -> tuple[str, bool]:
+def plan_report(model: str | None, batch: int, memory: str, threads: int | None, **options: Any) -> tuple[str, bool]:
     """Returns the text that `mini-bert plan` prints, and whether anything fits.
 
-    options: tokenizer, length, next_sentence and tie_head, as for `mini-bert train`.
+    options: the other fields of a Wanted, as for `mini-bert train`.
     """
     available, threads = parse_memory(memory), threads or default_threads()
-    setup = set_up_for(model, **options)
+    wanted = Wanted(model, **options)
+    setup = set_up(wanted)
     built = setup.build(seed=None)
     sizes = setup.sizes(built)
     default, best = default_choice(batch, threads), best_choice(sizes, batch, threads, available)
@@ -235,23 +250,22 @@ def plan_report(model: str, batch: int, memory: str, threads: int | None, **opti
         f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory",
         f"{parts_counted(built)}\n",
         *table(sizes, shown),
-        *([f"\nNote: {setup.note}."] if setup.note else []),
+        *(f"\nNote: {note}." for note in setup.notes),
     ]
     chosen = best
     if chosen is None:
         chosen = min(choices(sizes, batch, threads), key=lambda choice: predicted_peak(sizes, choice))
-        other = set_up_for(model, **options | {"tie_head": True})
-        tied_sizes = other.sizes(other.build(seed=None))
-        needed, tied = (predicted_peak(found, chosen) / SPARE / 1e6 for found in (sizes, tied_sizes))
-        lines.append(f"\nNothing fits: training needs at least {needed:,.0f} MB.")
-        if not sizes.tied:
+        lines.append(f"\nNothing fits: training needs at least {predicted_peak(sizes, chosen) / SPARE / 1e6:,.0f} MB.")
+        if not sizes.tied and wanted.init is None:
+            other = set_up(replace(wanted, tie_head=True))
+            tied = predicted_peak(other.sizes(other.build(seed=None)), chosen) / SPARE / 1e6
             lines.append(f"With --tie-head, a different model whose head shares the token table, {tied:,.0f} MB.")
         lines.append("\nThe settings that need the least memory:")
     elif chosen == default:
         lines.append("\nThe default settings fit:")
     else:
         lines += ["\nIt fits with", *changes(sizes, batch, default, chosen)]
-    lines.append(f"\n    {command('train', *train_options(model, batch, chosen, **options))}")
+    lines.append(f"\n    {command('train', *train_options(wanted, batch, chosen))}")
     return "\n".join(lines), best is not None
 
 
@@ -297,24 +311,12 @@ def option(name: str, choice: Choice) -> str:
     return flag if value is True else f"{flag} {'none' if value is False else value}"
 
 
-def set_up_for(
-    model: str,
-    tokenizer: str | None = None,
-    length: int | None = None,
-    next_sentence: bool = False,
-    tie_head: bool = False,
-) -> Setup:
-    """What `train` sets up with these options."""
-    objective = MaskedWordsAndSentences if next_sentence else MaskedWords
-    return set_up(model, objective, tokenizer, length, tie_head)
-
-
-def train_options(model: str, batch: int, choice: Choice, **options: Any) -> list[str]:
-    """The options of `mini-bert train` for this choice; `options` are those of `set_up_for`."""
-    given = [word for name, value in options.items() if value for word in _option(name, value)]
+def train_options(wanted: Wanted, batch: int, choice: Choice) -> list[str]:
+    """The options of `mini-bert train` for this choice."""
+    given = [word for name, value in wanted.given.items() for word in _option(name, value)]
     switched = [name for name in choice._fields[2:] if getattr(choice, name) != choice._field_defaults[name]]
     switches = " ".join(option(name, choice) for name in ("micro_batch", "threads", *switched)).split()
-    return ["--model", model, "--batch-size", str(batch), *given, *switches]
+    return [*given, "--batch-size", str(batch), *switches]
 
 
 def _option(name: str, value: Any) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,7 @@ from mini_bert.common.memory import share_memory_among_threads
 from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import Shards, open_shards, prepare
 from mini_bert.files.model_folder import MODEL
-from mini_bert.models.registry import config_from, load_config, model_class
-from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
+from mini_bert.models.registry import config_from
 from mini_bert.objectives.registry import objective_of_run
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import load_tokenizer
@@ -34,48 +34,53 @@ from mini_bert.training.defaults import (
 )
 from mini_bert.training.display import collected_warnings
 from mini_bert.training.folder_run import FolderRun
+from mini_bert.training.initial_weights import start_from_folder, start_from_teacher
 from mini_bert.training.loop import is_done, next_learning_rate
 from mini_bert.training.plan import explained_memory
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.run_lock import RunLock
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import absolute, refuse_weights, set_up
+from mini_bert.training.setup import Wanted, absolute, build, config_of, refuse_weights, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 
 def pretrain(
     corpus: Sequence[str] | None = None,
-    model: str = "mini",
+    model: str | None = None,
     tokenizer: str | None = None,
     out: Path | None = None,
     held_out: float | None = None,
-    length: int | None = None,
-    next_sentence: bool = False,
-    tie_head: bool = False,
+    init_from_teacher: bool = False,
     tensorboard: bool = False,
     quiet: bool = False,
-    **settings: Any,
+    **options: Any,
 ) -> State:
-    """Start a run. `settings` are fields of a TrainingConfig (None: its default).
+    """Start a run.
 
-    corpus          what to read; default: text in ./data, otherwise the built-in corpus
-    model           a preset, or the path of a config.json of any architecture
-    length          tokens per sequence; default: the model's maximum
-    next_sentence   also train next-sentence prediction, on pairs of texts
+    corpus              what to read; default: text in ./data, otherwise the built-in corpus
+    model               a preset, or the path of a config.json of any architecture; default: "mini"
+    tokenizer           its name or path; default: the model's own
+    init_from_teacher   the student starts with layers of its teacher
+    options             further fields of a Wanted (init, objective, length, …) and of a TrainingConfig (steps,
+                        learning_rate, …); None: the default
     """
     share_memory_among_threads()
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    rest = {field.name: given.pop(field.name) for field in fields(Wanted) if field.name in given}
+    wanted = Wanted(model, tokenizer=tokenizer, **rest)
     if not {"steps", "minutes"} & set(given):
         given["minutes"] = MINUTES
     if out is not None:
         RunFolder.check_new(out)
-    refuse_weights(model)
-    objective = MaskedWordsAndSentences if next_sentence else MaskedWords
-    config = load_config(model)
-    training, note = settings_for(config, **given)
-    with explained_memory(absolute(model), config, length or config.max_length, training):
-        setup = set_up(model, objective, tokenizer, length, tie_head)
+    if wanted.init is None:
+        refuse_weights(wanted.source)
+    config = config_of(wanted)
+    training, note = settings_for(config, continued=wanted.init is not None, **given)
+    with explained_memory(wanted, config.sizes, training):
+        setup = set_up(wanted)
+    if init_from_teacher and (wanted.teacher is None or wanted.init is not None):
+        raise ValueError("--init-from-teacher needs --teacher, and no --init: a model can only start once")
     checkpointed_layers(training.checkpointing, setup.config.depth)  # refuses layers that do not exist
     source = [absolute(name) for name in corpus] if corpus else default_corpus()
     try:
@@ -87,24 +92,26 @@ def pretrain(
             file=sys.stderr,
         )
         raise KeyboardInterrupt("told") from None
-    content = setup.length - setup.tokenizer.added_count()
-    share = default_share(shards, content) if held_out is None else held_out
+    share = default_share(shards, setup.content) if held_out is None else held_out
     data = {"corpus": source, "tokenizer": setup.vocabulary, "held_out": share, "shards": str(shards.folder)}
     description = {
-        "model": setup.config.to_dict(), "training": training.to_dict(), "objective": objective.name,
-        "data": data | ({"length": length} if length else {}), "model_from": absolute(model),
+        "model": setup.config.to_dict(), "training": training.to_dict(), "objective": setup.objective.name,
+        "objective_options": setup.options, "data": data | ({"length": wanted.length} if wanted.length else {}),
+        **({"init": setup.init} if setup.init else {"model_from": absolute(wanted.source)}),
+        **({"init_from_teacher": True} if init_from_teacher else {}),
     }  # fmt: skip
     path = out or new_folder()
     try:
         with _explained_memory(description):
             run = _open(path, description, setup.tokenizer, shards, quiet)
+            started = _start(run, description)
         RunFolder.create(path, description)  # last, so that invalid settings leave no folder behind
     except BaseException:
         if out is None:
             with suppress(OSError):
                 path.rmdir()
         raise
-    run.notes[:0] = filter(None, [note, setup.note])
+    run.notes[:0] = filter(None, [note, *setup.notes, started])
     run.logged += [*logged, f"the tokenized text is stored in {shards.folder}"]
     run.tensorboard = tensorboard
     with _explained_memory(description):
@@ -148,7 +155,7 @@ def resume(
         with _explained_memory(description):
             run = _open(path, description, tokenizer, _text(description["data"], tokenizer, quiet), quiet)
             run.lock, run.logged, run.tensorboard = lock, logged, tensorboard
-            run.notes += filter(None, [note])
+            run.notes += filter(None, [note, "" if newest else _start(run, description)])
             return run.train(newest)
 
 
@@ -187,21 +194,36 @@ def _finished(path: Path, state: State, settings: TrainingConfig) -> str:
 def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards: Shards, quiet: bool) -> FolderRun:
     """Everything that a run needs, made from its description (RUN/config.json)."""
     settings, data = TrainingConfig.from_dict(description["training"]), description["data"]
-    config, objective = config_from(description["model"]), objective_of_run(description)
+    config, kind = config_from(description["model"]), objective_of_run(description)
+    objective = kind.for_tokenizer(tokenizer, **description.get("objective_options", {}))
     batches = TextBatches(
-        shards, tokenizer, objective.for_tokenizer(tokenizer), data.get("length") or config.max_length,
-        settings.micro_batch, seed=settings.seed, held_out=data["held_out"], **objective.sequences,
+        shards, tokenizer, objective, data.get("length") or config.max_length, settings.micro_batch,
+        seed=settings.seed, held_out=data["held_out"], **kind.sequences,
+        lanes=settings.batch_size if kind.consecutive else None,
     )  # fmt: skip
-    model = model_class(description["model"]).build(config, objective.heads, settings.seed)
-    run = FolderRun(path, model, batches, settings, quiet)
+    run = FolderRun(path, build(config, kind, settings.seed), batches, settings, quiet)
+    run.notes += filter(None, [objective.note(run.model)])
     run.notes.append(f"text: {', '.join(data['corpus'])}; results are saved in {path}")
     return run
 
 
+def _start(run: FolderRun, description: dict[str, Any]) -> str:
+    """Replace the random weights of a new run by others, if it is to start from them. Returns a note for the user."""
+    if "init" in description:
+        started = start_from_folder(run.model, description["init"])
+    elif description.get("init_from_teacher"):
+        started = start_from_teacher(run.model, run.batches.objective)
+    else:
+        return ""
+    run.adapts_to_text = started.word_head_is_new
+    return started.note
+
+
 def _explained_memory(description: dict[str, Any]) -> AbstractContextManager[None]:
     config, settings = config_from(description["model"]), TrainingConfig.from_dict(description["training"])
-    length = description["data"].get("length") or config.max_length
-    return explained_memory(description.get("model_from", ""), config, length, settings)
+    options, objective = description.get("objective_options", {}), objective_of_run(description)
+    wanted = Wanted(description.get("model_from"), description.get("init"), length=description["data"].get("length"))
+    return explained_memory(wanted, lambda: objective.sizes(config.sizes(), **options), settings)
 
 
 def _text(data: dict[str, Any], tokenizer: Tokenizer, quiet: bool) -> Shards:

@@ -25,7 +25,9 @@ def step_numbers(outcome: Outcome, clip: float) -> dict[str, float]:
         "clipped": float(outcome.norm > clip),
     }  # fmt: skip
     for name, part in list(outcome.parts.items())[1:]:
-        numbers |= {f"{name}_loss": part.loss, f"{name}_accuracy": part.correct / part.targets}
+        numbers[f"{name}_loss"] = part.loss
+        if part.correct is not None:
+            numbers[f"{name}_accuracy"] = part.correct / part.targets
     return numbers
 
 

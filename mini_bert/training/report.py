@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from mini_bert.common.progress import counted
 from mini_bert.data.generator import TextBatches
 from mini_bert.files.model_folder import MODEL
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
 from mini_bert.models.registry import preset_name
+from mini_bert.objectives.distillation import Distillation, folder_name
+from mini_bert.objectives.masked_words import MaskedWordsAndSentences
 from mini_bert.text.base import Tokenizer
 from mini_bert.training.history import finite, further_parts, read_run
 from mini_bert.training.recorder import State
@@ -31,7 +33,10 @@ def examples(model: Model, validation: TextBatches, count: int = EXAMPLES) -> li
     tokenizer = validation.tokenizer
     lines: list[str] = []
     for number in range(0, len(validation), max(1, len(validation) // (3 * count))):
-        ids, rows, targets, mask, types, _ = validation.batch(number)
+        batch = validation.batch(number)
+        ids, rows, targets, mask, types = (
+            batch.input_ids, batch.rows, batch.targets, batch.attention_mask, batch.token_type_ids
+        )  # fmt: skip
         T = ids.shape[1]
         hit = next((n for n in range(rows.size) if _is_shown(tokenizer, ids, int(rows[n]), int(targets[n]))), None)
         if hit is None or len(lines) == count:
@@ -106,11 +111,12 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 |---|---|
 | text | {corpus} |
 | tokens | {batches.tokens:,}, each seen {read_run(run.path).epochs:.1f} times |
+| start | {started(config)} |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0{extended} |
 {measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)}
 {batches.objective.summary}
-It learnt only from the text above; its answers are guesses about words, not facts.
+{learnt(config)}; its answers are guesses about words, not facts.
 
 ```python
 from mini_bert import load_model, load_tokenizer
@@ -120,16 +126,45 @@ model, tokenizer = load_model("."), load_tokenizer(".")
 """
 
 
+def learnt(config: dict[str, Any]) -> str:
+    """What the model has seen, for the model card. config: of the run"""
+    before = "what it had learnt before" if "init" in config else ""
+    teacher = "its teacher" if "teacher" in config.get("objective_options", {}) else ""
+    others = " and ".join(filter(None, [before, teacher]))
+    return f"Besides {others}, it learnt only from the text above" if others else "It learnt only from the text above"
+
+
+def started(config: dict[str, Any]) -> str:
+    """What the weights were at first, for the model card. config: of the run"""
+    if "init" in config:
+        return f"the weights of {folder_name(config['init'])}"
+    if config.get("init_from_teacher"):
+        return "layers of the teacher"
+    return "random weights"
+
+
 def next_steps(run: FolderRun) -> str:
     """Commands to try after a run, one per line"""
-    tokenizer, objective = run.batches.tokenizer, run.batches.objective
+    tokenizer, config = run.batches.tokenizer, RunFolder.config(run.path)
     commands = [command("plot", run.path), command("doctor", run.path)]
-    preset = preset_name(run.model.config)
-    model = RunFolder.config(run.path).get("model_from", preset)
+    model = config.get("model_from", None if "init" in config else preset_name(run.model.config))
     if model is not None:  # None: a model of one's own, from Python
-        options = [*(["--model", model] if model != "mini" else []), *objective.option.split()]
+        options = [*(["--model", model] if model != "mini" else []), *options_of(run)]
         commands.insert(0, command("train", *options, "--corpus", "FILE_OR_FOLDER", "--minutes", "120"))
-    if MASKED_WORDS in objective.heads:
-        text = f"The answer is not {tokenizer.tokens[tokenizer.mask_id]}."
+    if MASKED_WORDS in run.model.output_heads and tokenizer.mask_token:
+        text = f"The answer is not {tokenizer.mask_token}."
         commands.insert(0, command("fill-mask", text, "--model", run.path / MODEL))
+    if NEXT_WORD in run.model.output_heads:
+        commands.insert(0, command("generate", "Once upon a time", "--model", run.path / MODEL))
     return "\n".join(f"    {line}" for line in commands)
+
+
+def options_of(run: FolderRun) -> list[str]:
+    """The options of `mini-bert train` that select the objective of a run, where it is not that of the model."""
+    name, given = run.batches.objective.name, RunFolder.config(run.path).get("objective_options", {})
+    options = [] if name in (run.model.objective, Distillation.name) else ["--objective", name]
+    if name == MaskedWordsAndSentences.name:
+        options = ["--next-sentence"]
+    if "teacher" in given:
+        options += ["--teacher", given["teacher"]]
+    return options

@@ -1,38 +1,100 @@
-"""Which model is trained: the same answer for `mini-bert train` and `mini-bert plan`."""
+"""What is trained, on which objective: the same answer for `mini-bert train` and `mini-bert plan`.
+
+set_up(Wanted(model="electra"))                        a preset, with its own objective
+set_up(Wanted(init="bert-base/"))                      weights, config and tokenizer of a folder
+set_up(Wanted(model="distilbert", teacher="runs/a"))   the vocabulary of the teacher
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
 from mini_bert.common.progress import counted
-from mini_bert.files.model_folder import CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS
-from mini_bert.models.base import NEXT_SENTENCE, Model
+from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS, locate
+from mini_bert.models.base import Model
+from mini_bert.models.electra import GENERATOR, OWN_SIZES
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
+from mini_bert.objectives.distillation import Distillation
+from mini_bert.objectives.masked_words import MaskedWordsAndSentences
+from mini_bert.objectives.registry import OBJECTIVES, objective_class
+from mini_bert.objectives.replaced_tokens import ReplacedTokens
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.defaults import TOKENIZERS
+
+MASKING: dict[str, dict[str, Any]] = {"pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for. None: the default.
+
+    model           a preset, or the path of a config.json of any architecture; default: "mini"
+    init            the folder of a model to start from, instead of random weights; it has config and tokenizer, too
+    objective       a name from objectives/registry.py; default: that of the architecture
+    next_sentence   the same as the objective masked_words_and_next_sentence
+    masking         "pieces", "whole-word" or "span"; mask_prob: the share of the words that are predicted
+    teacher         the folder of a model to learn from, for the objective distillation; temperature: of its answers
+    tokenizer       default: that of the folder, or the bundled one with the model's vocabulary size
+    length          tokens per sequence; default: the model's maximum
+    """
+
+    model: str | None = None
+    init: str | None = None
+    objective: str | None = None
+    next_sentence: bool = False
+    masking: str | None = None
+    mask_prob: float | None = None
+    teacher: str | None = None
+    temperature: float | None = None
+    tokenizer: str | None = None
+    length: int | None = None
+    tie_head: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Only what was asked for."""
+        return {name: value for name, value in vars(self).items() if value is not None and value is not False}
+
+    @property
+    def source(self) -> str:
+        """Where the model comes from, on the command line."""
+        return self.init or self.model or "mini"
 
 
 class Setup(NamedTuple):
     config: Any
     objective: type[Objective]
+    options: dict[str, Any]  # of the objective
     vocabulary: str  # the name or path of the tokenizer
     tokenizer: Tokenizer
     length: int  # tokens per sequence
-    note: str  # for the user, or empty
+    notes: list[str]  # for the user
+    init: str | None  # the folder with the initial weights
 
     def build(self, seed: int | None) -> Model:
         """A new model with the heads that the objective needs. Without a seed, its weights take up no memory."""
-        return model_class(self.config.to_dict()).build(self.config, self.objective.heads, seed)
+        return build(self.config, self.objective, seed)
+
+    def make_objective(self) -> Objective:
+        return self.objective.for_tokenizer(self.tokenizer, **self.options)
+
+    @property
+    def content(self) -> int:
+        """The tokens of the text in one sequence."""
+        if self.objective.sequences["mode"] == "running":
+            return self.length + 1
+        return self.length - self.tokenizer.added_count()
 
     def sizes(self, model: Model) -> Sizes:
-        """The sizes of the model that `build` returned."""
-        return self.config.sizes()._replace(max_length=self.length, parameters=model.get_parameter_count())
+        """The sizes of the model that `build` returned, as the objective uses it."""
+        sizes = self.config.sizes()._replace(max_length=self.length, parameters=model.get_parameter_count())
+        return self.objective.sizes(sizes, **self.options)
 
 
 def parts_counted(model: Model) -> str:
@@ -45,42 +107,65 @@ def parts_counted(model: Model) -> str:
     return f"Counted: {', '.join(parts)}.{unused}"
 
 
-def set_up(
-    model: str,
-    objective: type[Objective],
-    tokenizer: str | None = None,
-    length: int | None = None,
-    tie_head: bool = False,
-) -> Setup:
-    """Read config and tokenizer, and check that they fit each other and the objective.
+def build(config: Any, objective: type[Objective], seed: int | None) -> Model:
+    return model_class(config.to_dict()).build(config, objective.heads, seed)
 
-    model: a preset, or the path of a config.json of any architecture. length: default: the model's maximum.
-    """
-    config = load_config(model)
-    if tie_head:
+
+def set_up(wanted: Wanted) -> Setup:
+    """Read config and tokenizer, and check that they fit each other and the objective."""
+    config = config_of(wanted)
+    objective = objective_for(wanted, config)
+    config, options = objective.adapted(config), options_for(wanted, objective)
+    if wanted.tie_head:
         config = config.with_tied_head()
-    if length is not None and not 3 <= length <= config.max_length:
-        raise ValueError(f"length is {length}, expected 3 to {config.max_length}, the number of the model's positions")
-    vocabulary = absolute(tokenizer) if tokenizer else _vocabulary(model, config)
-    loaded, note = load_tokenizer(vocabulary), ""
-    if config.vocab_size != loaded.vocab_size:
-        note = (
-            f"the tokenizer {vocabulary} has {loaded.vocab_size:,} pieces, so the model's vocab_size is "
-            f"{loaded.vocab_size:,}, instead of the {config.vocab_size:,} in its config"
-        )
-        config = replace(config, vocab_size=loaded.vocab_size)
-    if "pad" in loaded.roles:
-        config = config.with_padding(loaded.pad_id)
-    _check_types(model, config, objective, loaded)
-    setup = Setup(config, objective, vocabulary, loaded, length or config.max_length, note)
-    missing = set(objective.heads) - set(setup.build(seed=None).output_heads)
-    if missing:
-        names = " or ".join({NEXT_SENTENCE: "next-sentence"}.get(name, name) + " head" for name in sorted(missing))
+    if wanted.length is not None and not 3 <= wanted.length <= config.max_length:
         raise ValueError(
-            f"{config.name} has no {names}, so it cannot be trained with {objective.option}: leave out "
-            f"{objective.option}, or choose a published BERT with --model path/config.json"
+            f"length is {wanted.length}, expected 3 to {config.max_length}, the number of the model's positions"
         )
-    return setup
+    vocabulary, tokenizer = vocabulary_for(wanted, config)
+    config, notes = with_vocabulary(wanted, config, vocabulary, tokenizer)
+    if "pad" in tokenizer.roles and wanted.init is None:
+        config = config.with_padding(tokenizer.pad_id)
+    _check_types(wanted.source, config, objective, tokenizer)
+    check_fit(config, objective)
+    init = None if wanted.init is None else folder_to_store(wanted.init)
+    length = wanted.length or config.max_length
+    return Setup(config, objective, options, vocabulary, tokenizer, length, notes, init)
+
+
+# ---------------------------------------------------------------------- the model
+
+
+def config_of(wanted: Wanted) -> Any:
+    """The config of the model, from --init or --model."""
+    if wanted.init is None:
+        return load_config(wanted.model or "mini")
+    config = with_generator_in(load_config(locate(wanted.init)), locate(wanted.init))
+    if wanted.model is not None and load_config(wanted.model) != config:
+        raise ValueError(
+            f"--init {quoted(wanted.init)} has a config of its own, which is not that of --model "
+            f"{quoted(wanted.model)}; leave out --model to continue with the model in the folder, or leave out --init "
+            "to train a new one"
+        )
+    if wanted.tie_head and not config.tie_head:
+        raise ValueError(
+            f"--init {quoted(wanted.init)} has a head with a matrix of its own, so --tie-head would discard it; leave "
+            "out --tie-head"
+        )
+    return config
+
+
+def with_generator_in(config: Any, folder: Path) -> Any:
+    """The config of a pair, if the folder of a discriminator has one with its generator (models/electra.py)."""
+    if getattr(config, GENERATOR, True) is not None or not (folder / GENERATOR / CONFIG).is_file():
+        return config
+    own = load_config(folder / GENERATOR)
+    return replace(config, generator={name: getattr(own, name) for name in OWN_SIZES})
+
+
+def folder_to_store(name: str) -> str:
+    """A model folder as a run's description names it: a path from anywhere, or the name of a bundled model."""
+    return name if name in BUNDLED_NAMES and not Path(name).exists() else str(locate(name).absolute())
 
 
 def _check_types(model: str, config: Any, objective: type[Objective], tokenizer: Tokenizer) -> None:
@@ -88,21 +173,134 @@ def _check_types(model: str, config: Any, objective: type[Objective], tokenizer:
     needed = tokenizer.template(2).type_count if objective.sequences.get("mode") == "pairs" else 1
     if 0 < (found := getattr(config, "type_vocab_size", 0)) < needed:
         raise ValueError(
-            f"type_vocab_size is {found} in {model}, but {objective.option} needs {needed}: in pairs of texts, token "
-            f"types go up to {needed - 1}. Set it to {needed}, or leave out {objective.option}"
+            f"type_vocab_size is {found} in {model}, but the objective {objective.name} needs {needed}: in pairs of "
+            f"texts, token types go up to {needed - 1}. Set it to {needed}, or choose --objective masked_words"
         )
 
 
 def refuse_weights(model: str) -> None:
-    """Training starts from random weights, so a model that has trained ones is refused."""
+    """--model starts from random weights, so a model that has trained ones is refused."""
     path = Path(model)
     folders = [path, path / MODEL] if path.is_dir() else [path.parent] if path.suffix in WEIGHT_FILES else []
     for folder in folders:
         if any((folder / name).is_file() for name in (WEIGHTS, TORCH_WEIGHTS)):
             raise ValueError(
-                f"{model} has trained weights, but training starts from random weights; to train a new model of the "
-                f"same architecture, give its config: --model {quoted(folder / CONFIG)}"
+                f"{model} has trained weights, but --model starts from random weights. To continue training with these "
+                f"weights: --init {quoted(folder)}. To train a new model of the same architecture, give its config: "
+                f"--model {quoted(folder / CONFIG)}"
             )
+
+
+# ---------------------------------------------------------------------- the objective
+
+
+def objective_for(wanted: Wanted, config: Any) -> type[Objective]:
+    """The objective that was asked for, or that of the architecture."""
+    named = {"--objective": wanted.objective, "--next-sentence": wanted.next_sentence and MaskedWordsAndSentences.name,
+             "--teacher": wanted.teacher and Distillation.name}  # fmt: skip
+    kinds = {option: objective_class(name) for option, name in named.items() if name}
+    if len(set(kinds.values())) > 1:
+        asked = " and ".join(f"{option} ({kind.name})" for option, kind in kinds.items())
+        raise ValueError(f"{asked} ask for different objectives; leave out one of them")
+    return next(iter(kinds.values())) if kinds else default_objective(config)
+
+
+def default_objective(config: Any) -> type[Objective]:
+    """That of the architecture. A DeBERTa with a generator is a v3, which finds replaced words."""
+    if getattr(config, GENERATOR, None) is not None:
+        return ReplacedTokens
+    return objective_class(model_class(config.to_dict()).objective)
+
+
+def options_for(wanted: Wanted, objective: type[Objective]) -> dict[str, Any]:
+    """The options of the objective, as its `for_tokenizer` takes them."""
+    if wanted.masking is not None and wanted.masking not in MASKING:
+        raise ValueError(f"--masking is {wanted.masking!r}, expected one of {', '.join(MASKING)}")
+    options = dict(MASKING[wanted.masking or "pieces"])
+    if wanted.mask_prob is not None:
+        options["mask_prob"] = wanted.mask_prob
+    if wanted.teacher is not None:
+        options["teacher"] = folder_to_store(wanted.teacher)
+    if wanted.temperature is not None:
+        options["temperature"] = wanted.temperature
+    for name in options:
+        if name not in objective.options:
+            flag = "--masking" if name in ("whole_word", "span") else f"--{name.replace('_', '-')}"
+            fitting = ", ".join(kind.name for kind in OBJECTIVES.values() if name in kind.options)
+            raise ValueError(
+                f"{flag} has no effect on the objective {objective.name}; leave it out, or choose another --objective: "
+                f"{fitting}"
+            )
+    if objective is Distillation and wanted.teacher is None:
+        raise ValueError("the objective distillation needs a teacher: add --teacher and the folder of a trained model")
+    return options
+
+
+def check_fit(config: Any, objective: type[Objective]) -> None:
+    """Raise an error if the model lacks what the objective needs."""
+    missing = objective.missing(build(config, objective, seed=None))
+    if not missing:
+        return
+    kind = model_class(config.to_dict())
+    heads = ", ".join(kind.head_shapes)
+    fitting = ", ".join(name for name, one in OBJECTIVES.items() if not one.missing(build(config, one, seed=None)))
+    raise ValueError(
+        f"{config.name} cannot be trained with the objective {objective.name}: it has no {' and no '.join(missing)}. "
+        f"Its output heads are {heads}; with these, --objective can be {fitting}"
+    )
+
+
+# ---------------------------------------------------------------------- the vocabulary
+
+
+def vocabulary_for(wanted: Wanted, config: Any) -> tuple[str, Tokenizer]:
+    """The tokenizer and its name or path. That of --init or --teacher cannot be replaced by another one."""
+    fixed = {option: folder for option, folder in (("--init", wanted.init), ("--teacher", wanted.teacher)) if folder}
+    owned = {option: locate(folder) for option, folder in fixed.items()}
+    owned = {option: folder for option, folder in owned.items() if has_tokenizer(folder)}
+    if wanted.tokenizer is not None:
+        vocabulary = absolute(wanted.tokenizer)
+    elif owned:
+        vocabulary = str(next(iter(owned.values())).absolute())
+    else:
+        vocabulary = _vocabulary(wanted.source if wanted.init is None else str(locate(wanted.init)), config)
+    tokenizer = load_tokenizer(vocabulary)
+    for option, folder in owned.items():
+        own = load_tokenizer(folder)
+        if own.fingerprint != tokenizer.fingerprint:
+            raise ValueError(
+                f"{option} {quoted(fixed[option])} has its own tokenizer, {own!r}, which is not the one from "
+                f"{vocabulary}, {tokenizer!r}: its weights belong to its own vocabulary; "
+                + ("leave out --tokenizer" if wanted.tokenizer else "choose models with the same vocabulary")
+            )
+    return vocabulary, tokenizer
+
+
+def with_vocabulary(wanted: Wanted, config: Any, vocabulary: str, tokenizer: Tokenizer) -> tuple[Any, list[str]]:
+    """The config with as many ids as the tokenizer has pieces, and notes for the user.
+
+    A model that was trained may have some more, which stay; so may a teacher, whose student needs the same number.
+    """
+    size, why = tokenizer.vocab_size, f"the tokenizer {vocabulary} has"
+    if wanted.teacher is not None:
+        teacher = load_config(locate(wanted.teacher)).vocab_size
+        if teacher < size:
+            raise ValueError(
+                f"the tokenizer {vocabulary} has {size:,} pieces, but the teacher {wanted.teacher} only {teacher:,} "
+                "ids; use the tokenizer that the teacher was trained with"
+            )
+        size, why = teacher, f"the teacher {wanted.teacher} has"
+    if wanted.init is not None:
+        if size > config.vocab_size or (wanted.teacher is not None and size != config.vocab_size):
+            raise ValueError(
+                f"{why} {size:,} pieces, but the model in {wanted.init} has {config.vocab_size:,} ids; use the "
+                "tokenizer that it was trained with"
+            )
+        return config, []
+    if config.vocab_size == size:
+        return config, []
+    now = f"the model's vocab_size is {size:,}, instead of the {config.vocab_size:,} in its config"
+    return replace(config, vocab_size=size), [f"{why} {size:,} pieces, so {now}"]
 
 
 def absolute(name: str) -> str:

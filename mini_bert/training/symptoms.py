@@ -26,7 +26,7 @@ LARGE_UPDATE = 1e-2  # of a matrix, in one step
 VANISHED = 1e-3  # of the largest gradient among the blocks; 0.04 is normal
 EXPLODED = 10.0  # times the earlier gradient norm
 MANY_EPOCHS = 20
-FEW_TARGETS = 20  # masked tokens per step
+FEW_TARGETS = 20  # predicted tokens per step
 USUAL_SHARE = 0.1  # of the tokens are masked, or more; fewer are unusual
 
 NOT_FINITE = "The numbers are no longer finite"
@@ -150,6 +150,7 @@ def plateau(history: History) -> Iterator[Finding]:
         return
     since = next(step for step, loss in zip(steps, losses, strict=True) if knows_frequencies(loss, baseline))
     risen = history.end_of_warmup
+    copying = ", and to copy the chosen tokens that are not masked" if history.objective.startswith("masked") else ""
     if risen is None or (waited := steps[-1] - max(since, risen)) < PATIENCE:  # too early to tell
         return
     yield Finding(
@@ -158,7 +159,7 @@ def plateau(history: History) -> Iterator[Finding]:
         f"The loss has been near {second_half:.2f} for {waited:,} steps at the full learning rate, "
         f"{against(second_half, baseline)} of {baseline:.2f}. In the last third of the run it "
         f"changed by {second_half - first_half:+.2f}.",
-        "The model has learnt token frequencies, and to copy the chosen tokens that are not masked. It does not use "
+        f"The model has learnt token frequencies{copying}. It does not use "
         "context yet. Small BERTs often stay here for 3,000 steps of 2,000 tokens, until attention has found the "
         "neighbouring tokens; then the loss falls quickly.",
         "More --steps or --minutes. After more than 5,000 steps: a learning rate near 0.001 (0.002 stays longer), "
@@ -257,15 +258,15 @@ def too_little_data(history: History) -> Iterator[Finding]:
             OVERFITTING,
             f"The text has been seen {epochs:.1f} times"
             + (f"; held-out loss minus training loss is {gaps[-1]:.2f}." if gaps else "; nothing was held out."),
-            "Masks differ each time, so repetition still helps; after twenty times, more text helps more.",
+            "Repetition still helps, above all where masks differ each time; after twenty times, more text helps more.",
             f"{more}.",
         )
 
 
 def nothing_to_learn(history: History) -> Iterator[Finding]:
-    """Hardly any masked tokens, or tokens that can be predicted without any effort."""
+    """Hardly any tokens to predict, or tokens that can be predicted without any effort."""
     start = history.last("start")
-    share, tokens = finite(start.get("mask_prob")), finite(start.get("tokens_per_step"))
+    share, tokens = history.predicted, finite(start.get("tokens_per_step"))
     if share is not None and tokens is not None and share * tokens < FEW_TARGETS:
         what = f"A step predicts about {share * tokens:.0f} tokens: {share:.1%} of {tokens:,.0f}."
         if share >= USUAL_SHARE:
@@ -294,8 +295,8 @@ def nothing_to_learn(history: History) -> Iterator[Finding]:
             "error",
             NOTHING_TO_LEARN,
             f"The loss is {mean(last_part(losses, 5)):.3f}{right}.",
-            "Language cannot be predicted that well. Either the chosen tokens are not masked, or the text repeats one "
-            "passage, or it consists of a few words only.",
+            "Language cannot be predicted that well. Either the model sees what it predicts (the chosen tokens are not "
+            "masked), or the text repeats one passage, or it consists of a few words only.",
             f"Look at the text with {typed('data show')} and at its tokens with {typed('tokenizer show')}; more text.",
         )
     baseline = history.unigram_loss

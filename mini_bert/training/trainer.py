@@ -63,7 +63,7 @@ class Trainer:
         """Train for a number of steps or minutes. Text that the generator holds out is used for validation."""
         if num_steps is None and minutes is None:
             raise ValueError("for how long? pass num_steps=1000 or minutes=60")
-        length = {"steps": num_steps, "minutes": minutes}
+        length: dict[str, Any] = {"steps": num_steps, "minutes": minutes}
         settings, _ = settings_for(self.model.config, data_generator.batch_size, **length, **self.settings)
         data_generator.check_fits(self.model)
         switches.check(self.model, settings)

@@ -60,12 +60,12 @@ class Replaced(NextWord):
 
 
 def test_a_model_of_the_next_word_reads_from_the_left():
-    """Token t is predicted by the row before it; the first by [CLS]."""
+    """Token t is predicted by the row before it; the first by the separator of documents, as in training."""
     model = NextWord(TINY)
-    ids = TOKENIZER.encode("a b j")
+    ids = [TOKENIZER.sep_id, *TOKENIZER.ids(["a b j"])[0]]
     logits = model.forward([ids])[0].next_word[0]
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    wanted = sum(log_p[t - 1, ids[t]] for t in (1, 2, 3))  # [SEP], the last, is not predicted
+    wanted = sum(log_p[t - 1, ids[t]] for t in (1, 2, 3))
     np.testing.assert_allclose(log_likelihoods(model, TOKENIZER, ["a b j"]), [wanted], rtol=1e-12)
     tokens = pseudo_perplexity(model, TOKENIZER, "a b j").tokens
     np.testing.assert_allclose(-sum(token.surprise for token in tokens), wanted, rtol=1e-12)

@@ -13,6 +13,7 @@ from mini_bert.layers.activations import (
     gelu_tanh,
     relu,
     relu_backward,
+    silu,
     tanh,
     tanh_backward,
 )
@@ -190,14 +191,18 @@ def test_dtype_shape_and_inputs_are_kept(name, dtype, shape):
 
 @every_activation
 def test_float32_is_float64_rounded(name):
-    """Forward and backward in float32 are within a few roundings of float64, also far from 0."""
+    """Forward and backward in float32 are within a few roundings of float64, also far from 0.
+
+    The slope of GELU's tanh form has the term 2 c (1 − c) x u′. Around x = 4, c is nearly 1 and rounded, and x u′ is
+    10.
+    """
     x = np.linspace(-20, 20, 100_001).astype(np.float32)
     f = activation(name)
     y, cache = f.forward(x)
     exact, exact_cache = f.forward(x.astype(np.float64))
     slope, exact_slope = f.backward(np.ones_like(x), cache), f.backward(np.ones(x.shape), exact_cache)
     np.testing.assert_allclose(y, exact, rtol=5e-7, atol=6e-7)
-    np.testing.assert_allclose(slope, exact_slope, rtol=5e-7, atol=1.5e-6)
+    np.testing.assert_allclose(slope, exact_slope, rtol=5e-7, atol=4e-6 if "gelu_" in name else 1.5e-6)
 
 
 def test_known_values():
@@ -210,10 +215,11 @@ def test_known_values():
     np.testing.assert_allclose(gelu_tanh(np.ones(1))[0], (1 + math.tanh(inner)) / 2, rtol=1e-15)
     np.testing.assert_array_equal(relu(np.array([-2.0, -0.0, 0, 3, math.inf]))[0], [0, 0, 0, 3, math.inf])
     np.testing.assert_allclose(tanh(np.array([0.5]))[0], math.tanh(0.5), rtol=1e-15)
+    np.testing.assert_allclose(silu(np.array([-2.0, 0, 800, -800]))[0], [-2 / (1 + math.exp(2)), 0, 800, 0], rtol=1e-15)
     assert gelu(np.linspace(-1, 0, 10_001))[0].min() == pytest.approx(-0.16997120747990, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["relu", "gelu", "gelu_new", "gelu_pytorch_tanh"])
+@pytest.mark.parametrize("name", ["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"])
 def test_gates_share_x_between_both_sides(name):
     """f(x) − f(−x) = x, so f′(x) + f′(−x) = 1."""
     x = np.random.default_rng(6).normal(0, 2, 1000)
@@ -221,7 +227,7 @@ def test_gates_share_x_between_both_sides(name):
     (right, right_cache), (left, left_cache) = f.forward(x), f.forward(-x)
     slopes = f.backward(np.ones_like(x), right_cache), f.backward(np.ones_like(x), left_cache)
     np.testing.assert_allclose(right - left, x, rtol=0, atol=2e-15)
-    np.testing.assert_allclose(slopes[0] + slopes[1], 1, rtol=0, atol=2e-15)
+    np.testing.assert_allclose(slopes[0] + slopes[1], 1, rtol=0, atol=8e-15)
 
 
 def test_tanh_is_odd():
@@ -268,7 +274,7 @@ def test_published_names():
     """The tanh form has two published names; an unknown name gets an error that lists the known ones."""
     assert activation("gelu_new") == activation("gelu_pytorch_tanh") == ACTIVATIONS["gelu_new"]
     assert activation("gelu").forward is gelu
-    known = "expected one of relu, gelu, gelu_new, gelu_pytorch_tanh, tanh"
+    known = "expected one of relu, gelu, gelu_new, gelu_pytorch_tanh, tanh, silu"
     for wrong in ("swish", "GELU", "", None, ["gelu"]):
         with pytest.raises(ValueError, match=known) as error:
             activation(wrong)

@@ -30,7 +30,7 @@ from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.recorder import Recorder
 from mini_bert.training.report import examples
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import _vocabulary, set_up
+from mini_bert.training.setup import Wanted, _vocabulary, set_up
 
 WORDS = [
     "[PAD]",
@@ -193,14 +193,19 @@ def test_old_run_folders_resume(place):
 
 
 def test_pairs_need_a_model_that_has_the_head(place, monkeypatch):
-    """Mini-BERT has no next-sentence head, and says so before the text is read."""
+    """Mini-BERT has no next-sentence head. The error comes before the text is read, and says what fits."""
     sizes = {"vocab_size": len(WORDS), "hidden_size": 12, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
     Path("mini.json").write_text(json.dumps(MiniBertConfig(**sizes, max_seq_length=24).to_dict()))
     monkeypatch.setattr("mini_bert.training.pretraining.prepare", lambda *_, **__: pytest.fail("tokenized"))
     for command in ("train", "plan"):
-        with pytest.raises(SystemExit, match=r"no next-sentence head.*leave out --next-sentence, or .*--model path"):
+        with pytest.raises(SystemExit) as end:
             main([command, "--model", "mini.json", "--next-sentence"])
-    with pytest.raises(ValueError, match="has no next-sentence head"):
+        assert end.value.code == (
+            "mini-bert: Mini-BERT cannot be trained with the objective masked_words_and_next_sentence: it has no head "
+            "next_sentence. Its output heads are masked_words; with these, --objective can be masked_words, "
+            "distillation"
+        )
+    with pytest.raises(ValueError, match="it has no head next_sentence"):
         pretrain(["text.txt"], "mini.json", next_sentence=True, steps=2, out=Path("run"), **QUICK)
     assert not Path("run").exists()
 
@@ -210,14 +215,14 @@ def test_pairs_need_two_token_types(place, monkeypatch, types):
     """BERT's tokenizer gives the second text token type 1; a model without it is refused before the text is read."""
     Path("config.json").write_text(json.dumps(TINY.to_dict() | {"type_vocab_size": types}))
     monkeypatch.setattr("mini_bert.training.pretraining.prepare", lambda *_, **__: pytest.fail("tokenized"))
-    wanted = r"type_vocab_size is 1 in config.json, but --next-sentence needs 2.*Set it to 2, or leave out --next-sent"
+    wanted = r"type_vocab_size is 1 in config.json, but the objective .*next_sentence needs 2.*Set it to 2, or choose"
     for command in ("train", "plan") if types == 1 else ():
         with pytest.raises(SystemExit, match=wanted):
             main([command, "--model", "config.json", "--next-sentence"])
     assert not Path("runs").exists()
-    assert set_up("config.json", MaskedWords).config.type_vocab_size == types  # single texts have type 0
+    assert set_up(Wanted("config.json")).config.type_vocab_size == types  # single texts have type 0
     if types == 2:
-        set_up("config.json", MaskedWordsAndSentences)
+        set_up(Wanted("config.json", next_sentence=True))
 
 
 def test_sequences_may_be_shorter_than_the_model_allows(place):

@@ -40,6 +40,7 @@ from mini_bert.training.plan import (
     train_options,
 )
 from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.setup import Wanted
 from mini_bert.training.switches import apply
 
 TINY = MiniBertConfig(31, 10, 3, 2, 13, 11)
@@ -280,11 +281,12 @@ def test_plan_info_and_train_agree(tmp_path, monkeypatch, capsys, words):
 
 def test_commands_name_what_differs():
     choice = Choice(4, 2, (0, 2))
-    assert " ".join(train_options("larger", 8, choice, tie_head=True)) == (
-        "--model larger --batch-size 8 --tie-head --micro-batch 4 --threads 2 --checkpointing 0,2"
+    wanted = Wanted("larger", tie_head=True, mask_prob=0.2)
+    assert " ".join(train_options(wanted, 8, choice)) == (
+        "--model larger --mask-prob 0.2 --tie-head --batch-size 8 --micro-batch 4 --threads 2 --checkpointing 0,2"
     )
     plain = ["--model", "mini", "--batch-size", "8", "--micro-batch", "8", "--threads", "1"]
-    assert train_options("mini", 8, Choice(8)) == plain
+    assert train_options(Wanted("mini"), 8, Choice(8)) == plain
 
 
 def test_the_command_is_called_as_the_reader_called_us(monkeypatch):

@@ -401,10 +401,11 @@ def test_mistakes_are_one_line(place, words, message):
 
 @pytest.mark.parametrize("given", ["out", "out/model", "out/model/model.safetensors"])
 def test_a_model_with_weights_is_not_silently_trained_from_scratch(place, given):
-    """The error says how to train the same architecture from random weights, which works."""
+    """The error says how to continue with them, and how to train the same architecture from random weights."""
     assert run("--steps", "2", "--out", "out") == 0
     error = run("--steps", "2", "--model", given)
-    assert f"{given} has trained weights, but training starts from random weights" in error
+    assert f"{given} has trained weights, but --model starts from random weights" in error
+    assert "To continue training with these weights: --init out/model. " in error
     assert error.endswith("give its config: --model out/model/config.json") and not Path("runs").exists()
     assert run("--steps", "2", "--model", "out/model/config.json") == 0
 

@@ -55,7 +55,7 @@ class Answer(Task):
         return {"stride": self.stride, "longest": self.longest}
 
     def layer(self, model, dropout):
-        return SpanHead(model.width, dropout if model.drops_spans else 0.0)
+        return SpanHead(model.width, dropout if model.drops_spans else 0.0, transform=model.task_transform())
 
     def items(self, examples: Sequence[Question], tokenizer, length, training):
         texts = {text: None for example in examples for text in (example.context,)}

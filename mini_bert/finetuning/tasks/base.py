@@ -63,6 +63,11 @@ class Batch(NamedTuple):
     summary: np.ndarray | int = 0  # (B,) the positions of the summary tokens
 
     @property
+    def real(self) -> np.ndarray:  # (B,T)
+        """True for tokens, False for padding"""
+        return np.ones(self.ids.shape, bool) if self.mask is None else self.mask
+
+    @property
     def chosen(self) -> np.ndarray:  # (N,)
         """The asked tokens, as indices into the B·T tokens of the batch"""
         return np.flatnonzero(self.asked)
@@ -142,6 +147,12 @@ class Task:
                 second[number, shift + start :] = True
         summary = shifts + [item.sequence.summary for item in rows]
         return Batch(ids, mask, types, asked, self.targets(items) if known else np.empty(0), second, summary)
+
+
+def summary_places(model: Model, batch: Batch) -> np.ndarray | int:
+    """The position of the token that stands for each text, (B,): that of the tokenizer's template, or the last token if
+    no other has seen the whole text."""
+    return batch.ids.shape[1] - 1 - batch.real[:, ::-1].argmax(1) if model.reads_forward else batch.summary
 
 
 def packed(tokenizer: Tokenizer, first: list[int], second: list[int] | None, length: int):

@@ -15,7 +15,7 @@ import numpy as np
 from mini_bert.data.labelled.readers import Labelled
 from mini_bert.evaluation.metrics import accuracy, precision_recall_f1
 from mini_bert.finetuning.heads import PairHead, SentenceHead
-from mini_bert.finetuning.tasks.base import HEAD, Batch, Item, Task, packed
+from mini_bert.finetuning.tasks.base import HEAD, Batch, Item, Task, packed, summary_places
 from mini_bert.layers.base import Layer
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.softmax import softmax
@@ -94,24 +94,24 @@ def mean_surprise(probabilities: Sequence[np.ndarray] | np.ndarray, targets: Seq
 
 
 def sentence_layer(model: Any, classes: int, pooling: Sequence[str], dense: bool, pairs: bool, p: float) -> Layer:
-    """The head for a text or a pair. An encoder that pools [CLS] represents both texts by it."""
+    """The head for a text or a pair. An encoder that pools [CLS], or all tokens, represents both texts by that."""
     width = model.width
-    if pairs and "cls" not in pooling:
+    if pairs and not {"cls", "all"} & {*pooling}:
         return PairHead(width, classes, pooling, p)
-    return SentenceHead(width, classes, pooling, dense, p, **model.sentence_head)
+    return SentenceHead(width, classes, pooling, dense, p, transform=model.task_transform(), **model.sentence_head)
 
 
-def seen_by(head: Layer, batch: Batch) -> np.ndarray:
-    """The tokens that the head pools: the words (B,T); for a PairHead, those of each text (2,B,T)"""
+def seen_by(head: Any, batch: Batch) -> np.ndarray:
+    """The tokens that the head pools: words (B,T), or all but padding; for a PairHead, words of each text (2,B,T)"""
     if not isinstance(head, PairHead):
-        return batch.asked
+        return batch.real if "all" in head.pool.pooling else batch.asked
     assert batch.second is not None
     return np.stack((batch.asked & ~batch.second, batch.asked & batch.second))
 
 
 def sentence_scores(model: Any, batch: Batch, run, pooling: Sequence[str]):
     """Returns the scores (B,C) and the caches. If only [CLS] is pooled, the last block computes only that row."""
-    summary = batch.summary
+    summary = summary_places(model, batch)
     if tuple(pooling) != ("cls",):
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (B,T,H)
     else:

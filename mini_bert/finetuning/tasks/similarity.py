@@ -21,7 +21,7 @@ import numpy as np
 from mini_bert.data.labelled.readers import Scored
 from mini_bert.evaluation.metrics import pearson, spearman
 from mini_bert.finetuning.heads import VectorHead
-from mini_bert.finetuning.tasks.base import HEAD, Item, Task, packed
+from mini_bert.finetuning.tasks.base import HEAD, Item, Task, packed, summary_places
 from mini_bert.finetuning.tasks.classify import sentence_layer, sentence_scores, sentence_scores_backward
 from mini_bert.layers.initialisers import Initialiser
 from mini_bert.layers.similarity import (
@@ -82,8 +82,8 @@ class Similarity(Task):
         if self.vectors:
             return VectorHead(self.pooling)
         head: Any = sentence_layer(model, 1, self.pooling, self.dense, True, dropout)
-        assert head.linear.b is not None
-        head.linear.b.init = _constant((self.low + self.high) / 2)  # start with the middle
+        if head.linear.b is not None:  # GPT-2 has none
+            head.linear.b.init = _constant((self.low + self.high) / 2)  # start with the middle
         return head
 
     def items(self, examples: Sequence[Scored], tokenizer, length, training):
@@ -107,7 +107,9 @@ class Similarity(Task):
             sentence_scores_backward(model, squared_error_backward(1.0, cache)[:, None], caches, run)
             return float(loss), 0
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (2B,T,H)
-        vectors, pooled = model.task.forward(x, run.fork(HEAD), asked=batch.asked, summary=batch.summary)  # (2B,H)
+        vectors, pooled = model.task.forward(
+            x, run.fork(HEAD), asked=batch.asked, summary=summary_places(model, batch)
+        )  # (2B,H)
         cosines, angle = cosine(*np.split(vectors, 2))
         forward, backward = LOSSES[self.kind]
         loss, cache = forward(cosines, (batch.targets - self.low) / (self.high - self.low), targets)
@@ -120,7 +122,7 @@ class Similarity(Task):
         if not self.vectors:
             return sentence_scores(model, batch, run, self.pooling)[0][:, 0].tolist()
         x, _ = model.encode(batch.ids, batch.mask, batch.types, run)
-        vectors, _ = model.task.forward(x, run, asked=batch.asked, summary=batch.summary)
+        vectors, _ = model.task.forward(x, run, asked=batch.asked, summary=summary_places(model, batch))
         return self._score(cosine(*np.split(vectors, 2))[0]).tolist()
 
     def _score(self, cosines):

@@ -39,7 +39,7 @@ class Tag(Task):
         return {"stride": self.stride}
 
     def layer(self, model, dropout):
-        return TokenHead(model.width, len(self.labels), dropout)
+        return TokenHead(model.width, len(self.labels), dropout, transform=model.task_transform())
 
     def items(self, examples: Sequence[Tagged], tokenizer, length, training):
         place = {label: number for number, label in enumerate(self.labels)}

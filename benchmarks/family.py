@@ -1,0 +1,191 @@
+"""Trains every architecture for the same time on the same text, and measures whatever they can be compared on.
+
+    python benchmarks/family.py --data ../shared/data --out runs/family                  all: about seven hours
+    python benchmarks/family.py --data ../shared/data --out runs/family --models bert gpt2
+    python benchmarks/family.py --out runs/family --figure docs/pictures/family.svg      only the table and the figure
+
+The folder needs the files that ../shared/data/MANIFEST.md lists: pretrain, ud_ewt, sst2, blimp. Everything is done by
+ordinary commands, which are printed. Each result is kept, and the same command continues after an interruption: a run
+goes on where it stopped, and what was measured is not measured again. The budget is time, so nothing else should run
+beside it.
+
+All models read with the same vocabulary (8k, WordPiece), so that the held-out loss of two models is the answer to the
+same question if their objective is the same. DistilBERT learns from the bundled Mini-BERT, which took two hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mini_bert.common.atomic import write_atomic
+from mini_bert.models.family import MEMBERS
+from mini_bert.models.registry import model_class, preset
+from mini_bert.plots.style import colour, dress, new_figure, save
+
+HERE = Path(__file__).parent
+MODELS = ("mini", *(member.preset for member in MEMBERS), "deberta-v3")
+TEACHERS = {"distilbert": "mini-bert"}
+MEASURES = ("held_out", "pos", "sst2", "pairs")
+TITLES = {"held_out": "held-out loss", "pos": "POS probe, %", "sst2": "SST-2 dev, %", "pairs": "minimal pairs, %"}
+
+
+class Options(NamedTuple):
+    data: Path
+    out: Path
+    minutes: float
+    pairs: int
+
+
+def run(*words: object) -> None:
+    """A command, printed so that it can be repeated by hand."""
+    command = [sys.executable, *map(str, words)]
+    print("+", " ".join(["python", *map(str, words)]), flush=True)
+    if subprocess.run(command).returncode:
+        raise SystemExit("this command failed; repair what it says, and start the benchmark again")
+
+
+def mini_bert(*words: object) -> None:
+    run("-m", "mini_bert", *words)
+
+
+def corpora(options: Options) -> list[Path]:
+    return [options.data / "pretrain" / name for name in ("wiki.txt.xz", "books.txt.xz")]
+
+
+# ---------------------------------------------------------------------- training and measuring
+
+
+def trained(name: str, options: Options) -> Path:
+    """The run of a model, finished."""
+    folder = options.out / name
+    if (folder / "model").is_dir():
+        return folder
+    if (folder / "config.json").is_file():
+        mini_bert("train", "--out", folder, "--resume", "--quiet")
+        return folder
+    words: list[object] = ["--model", name, "--tokenizer", "8k", "--length", 64, "--minutes", options.minutes]
+    words += [word for corpus in corpora(options) for word in ("--corpus", corpus)]
+    words += ["--held-out", 0.01, "--out", folder, "--quiet"]
+    mini_bert("train", *words, *(["--teacher", TEACHERS[name]] if name in TEACHERS else []))
+    return folder
+
+
+def held_out(folder: Path, options: Options) -> dict[str, Any]:
+    """The last evaluation of the run itself, by the parts of its loss."""
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    last = [record for record in records if record["kind"] == "eval"][-1]
+    speed = [record["tokens_per_second"] for record in records if record["kind"] == "train"]
+    return {"score": last["loss"], "steps": last["step"], "tokens_per_second": sorted(speed)[len(speed) // 2], **last}
+
+
+def pos(folder: Path, options: Options) -> dict[str, Any]:
+    treebank, out = options.data / "ud_ewt", folder / "probe"
+    parts = ("--train", treebank / "en_ewt-ud-train.conllu.gz", "--dev", treebank / "en_ewt-ud-dev.conllu.gz")
+    mini_bert("probe", "pos", "--model", folder, *parts, "--seeds", 1, "--out", out)
+    content = json.loads((out / "probe_pos.json").read_text(encoding="utf-8"))
+    best = content["probes"][0]["best"]
+    return {"score": 100 * best["score"], "above_random": 100 * best["above_random"], "layer": best["layer"]}
+
+
+def sst2(folder: Path, options: Options) -> dict[str, Any]:
+    results = folder / "finetuned"
+    words = ("--data", options.data, "--model", folder, "--tasks", "sst2", "--seeds", 1, "--control-seeds", 0)
+    run(HERE / "finetune.py", *words, "--results", results)
+    found = json.loads(next(results.glob("sst2-*-0.json")).read_text(encoding="utf-8"))
+    return {"score": 100 * found["scores"]["accuracy"]}
+
+
+def pairs(folder: Path, options: Options) -> dict[str, Any]:
+    words = ("eval", folder, "--pairs", options.data / "blimp", "--max-pairs", options.pairs, "--json")
+    print("+ python -m mini_bert", *words, flush=True)
+    done = subprocess.run([sys.executable, "-m", "mini_bert", *map(str, words)], stdout=subprocess.PIPE, check=True)
+    found = json.loads(done.stdout)["minimal_pairs"][0]
+    return {"score": 100 * found["accuracy"], "scored_by": found["scored_by"], "pairs": found["pairs"]}
+
+
+WAYS: dict[str, Callable[[Path, Options], dict[str, Any]]] = {
+    "held_out": held_out, "pos": pos, "sst2": sst2, "pairs": pairs
+}  # fmt: skip
+
+
+def measure(names: Sequence[str], options: Options) -> None:
+    for name in names:
+        folder = trained(name, options)
+        path = options.out / f"{name}.json"
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        for way in MEASURES:
+            if way not in found:
+                found[way] = WAYS[way](folder, options)
+                write_atomic(path, (json.dumps(found, indent=2) + "\n").encode())
+
+
+# ---------------------------------------------------------------------- the table and the figure
+
+
+def results(out: Path) -> dict[str, dict[str, Any]]:
+    found = {}
+    for name in MODELS:
+        path = out / f"{name}.json"
+        if path.is_file():
+            found[name] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def table(found: dict[str, dict[str, Any]]) -> str:
+    lines = ["| | parameters | objective | steps | " + " | ".join(TITLES.values()) + " |", "|---" * 8 + "|"]
+    for name, one in found.items():
+        config = preset(name)
+        kind = model_class(config.to_dict())
+        count = kind.build(config, seed=None).get_parameter_count()
+        scores = [f"{one[way]['score']:.3f}" if way == "held_out" else f"{one[way]['score']:.1f}" for way in MEASURES]
+        objective = "distillation" if name in TEACHERS else kind.objective
+        lines.append(
+            f"| {name} | {count:,} | {objective.replace('_', ' ')} | {one['held_out']['steps']:,} | "
+            f"{' | '.join(scores)} |"
+        )
+    return "\n".join(lines)
+
+
+def figure(found: dict[str, dict[str, Any]], path: Path) -> None:
+    """A panel for each measure that all models share, and a bar for each model."""
+    shared, names = [way for way in MEASURES if way != "held_out"], list(found)[::-1]
+    drawn = new_figure(11, 0.35 * len(found) + 1.2)
+    for panel, way in zip(drawn.subplots(1, len(shared), sharey=True), shared, strict=True):
+        scores = [found[name][way]["score"] for name in names]
+        panel.plot(scores, names, "o", color=colour(0))
+        dress(panel, TITLES[way], "")
+        margin = 0.15 * (max(scores) - min(scores)) + 0.1
+        panel.set_xlim(min(scores) - margin, max(scores) + 2 * margin)
+        for index, score in enumerate(scores):
+            panel.annotate(f"{score:.1f}", (score, index), (7, 0), textcoords="offset points", va="center")
+    save(drawn, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, help="the folder with pretrain, ud_ewt, sst2 and blimp")
+    parser.add_argument("--out", type=Path, default=Path("runs/family"), help="where runs and results are kept")
+    parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--minutes", type=float, default=20.0, help="of training for each")
+    parser.add_argument("--pairs", type=int, default=200, help="minimal pairs of each paradigm")
+    parser.add_argument("--figure", type=Path, help="draw this picture of the results")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.data is not None:
+        measure(given.models, Options(given.data, given.out, given.minutes, given.pairs))
+    found = results(given.out)
+    if not found:
+        raise SystemExit(f"{given.out} has no results; give --data to train and measure")
+    print(table(found))
+    if given.figure is not None:
+        figure(found, given.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""The family side by side: what `mini-bert family` prints, computed from the code.
+
+overview()            a table of all architectures: sizes, objective, tokenizer, context, memory, time of a step
+portrait("albert")    one of them: its differences, and what its idea is worth in the numbers of its configs
+"""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+import time
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from mini_bert.checks.family_stories import parameters, story
+from mini_bert.data.generator import TextBatches
+from mini_bert.data.shards import prepare
+from mini_bert.models.family import MEMBERS, Member
+from mini_bert.models.registry import model_class, preset
+from mini_bert.training.parallel import Team, default_threads
+from mini_bert.training.plan import default_choice, predicted_peak
+from mini_bert.training.setup import Setup, Wanted, default_objective, set_up
+
+BATCH, LENGTH = 32, 64  # a step: 32 sequences of 64 tokens
+ROUNDS = 3  # steps that are timed, after one that is not
+WIDTH = 100
+
+
+class Row(NamedTuple):
+    """One architecture in numbers. Memory and time are those of its preset, in steps of 32 × 64 tokens."""
+
+    member: Member
+    objective: str
+    parameters: int  # of the preset
+    published: dict[str, int]  # of the published models, by name
+    context: int  # tokens, of the first published model
+    memory: int  # bytes
+    seconds: float | None  # None: not measured
+
+
+def row(member: Member, timed: bool, threads: int | None = None) -> Row:
+    setup = set_up(Wanted(member.preset, length=min(LENGTH, preset(member.preset).max_length)))
+    built = setup.build(seed=0 if timed else None)
+    threads = threads or default_threads()
+    published = {name: published_config(member, name) for name in member.published}
+    return Row(
+        member,
+        setup.objective.name,
+        built.get_parameter_count(),
+        {name: parameters(config) for name, config in published.items()},
+        next(iter(published.values())).max_length,
+        predicted_peak(setup.sizes(built), default_choice(BATCH, threads)),
+        step_time(setup, built, threads) if timed else None,
+    )
+
+
+def published_config(member: Member, name: str) -> Any:
+    return model_class(preset(member.preset).to_dict()).config_class(**member.published[name])
+
+
+def step_time(setup: Setup, model: Any, threads: int) -> float:
+    """The median time of forward and backward for one step on the built-in corpus, in seconds."""
+    micro = default_choice(BATCH, threads).micro_batch
+    objective = setup.make_objective()
+    batches = TextBatches(
+        prepare("builtin", setup.tokenizer, progress=False), setup.tokenizer, objective, setup.length, micro,
+        **objective.sequences, lanes=BATCH if objective.consecutive else None,
+    )  # fmt: skip
+    times = []
+    objective.begin(model, BATCH)
+    with Team(model, threads) as team:
+        for step in range(1 + ROUNDS):
+            parts = [next(batches) for _ in range(BATCH // micro)]
+            start = time.perf_counter()
+            team.gradient(parts, (0, step), objective)
+            times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def overview(timed: bool = True, after_each: Callable[[int, int], None] | None = None) -> list[Row]:
+    rows = []
+    for number, member in enumerate(MEMBERS, 1):
+        rows.append(row(member, timed))
+        if after_each is not None:
+            after_each(number, len(MEMBERS))
+    return rows
+
+
+def report(rows: list[Row]) -> str:
+    """The table, and below it what each changed about BERT."""
+    columns = f"{'':15} {'parameters':>10} {'published':>10} {'context':>8} {'memory':>8} {'step':>8}  {'tokenizer':15}"
+    lines = [f"{columns} objective"]
+    for one in rows:
+        published = next(iter(one.published.values()))
+        seconds = "-" if one.seconds is None else f"{1e3 * one.seconds:,.0f} ms"
+        lines.append(
+            f"{one.member.preset:15} {one.parameters / 1e6:9.1f}M {published / 1e6:9.1f}M {one.context:8,} "
+            f"{one.memory / 1e6:5,.0f} MB {seconds:>8}  {one.member.tokenizer:15} {one.objective}"
+        )
+    lines.append(
+        "\nparameters: of the preset, which `mini-bert train --model NAME` trains. memory, step: to train it, and one\n"
+        f"forward and backward pass of {BATCH} × {LENGTH} tokens. published, context: of a published model; "
+        "`mini-bert family\nNAME` has more of them.\n"
+    )
+    width = max(len(one.member.preset) for one in rows)
+    for one in rows:
+        about = f"{one.member.preset:{width}}  {'; '.join(one.member.differences)} ({one.member.paper})"
+        lines.append(textwrap.fill(about, WIDTH, subsequent_indent=" " * (width + 2)))
+    return "\n".join(lines)
+
+
+def member_called(name: str) -> Member:
+    names = [member.preset for member in MEMBERS]
+    if name not in names:
+        close = get_close_matches(name, names, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"there is no architecture {name!r:.40}; expected one of {', '.join(names)}{hint}")
+    return MEMBERS[names.index(name)]
+
+
+def portrait(name: str) -> str:
+    """One architecture: its differences from BERT, its sizes, and its story for the preset and the largest of them."""
+    member = member_called(name)
+    kind = model_class(preset(name).to_dict())
+    about = f"{kind.config_class.name} ({member.paper}): {'; '.join(member.differences)}."
+    lines = [
+        textwrap.fill(about, WIDTH),
+        f"Tokenizer: {member.tokenizer}. Objective: {default_objective(preset(name)).name}. Code: {_path(kind)}",
+    ]
+    *_, largest = member.published
+    configs = {f"our preset, `--model {name}`": preset(name)}
+    configs |= {name: published_config(member, name) for name in member.published}
+    for title, config in configs.items():
+        lines.append(f"\n{title}: {parameters(config):,} parameters")
+        if title in (next(iter(configs)), largest):
+            lines.append(textwrap.indent(textwrap.fill(story(name, config), WIDTH - 2), "  "))
+    return "\n".join(lines)
+
+
+def _path(kind: type[Any]) -> str:
+    return kind.__module__.replace(".", "/") + ".py"

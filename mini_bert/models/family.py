@@ -1,0 +1,149 @@
+"""The family at a glance: each architecture's paper, published sizes, tokenizer, and what it changed about BERT.
+
+Only facts that no code can compute stand here; `mini-bert family` (checks/family.py) computes the rest: parameters from
+the configs below, memory from the planner, and the time of a step from running one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Member(NamedTuple):
+    preset: str  # its name for `mini-bert train --model`
+    paper: str
+    tokenizer: str
+    differences: tuple[str, ...]  # from BERT
+    published: Mapping[str, Mapping[str, Any]]  # name -> the fields of its config that are not the default
+
+
+def _sizes(width: int, layers: int, heads: int, inner: int) -> dict[str, int]:
+    return {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": inner}
+
+
+MEMBERS = (
+    Member(
+        "bert",
+        "Devlin et al. 2018",
+        "WordPiece",
+        ("the starting point: an encoder with post-norm blocks and learnt positions",),
+        {"bert-base": {}, "bert-tiny": _sizes(128, 2, 2, 512), "bert-large": _sizes(1024, 24, 16, 4096)},
+    ),
+    Member(
+        "roberta",
+        "Liu et al. 2019",
+        "byte-level BPE",
+        ("no next-sentence prediction, one token type", "positions start at 2 and count only real tokens"),
+        {
+            "roberta-base": {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1},
+            "roberta-large": {
+                **_sizes(1024, 24, 16, 4096), "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1,
+            },
+        },
+    ),
+    Member(
+        "albert",
+        "Lan et al. 2019",
+        "Unigram",
+        ("all layers share one block", "embeddings of width E, then a matrix to width H", "sentence order"),
+        {
+            "albert-base-v2": _sizes(768, 12, 12, 3072),
+            "albert-large-v2": _sizes(1024, 24, 16, 4096),
+            "albert-xlarge-v2": _sizes(2048, 24, 16, 8192),
+            "albert-xxlarge-v2": _sizes(4096, 12, 64, 16384),
+        },
+    ),
+    Member(
+        "distilbert",
+        "Sanh et al. 2019",
+        "WordPiece",
+        ("half the layers, trained to imitate a teacher", "no token types, no pooler"),
+        {"distilbert-base": {}},
+    ),
+    Member(
+        "electra",
+        "Clark et al. 2020",
+        "WordPiece",
+        ("a small generator replaces tokens", "the model says of every token whether it was replaced"),
+        {
+            "electra-small": {**_sizes(256, 12, 4, 1024), "embedding_size": 128},
+            "electra-base": {**_sizes(768, 12, 12, 3072), "embedding_size": 768},
+            "electra-large": {**_sizes(1024, 24, 16, 4096), "embedding_size": 1024},
+        },
+    ),
+    Member(
+        "deberta",
+        "He et al. 2020",
+        "byte-level BPE",
+        ("attention compares content with content and with relative positions", "no positions in the embeddings"),
+        {
+            "deberta-base": {
+                "vocab_size": 50265, "max_relative_positions": -1, "relative_attention": True,
+                "position_biased_input": False, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0,
+            },
+            "deberta-large": {
+                **_sizes(1024, 24, 16, 4096), "vocab_size": 50265, "max_relative_positions": -1,
+                "relative_attention": True, "position_biased_input": False, "pos_att_type": ["c2p", "p2c"],
+                "type_vocab_size": 0,
+            },
+        },
+    ),
+    Member(
+        "deberta-v3",
+        "He et al. 2021",
+        "Unigram",
+        ("distances in logarithmic buckets", "positions share the projections of content", "replaced tokens"),
+        {
+            f"deberta-v3-{size}": {
+                **_sizes(*sizes), "vocab_size": 128100, "relative_attention": True, "position_buckets": 256,
+                "norm_rel_ebd": "layer_norm", "share_att_key": True, "pos_att_type": ["p2c", "c2p"],
+                "position_biased_input": False, "max_relative_positions": -1, "type_vocab_size": 0,
+            }
+            for size, sizes in {
+                "small": (768, 6, 12, 3072), "base": (768, 12, 12, 3072), "large": (1024, 24, 16, 4096)
+            }.items()
+        },
+    ),
+    Member(
+        "transformer-xl",
+        "Dai et al. 2019",
+        "words",
+        ("reads left to right", "remembers the hidden states of the segment before", "relative positions"),
+        {"transfo-xl-wt103": {}},
+    ),
+    Member(
+        "xlnet",
+        "Yang et al. 2019",
+        "Unigram",
+        ("predicts words in a random order", "two streams: with and without the own word", "relative positions"),
+        {
+            "xlnet-base": {"d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072},
+            "xlnet-large": {"d_model": 1024, "n_layer": 24, "n_head": 16, "d_inner": 4096},
+        },
+    ),
+    Member(
+        "gpt2",
+        "Radford et al. 2019",
+        "byte-level BPE",
+        ("each token sees only those before it, and predicts the next", "norms before sublayers"),
+        {
+            "gpt2": {},
+            "gpt2-medium": {"n_embd": 1024, "n_layer": 24, "n_head": 16},
+            "gpt2-large": {"n_embd": 1280, "n_layer": 36, "n_head": 20},
+            "gpt2-xl": {"n_embd": 1600, "n_layer": 48, "n_head": 25},
+        },
+    ),
+    Member(
+        "modernbert",
+        "Warner et al. 2024",
+        "byte-level BPE",
+        ("norms before sublayers, no biases", "rotary positions, gated feed-forward", "mostly local attention"),
+        {
+            "ModernBERT-base": {},
+            "ModernBERT-large": {
+                "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "intermediate_size": 2624
+            },
+        },
+    ),
+)  # fmt: skip

@@ -1,0 +1,424 @@
+"""Transformer-XL (Dai et al. 2019): reads a text in segments, with a memory of those before.
+
+    x   = √H · E_c[ids] P_c                                 adaptive embeddings: short vectors for rare words
+    x   = block_l([memory_l, x])       l = 1 … L            causal relative attention, ReLU
+    next word: log p = adaptive softmax of x                the same tables again
+
+What differs from BERT, and why:
+
+- It predicts the **next word** from those before it. A token sees no later one, every token is predicted, and there is
+  no [MASK], [CLS] or token type.
+- The hidden states of the previous segment are the **memory**: keys and values in front of those of this segment. BERT
+  knows nothing of what came before its first token. `Inputs.memory` is the memory, `cache.memory` that for the next
+  segment; no gradient flows into it. Without one, the memory is `mem_len` vectors of zeros, as in `transformers`.
+- **Distances** instead of positions (layers/relative_attention.py), since a token in the memory would have the same
+  position as one in this segment.
+- **Adaptive** embeddings and softmax (layers/adaptive_embedding.py, adaptive_softmax.py), because its vocabulary has
+  267,735 words, not pieces of words.
+- No biases in attention, and the width of a head is chosen freely (`d_head`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from mini_bert.common.values import check_size
+from mini_bert.layers.adaptive_embedding import AdaptiveEmbedding
+from mini_bert.layers.adaptive_softmax import AdaptiveSoftmax
+from mini_bert.layers.base import Run
+from mini_bert.layers.dropout import dropout, dropout_backward
+from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.initialisers import frequencies
+from mini_bert.layers.relative_attention import distance_waves
+from mini_bert.layers.relative_block import PreNormRelativeBlock, RelativeBlock
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, POOLER
+from mini_bert.models.cache import EncodeCache, Inputs
+from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.recurrence import Recurrent, causal_mask, next_memory, share_biases, waves_run, with_memory
+from mini_bert.models.relative_sizes import RelativeParts, RelativeSizes
+from mini_bert.models.saving import Name, linear_names, norm_names
+
+
+@dataclass(frozen=True)
+class TransformerXLConfig(PublishedConfig):
+    """The fields of a published `config.json` that affect the results; the defaults are those of transfo-xl-wt103."""
+
+    model_type: ClassVar[str] = "transfo-xl"
+    name: ClassVar[str] = "Transformer-XL"
+    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "attn_type": 0, "sample_softmax": -1, "ext_len": 0,
+                                         "tie_weight": True}  # fmt: skip
+    may_be_zero: ClassVar[frozenset[str]] = frozenset({"mem_len"})
+    neutral: ClassVar[frozenset[str]] = frozenset({"trainer_compatible", "tie_encoder_decoder"})
+
+    vocab_size: int = 267735
+    cutoffs: tuple[int, ...] = (20000, 40000, 200000)
+    d_model: int = 1024
+    d_embed: int = 1024
+    n_head: int = 16
+    d_head: int = 64
+    d_inner: int = 4096
+    div_val: int = 4
+    pre_lnorm: bool = False
+    n_layer: int = 18
+    mem_len: int = 1600
+    clamp_len: Any = 1000  # 0 or less: distances are not clamped
+    same_length: bool = True
+    proj_share_all_but_first: bool = True
+    tie_projs: Any = None  # for each cluster: does the softmax share the projection of the embeddings?
+    adaptive: bool = True
+    dropout: float = 0.1
+    dropatt: float = 0.0
+    untie_r: bool = True
+    init: str = "normal"
+    init_range: float = 0.01
+    init_std: float = 0.02
+    proj_init_std: float = 0.01
+    layer_norm_epsilon: float = 1e-5
+    tie_word_embeddings: bool = True
+    tgt_len: int = 128  # tokens per segment in training; the model has no limit
+    pad_token_id: int | None = None  # by which transformers finds the last token of a text
+
+    def check_heads(self) -> None:
+        """d_head need not be d_model / n_head."""
+
+    def check(self) -> None:
+        if not isinstance(self.cutoffs, list | tuple):
+            raise ValueError(f"cutoffs is {self.cutoffs!r:.60}, expected a list of ids, such as [20000, 40000]")
+        for cutoff in self.cutoffs:
+            check_size("a number in cutoffs", cutoff)
+        edges = [0, *self.cutoffs, self.vocab_size]
+        if edges != sorted(set(edges)):
+            raise ValueError(
+                f"cutoffs are {list(self.cutoffs)}, expected increasing ids below vocab_size, {self.vocab_size}"
+            )
+        tied = self.tie_projs
+        if tied is None:
+            tied = [False, *(self.proj_share_all_but_first for _ in self.cutoffs)]
+        if not isinstance(tied, list | tuple) or not all(isinstance(tie, bool) for tie in tied):
+            raise ValueError(f"tie_projs is {tied!r:.60}, expected a list of true and false, one for each cluster")
+        if len(tied) != len(self.cutoffs) + 1:
+            raise ValueError(
+                f"tie_projs has {len(tied)} entries, but there are {len(self.cutoffs)} cutoffs and therefore "
+                f"{len(self.cutoffs) + 1} clusters; give one entry for each cluster, or leave out tie_projs"
+            )
+        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
+        object.__setattr__(self, "tie_projs", tuple(tied))
+        if self.d_embed < self.div_val ** len(self.cutoffs):
+            raise ValueError(
+                f"d_embed is {self.d_embed}, too small to be divided by div_val, {self.div_val}, for each of "
+                f"{len(self.cutoffs)} cutoffs; the last cluster would have vectors without numbers"
+            )
+        if self.d_model % 2:
+            raise ValueError(f"d_model is {self.d_model}, expected an even number: half sines, half cosines")
+        if not isinstance(self.clamp_len, int) or isinstance(self.clamp_len, bool):
+            raise ValueError(f"clamp_len is {self.clamp_len!r:.60}, expected a whole number")
+        if self.same_length and not self.mem_len:
+            raise ValueError("same_length is true, but mem_len is 0: tokens would see nothing; make same_length false")
+        if not self.adaptive and self.cutoffs:
+            raise ValueError(f"adaptive is false, but cutoffs are {list(self.cutoffs)}; leave out one of the two")
+        if self.init not in ("normal", "uniform"):
+            raise ValueError(f"init is {self.init!r:.60}, expected 'normal' or 'uniform'")
+
+    # The sizes under the names that every config has.
+
+    @property
+    def width(self) -> int:
+        return self.d_model
+
+    @property
+    def depth(self) -> int:
+        return self.n_layer
+
+    @property
+    def heads(self) -> int:
+        return self.n_head
+
+    @property
+    def max_length(self) -> int:
+        return self.tgt_len
+
+    def with_padding(self, pad: int) -> TransformerXLConfig:
+        return replace(self, pad_token_id=pad)
+
+    @property
+    def std(self) -> float:
+        """Of the initial weights; numbers between −r and r have the standard deviation r/√3."""
+        return self.init_std if self.init == "normal" else self.init_range / math.sqrt(3)
+
+    @property
+    def embedding_sizes(self) -> list[int]:
+        """The width of each cluster"""
+        return [self.d_embed // self.div_val**index for index in range(len(self.cutoffs) + 1)]
+
+    @property
+    def cluster_sizes(self) -> list[int]:
+        """The number of words in each cluster"""
+        edges = [0, *self.cutoffs, self.vocab_size]
+        return [stop - start for start, stop in pairwise(edges)]
+
+    @property
+    def projected(self) -> bool:
+        return self.div_val > 1 or self.d_embed != self.d_model
+
+    def sizes(self) -> RelativeSizes:
+        H, inner, attention = self.d_model, self.d_inner, self.n_head * self.d_head
+        words = sum(count * size for count, size in zip(self.cluster_sizes, self.embedding_sizes, strict=True))
+        tables = self.embedding_sizes if self.div_val > 1 else [self.d_embed]
+        own = [size for size, tied in zip(self.embedding_sizes, self.tie_projs, strict=True) if not tied]
+        parameters = words * (1 if self.tie_word_embeddings else 2) + self.vocab_size  # tables and biases
+        parameters += len(self.cutoffs) * (self.d_embed + 1)
+        parameters += H * (sum(tables) + sum(own)) if self.projected else 0
+        biases = 2 * attention * (self.n_layer if self.untie_r else 1)
+        block = 5 * H * attention + 2 * H * inner + inner + H + 4 * H
+        parameters += self.n_layer * block + biases
+        clusters = tuple(zip(self.cluster_sizes, self.embedding_sizes, strict=True))
+        parts = RelativeParts(
+            self.mem_len, self.mem_len > 0, attention, self.pre_lnorm, clusters=clusters, projected=self.projected
+        )
+        return RelativeSizes(
+            self.name, self.vocab_size, H, self.n_layer, self.n_head, inner, self.tgt_len, parameters,
+            self.tie_word_embeddings, self.dropout > 0, self.dropatt > 0, False, 1 + (self.dropout > 0), 1.25, 1,
+            more=parts,
+        )  # fmt: skip
+
+
+PRESET = TransformerXLConfig(
+    vocab_size=8192,
+    cutoffs=(1024, 2048, 4096),  # ids of a learnt vocabulary are roughly sorted by frequency
+    d_model=192,
+    d_embed=192,
+    n_head=4,
+    d_head=48,
+    d_inner=768,
+    div_val=1,
+    n_layer=3,
+    mem_len=64,
+    clamp_len=-1,
+    same_length=False,
+    dropout=0.0,
+    tgt_len=64,
+)
+
+
+class RecurrentEncoder(Encoder):
+    """y = block_L(… block_1(x)), and the input of every block, for the memory of the next segment"""
+
+    def forward(self, x, run, chosen=None, **inputs):  # x (B,T,H)
+        caches, states = [], []
+        for index, block in enumerate(self.blocks):
+            states.append(x)
+            last = {"chosen": chosen} if index == len(self.blocks) - 1 else {}
+            x, cache = block.forward(x, run.fork(index), **self.block_inputs(index, inputs), **last)
+            caches.append(cache)
+        return (x, states), caches
+
+    def block_inputs(self, index, inputs):
+        """Each block has a memory of its own."""
+        memory = inputs["memory"]
+        return inputs | {"memory": None if memory is None else memory[index]}
+
+
+class EmbeddingCache(NamedTuple):
+    tokens: Any
+    dropped: Any
+
+
+class TransformerXL(Recurrent):
+    """Transformer-XL, with or without the head for the next word."""
+
+    model_type, config_class, family = "transfo-xl", TransformerXLConfig, "TransfoXL"
+    in_transformers = False  # not since 5.0
+    prefix, head_prefixes = "transformer.", ("crit.", "score.", "task.")
+    objective = "next_word_with_memory"
+    reads_forward = True
+    empty_memory = ()
+    task_heads: ClassVar = {"ForSequenceClassification": {"linear": "score"}}
+    sentence_head: ClassVar = {"bias": False}
+    head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
+    head_help: ClassVar = {
+        NEXT_WORD: "no head for the next word: it was published without one, or fine-tuned; load a "
+        "TransfoXLLMHeadModel, or build one with TransformerXL(config)",
+        MASKED_WORDS: "no head for masked words: a Transformer-XL predicts the next word; try `mini-bert generate`",
+        POOLER: "no pooler: use the vector of the last token, which has seen all others",
+    }
+    sharing = ("tie_word_embeddings", "tie_projs", "untie_r")
+    config: TransformerXLConfig
+
+    def __init__(
+        self, config: TransformerXLConfig, next_word: bool = True, seed: int | None = 0, dtype: Any = np.float32
+    ):
+        self.config = config
+        V, H, E, std, cut = config.vocab_size, config.d_model, config.d_embed, config.std, config.cutoffs
+        self.tokens = AdaptiveEmbedding(V, H, E, cut, config.div_val, std, config.proj_init_std)
+        kind = PreNormRelativeBlock if config.pre_lnorm else RelativeBlock
+        blocks = [
+            kind(H, config.n_head, config.d_head, config.d_inner, "relu", config.dropout, config.dropatt,
+                 config.layer_norm_epsilon, std)
+            for _ in range(config.n_layer)
+        ]  # fmt: skip
+        if not config.untie_r:
+            share_biases(blocks)
+        self.encoder = RecurrentEncoder(blocks)
+        self.next_word = self._softmax() if next_word else None
+        self._own_memory(seed, dtype)
+
+    @classmethod
+    def build(cls, config, heads=(NEXT_WORD,), seed=0, dtype=np.float32):
+        return cls(config, NEXT_WORD in heads, seed, dtype)
+
+    def _softmax(self) -> AdaptiveSoftmax:
+        """The head, with the tables and projections of the embeddings where these are shared."""
+        config, tokens = self.config, self.tokens
+        tables = [table.table for table in tokens.tables] if config.tie_word_embeddings else None
+        shared = [projection and projection.w for projection in tokens.projections]
+        if config.div_val == 1:
+            shared *= len(config.cutoffs) + 1
+        projections = [own if tied else None for own, tied in zip(shared, config.tie_projs, strict=True)]
+        return AdaptiveSoftmax(
+            config.vocab_size, config.d_model, config.d_embed, config.cutoffs, config.div_val, tables, projections,
+            config.std, config.proj_init_std,
+        )  # fmt: skip
+
+    def start_words(self, shares):
+        """The biases of words and clusters"""
+        head = self.next_word
+        if head is None or any(bias.data[...].any() for bias in head.biases):
+            return
+        missing = np.full(self.vocab_size - shares.size, shares.min())
+        head.set_frequencies(np.concatenate([shares, missing]))
+
+    # ------------------------------------------------------------------ ids -> one vector per token
+
+    def embed_tokens(self, ids):
+        return self.tokens.forward(np.asarray(ids), Run())[0]
+
+    def embed(self, inputs, run):  # ids (B,T) -> (B,T,H)
+        x, tokens = self.tokens.forward(inputs.ids, run)
+        x, dropped = dropout(x, self.config.dropout, run)
+        return x, EmbeddingCache(tokens, dropped)
+
+    def embed_backward(self, dx, inputs, cache, run):
+        dx = dropout_backward(dx, cache.dropped)
+        self.tokens.backward(dx, cache.tokens, run)
+        return dx
+
+    def encode_inputs(self, inputs: Inputs, run: Run, chosen=None):
+        config, (B, T) = self.config, inputs.ids.shape
+        memory = self.check_memory(inputs.memory, B)
+        if memory is None and config.mem_len:
+            memory = [np.broadcast_to(self.dtype.type(0), (B, config.mem_len, self.width))] * self.depth
+        M = memory[0].shape[1] if memory else 0
+        embedded, embedding = self.embed(inputs, run)  # (B,T,H)
+        waves = distance_waves(T, M + T, self.width, later=False, clamp=config.clamp_len, dtype=self.dtype)
+        waves, _ = dropout(waves, config.dropout, waves_run(run, self.depth), (np.arange(len(waves)),))
+        mask = causal_mask(T, M, config.mem_len if config.same_length else None)
+        if inputs.mask is not None:
+            mask = mask & with_memory(inputs.mask, M)
+        (x, states), blocks = self.encoder.forward(embedded, run, chosen, waves=waves, memory=memory, mask=mask)
+        at = None if chosen is None else np.divmod(chosen, T)
+        hidden, final = dropout(x, config.dropout, run.fork(self.depth), at)
+        cache = EncodeCache(inputs, embedded, embedding, blocks, final, hidden)
+        if config.mem_len:
+            cache.memory = next_memory(memory, states, config.mem_len)
+        return hidden, cache
+
+    def finish_backward(self, dy, cache, run):
+        return dropout_backward(dy, cache)
+
+    # ------------------------------------------------------------------ files
+
+    @classmethod
+    def heads_in(cls, values, tensors):
+        return [NEXT_WORD] if "crit.out_layers.0.bias" in tensors else []
+
+    @classmethod
+    def canonical(cls, name: str) -> str:
+        return name.removeprefix("transformer.")
+
+    def names(self) -> list[Name]:
+        """The table of published tensor names and ours, for loading and saving."""
+        tokens, head, config = self.tokens, self.next_word, self.config
+        names = [
+            Name(f"tokens.tables.{c}.table", (f"word_emb.emb_layers.{c}.weight",)) for c in range(len(tokens.tables))
+        ]
+        names += [
+            Name(f"tokens.projections.{c}.w", (f"word_emb.emb_projs.{c}",), transposed=True)
+            for c, projection in enumerate(tokens.projections)
+            if projection is not None
+        ]
+        for index in range(config.n_layer):
+            ours, theirs = f"encoder.blocks.{index}", f"layers.{index}"
+            names += [
+                Name(f"{ours}.attention.qkv.w", (f"{theirs}.dec_attn.qkv_net.weight",), transposed=True),
+                Name(f"{ours}.attention.r.w", (f"{theirs}.dec_attn.r_net.weight",), transposed=True),
+                Name(f"{ours}.attention.output.w", (f"{theirs}.dec_attn.o_net.weight",), transposed=True),
+                *norm_names(f"{ours}.attention_norm", f"{theirs}.dec_attn.layer_norm"),
+                *linear_names(f"{ours}.feed_forward.expand", f"{theirs}.pos_ff.CoreNet.0"),
+                *linear_names(f"{ours}.feed_forward.contract", f"{theirs}.pos_ff.CoreNet.3"),
+                *norm_names(f"{ours}.output_norm", f"{theirs}.pos_ff.layer_norm"),
+            ]
+            if index == 0 or config.untie_r:
+                inside = f"{theirs}.dec_attn." if config.untie_r else ""
+                names += [Name(f"{ours}.attention.{own}", (f"{inside}{name}",)) for own, name in BIASES.items()]
+        if head:
+            names += [Name(f"next_word.biases.{c}", (f"crit.out_layers.{c}.bias",)) for c in range(len(head.biases))]
+            own = {id(param): name for name, param in self.named_params().items() if name.startswith("next_word.")}
+            for kind, theirs in (("tables", "crit.out_layers.{}.weight"), ("projections", "crit.out_projs.{}")):
+                names += [
+                    Name(own[id(param)], (theirs.format(c),), transposed=kind == "projections")
+                    for c, param in enumerate(getattr(head, kind))
+                    if id(param) in own
+                ]
+            if head.clusters is not None:
+                names += [Name("next_word.clusters", ("crit.cluster_weight",)),
+                          Name("next_word.cluster_bias", ("crit.cluster_bias",))]  # fmt: skip
+        return names
+
+    def file_tensors(self, task=""):
+        """Files also hold the frequencies of the waves."""
+        tensors = super().file_tensors(task)
+        prefix = self.prefix if any(name.startswith(self.prefix) for name in tensors) else ""
+        return tensors | {f"{prefix}pos_emb.inv_freq": frequencies(self.width).astype(self.dtype)}
+
+    def reconcile(self, tensors, table, source):
+        return sorted(set(super().reconcile(tensors, table, source)) - {"pos_emb.inv_freq"})
+
+    @classmethod
+    def sentence_settings(cls, config):
+        """The last token, which has seen all others"""
+        return {"pooling": ["cls"], "dense": False}
+
+    def task_names(self, task):
+        """Heads of tasks that were never published have our own names."""
+        if task in self.task_heads:
+            return super().task_names(task)
+        return [Name(name, (name,)) for name in self.named_params() if name.startswith("task.")]
+
+    def copies(self) -> dict[str, str]:
+        copies: dict[str, str] = {}
+        head, config = self.next_word, self.config
+        if not config.untie_r:
+            for name in BIASES.values():
+                copies |= {f"layers.{index}.dec_attn.{name}": name for index in range(config.n_layer)}
+        if head:
+            if config.tie_word_embeddings:
+                copies |= {f"crit.out_layers.{c}.weight": f"word_emb.emb_layers.{c}.weight"
+                           for c in range(len(head.tables))}  # fmt: skip
+            if config.projected:
+                last = len(self.tokens.projections) - 1
+                copies |= {f"crit.out_projs.{c}": f"word_emb.emb_projs.{min(c, last)}"
+                           for c, tied in enumerate(config.tie_projs) if tied}  # fmt: skip
+        return copies
+
+    def file_config(self) -> dict[str, Any]:
+        architecture = "TransfoXLLMHeadModel" if self.next_word else "TransfoXLModel"
+        return {**self.config.to_dict(), "architectures": [architecture]}
+
+
+BIASES = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias"}

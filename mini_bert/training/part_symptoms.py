@@ -1,0 +1,53 @@
+"""Checks of `mini-bert doctor` for the further parts of a loss, such as the discriminator's of ELECTRA."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import mean
+
+from mini_bert.models.base import REPLACED
+from mini_bert.training.history import History
+from mini_bert.training.symptoms import Finding, last_part, number
+
+BLIND = "The discriminator does not find replaced words"
+PATIENCE = 1_000  # steps at the full learning rate
+LEARNT = 0.97  # of the loss of knowing only how many words are replaced; below this, it has learnt more
+
+
+def blind_discriminator(history: History) -> Iterator[Finding]:
+    """Long after warm-up, the discriminator's loss is that of always saying how many words are replaced.
+
+    The generator's accuracy a gives their share: a masked word is filled in wrongly with a probability of about 1 − a.
+    """
+    steps, losses = history.series("train", f"{REPLACED}_loss")
+    _, accuracies = history.series("train", "accuracy")
+    share, risen = history.predicted, history.end_of_warmup
+    if len(losses) < 6 or share is None or risen is None or steps[-1] - risen < PATIENCE:
+        return
+    replaced = share * (1 - mean(last_part(accuracies, 5)))
+    late, blind = mean(last_part(losses, 5)), binary_entropy(replaced)
+    if late < LEARNT * blind:
+        return
+    yield Finding(
+        "warning",
+        BLIND,
+        f"Its loss is {late:.3f}; about {replaced:.0%} of the tokens are replaced, and knowing only that gives "
+        f"{blind:.3f}.",
+        "It says the same of every token. The generator may be too good for it, because it is nearly as large, or too "
+        "bad, because it has not learnt anything yet; or the learning rate is too high or too low.",
+        f"A generator of a quarter to half the width; a learning rate near 0.0005 instead of "
+        f"{number(history.peak_learning_rate)}; more --steps or --minutes.",
+    )
+
+
+def binary_entropy(p: float) -> float:
+    """−p log p − (1 − p) log(1 − p), in nats
+
+    >>> round(binary_entropy(0.5), 3), round(binary_entropy(0.1), 3), binary_entropy(0.0)
+    (0.693, 0.325, 0.0)
+    """
+    return -sum(share * math.log(share) for share in (p, 1 - p) if share > 0) or 0.0
+
+
+PART_CHECKS = (blind_discriminator,)

@@ -1,0 +1,89 @@
+"""`mini-bert family`: what is said about each architecture is computed from its configs, and is true."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mini_bert.checks.family import member_called, overview, portrait, published_config, report, row
+from mini_bert.checks.family_stories import STORIES, parameters, story
+from mini_bert.cli.main import main
+from mini_bert.models.albert import Albert, AlbertConfig
+from mini_bert.models.family import MEMBERS
+from mini_bert.models.registry import MODELS, PRESETS, model_class, preset
+
+# The number of parameters that papers and model cards report, in millions; ours include the pretraining heads.
+REPORTED = {
+    "bert-base": 110, "bert-large": 336, "roberta-base": 125, "roberta-large": 355, "albert-base-v2": 12,
+    "albert-large-v2": 18, "albert-xlarge-v2": 60, "albert-xxlarge-v2": 223, "distilbert-base": 67,
+    "electra-small": 13.5,
+    "electra-base": 110, "electra-large": 335, "deberta-base": 140, "deberta-large": 405, "deberta-v3-small": 141,
+    "deberta-v3-base": 184, "deberta-v3-large": 435, "transfo-xl-wt103": 285, "xlnet-base": 117, "xlnet-large": 361,
+    "gpt2": 124, "gpt2-medium": 355, "gpt2-large": 774, "gpt2-xl": 1558, "ModernBERT-base": 150,
+    "ModernBERT-large": 396,
+}  # fmt: skip
+
+
+def test_every_architecture_is_a_member():
+    """Each model type has a member with a preset and a story."""
+    types = {preset(member.preset).to_dict()["model_type"] for member in MEMBERS}
+    assert types == set(MODELS) - {"mini_bert"}
+    assert {member.preset for member in MEMBERS} == set(STORIES) <= set(PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "member"), [(name, member) for member in MEMBERS for name in member.published if name in REPORTED]
+)
+def test_published_sizes(name, member):
+    """The configs build models of the size that their authors report."""
+    found = parameters(published_config(member, name))
+    assert found == pytest.approx(1e6 * REPORTED[name], rel=0.03)
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.preset)
+def test_presets_are_about_the_size_of_mini_bert(member):
+    config = preset(member.preset)
+    assert config.vocab_size == 8192 and config.max_length >= 64
+    assert 1.5e6 < model_class(config.to_dict()).build(config, seed=None).get_parameter_count() < 6e6
+
+
+def test_what_sharing_and_factorisation_save():
+    """An ALBERT without either has as many parameters as the story says."""
+    config = AlbertConfig(vocab_size=101, embedding_size=5, hidden_size=12, num_hidden_layers=4, num_attention_heads=3,
+                          intermediate_size=17, max_position_embeddings=7)  # fmt: skip
+    shared = Albert.build(config, seed=None).get_parameter_count(by_component=True)
+    blocks = sum(count for name, count in shared.items() if name.startswith("encoder"))
+    text = story("albert", config)
+    assert f"saves {3 * blocks:,}" in text
+    assert f"saves {101 * 12 - (101 * 5 + 5 * 12 + 12):,}" in text
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.preset)
+def test_a_portrait_has_the_numbers_of_all_sizes(member):
+    text = portrait(member.preset)
+    for name in member.published:
+        assert f"{name}: {parameters(published_config(member, name)):,} parameters" in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_an_unknown_architecture_is_named():
+    with pytest.raises(ValueError, match=r"no architecture 'alberta'; expected one of bert, .*; did you mean albert\?"):
+        member_called("alberta")
+
+
+def test_the_table(capsys):
+    """A row for each architecture, as text and as JSON."""
+    rows = overview(timed=False)
+    text = report(rows)
+    for one in rows:
+        assert one.member.preset in text and one.objective in text
+    with pytest.raises(SystemExit) as ended:
+        main(["family", "--no-timing", "--json"])
+    assert ended.value.code == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [one["parameters"] for one in content] == [one.parameters for one in rows]
+
+
+def test_a_step_is_timed():
+    found = row(member_called("bert"), timed=True, threads=1)
+    assert found.seconds is not None and 0 < found.seconds < 600 and np.isfinite(found.seconds)
