@@ -57,9 +57,6 @@ class PseudoPerplexity(NamedTuple):
     unknown: list[str]  # [UNK] and other special tokens, which are not predicted
     log_likelihood: float  # PLL
     perplexity: float
-<<<<<<< HEAD
-    forward: bool = False  # predicted from the tokens before alone: an ordinary perplexity
-=======
     way: str = MASKED_WORDS  # the output head that was asked
 
 
@@ -88,7 +85,6 @@ WORDING = {
         "sentences that differ little, for the same model.",
     ),
 }
->>>>>>> using
 
 
 def pseudo_perplexity(
@@ -139,16 +135,6 @@ def _at_words(
         logits -= logits.max(1, keepdims=True)
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
         best = np.where(offered, log_p, -np.inf).argmax(1)
-<<<<<<< HEAD
-        for row, own, guess in zip(log_p, ids[places], best, strict=True):
-            tokens.append(
-                Surprise(tokenizer.tokens[own], -float(row[own]), tokenizer.tokens[guess], math.exp(row[guess]))
-            )
-    total = -math.fsum(one.surprise for one in tokens)
-    special = np.flatnonzero(~texts.words[0])
-    unknown = [tokenizer.tokens[ids[place]] for place in special if words[place] is not None]
-    return PseudoPerplexity(text, tokens, unknown, total, math.exp(min(-total / len(tokens), 700)), model.reads_forward)
-=======
         for row, own, guess in zip(log_p, texts.ids[0, places], best, strict=True):
             yield Surprise(tokenizer.readable(own), -float(row[own]), tokenizer.readable(guess), math.exp(row[guess]))
 
@@ -161,7 +147,6 @@ def _at_originals(model: Model, tokenizer: Tokenizer, texts: Sequences) -> list[
         Surprise(word, one, word, math.exp(-one))
         for word, one in zip(words, surprises[texts.words].tolist(), strict=True)
     ]
->>>>>>> using
 
 
 def report(results: Sequence[PseudoPerplexity]) -> str:
@@ -178,27 +163,12 @@ def report(results: Sequence[PseudoPerplexity]) -> str:
             other = "" if one.guess == one.token else f"{one.guess:{wide}} {one.certainty:4.0%}"
             lines.append(f"  {one.token:{width}} {one.surprise:6.2f}  {other:{wide + 5}}  {length}".rstrip())
         note = f"; not predicted: {' '.join(result.unknown)}" if result.unknown else ""
-<<<<<<< HEAD
-        kind = "perplexity" if result.forward else "pseudo-perplexity"
-        lines += [f"{kind} {result.perplexity:,.2f} over {counted(len(result.tokens), 'token')}{note}", ""]
-=======
         lines += [f"{name} {result.perplexity:,.2f} over {counted(len(result.tokens), 'token')}{note}", ""]
->>>>>>> using
     sizes = [len(result.tokens) for result in results]
     if len(results) > 1 and max(sizes) <= SIMILAR * min(sizes):
         best = min(results, key=lambda result: result.perplexity)
         lines += [f"The model is least surprised by: {best.text}", ""]
-<<<<<<< HEAD
-    given, kind = ("those before it", "Perplexity") if results[0].forward else ("all the others", "Pseudo-perplexity")
-    lines.append(
-        f"Surprise, in nats, at each token given {given}, and the model's own guess where it differs.\n"
-        f"{kind} is exp of the mean surprise. Compare it only between sentences of similar length,\n"
-        "and for the same model."
-    )
-    return "\n".join(lines)
-=======
     return "\n".join([*lines, meaning])
->>>>>>> using
 
 
 def content(result: PseudoPerplexity) -> dict[str, Any]:

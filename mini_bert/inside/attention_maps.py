@@ -62,6 +62,12 @@ class AttentionMaps(NamedTuple):
         L, _, T, _ = self.weights.shape
         return np.ones((L, T, T), bool) if self.visible is None else self.visible
 
+    def within(self) -> np.ndarray:
+        """(L,A,T,T) the weights on this text, without a memory: rows sum to 1 again"""
+        if self.memory is None:
+            return self.weights
+        return self.weights / np.maximum(self.weights.sum(-1, keepdims=True), np.finfo(self.weights.dtype).tiny)
+
     def words(self) -> np.ndarray:
         """The positions of the tokens of the text"""
         return np.flatnonzero([not role for role in self.roles])
@@ -204,11 +210,8 @@ def _statistics(layer: int, head: int, means: list[Any], names: Mapping[str, str
 def _sums(one: AttentionMaps) -> tuple[np.ndarray, np.ndarray]:
     """Sums over words of each measure (10,L,A), and how many words these are (10,L,1)"""
     rows = one.words()
-    weights, seen = one.weights[:, :, rows].astype(float), one.seen()[:, rows]  # (L,A,R,T), (L,R,T)
-    memory = np.full(weights.shape[:-1], np.nan)
-    if one.memory is not None:
-        memory = one.memory[:, :, rows].astype(float)
-        weights = weights / np.maximum(weights.sum(-1, keepdims=True), np.finfo(float).tiny)
+    weights, seen = one.within()[:, :, rows].astype(float), one.seen()[:, rows]  # (L,A,R,T), (L,R,T)
+    memory = np.zeros(weights.shape[:-1]) if one.memory is None else one.memory[:, :, rows].astype(float)
     logs = np.log(np.where(weights > 0, weights, 1))
     names = np.array(one.roles)
     away = np.arange(names.size) - rows[:, None]  # (R,T)

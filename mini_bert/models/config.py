@@ -93,6 +93,10 @@ class MiniBertConfig:
     def with_dropout(self, p: float) -> MiniBertConfig:
         return replace(self, dropout=p)
 
+    def with_vocabulary(self, size: int) -> MiniBertConfig:
+        """The same with another number of words"""
+        return replace(self, vocab_size=size)
+
     def with_tied_head(self) -> MiniBertConfig:
         return replace(self, tie_head=True)
 

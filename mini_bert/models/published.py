@@ -100,6 +100,10 @@ class PublishedConfig:
     def tie_head(self) -> bool:
         return self.tie_word_embeddings  # type: ignore[attr-defined]
 
+    def with_vocabulary(self, size: int) -> Self:
+        """The same with another number of words"""
+        return replace(self, vocab_size=size)  # type: ignore[call-arg]
+
     def with_tied_head(self) -> Self:
         return replace(self, tie_word_embeddings=True)  # type: ignore[call-arg]
 
@@ -151,7 +155,7 @@ class PublishedConfig:
                 f"config.json has fields that a {cls.name} does not use: {', '.join(odd[:5])}{more}", stacklevel=2
             )
         config = cls(**given)
-        ids = {name: value for name, value in given.items() if name.endswith("_token_id")}  # not those that are defaults
+        ids = {name: value for name, value in given.items() if name.endswith("_token_id")}
         for name, value in (ids | {"pad_token_id": values.get("pad_token_id")}).items():
             several = name == "eos_token_id" and isinstance(value, list)
             for token in value if several else [value]:

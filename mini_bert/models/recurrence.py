@@ -57,10 +57,12 @@ class Recurrent(Model):
         return {}
 
     def file_tensors(self, task: str = "") -> dict[str, Any]:
+        """As `transformers` writes them: biases that blocks share are in each, tables of a tied head are in none."""
         tensors = super().file_tensors(task)
         prefix = self.prefix if any(name.startswith(self.prefix) for name in tensors) else ""
         for copy, original in self.copies().items():
-            tensors[copy if copy.startswith(self.head_prefixes) else prefix + copy] = tensors[prefix + original].copy()
+            if not copy.startswith(self.head_prefixes):
+                tensors[prefix + copy] = tensors[prefix + original].copy()
         return tensors
 
     def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:

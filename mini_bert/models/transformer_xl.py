@@ -125,6 +125,11 @@ class TransformerXLConfig(PublishedConfig):
         if self.init not in ("normal", "uniform"):
             raise ValueError(f"init is {self.init!r:.60}, expected 'normal' or 'uniform'")
 
+    def with_vocabulary(self, size):
+        """Clusters beyond the last word are left out."""
+        cutoffs = tuple(cutoff for cutoff in self.cutoffs if cutoff < size)
+        return replace(self, vocab_size=size, cutoffs=cutoffs, tie_projs=self.tie_projs[: len(cutoffs) + 1])
+
     # The sizes under the names that every config has.
 
     @property
@@ -233,7 +238,7 @@ class TransformerXL(Recurrent):
     """Transformer-XL, with or without the head for the next word."""
 
     model_type, config_class, family = "transfo-xl", TransformerXLConfig, "TransfoXL"
-    in_transformers = False  # not since 5.0
+    in_transformers = "up to version 4"
     prefix, head_prefixes = "transformer.", ("crit.", "score.", "task.")
     objective = "next_word_with_memory"
     reads_forward = True

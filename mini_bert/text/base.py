@@ -55,9 +55,9 @@ class Tokenizer(ABC):
     single: str
     pair: str
     files: ClassVar[tuple[str, ...]] = (JSON, VOCAB)  # the names of its files in a folder, in order of preference
-    padding_side: ClassVar[str] = "right"
-    padding_type: ClassVar[int] = 0
-    space: ClassVar[str] = ""  # put before words and sentences that do not begin a text, if pieces contain their space
+    padding_side: str = "right"
+    padding_type: int = 0
+    space: str = ""  # put before words and sentences that do not begin a text, if pieces contain their space
     continues: np.ndarray
 
     def __init__(

@@ -263,8 +263,10 @@ def vocabulary_for(wanted: Wanted, config: Any) -> tuple[str, Tokenizer]:
         vocabulary = absolute(wanted.tokenizer)
     elif owned:
         vocabulary = str(next(iter(owned.values())).absolute())
+    elif fixed:
+        vocabulary = _bundled(*next(iter(fixed.items())))
     else:
-        vocabulary = _vocabulary(wanted.source if wanted.init is None else str(locate(wanted.init)), config)
+        vocabulary = _vocabulary(wanted.source, config)
     tokenizer = load_tokenizer(vocabulary)
     for option, folder in owned.items():
         own = load_tokenizer(folder)
@@ -302,7 +304,7 @@ def with_vocabulary(wanted: Wanted, config: Any, vocabulary: str, tokenizer: Tok
     if config.vocab_size == size:
         return config, []
     now = f"the model's vocab_size is {size:,}, instead of the {config.vocab_size:,} in its config"
-    return replace(config, vocab_size=size), [f"{why} {size:,} pieces, so {now}"]
+    return config.with_vocabulary(size), [f"{why} {size:,} pieces, so {now}"]
 
 
 def absolute(name: str) -> str:
@@ -311,6 +313,17 @@ def absolute(name: str) -> str:
     if Path(path).exists() or any(letter in path for letter in "*?["):
         return f"{Path(path).absolute()}{mark}{column}"
     return name
+
+
+def _bundled(option: str, folder: str) -> str:
+    """The bundled tokenizer with the vocabulary size of a trained model whose folder has no tokenizer."""
+    size = load_config(locate(folder)).vocab_size
+    if size not in TOKENIZERS:
+        raise ValueError(
+            f"{option} {quoted(folder)} has no tokenizer, and no bundled one has its {size:,} words; give the one that "
+            "it was trained with: --tokenizer FOLDER"
+        )
+    return TOKENIZERS[size]
 
 
 def _vocabulary(model: str, config: Any) -> str:
