@@ -154,6 +154,7 @@ class GPT2(Model):
     """logits = LayerNorm(blocks(E[ids] + P)) Eᵀ"""
 
     model_type, config_class, family = "gpt2", GPT2Config, "GPT2"
+    vocabulary = "bpe-8k"
     prefix = "transformer."
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"
