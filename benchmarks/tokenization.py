@@ -1,12 +1,13 @@
 """Tokenization speed compared with the `tokenizers` library, on the same lines and cores.
 
     python benchmarks/tokenization.py                      20 MB, 5 rounds; needs tokenizers (run.py test --peers)
-    python benchmarks/tokenization.py --tokenizer 50k --megabytes 5 --rounds 3
+    python benchmarks/tokenization.py --kind wordpiece --tokenizer 50k --megabytes 5 --rounds 3
 
-Every round builds both tokenizers again, so caches are cold, and times them alternately; the table shows medians. The
-library uses all cores it is given (two by default), we use one. The lines are half from the Wikipedia and half from the
-book text in ../shared/data/pretrain, or else from the built-in corpus. The vocabulary is BERT's published one if
-available, or else the bundled 8k. Before timing, the ids of all lines are compared.
+Every kind of tokenizer has its table. Every round builds both tokenizers again, so caches are cold, and times them
+alternately; the table shows medians. The library uses all cores it is given (two by default), we use one. The lines are
+half from the Wikipedia and half from the book text in ../shared/data/pretrain, or else from the built-in corpus. The
+vocabularies are the published ones of BERT and GPT-2 if available, or else the bundled ones. Before timing, the ids of
+all lines are compared.
 """
 
 from __future__ import annotations
@@ -28,18 +29,33 @@ from typing import Any
 import tokenizers
 
 from mini_bert.corpora.reading import read
+from mini_bert.text.base import Tokenizer
+from mini_bert.text.bpe import BpeTokenizer
+from mini_bert.text.bpe_conventions import GPT2
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 SHORT = 60  # characters of a short line
 
 
-def load(name: str | None) -> tuple[str, WordPieceTokenizer]:
+def wordpiece(name: str | None) -> tuple[str, Tokenizer]:
     published = DATA / "vocab" / "bert-base-uncased-vocab.txt.gz"
     if name is None and published.is_file():
         tokens = gzip.decompress(published.read_bytes()).decode().removesuffix("\n").split("\n")
-        return "the published vocabulary", WordPieceTokenizer(tokens)
+        return "BERT's published vocabulary", WordPieceTokenizer(tokens)
     return name or "8k", WordPieceTokenizer.load(name or "8k")
+
+
+def bpe(name: str | None) -> tuple[str, Tokenizer]:
+    folder = DATA / "vocab"
+    if name is None and (folder / "gpt2-vocab.json.gz").is_file():
+        vocab = json.loads(gzip.decompress((folder / "gpt2-vocab.json.gz").read_bytes()))
+        merges = gzip.decompress((folder / "gpt2-merges.txt.gz").read_bytes()).decode().split("\n")[1:]
+        return "GPT-2's published vocabulary", BpeTokenizer(list(vocab), [m.split(" ") for m in merges if m], GPT2)
+    return name or "bpe-8k", BpeTokenizer.load(name or "bpe-8k")
+
+
+KINDS: dict[str, Callable[[str | None], tuple[str, Tokenizer]]] = {"wordpiece": wordpiece, "bpe": bpe}
 
 
 def lines(megabytes: float) -> tuple[str, list[str]]:
@@ -73,32 +89,21 @@ def seconds(work: Callable[[], Any]) -> float:
     return elapsed
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--megabytes", type=float, default=20)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tokenizer", help="8k, 50k or a path")
-    parser.add_argument("--cores", type=int, default=2)
-    options = parser.parse_args()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
-
-    vocabulary, ours = load(options.tokenizer)
-    source, texts = lines(options.megabytes)
+def compare(kind: str, name: str | None, texts: list[str], rounds: int) -> None:
+    """Prints a table of speeds, ours and theirs, for one kind of tokenizer."""
+    vocabulary, ours = KINDS[kind](name)
     size = sum(len(text.encode()) + 1 for text in texts) / 1e6
     short = [text[:SHORT].rpartition(" ")[0] or text[:SHORT] for text in texts if text][:20_000]
-    print(f"{len(texts):,} lines, {size:.1f} MB of {source}; {vocabulary}, {len(ours):,} pieces")
-
+    print(f"\n{kind}: {vocabulary}, {len(ours):,} pieces")
     with tempfile.TemporaryDirectory() as folder:
         ours.save(folder)
         blueprint = (Path(folder) / "tokenizer.json").read_text(encoding="utf-8")
-    json.loads(blueprint)
 
     def theirs() -> Any:
         return tokenizers.Tokenizer.from_str(blueprint)
 
-    def fresh() -> WordPieceTokenizer:
-        return WordPieceTokenizer(ours.tokens, **ours.settings)
+    def fresh() -> Tokenizer:
+        return type(ours)(ours.tokens, **ours.settings)
 
     reference = theirs().encode_batch(texts, add_special_tokens=False)
     differ = sum(row != other.ids for row, other in zip(fresh().ids(texts), reference, strict=True))
@@ -122,32 +127,50 @@ def main() -> None:
         ("many lines: ids; encode_batch", ids, lambda t: t.encode_batch(texts, **bare)),
         ("many lines, and ids as lists", ids, lambda t: [e.ids for e in t.encode_batch(texts, **bare)]),
         ("many lines; encode_batch_fast", ids, lambda t: t.encode_batch_fast(texts, **bare)),
-        ("ids, offsets and word ids as lists", everything, everything),
+        ("encode_batch", lambda t: t.encode_batch(texts), lambda t: t.encode_batch(texts)),
+        ("encode_batch: ids, offsets, word ids", everything, everything),
         (f"one line of ≤ {SHORT} characters", lambda t: one_by_one(t.encode), lambda t: one_by_one(t.encode)),
     ]
     if not hasattr(tokenizers.Tokenizer, "encode_batch_fast"):
         del rows[2]
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in rows}
-    for number in range(options.rounds):
-        for name, our_work, their_work in rows:
+    times: dict[str, list[tuple[float, float]]] = {title: [] for title, _, _ in rows}
+    for number in range(rounds):
+        for title, our_work, their_work in rows:
             mine, other = fresh(), theirs()
             pair = [(our_work, mine), (their_work, other)]
             found = [seconds(lambda work=work, t=t: work(t)) for work, t in (pair if number % 2 else reversed(pair))]
-            times[name].append((found[0], found[1]) if number % 2 else (found[1], found[0]))
+            times[title].append((found[0], found[1]) if number % 2 else (found[1], found[0]))
 
-    print(f"\n{'':36}{'Mini-BERT':>14}{'tokenizers':>14}{'ratio':>8}   {'range over rounds':>17}")
-    for name, found in times.items():
+    print(f"{'':38}{'Mini-BERT':>12}{'tokenizers':>14}{'ratio':>8}   {'range over rounds':>17}")
+    for title, found in times.items():
         we, they = (statistics.median(column) for column in zip(*found, strict=True))
         ratios = sorted(other / mine for mine, other in found)
-        if name.startswith("one"):
+        if title.startswith("one"):
             speeds = [f"{1e6 * value / len(short):.1f} µs" for value in (we, they)]
         else:
             speeds = [f"{size / value:.1f} MB/s" for value in (we, they)]
         ratio = statistics.median(ratios)
-        print(f"{name:36}{speeds[0]:>14}{speeds[1]:>14}{ratio:>7.2f}×   {ratios[0]:>7.2f} to {ratios[-1]:.2f}")
-    print(
-        f"\n{os.cpu_count()} cores, {options.cores} used; tokenizers {tokenizers.__version__}; {options.rounds} rounds"
-    )
+        print(f"{title:38}{speeds[0]:>12}{speeds[1]:>14}{ratio:>7.2f}×   {ratios[0]:>7.2f} to {ratios[-1]:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--megabytes", type=float, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kind", choices=KINDS, help="only this kind; default: all")
+    parser.add_argument("--tokenizer", help="with --kind: 8k, 50k, bpe-8k or a path")
+    parser.add_argument("--cores", type=int, default=2)
+    options = parser.parse_args()
+    if options.tokenizer and not options.kind:
+        parser.error("--tokenizer needs --kind")
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
+    source, texts = lines(options.megabytes)
+    size = sum(len(text.encode()) + 1 for text in texts) / 1e6
+    print(f"{len(texts):,} lines, {size:.1f} MB of {source}; {options.rounds} rounds, medians")
+    for kind in [options.kind] if options.kind else KINDS:
+        compare(kind, options.tokenizer, texts, options.rounds)
+    print(f"\n{os.cpu_count()} cores, {options.cores} used; tokenizers {tokenizers.__version__}")
 
 
 if __name__ == "__main__":

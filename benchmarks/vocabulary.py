@@ -2,6 +2,7 @@
 
     python benchmarks/vocabulary.py                         8,192 pieces from all the text, three rounds
     python benchmarks/vocabulary.py --vocab-size 50000
+    python benchmarks/vocabulary.py --kind bpe              byte-level BPE instead of WordPiece
     python benchmarks/vocabulary.py --rules                 also compare rules for choosing pieces, and alphabet
                                                             sizes; takes several more minutes
 
@@ -11,13 +12,15 @@ the sum over all processes of a side, sampled from /proc (Linux only).
 
 Tokens per word are measured on one document in twenty, held out from both sides: for this, both train again on the
 other nineteen. Words are weighted by frequency; our tokenizer applies both vocabularies. The settings are the same on
-both sides: lower case, pairs that occur at least twice, at most 1,000 different characters.
+both sides: pairs that occur at least twice; for WordPiece lower case, and at most 1,000 different characters; for BPE
+RoBERTa's special tokens, and all 256 bytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import json
 import math
 import os
 import statistics
@@ -31,6 +34,10 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.corpora.reading import read
+from mini_bert.text import bpe_learning, byte_level
+from mini_bert.text.bpe import BpeTokenizer
+from mini_bert.text.bpe_conventions import ROBERTA
+from mini_bert.text.byte_level import BYTE_CHARACTERS
 from mini_bert.text.vocabulary import Merges, choose, count_words, frequent_alphabet, learn, texts_of, tokens_per_word
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 from mini_bert.text.wordsplit import WordSplitter
@@ -66,22 +73,63 @@ def peer(files: list[str], vocab_size: int) -> list[str]:
     return sorted(ids, key=lambda piece: ids[piece])
 
 
-def learn_once(side: str, vocab_size: int, out: str, files: list[str]) -> None:
-    """Train, write the vocabulary, print the seconds."""
+def our_merges(files: list[str], vocab_size: int) -> list[str]:
+    return [" ".join(pair) for pair in bpe_learning.learn(files, vocab_size, progress=False)[1]]
+
+
+def peer_merges(files: list[str], vocab_size: int) -> list[str]:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=MIN_FREQUENCY,
+        special_tokens=list(ROBERTA.roles.values()),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train(files, trainer)
+    return [" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
+
+
+LEARNERS = {
+    "wordpiece": {"mini-bert": ours, "tokenizers": peer},
+    "bpe": {"mini-bert": our_merges, "tokenizers": peer_merges},
+}
+
+
+def learn_once(kind: str, side: str, vocab_size: int, out: str, files: list[str]) -> None:
+    """Train, write the pieces, or the merges of BPE, print the seconds."""
     if side == "tokenizers":
         import tokenizers  # noqa: F401  (imports are not timed)
     began = time.perf_counter()
-    pieces = {"mini-bert": ours, "tokenizers": peer}[side](files, vocab_size)
+    lines = LEARNERS[kind][side](files, vocab_size)
     print(time.perf_counter() - began)
-    Path(out).write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    Path(out).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def result_of(kind: str, path: Path, held_out: Counter[str]) -> tuple[str, float]:
+    """What was learnt, for people, and its tokens per word."""
+    if kind == "wordpiece":
+        tokenizer = WordPieceTokenizer.load(path)
+        tokens, unknown = tokens_per_word(tokenizer, held_out)
+        return f"{tokenizer.vocab_size:7,} pieces, {tokens:.4f} tokens per word, {unknown:.4%} [UNK]", tokens
+    merges = [line.split(" ") for line in path.read_text(encoding="utf-8").splitlines()]
+    pieces = dict.fromkeys((*BYTE_CHARACTERS, *(left + right for left, right in merges), *ROBERTA.roles.values()))
+    rows = BpeTokenizer(list(pieces), merges).ids(held_out, special=False)
+    total = sum(len(row) * count for row, count in zip(rows, held_out.values(), strict=True))
+    tokens = total / held_out.total()
+    return f"{len(pieces):7,} pieces, {tokens:.4f} tokens per word", tokens
 
 
 # --- both sides, measured -----------------------------------------------------------------------------------
 
 
-def watched(side: str, vocab_size: int, out: Path, files: list[Path]) -> tuple[float, float]:
+def watched(side: str, vocab_size: int, out: Path, files: list[Path], kind: str = "wordpiece") -> tuple[float, float]:
     """Returns the seconds and the peak resident memory of all processes in MB (NaN without /proc)."""
-    command = [sys.executable, __file__, "--learner", side, "--vocab-size", str(vocab_size), "--out", str(out)]
+    command = [sys.executable, __file__, "--kind", kind, "--learner", side, "--vocab-size", str(vocab_size)]
+    command += ["--out", str(out)]
     peak = 0.0
     with subprocess.Popen([*command, "--text", *map(str, files)], stdout=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
@@ -180,12 +228,12 @@ def nothing(*_: Any) -> None:
 # --- the run -----------------------------------------------------------------------------------------------
 
 
-def unpack(sources: list[str], folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
+def unpack(sources: list[str], folder: Path, kind: str = "wordpiece") -> tuple[list[Path], list[Path], Counter[str]]:
     """Returns files with all the text, files without the held-out documents, and the held-out documents' words."""
     whole: list[Path] = []
     train: list[Path] = []
     held_out: Counter[str] = Counter()
-    splitter, document = WordSplitter(), -1
+    split, document = (WordSplitter().words if kind == "wordpiece" else byte_level.words), -1
     for number, source in enumerate(sources):
         for kind, files in (("whole", whole), ("train", train)):
             files.append(folder / f"{kind}-{number}.txt")
@@ -197,7 +245,7 @@ def unpack(sources: list[str], folder: Path) -> tuple[list[Path], list[Path], Co
                 document += first
                 everything.write(f"{text}\n\n")
                 if document % HELD_OUT == 0:
-                    held_out.update(splitter.words(text))
+                    held_out.update(split(text))
                 else:
                     seen.write(f"{text}\n\n")
     return whole, train, held_out
@@ -206,6 +254,7 @@ def unpack(sources: list[str], folder: Path) -> tuple[list[Path], list[Path], Co
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--vocab-size", type=int, default=8192)
+    parser.add_argument("--kind", choices=LEARNERS, default="wordpiece")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rules", action="store_true", help="also compare rules for choosing pieces and characters")
     parser.add_argument("--text", nargs="+", help="text files; default: those in ../shared/data/pretrain")
@@ -213,7 +262,7 @@ def main() -> None:
     parser.add_argument("--out", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.learner:
-        learn_once(options.learner, options.vocab_size, options.out, options.text)
+        learn_once(options.kind, options.learner, options.vocab_size, options.out, options.text)
         return
     sources = options.text or [str(PRETRAIN / "wiki.txt.xz"), str(PRETRAIN / "books.txt.xz")]
     for source in sources:
@@ -221,15 +270,18 @@ def main() -> None:
             sys.exit(f"{source} does not exist; pass text files with --text FILE ...")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        whole, train, held_out = unpack(sources, folder)
+        whole, train, held_out = unpack(sources, folder, options.kind)
         size = sum(path.stat().st_size for path in whole)
-        print(f"{options.vocab_size:,} pieces from {size / 1e6:,.1f} MB of plain text, {options.rounds} rounds")
+        print(
+            f"{options.kind}: {options.vocab_size:,} pieces from {size / 1e6:,.1f} MB of plain text, "
+            f"{options.rounds} rounds"
+        )
         print(f"{'':12}{'seconds':>10}{'MB resident':>13}   of each round")
         seconds: dict[str, list[float]] = {side: [] for side in SIDES}
         memory: dict[str, list[float]] = {side: [] for side in SIDES}
         for _ in range(options.rounds):
             for side in SIDES:
-                taken, peak = watched(side, options.vocab_size, folder / "timed.txt", whole)
+                taken, peak = watched(side, options.vocab_size, folder / "timed.txt", whole, options.kind)
                 seconds[side].append(taken)
                 memory[side].append(peak)
         for side in SIDES:
@@ -242,13 +294,14 @@ def main() -> None:
         results = {}
         for side in SIDES:
             out = folder / f"{side}.txt"
-            watched(side, options.vocab_size, out, train)
-            tokenizer = WordPieceTokenizer.load(out)
-            tokens, unknown = tokens_per_word(tokenizer, held_out)
-            results[side] = tokens
-            print(f"{side:12}{tokenizer.vocab_size:7,} pieces, {tokens:.4f} tokens per word, {unknown:.4%} [UNK]")
+            watched(side, options.vocab_size, out, train, options.kind)
+            said, results[side] = result_of(options.kind, out, held_out)
+            print(f"{side:12}{said}")
         print(f"tokens per word, ours / theirs: {results['mini-bert'] / results['tokenizers']:.4f}")
-        if options.rules:
+        if options.kind == "bpe":
+            same = len({(folder / f"{side}.txt").read_bytes() for side in SIDES}) == 1
+            print(f"the merges of both sides are {'the same' if same else 'different'}")
+        if options.rules and options.kind == "wordpiece":
             compare_rules(train, held_out, options.vocab_size)
 
 

@@ -106,7 +106,10 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     """Read a folder written by `save`, or by the BertFor… classes of transformers"""
     folder = locate(folder)
     values, tensors = read_folder(folder)
-    kind = model_class(values)
+    try:
+        kind = model_class(values)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
     config = kind.config_in(values, tensors, str(folder))
     task, tuned = _task(kind, config, folder, values, tensors)
     model = kind.build(config, (), None, dtype)

@@ -60,7 +60,9 @@ def check_class(kind: str, values: dict[str, Any]) -> None:
     a BERT reads the encoder of a RoBERTa without complaint, and computes something else."""
     names = values.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"architectures is {names!r:.60}, expected a list of names such as 'BertForMaskedLM', or null")
+        raise ValueError(
+            f"architectures in config.json is {names!r:.60}, expected a list of names such as 'BertForMaskedLM'"
+        )
     for name in names:
         found = PUBLISHED_CLASS.fullmatch(name)
         if not found or found[1] == _class(kind).family:

@@ -91,7 +91,7 @@ class BpeTokenizer(Tokenizer):
         self._absent: dict[int, str | None] = {}  # bytes that are not in the vocabulary, and what they become
         self._set_absent_bytes()
 
-        self._words = Memory(self._spelt, CHUNKS_KEPT)
+        self._words = Memory(self._word_ids, CHUNKS_KEPT)
         self._firsts = Memory(lambda chunk: self._all_ids(words(chunk)), CHUNKS_KEPT)
         self._chunks = Memory(self._chunk_ids, CHUNKS_KEPT)
         self._first_spans = Memory(lambda chunk: self._spans_of(words(chunk), 0), SPANS_KEPT)
@@ -142,17 +142,17 @@ class BpeTokenizer(Tokenizer):
         """The ids of a chunk with a space before it."""
         text = regular(chunk)
         if chunk.isascii() and chunk.isalpha():
-            return self._word_ids(text)
+            return self._words[text]
         return self._all_ids(words(text))
 
     def _all_ids(self, found: Iterable[str]) -> tuple[int, ...]:
-        return tuple(chain.from_iterable(map(self._word_ids, found)))
+        return tuple(chain.from_iterable(map(self._words.__getitem__, found)))
 
     def _word_ids(self, word: str) -> tuple[int, ...]:
-        raw = word if word.isascii() else as_bytes(word)
-        return self._whole.get(raw) or self._words[raw]
-
-    def _spelt(self, raw: str) -> tuple[int, ...]:
+        raw = as_bytes(word)
+        whole = self._whole.get(raw)
+        if whole is not None:
+            return whole
         if self._absent:
             raw = raw.translate(self._absent)
         return tuple(map(self._id_of_symbol.__getitem__, self._speller.spell(raw)))
@@ -220,7 +220,7 @@ class BpeTokenizer(Tokenizer):
     def _spans_of_chunk(self, chunk: str) -> ChunkSpans:
         """Of a chunk with a space before it, which is at position -1."""
         text = regular(chunk)
-        if chunk.isascii() and chunk.isalpha() and not self._absent and len(self._word_ids(text)) == 1:
+        if chunk.isascii() and chunk.isalpha() and not self._absent and len(self._words[text]) == 1:
             return one_piece(len(chunk), 0 if self._trim else -1)
         return self._spans_of(words(text), -1)
 
@@ -243,7 +243,7 @@ class BpeTokenizer(Tokenizer):
         if self._absent and self.conventions.unknown is None:  # some bytes may be missing; the reference then miscounts
             kept = [byte not in self._absent for byte in map(ord, as_bytes(word))]
             characters = list(compress(characters, kept))
-        for i in self._word_ids(word):
+        for i in self._words[word]:
             end = start + self._sizes[i]
             yield i, place + characters[start], place + characters[end - 1] + 1
             start = end

@@ -28,6 +28,7 @@ from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.defaults import TOKENIZERS
 
+PRESET_VOCABULARY = 8192  # pieces, in all presets but Larger-BERT
 MASKING: dict[str, dict[str, Any]] = {"pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}}
 
 
@@ -331,4 +332,6 @@ def _vocabulary(model: str, config: Any) -> str:
     folder = Path(model) if Path(model).is_dir() else Path(model).parent
     if Path(model).exists() and has_tokenizer(folder):
         return str(folder.absolute())
+    if config.vocab_size == PRESET_VOCABULARY:
+        return model_class(config.to_dict()).vocabulary
     return TOKENIZERS.get(config.vocab_size, "8k")

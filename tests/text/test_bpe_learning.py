@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mini_bert.cli.text import tokenizer_train
 from mini_bert.text import bpe_learning
 from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.bpe_conventions import GPT2, ROBERTA
 from mini_bert.text.bpe_learning import blocks, count_words, learn, parts
 from mini_bert.text.byte_level import BYTE_CHARACTERS, as_bytes, words, written
+from mini_bert.text.loading import load_tokenizer
+from mini_bert.text.tokenizer_files import BUNDLED
 from tests.text.test_bpe import GOLDEN, MERGES
+
+PRETRAIN = Path(__file__).parents[2].parent / "shared" / "data" / "pretrain"
 
 
 def nothing(*_):
@@ -107,3 +113,62 @@ def test_bad_sizes_and_no_text(tmp_path):
         learn(iter([b"a"]), 300, progress=False)
     (tmp_path / "a.txt").write_text("the cat and the dog\n")
     assert learn(tmp_path / "a.txt", 300, progress=False)[1][0] == ("h", "e")
+
+
+# ---- the command
+
+
+def test_the_command(tmp_path, capsys):
+    """It learns merges, saves files that load, and prints tokens per word on held-out documents, and pieces."""
+    documents = [f"document {number} is about the number {number}, of course" for number in range(120)]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    tokenizer_train([str(tmp_path / "text.txt")], vocab_size=300, out=tmp_path / "out", kind="bpe")
+    told = capsys.readouterr().out
+    assert "Read 1 file, 120 documents, " in told and "Learnt 300 pieces from 1,190 words" in told
+    assert "On held-out text, 10 words: " in told and "Longest: " in told
+    assert told.endswith("merges.txt, tokenizer.json, tokenizer_config.json, vocab.json\n")
+    tokenizer = load_tokenizer(tmp_path / "out")
+    others = documents[:50] + documents[51:]
+    assert tokenizer.merges == learn(iter(others), 300, progress=False)[1] and tokenizer.mask_token == "<mask>"
+    with pytest.raises(FileExistsError, match="already has a tokenizer"):
+        tokenizer_train([str(tmp_path / "text.txt")], vocab_size=300, out=tmp_path / "out", kind="bpe")
+    tokenizer_train([str(tmp_path / "text.txt")], vocab_size=300, out=tmp_path / "gpt", kind="bpe", like="gpt2")
+    assert load_tokenizer(tmp_path / "gpt").conventions == GPT2
+
+
+def test_options_of_other_kinds_are_refused(tmp_path):
+    """--kind, --like and --limit-alphabet, each with what was expected."""
+    for options, message in (
+        ({"kind": "bytes"}, "--kind is 'bytes', expected one of wordpiece, bpe"),
+        ({"kind": "bpe", "like": "bert"}, "--like is 'bert', expected roberta or gpt2"),
+        ({"kind": "bpe", "limit_alphabet": 100}, "--limit-alphabet has no effect with --kind bpe"),
+        ({"like": "gpt2"}, "--like gpt2 chooses special tokens for --kind bpe"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tokenizer_train(["builtin"], out=tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+# ---- what comes with the package
+
+
+def test_the_bundled_tokenizer():
+    """8,192 pieces, RoBERTa's special tokens, in files that agree; every piece is spelt as itself."""
+    tok = load_tokenizer("bpe-8k")
+    assert isinstance(tok, BpeTokenizer) and len(tok) == 8192 and tok.conventions == ROBERTA
+    assert (tok.cls_id, tok.pad_id, tok.sep_id, tok.unk_id, tok.mask_id) == (0, 1, 2, 3, 8191)
+    assert load_tokenizer(BUNDLED / "bpe-8k" / "vocab.json").fingerprint == tok.fingerprint
+    assert tok._speller.regular and len(tok.merges) == 8192 - 256 - 5
+    assert tok.tokenize("The city, in 1900.") == ["The", "Ġcity", ",", "Ġin", "Ġ19", "00", "."]
+    assert tok.decode(tok.ids(["Don't stop, Zoë!\n 東京"])[0]) == "Don't stop, Zoë!\n 東京"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PRETRAIN.is_dir(), reason="needs ../shared/data/pretrain")
+def test_the_bundled_tokenizer_can_be_learnt_again(tmp_path):
+    """The command in vocabularies/README.md gives the bundled files, byte for byte."""
+    files = [str(PRETRAIN / "wiki.txt.xz"), str(PRETRAIN / "books.txt.xz")]
+    tokenizer_train(files, vocab_size=8192, out=tmp_path, kind="bpe")
+    assert len(list(tmp_path.iterdir())) == 4
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (BUNDLED / "bpe-8k" / path.name).read_bytes()
