@@ -259,3 +259,14 @@ def test_every_kind_of_loading_finds_it(tmp_path):
     for source in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.json"):
         for loaded in (load_tokenizer(source), BpeTokenizer.load(source), BpeTokenizer.from_pretrained(source)):
             assert isinstance(loaded, BpeTokenizer) and loaded.fingerprint == tok.fingerprint
+
+
+def test_pieces_are_readable():
+    """▁ is a space, bytes that are no characters are numbers, and special tokens stay as they are."""
+    vocab = ["<|endoftext|>", *BYTE_CHARACTERS, "Ã¯", "Ġn"]
+    tokenizer = BpeTokenizer(vocab, [("Ã", "¯"), ("Ġ", "n")], GPT2)
+    shown = {token: tokenizer.readable(i) for i, token in enumerate(tokenizer.tokens)}
+    assert [shown[token] for token in ("Ġn", "Ã¯", "Ã", "Ġ", "Ċ", "a", "<|endoftext|>")] == [
+        "▁n", "ï", "\\xc3", "▁", "\\n", "a", "<|endoftext|>",
+    ]  # fmt: skip
+    assert all(text.isprintable() for text in shown.values())
