@@ -316,9 +316,7 @@ def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source:
         raise ValueError(
             f"{source} does not fit this model: "
             + "; ".join(
-                f"{what} {listed(names)}"
-                for what, names in (("missing", missing), ("unexpected", unexpected))
-                if names
+                f"{what} {listed(names)}" for what, names in (("missing", missing), ("unexpected", unexpected)) if names
             )
         )
     for name, param in params.items():
