@@ -53,6 +53,7 @@ Look inside
   python run.py config                      every setting, and why
   python run.py demo attention              a single layer; `demo` lists all
   python run.py gradcheck                   gradients by finite differences
+  python run.py family                      the architectures side by side
   python run.py attention "The cat sat."    attention maps of a sentence
   python run.py probe pos                   probe the layers; also dep, ner
   python run.py plot-model --help           figures of weights and activations

@@ -39,7 +39,8 @@ class Row(NamedTuple):
     seconds: float | None  # None: not measured
 
 
-def row(member: Member, timed: bool, threads: int | None = None) -> Row:
+def row(member: Member, timed: bool, threads: int | None = None, corpus: Any = "builtin") -> Row:
+    """corpus: what the timed steps read"""
     setup = set_up(Wanted(member.preset, length=min(LENGTH, preset(member.preset).max_length)))
     built = setup.build(seed=0 if timed else None)
     threads = threads or default_threads()
@@ -51,7 +52,7 @@ def row(member: Member, timed: bool, threads: int | None = None) -> Row:
         {name: parameters(config) for name, config in published.items()},
         next(iter(published.values())).max_length,
         predicted_peak(setup.sizes(built), default_choice(BATCH, threads)),
-        step_time(setup, built, threads) if timed else None,
+        step_time(setup, built, threads, corpus) if timed else None,
     )
 
 
@@ -59,12 +60,12 @@ def published_config(member: Member, name: str) -> Any:
     return model_class(preset(member.preset).to_dict()).config_class(**member.published[name])
 
 
-def step_time(setup: Setup, model: Any, threads: int) -> float:
-    """The median time of forward and backward for one step on the built-in corpus, in seconds."""
+def step_time(setup: Setup, model: Any, threads: int, corpus: Any) -> float:
+    """The median time of forward and backward for one step, in seconds."""
     micro = default_choice(BATCH, threads).micro_batch
     objective = setup.make_objective()
     batches = TextBatches(
-        prepare("builtin", setup.tokenizer, progress=False), setup.tokenizer, objective, setup.length, micro,
+        prepare(corpus, setup.tokenizer, progress=False), setup.tokenizer, objective, setup.length, micro,
         **objective.sequences, lanes=BATCH if objective.consecutive else None,
     )  # fmt: skip
     times = []
@@ -123,7 +124,7 @@ def portrait(name: str) -> str:
     """One architecture: its differences from BERT, its sizes, and its story for the preset and the largest of them."""
     member = member_called(name)
     kind = model_class(preset(name).to_dict())
-    about = f"{kind.config_class.name} ({member.paper}): {'; '.join(member.differences)}."
+    about = f"{member.name} ({member.paper}): {'; '.join(member.differences)}."
     lines = [
         textwrap.fill(about, WIDTH),
         f"Tokenizer: {member.tokenizer}. Objective: {default_objective(preset(name)).name}. Code: {_path(kind)}",

@@ -74,7 +74,7 @@ def family(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Compare the architectures of the family: sizes, objectives, memory, time. With a name: one of them in detail.
+    """Compare the architectures of the family. Shows sizes, objectives, memory and time; with a name, one in detail.
 
     For example:  mini-bert family albert
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def tokenizer_show(
     text: Annotated[str, typer.Argument(help="any text")],
     tokenizer: Annotated[
-        str, typer.Option(help="8k, 50k, bpe-8k, a model folder, a tokenizer.json or a vocab.txt")
+        str, typer.Option(help="8k, 50k, bpe-8k, unigram-8k, a model folder or a tokenizer file")
     ] = "8k",
 ) -> None:
     """Show how a tokenizer splits a text. Lists each piece, its id, its word, and the part of the text it comes from.
@@ -37,9 +37,10 @@ def tokenizer_train(
     column: Annotated[str | None, typer.Option(help=COLUMN)] = None,
     vocab_size: Annotated[int, typer.Option(help="number of pieces to learn, special tokens included")] = 8192,
     out: Annotated[Path, typer.Option(help="the folder to write")] = Path("tokenizer"),
-    kind: Annotated[str, typer.Option(help="wordpiece as in BERT, or bpe (byte-level) as in RoBERTa and GPT-2")] = (
-        "wordpiece"
-    ),
+    kind: Annotated[
+        str,
+        typer.Option(help="wordpiece as in BERT, bpe (byte-level) as in RoBERTa and GPT-2, or unigram as in ALBERT"),
+    ] = "wordpiece",
     cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents; bpe always does")] = False,
     limit_alphabet: Annotated[
         int | None,
@@ -89,10 +90,22 @@ class TrainingOptions(NamedTuple):
 def _train_wordpiece(options: TrainingOptions) -> Trained:
     from mini_bert.text.wordpiece_training import train
 
-    if options.like is not None:
-        raise ValueError(f"--like {options.like} chooses special tokens for --kind bpe; WordPiece has those of BERT")
+    _no_like(options, "WordPiece has those of BERT")
     limit = 1000 if options.limit_alphabet is None else options.limit_alphabet
     return train(options.corpus, options.vocab_size, not options.cased, limit, options.processes, options.column)
+
+
+def _train_unigram(options: TrainingOptions) -> Trained:
+    from mini_bert.text.unigram_training import train
+
+    _no_like(options, "Unigram has those of ALBERT")
+    limit = 1000 if options.limit_alphabet is None else options.limit_alphabet
+    return train(options.corpus, options.vocab_size, not options.cased, limit, options.processes, options.column)
+
+
+def _no_like(options: TrainingOptions, instead: str) -> None:
+    if options.like is not None:
+        raise ValueError(f"--like {options.like} chooses special tokens for --kind bpe; {instead}")
 
 
 def _train_bpe(options: TrainingOptions) -> Trained:
@@ -104,8 +117,10 @@ def _train_bpe(options: TrainingOptions) -> Trained:
     return train(options.corpus, options.vocab_size, like, options.processes, options.column)
 
 
-TRAINERS: dict[str, Callable[[TrainingOptions], Trained]] = {"wordpiece": _train_wordpiece, "bpe": _train_bpe}
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "vocab.json", "merges.txt")
+TRAINERS: dict[str, Callable[[TrainingOptions], Trained]] = {
+    "wordpiece": _train_wordpiece, "bpe": _train_bpe, "unigram": _train_unigram,
+}  # fmt: skip
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "vocab.json", "merges.txt", "spiece.model")
 
 
 def _check_out(folder: Path, force: bool) -> None:

@@ -190,8 +190,7 @@ def evaluate(
     from mini_bert.evaluation import corpus as corpora
     from mini_bert.evaluation import embedding_quality, likelihood, minimal_pairs, pseudo_perplexity
     from mini_bert.evaluation.word_frequencies import read_frequencies
-    from mini_bert.inference.loading import load
-    from mini_bert.models.base import MASKED_WORDS
+    from mini_bert.inference.loading import load, with_generator
 
     if not (corpus or text or pairs or neighbours):
         raise ValueError(
@@ -207,7 +206,8 @@ def evaluate(
     keep_freed_memory()
     loaded, tokenizer = load(model)
     if corpus:
-        loaded.output_head(MASKED_WORDS)
+        loaded = with_generator(loaded, model)
+        corpora.question_for(loaded)  # raises an error for a model that predicts nothing
     if text or minimal:
         likelihood.way_of(loaded)  # raises an error for a model that predicts nothing
     results: dict[str, Any] = {"model": model}

@@ -133,6 +133,9 @@ class Stored:
     def T(self) -> Stored:
         return Stored(self.bits.T)
 
+    def copy(self) -> Stored:
+        return Stored(self.bits.copy())
+
     def part(self, index: Any) -> Stored:
         return Stored(self.bits[index])
 

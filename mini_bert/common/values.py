@@ -7,6 +7,8 @@ import sys
 from typing import Any
 
 MOST_LAYERS, LARGEST_SIZE = 256, 10**7  # beyond every published model: a larger number in a config is a mistake
+LARGEST_SPREAD = 100.0  # of initial weights; published models have 0.02
+SMALLEST_EPS = 1e-30  # so that it is not 0 in float32
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -17,7 +19,7 @@ def check_positive(name: str, value: Any) -> None:
 def check_size(name: str, value: Any) -> None:
     """A size of a model. The limits keep an absurd config from filling the memory or running forever."""
     check_positive(name, value)
-    most = MOST_LAYERS if "layers" in name else LARGEST_SIZE
+    most = MOST_LAYERS if "layer" in name else LARGEST_SIZE
     if value > most:
         raise ValueError(f"{name} is {value}, expected at most {most:,}")
 
@@ -26,6 +28,29 @@ def check_positive_number(name: str, value: Any) -> None:
     """A positive number: not NaN, infinity, True or a string."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise ValueError(f"{name} is {value!r:.60}, expected a positive number")
+
+
+def check_eps(name: str, value: Any) -> None:
+    """The ε of a norm: small, or nothing would be left of the vectors."""
+    check_positive_number(name, value)
+    if not SMALLEST_EPS <= value <= 1:
+        raise ValueError(f"{name} is {value!r}, expected a small positive number, such as 1e-12 or 1e-5")
+
+
+def check_spread(name: str, value: Any) -> None:
+    """The standard deviation of initial weights."""
+    check_positive_number(name, value)
+    if value > LARGEST_SPREAD:
+        raise ValueError(f"{name} is {value!r}, expected a positive number of at most {LARGEST_SPREAD:g}, such as 0.02")
+
+
+def check_token_id(name: str, value: Any, vocab_size: int) -> None:
+    """The id of a special token; None: there is no such token."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < vocab_size):
+        raise ValueError(
+            f"{name} is {value!r:.60}, expected an id from 0 to {vocab_size - 1}, because vocab_size is {vocab_size}; "
+            "use the id that the token has in the tokenizer, or null if there is none"
+        )
 
 
 def check_heads(width: int, heads: int) -> None:

@@ -111,8 +111,8 @@ def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -
     ids, table = word_table(model, tokenizer)
     query = model.embed_tokens(own).astype(float).mean(0)
     closest = [(int(ids[i]), cosine) for i, cosine in nearest(query, table, count + len(own))]
-    others = [Neighbour(tokenizer.tokens[i], cosine) for i, cosine in closest if i not in own]
-    return Neighbours(word, [tokenizer.tokens[i] for i in own], others[:count])
+    others = [Neighbour(tokenizer.readable(i), cosine) for i, cosine in closest if i not in own]
+    return Neighbours(word, [tokenizer.readable(i) for i in own], others[:count])
 
 
 def read_pairs(path: str) -> list[Scored]:

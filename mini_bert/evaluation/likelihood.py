@@ -153,11 +153,15 @@ def _of_words(model: Model, tokenizer: Tokenizer, texts: Sequences) -> np.ndarra
     return scores
 
 
-def _of_originals(model: Model, tokenizer: Tokenizer, texts: Sequences) -> np.ndarray:
+def original_log_probabilities(model: Model, texts: Sequences) -> np.ndarray:
+    """log p(the token is original), (B,T)"""
     hidden, _ = model.encode_inputs(checked(model, texts.some(slice(None))), Run())
-    scores, _ = model.score(REPLACED, hidden.reshape(texts.ids.size, -1), Run())  # (B·T,2): original, replaced
-    original = log_probabilities(scores, np.zeros(texts.ids.size, int)).reshape(texts.ids.shape)
-    return (original * texts.words).sum(1)
+    scores, _ = model.score(REPLACED, hidden, Run())  # (B·T,2): original, replaced
+    return log_probabilities(scores, np.zeros(texts.ids.size, int)).reshape(texts.ids.shape)
+
+
+def _of_originals(model: Model, tokenizer: Tokenizer, texts: Sequences) -> np.ndarray:
+    return (original_log_probabilities(model, texts) * texts.words).sum(1)
 
 
 WAYS = {MASKED_WORDS: _of_words, NEXT_WORD: _of_words, REPLACED: _of_originals}

@@ -58,20 +58,30 @@ def export(
 
 def _how_to_load(model: Model) -> str:
     """The section of the model card that says what can open the folder."""
-    others = (
-        "`transformers` opens it, too: `AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained`."
-        if model.in_transformers
-        else f"In `transformers`, only the tokenizer opens (`AutoTokenizer.from_pretrained`). The model does not: its\n"
-        f"architecture, `{model.model_type}`, exists only in Mini-BERT."
-    )
+    parts = {name: part.file_config().get("architectures", ["?"])[0] for name, part in model.folders().items()}
+    if model.in_transformers is None:
+        others = (
+            "In `transformers`, only the tokenizer opens (`AutoTokenizer.from_pretrained`). The model does not: its\n"
+            f"architecture, `{model.model_type}`, exists only in Mini-BERT."
+        )
+    else:
+        library = " ".join(filter(None, ("`transformers`", model.in_transformers)))
+        others = (
+            f"{library} opens it as `{parts.pop('')}`; `AutoModel.from_pretrained` gives the encoder, and\n"
+            "`AutoTokenizer.from_pretrained` the tokenizer."
+        )
+        others += "".join(f" The folder `{name}` is a model of its own, `{kind}`." for name, kind in parts.items())
+    heads = ", ".join(model.output_heads) or "none"
     return f"""{HEADING}
 
 ```python
 from mini_bert import load_model, load_tokenizer
 
 model, tokenizer = load_model("FOLDER"), load_tokenizer("FOLDER")  # the path of this folder
-logits, cache = model(tokenizer("some text", return_tensors="np")["input_ids"])
+hidden, cache = model.encode(tokenizer("some text", return_tensors="np")["input_ids"])  # a vector for each token
 ```
+
+Its output heads: {heads}.
 
 {others}
 """

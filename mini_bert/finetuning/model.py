@@ -106,7 +106,10 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     """Read a folder written by `save`, or by the BertFor… classes of transformers"""
     folder = locate(folder)
     values, tensors = read_folder(folder)
-    kind = model_class(values)
+    try:
+        kind = model_class(values)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
     config = kind.config_in(values, tensors, str(folder))
     task, tuned = _task(kind, config, folder, values, tensors)
     model = kind.build(config, (), None, dtype)
@@ -114,7 +117,7 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     model._own_memory(None, dtype)
     model.assign_tensors(tensors, str(folder), task.architecture)
     length = min(tuned.get("length", model.max_length), model.max_length)
-    return FineTuned(model, task, tokenizer_of(folder, model.vocab_size), length)
+    return FineTuned(model, task, tokenizer_of(folder, model.config), length)
 
 
 def _task(

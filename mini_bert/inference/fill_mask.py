@@ -65,7 +65,7 @@ def fill_mask(model: Model, tokenizer: Tokenizer, text: str, top: int = 5) -> Fi
     gaps = []
     for row, words in zip(probs, offered, strict=True):
         best = np.argsort(-words, kind="stable")[: min(top, words.size - len(tokenizer.special_ids))]
-        gaps.append([Guess(tokenizer.tokens[i], float(row[i]), int(i)) for i in best])
+        gaps.append([Guess(tokenizer.readable(i), float(row[i]), int(i)) for i in best])
     return Filled(gaps, _written(tokenizer, text.split(mask), [guesses[0].id for guesses in gaps]), mask)
 
 

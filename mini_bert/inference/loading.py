@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.files.model_folder import locate, read_config
-from mini_bert.models.base import Model
-from mini_bert.models.registry import model_class
+from mini_bert.files.model_folder import CONFIG, locate, read_config
+from mini_bert.models.base import REPLACED, Model
+from mini_bert.models.electra import GENERATOR
+from mini_bert.models.registry import load_config, model_class
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer
 from mini_bert.text.loading import load_tokenizer as read_tokenizer
@@ -40,17 +41,17 @@ def load_tokenizer(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> To
     ("8k")."""
     try:
         folder = locate(name_or_folder)
-        values = read_config(folder)
+        read_config(folder)
     except FileNotFoundError:
         return read_tokenizer(name_or_folder)
-    return tokenizer_of(folder, model_class(values).config_class.from_dict(values).vocab_size)
+    return tokenizer_of(folder, load_config(folder))
 
 
 def load(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[Model, Tokenizer]:
     """Load a model and its tokenizer. Warnings about the folder are logged, without a line number in our code."""
     folder = locate(name_or_folder)
     model = model_of(folder)
-    return model, tokenizer_of(folder, model.vocab_size)
+    return model, tokenizer_of(folder, model.config)
 
 
 def model_of(folder: Path) -> Model:
@@ -63,6 +64,15 @@ def model_of(folder: Path) -> Model:
     return model
 
 
+def with_generator(model: Any, name_or_folder: str | os.PathLike[str]) -> Model:
+    """A discriminator (ELECTRA) as a pair with the generator in its folder, if there is one; other models as they
+    are."""
+    folder = locate(name_or_folder) / GENERATOR
+    if REPLACED not in model.output_heads or not (folder / CONFIG).is_file():
+        return model
+    return type(model).pair(model, model_of(folder))
+
+
 def _load_model(folder: Path, dtype: Any) -> Model:
     try:
         kind = model_class(read_config(folder))
@@ -71,15 +81,12 @@ def _load_model(folder: Path, dtype: Any) -> Model:
     return kind.from_pretrained(folder, dtype)
 
 
-def tokenizer_of(folder: Path, vocab_size: int) -> Tokenizer:
+def tokenizer_of(folder: Path, config: Any) -> Tokenizer:
     """The tokenizer in the folder, or else the bundled one with the model's vocabulary size."""
+    vocab_size = config.vocab_size
     if has_tokenizer(folder):
         tokenizer = read_tokenizer(folder)
-        if tokenizer.vocab_size > vocab_size:
-            raise ValueError(
-                f"{folder}: its tokenizer has {tokenizer.vocab_size:,} tokens, but its model has only {vocab_size:,} "
-                "ids, so they do not belong together; replace it with the tokenizer that the model was trained with"
-            )
+        check_tokenizer(tokenizer, config, folder)
         return tokenizer
     for path in sorted(BUNDLED.iterdir()):
         if (path / VOCAB).is_file() and (path / VOCAB).read_bytes().count(b"\n") == vocab_size:
@@ -93,3 +100,20 @@ def tokenizer_of(folder: Path, vocab_size: int) -> Tokenizer:
         f"{folder} has neither {JSON} nor {VOCAB}, and no bundled tokenizer has {vocab_size:,} tokens; "
         "copy the tokenizer that the model was trained with into the folder"
     )
+
+
+def check_tokenizer(tokenizer: Tokenizer, config: Any, source: Any) -> None:
+    """Raise an error if a tokenizer cannot belong to a model. source: where they come from"""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"{source}: its tokenizer has {tokenizer.vocab_size:,} tokens, but its model has only "
+            f"{config.vocab_size:,} ids, so they do not belong together; replace it with the tokenizer that the model "
+            "was trained with"
+        )
+    expected = getattr(config, "padding_id", None)
+    if expected is not None and "pad" in tokenizer.roles and tokenizer.pad_id != expected:
+        raise ValueError(
+            f"{source}: {tokenizer.roles['pad']} has the id {tokenizer.pad_id} in its tokenizer, but pad_token_id is "
+            f"{expected} in its config.json; the positions of this {config.name} depend on it. Use the tokenizer that "
+            "the model was trained with, or correct pad_token_id"
+        )

@@ -73,7 +73,7 @@ def attention_grid(
             panel.set_title(f"layer {layer}, head {head}", fontsize=8, pad=3)
             below, left = row == len(layers) - 1, column == 0
             _name(panel, names, font, _points(T, small=True), x=named and below, y=named and left)
-            panel.set_xlabel(TO if below else "", fontsize=8)
+            panel.set_xlabel(_to(visible) if below else "", fontsize=8)
             panel.set_ylabel(FROM if left else "", fontsize=8)
     _scale(figure, image, panels)
     if saliency is not None:
@@ -107,7 +107,7 @@ def attention_map(
     panel.set_title(line, fontsize=10, **face)
     _name(panel, names, font, _points(T), x=True, y=True)
     panel.set_ylabel(FROM, fontsize=8)
-    panel.set_xlabel(TO, fontsize=8)
+    panel.set_xlabel(_to(visible), fontsize=8)
     if T <= NUMBERED:
         _numbers(panel, weights[layer, head])
     _scale(figure, image, panel)
@@ -175,6 +175,10 @@ def _name(panel: Axes, names: Sequence[str], font: dict[str, Any], points: float
         panel.set_xticklabels(names, rotation=90, fontsize=points, **font)
     if y:
         panel.set_yticklabels(names, fontsize=points, **font)
+
+
+def _to(visible: np.ndarray | None) -> str:
+    return TO if visible is None else f"{TO} (grey: cannot be seen)"
 
 
 def _numbers(panel: Axes, weights: np.ndarray) -> None:

@@ -62,6 +62,12 @@ class AttentionMaps(NamedTuple):
         L, _, T, _ = self.weights.shape
         return np.ones((L, T, T), bool) if self.visible is None else self.visible
 
+    def within(self) -> np.ndarray:
+        """(L,A,T,T) the weights on this text, without a memory: rows sum to 1 again"""
+        if self.memory is None:
+            return self.weights
+        return self.weights / np.maximum(self.weights.sum(-1, keepdims=True), np.finfo(self.weights.dtype).tiny)
+
     def words(self) -> np.ndarray:
         """The positions of the tokens of the text"""
         return np.flatnonzero([not role for role in self.roles])
@@ -101,13 +107,15 @@ def attention_maps(
     marks = {role: tokenizer.roles[role] for role in MARKS if role in tokenizer.roles}
     roles = tokenizer.added_roles(ids)
     seen = None if visible.all() else visible
-    return AttentionMaps(batch.tokens(), ids, types, weights, roles, seen, memory, marks, stream)
+    return AttentionMaps(
+        [tokenizer.readable(i) for i in ids.tolist()], ids, types, weights, roles, seen, memory, marks, stream
+    )
 
 
 def can_be_seen(weights: np.ndarray) -> np.ndarray:
     """Which tokens each token can attend to, (…,T,T) from (…,A,T,T): masked ones get a weight of exactly 0 in every
     head, and others at least a tiny one."""
-    return (weights > 0).any(-3)
+    return np.logical_or.reduce(weights > 0, axis=-3)
 
 
 def _content_stream(model: Model, ids: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -190,19 +198,20 @@ def about_columns(statistics: Sequence[HeadStatistics]) -> str:
 
 def _statistics(layer: int, head: int, means: list[Any], names: Mapping[str, str]) -> HeadStatistics:
     entropy, distance, *shares, evenness, even, memory = means
-    named = {name: share for name, share in zip(SHARES, shares, strict=True) if share is not None}
+    own = dict(zip(SHARES, shares, strict=True))
+    named = {name: share for name, share in own.items() if share is not None}
     most = max((name for name in PREFERRED if named.get(name, 0) > 0.5), key=lambda name: named[name], default="")
-    return HeadStatistics(layer, head, entropy, distance, *shares, names.get(most, most), evenness, even, memory)
+    pattern = names.get(most, most)
+    return HeadStatistics(
+        layer, head, entropy, distance, **own, pattern=pattern, evenness=evenness, even_distance=even, memory=memory
+    )
 
 
 def _sums(one: AttentionMaps) -> tuple[np.ndarray, np.ndarray]:
     """Sums over words of each measure (10,L,A), and how many words these are (10,L,1)"""
     rows = one.words()
-    weights, seen = one.weights[:, :, rows].astype(float), one.seen()[:, rows]  # (L,A,R,T), (L,R,T)
-    memory = np.full(weights.shape[:-1], np.nan)
-    if one.memory is not None:
-        memory = one.memory[:, :, rows].astype(float)
-        weights = weights / np.maximum(weights.sum(-1, keepdims=True), np.finfo(float).tiny)
+    weights, seen = one.within()[:, :, rows].astype(float), one.seen()[:, rows]  # (L,A,R,T), (L,R,T)
+    memory = np.zeros(weights.shape[:-1]) if one.memory is None else one.memory[:, :, rows].astype(float)
     logs = np.log(np.where(weights > 0, weights, 1))
     names = np.array(one.roles)
     away = np.arange(names.size) - rows[:, None]  # (R,T)
@@ -232,8 +241,9 @@ def most_attended(
 
     weights, visible (T,T): of one head
     """
-    rows = [place for place, role in enumerate(roles) if not role]
     seen = np.ones(weights.shape, bool) if visible is None else visible
+    words = [place for place, role in enumerate(roles) if not role]
+    rows = [place for place in words if seen[place].sum() > 1] or words  # one that sees one token has no choice
     return largest(weights[rows].sum(0) / np.maximum(seen[rows].sum(0), 1), top)
 
 

@@ -19,6 +19,7 @@ from mini_bert.common.atomic import write_atomic
 from mini_bert.inside.attention_analysis import LIMITS, Analysis
 from mini_bert.inside.attention_figures import attention_grid, attention_map
 from mini_bert.inside.attention_maps import (
+    TOP,
     AttentionMaps,
     about_columns,
     largest,
@@ -58,10 +59,11 @@ def _head_table(analysis: Analysis, maps: AttentionMaps) -> str:
     heading = "".join(f"{name:>{widths[field]}}" for field, name in names.items())
     mostly = max(10, *(len(one.pattern) + 2 for one in analysis.statistics))
     lines = [" ".join(maps.tokens), "", f"{'head':6}{heading}  {'mostly':{mostly}}attends most to"]
+    weights, seen = maps.within(), maps.seen()
     for one in analysis.statistics:
         if (one.layer, one.head) not in analysis.heads:
             continue
-        attended = most_attended(maps.roles, maps.weights[one.layer, one.head], visible=maps.seen()[one.layer])
+        attended = most_attended(maps.roles, weights[one.layer, one.head], visible=seen[one.layer])
         cells = "".join(f"{_cell(field, getattr(one, field)):>{width}}" for field, width in widths.items())
         lines.append(
             f"{f'{one.layer}.{one.head}':6}{cells}  {one.pattern:{mostly}}{_named(maps.tokens, attended)}".rstrip()
@@ -79,8 +81,10 @@ def _token_table(maps: AttentionMaps, layer: int, head: int) -> str:
     """One head, token by token."""
     width = max(map(len, maps.tokens))
     lines = [f"Layer {layer}, head {head}: the tokens that each token attends to most"]
+    seen = maps.seen()[layer].sum(-1)
     for place, token in enumerate(maps.tokens):
-        lines.append(f"{place:3}  {token:{width}}  {_named(maps.tokens, largest(maps.weights[layer, head, place]))}")
+        most = largest(maps.weights[layer, head, place], min(TOP, int(seen[place])))
+        lines.append(f"{place:3}  {token:{width}}  {_named(maps.tokens, most)}")
     return "\n".join(lines)
 
 

@@ -157,7 +157,7 @@ def word_saliency(
         scalar = head_log_probability(head, asked.targets, asked.rows if whole else None)
         values, scores = gradient_times_inputs(model, asked.inputs, scalar, None if whole else asked.rows)
         for row, place in enumerate(places.tolist()):
-            tokens = [tokenizer.tokens[i] for i in asked.shown[row]]
+            tokens = [tokenizer.readable(i) for i in asked.shown[row]]
             results.append(Saliency(asked.of[row], place, float(values[row]), tokens, scores[row]))
         if after_each is not None:
             after_each(len(results))
@@ -181,7 +181,7 @@ def _masked(model: Model, tokenizer: Tokenizer, inputs: Inputs, places: np.ndarr
         targets = np.where(own, _top_prediction(model, tokenizer, hidden, rows), targets)
     how = ["the top prediction" if mask else "masked" for mask in own]
     of = [
-        f"log p({tokenizer.tokens[i]}) at token {place}, {why}"
+        f"log p({tokenizer.readable(i)}) at token {place}, {why}"
         for i, place, why in zip(targets, places, how, strict=True)
     ]
     return Question(hidden, rows, targets, np.where(masked, tokenizer.mask_id, inputs.ids), of)
@@ -191,7 +191,7 @@ def _next(model: Model, tokenizer: Tokenizer, inputs: Inputs, places: np.ndarray
     B, T = inputs.ids.shape
     targets = inputs.ids[np.arange(B), places]
     of = [
-        f"log p({tokenizer.tokens[i]}) at token {place}, given those before it"
+        f"log p({tokenizer.readable(i)}) at token {place}, given those before it"
         for i, place in zip(targets, places, strict=True)
     ]
     return Question(inputs, np.arange(B) * T + places - 1, targets, inputs.ids, of)
@@ -199,7 +199,7 @@ def _next(model: Model, tokenizer: Tokenizer, inputs: Inputs, places: np.ndarray
 
 def _original(model: Model, tokenizer: Tokenizer, inputs: Inputs, places: np.ndarray) -> Question:
     B, T = inputs.ids.shape
-    words = [tokenizer.tokens[i] for i in inputs.ids[np.arange(B), places]]
+    words = [tokenizer.readable(i) for i in inputs.ids[np.arange(B), places]]
     of = [f"log p({word} at token {place} was not replaced)" for word, place in zip(words, places, strict=True)]
     return Question(inputs, np.arange(B) * T + places, np.zeros(B, int), inputs.ids, of)
 
@@ -239,7 +239,7 @@ def class_saliency(tuned: FineTuned, text: str, second: str | None = None, label
     values, scores = gradient_times_input(model, batch.ids, scalar, types=batch.types)
     answer = int(values.argmax())
     first = answer if label is None else task.labels.index(label)
-    tokens = [tokenizer.tokens[i] for i in item.ids]
+    tokens = [tokenizer.readable(i) for i in item.ids]
     return [
         Saliency(
             f"log p({task.labels[number]})" + (", the predicted label" if number == answer else ""),
@@ -282,12 +282,11 @@ def find_word(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray, word: str) 
     >>> find_word(tokenizer, ids, "Cat"), find_word(tokenizer, ids, "1")
     (2, 1)
     """
-    tokens, roles = [tokenizer.tokens[i] for i in ids], tokenizer.added_roles(ids)
+    tokens, roles = [tokenizer.readable(i) for i in ids], tokenizer.added_roles(ids)
     spelt = tokenizer.split_ids([word])[0]  # as in a text: lower-case, for example
     texts = {word, *(tokenizer.piece_text(i) for i in spelt if len(spelt) == 1 and i not in tokenizer.special_ids)}
-    named = [place for place, token in enumerate(tokens) if token == word] or [
-        place for place, i in enumerate(ids) if not roles[place] and tokenizer.piece_text(int(i)) in texts
-    ]
+    same = [place for place, i in enumerate(ids) if word in (tokens[place], tokenizer.tokens[i])]
+    named = same or [place for place, i in enumerate(ids) if not roles[place] and tokenizer.piece_text(int(i)) in texts]
     if len(named) == 1:
         return named[0]
     if word.isdecimal() and not named and int(word) < len(tokens) and not roles[int(word)]:

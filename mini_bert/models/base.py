@@ -118,6 +118,7 @@ class Model(Saved):
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
+    vocabulary: ClassVar[str] = "8k"  # the bundled one for its preset, of the kind that it was published with
     empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
     reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
     streams: ClassVar[tuple[str, ...]] = (CONTENT,)  # of attention; XLNet has another one
@@ -405,6 +406,8 @@ class Model(Saved):
         One logit z per row answers a yes-or-no question: its scores are [0, z], and their softmax is [1 − σ(z), σ(z)].
         """
         below = None
+        if name in self.sequence_heads and x.ndim != 3:
+            raise ValueError(f"the head {name!r} reads whole sequences, so x needs the shape (B,T,H), got {x.shape}")
         if name in self.head_inputs:
             x, below = self.output_head(self.head_inputs[name]).forward(x[:, None], run)
         scores, own = self.output_head(name).forward(x, run)

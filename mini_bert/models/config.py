@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from mini_bert.common.values import check_heads, check_positive_number, check_probability, check_size
+from mini_bert.common.values import check_eps, check_heads, check_probability, check_size
 
 if TYPE_CHECKING:
     from mini_bert.models.sizes import Sizes
@@ -47,7 +47,7 @@ class MiniBertConfig:
         check_probability("dropout", self.dropout)
         if not isinstance(self.tie_head, bool):
             raise ValueError(f"tie_head is {self.tie_head!r}, expected True or False")
-        check_positive_number("layer_norm_eps", self.layer_norm_eps)
+        check_eps("layer_norm_eps", self.layer_norm_eps)
         if self.init not in INITS:
             raise ValueError(f"init is {self.init!r}, expected one of {', '.join(map(repr, INITS))}")
 
@@ -92,6 +92,10 @@ class MiniBertConfig:
 
     def with_dropout(self, p: float) -> MiniBertConfig:
         return replace(self, dropout=p)
+
+    def with_vocabulary(self, size: int) -> MiniBertConfig:
+        """The same with another number of words"""
+        return replace(self, vocab_size=size)
 
     def with_tied_head(self) -> MiniBertConfig:
         return replace(self, tie_head=True)

@@ -84,6 +84,7 @@ class Deberta(Disentangled):
     """Published DeBERTa, version 1, with or without the head for masked words."""
 
     model_type, config_class, family = "deberta", DebertaConfig, "Deberta"
+    vocabulary = "bpe-8k"
 
     def blocks(self):
         return [DisentangledBlock(self.attention(), **self.block_options()) for _ in range(self.config.depth)]

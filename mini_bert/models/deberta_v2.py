@@ -240,6 +240,8 @@ class DebertaV2(Disentangled):
     sequence_heads = frozenset({REPLACED})
     head_help: ClassVar = {
         **Disentangled.head_help,
+        MASKED_WORDS: "no head for masked words: it was published without one, or fine-tuned, or it is a v3, which "
+        "finds replaced words; the generator of a v3 predicts masked words: the folder `generator` beside its files",
         REPLACED: "no head for replaced words: load a DeBERTa v3 as its authors published it, or build one with "
         "DebertaV2(config, (REPLACED,))",
     }

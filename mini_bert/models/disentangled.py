@@ -22,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from mini_bert.common.values import check_size
 from mini_bert.layers.activations import activation
 from mini_bert.layers.disentangled_attention import TERMS
 from mini_bert.layers.disentangled_encoder import DisentangledBlock, DisentangledEncoder
@@ -82,8 +83,8 @@ class DisentangledConfig(PublishedConfig):
         activation(self.pooler_hidden_act)
         check_whole("max_relative_positions", self.max_relative_positions)
         for name in ("embedding_size", "pooler_hidden_size"):
-            if getattr(self, name) is not None and check_whole(name, getattr(self, name)) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected a positive number")
+            if getattr(self, name) is not None:
+                check_size(name, getattr(self, name))
         if self.pooler_hidden_size not in (None, self.hidden_size):
             raise ValueError(
                 f"pooler_hidden_size is {self.pooler_hidden_size}, but hidden_size is {self.hidden_size}: the pooler "
@@ -151,6 +152,8 @@ def _terms(terms: Any) -> tuple[str, ...]:
 def check_whole(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{name} is {value!r:.60}, expected a whole number")
+    if value > 0:
+        check_size(name, value)
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from mini_bert.layers.relative_positions import TILE, distances
@@ -21,7 +22,13 @@ class Further(NamedTuple):
 
     def rows(self, T: int) -> int:
         """U, the rows of the table that T tokens need"""
-        return len(distances(T, self.span, self.buckets, self.largest).rows) if self.span else 0
+        return _rows(T, self.span, self.buckets, self.largest) if self.span else 0
+
+
+@cache
+def _rows(T: int, span: int, buckets: int, largest: int) -> int:
+    """Remembered, because the planner needs it for every choice, and a model may have millions of positions."""
+    return len(distances(T, span, buckets, largest).rows)
 
 
 class DisentangledSizes(Sizes):

@@ -70,7 +70,7 @@ class GPT2Config(PublishedConfig):
         "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
         "summary_last_dropout",
     })  # fmt: skip
-    renamed: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too
+    other_names: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too
         "hidden_size": "n_embd",
         "max_position_embeddings": "n_positions",
         "num_attention_heads": "n_head",
@@ -129,10 +129,6 @@ class GPT2Config(PublishedConfig):
     def with_padding(self, pad_id: int) -> GPT2Config:
         return replace(self, pad_token_id=pad_id)
 
-    @classmethod
-    def from_dict(cls, values):
-        return super().from_dict({cls.renamed.get(name, name): value for name, value in values.items()})
-
     def sizes(self) -> Sizes:
         V, H, L, T = self.vocab_size, self.width, self.depth, self.max_length
         parameters = (V + T) * H + L * (block_parameters(H, self.inner) + 4 * H) + 2 * H
@@ -158,6 +154,7 @@ class GPT2(Model):
     """logits = LayerNorm(blocks(E[ids] + P)) Eᵀ"""
 
     model_type, config_class, family = "gpt2", GPT2Config, "GPT2"
+    vocabulary = "bpe-8k"
     prefix = "transformer."
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"

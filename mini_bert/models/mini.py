@@ -64,7 +64,7 @@ class MiniBERT(Model):
     """
 
     model_type, config_class, family = "mini_bert", MiniBertConfig, "MiniBert"
-    in_transformers = False
+    in_transformers = None
     pools_cls = False
     embedding_parts = ("tokens", "positions")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}

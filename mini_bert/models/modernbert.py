@@ -189,9 +189,12 @@ def rope_theta(parameters: Any, kind: str) -> float | None:
     """The base of the rotary positions of one kind of layers; None: not given. Other kinds of rotation are refused."""
     if parameters is None:
         return None
-    if not isinstance(parameters, dict) or not isinstance(parameters.get(kind) or {}, dict):
-        raise ValueError(f"rope_parameters is {parameters!r:.60}, expected an object with {GLOBAL!r} and {LOCAL!r}")
+    expected = f"expected an object with {GLOBAL!r} and {LOCAL!r}, each with 'rope_type' and 'rope_theta'"
+    if not isinstance(parameters, dict) or not set(parameters) <= {GLOBAL, LOCAL}:
+        raise ValueError(f"rope_parameters is {parameters!r:.100}, {expected}")
     given = parameters.get(kind) or {}
+    if not isinstance(given, dict) or not set(given) <= {"rope_type", "rope_theta"}:
+        raise ValueError(f"rope_parameters is {given!r:.100} for {kind}, {expected}")
     if given.get("rope_type", "default") != "default":
         raise ValueError(
             f"rope_type is {given['rope_type']!r:.60} for {kind}, but only 'default' is supported for ModernBERT; with "
@@ -265,6 +268,7 @@ class ModernBert(Model):
     """logits = head(LayerNorm(blocks(LayerNorm(E[ids]))))"""
 
     model_type, config_class, family = "modernbert", ModernBertConfig, "ModernBert"
+    vocabulary = "bpe-8k"
     prefix, head_prefixes = "model.", ("head.", "decoder.", "classifier.")
     embedding_parts = ("tokens", "norm")
     task_heads: ClassVar = {
@@ -354,6 +358,11 @@ class ModernBert(Model):
 
     def reconcile(self, tensors, table, source):
         own, words = tensors.get("decoder.weight"), tensors.get("embeddings.tok_embeddings.weight")
+        if self.masked_words and "decoder.bias" in tensors and not self.config.decoder_bias:
+            raise ValueError(
+                f"{source}: config.json says that the head has no bias (decoder_bias is false), but the weights have "
+                "decoder.bias; set decoder_bias to true, or use the weights that belong to this config.json"
+            )
         if self.config.tie_word_embeddings and own is not None and not np.array_equal(own, words):
             warnings.warn(
                 f"{source}: config.json says that the head shares the token table, so the file's own matrix for the "

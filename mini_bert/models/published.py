@@ -10,12 +10,20 @@ A config is a frozen dataclass whose fields have the published names and default
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
-from mini_bert.common.values import check_heads, check_positive_number, check_probability, check_size
+from mini_bert.common.values import (
+    check_eps,
+    check_heads,
+    check_positive_number,
+    check_probability,
+    check_size,
+    check_spread,
+    check_token_id,
+)
 
 _NEUTRAL = """
     model_type architectures auto_map dtype torch_dtype transformers_version _name_or_path name_or_path
@@ -41,6 +49,7 @@ class PublishedConfig:
     """The parts of a config that do not depend on the architecture."""
 
     model_type: ClassVar[str]
+    other_names: ClassVar[Mapping[str, str]] = {}  # under which files may have a field -> its own name
     name: ClassVar[str]  # for people: "RoBERTa"
     only: ClassVar[Mapping[str, Any]] = ENCODER
     may_be_zero: ClassVar[frozenset[str]] = frozenset()  # whole numbers that need not be positive
@@ -54,7 +63,7 @@ class PublishedConfig:
                     continue
                 check_size(field.name, value)
             elif field.type == "float":
-                (check_probability if "drop" in field.name else check_positive_number)(field.name, value)
+                _check_of(field.name)(field.name, value)
             elif field.type == "bool" and not isinstance(value, bool):
                 raise ValueError(f"{field.name} is {value!r}, expected True or False")
         self.check_heads()
@@ -92,12 +101,21 @@ class PublishedConfig:
     def tie_head(self) -> bool:
         return self.tie_word_embeddings  # type: ignore[attr-defined]
 
+    def with_vocabulary(self, size: int) -> Self:
+        """The same with another number of words"""
+        return replace(self, vocab_size=size)  # type: ignore[call-arg]
+
     def with_tied_head(self) -> Self:
         return replace(self, tie_word_embeddings=True)  # type: ignore[call-arg]
 
     def with_padding(self, pad_id: int) -> Self:
         """For a tokenizer with this id for padding. Only RoBERTa's positions depend on it."""
         return self
+
+    @property
+    def padding_id(self) -> int | None:
+        """The id that padding must have in the tokenizer; None: any."""
+        return None
 
     def with_dropout(self, p: float) -> Self:
         """The same probability for every kind of dropout"""
@@ -117,7 +135,9 @@ class PublishedConfig:
                 f"config.json has model_type {model_type!r}, expected {cls.model_type!r}; mini_bert.load_model reads "
                 "folders of every kind"
             )
+        values = with_own_names(values, cls.other_names)
         known = {field.name for field in fields(cls)}
+        given = {name: value for name, value in values.items() if name in known and value is not None}
         odd = []
         for name, value in values.items():
             if name in cls.only:
@@ -136,4 +156,32 @@ class PublishedConfig:
             warnings.warn(
                 f"config.json has fields that a {cls.name} does not use: {', '.join(odd[:5])}{more}", stacklevel=2
             )
-        return cls(**{name: value for name, value in values.items() if name in known and value is not None})
+        config = cls(**given)
+        ids = {name: value for name, value in given.items() if name.endswith("_token_id")}
+        for name, value in (ids | {"pad_token_id": values.get("pad_token_id")}).items():
+            several = name == "eos_token_id" and isinstance(value, list)
+            for token in value if several else [value]:
+                check_token_id(name, token, config.vocab_size)  # type: ignore[attr-defined]
+        return config
+
+
+def with_own_names(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The values with a config's own names for fields that have two. names: the other name -> the own one"""
+    two = {*names, *names.values()}
+    values = {name: value for name, value in values.items() if name not in two or value is not None}
+    for other, own in names.items():
+        if other in values and own in values and values[own] != values[other]:
+            raise ValueError(
+                f"{other} is {values[other]!r:.60} and {own} is {values[own]!r:.60}, but both are names of the same "
+                "field; leave out one of them"
+            )
+    return {names.get(name, name): value for name, value in values.items()}
+
+
+def _check_of(name: str) -> Callable[[str, Any], None]:
+    """The check for a number with a fraction, by the name of its field."""
+    if "drop" in name:
+        return check_probability
+    if "eps" in name:
+        return check_eps
+    return check_spread if "init" in name and "factor" not in name else check_positive_number

@@ -19,6 +19,10 @@ from mini_bert.models.base import Inputs, Model
 from mini_bert.models.saving import Name
 
 ANY_LENGTH = 1 << 40
+LONGEST_MEMORY = 100_000  # tokens; published models remember at most 4,000
+OTHER_NAMES = {  # under which files of both may have these fields
+    "n_token": "vocab_size", "hidden_size": "d_model", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"
+}  # fmt: skip
 
 
 class Recurrent(Model):
@@ -57,10 +61,12 @@ class Recurrent(Model):
         return {}
 
     def file_tensors(self, task: str = "") -> dict[str, Any]:
+        """As `transformers` writes them: biases that blocks share are in each, tables of a tied head are in none."""
         tensors = super().file_tensors(task)
         prefix = self.prefix if any(name.startswith(self.prefix) for name in tensors) else ""
         for copy, original in self.copies().items():
-            tensors[copy if copy.startswith(self.head_prefixes) else prefix + copy] = tensors[prefix + original].copy()
+            if not copy.startswith(self.head_prefixes):
+                tensors[prefix + copy] = tensors[prefix + original].copy()
         return tensors
 
     def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:

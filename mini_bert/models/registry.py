@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mini_bert.common.json_values import read_object
 from mini_bert.models.base import Model
+
+PUBLISHED_CLASS = re.compile(r"(\w+?)(For[A-Z]\w*|(LMHead|DoubleHeads|PreTrained)?Model)")  # (family)(what it is for)
 
 MODELS = {  # model_type -> module, class
     "mini_bert": ("mini_bert.models.mini", "MiniBERT"),
@@ -48,6 +51,32 @@ def model_class(values: dict[str, Any]) -> type[Model]:
     kind = values.get("model_type", "bert")  # missing in the first published configs
     if not isinstance(kind, str) or kind not in MODELS:
         raise ValueError(f"model_type is {kind!r:.60}, expected one of {', '.join(map(repr, MODELS))}")
+    check_class(kind, values)
+    return _class(kind)
+
+
+def check_class(kind: str, values: dict[str, Any]) -> None:
+    """Raise an error if `architectures`, the class that wrote a file, is one of another architecture than model_type:
+    a BERT reads the encoder of a RoBERTa without complaint, and computes something else."""
+    names = values.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"architectures in config.json is {names!r:.60}, expected a list of names such as 'BertForMaskedLM'"
+        )
+    for name in names:
+        found = PUBLISHED_CLASS.fullmatch(name)
+        if not found or found[1] == _class(kind).family:
+            continue
+        written_by = next((other for other in MODELS if _class(other).family == found[1]), None)
+        if written_by is not None:
+            said = f"model_type is {kind!r}" if "model_type" in values else "model_type is missing, which means 'bert'"
+            raise ValueError(
+                f"{said}, but architectures says {name}, which is of the type {written_by!r}; set model_type to "
+                f"{written_by!r}, or correct architectures"
+            )
+
+
+def _class(kind: str) -> type[Model]:
     module, name = MODELS[kind]
     return getattr(import_module(module), name)
 

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mini_bert.common.values import check_token_id
 from mini_bert.layers.activations import activation
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
@@ -62,6 +63,7 @@ class RobertaConfig(PublishedConfig):
 
     def check(self) -> None:
         activation(self.hidden_act)
+        check_token_id("pad_token_id", self.pad_token_id, self.vocab_size)
         if self.max_length < 1:
             raise ValueError(
                 f"max_position_embeddings is {self.max_position_embeddings}, expected at least "
@@ -72,6 +74,10 @@ class RobertaConfig(PublishedConfig):
     @property
     def max_length(self) -> int:
         return self.max_position_embeddings - self.pad_token_id - 1
+
+    @property
+    def padding_id(self) -> int:
+        return self.pad_token_id
 
     def with_padding(self, pad_id: int) -> Self:
         """For a tokenizer with another id for padding; the longest text stays as long."""
@@ -105,6 +111,7 @@ class Roberta(BertLike):
     """Published RoBERTa with a choice of heads."""
 
     model_type, config_class, family = "roberta", RobertaConfig, "Roberta"
+    vocabulary = "bpe-8k"
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "

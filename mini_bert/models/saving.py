@@ -67,7 +67,7 @@ class Saved(Layer):
     build: Callable[..., Any]
 
     family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
-    in_transformers: ClassVar[bool] = True  # whether that library has this architecture
+    in_transformers: ClassVar[str | None] = ""  # the versions that have this architecture; "": all, None: none
     prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
     head_prefixes: ClassVar[tuple[str, ...]] = ()  # of the names of its heads, those of published tasks included
     heads_in: Callable[..., list[str]]  # (config.json, tensors) -> the output heads that a file holds

@@ -44,6 +44,7 @@ from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.recurrence import (
     ANY_LENGTH,
+    OTHER_NAMES,
     Recurrent,
     causal_mask,
     next_memory,
@@ -66,6 +67,7 @@ class XLNetConfig(PublishedConfig):
                                          "summary_first_dropout": 0}  # fmt: skip
     may_be_zero: ClassVar[frozenset[str]] = frozenset({"mem_len", "reuse_len"})
     neutral: ClassVar[frozenset[str]] = frozenset({"start_n_top", "end_n_top", "tie_encoder_decoder"})
+    other_names: ClassVar[Mapping[str, str]] = OTHER_NAMES
 
     vocab_size: int = 32000
     d_model: int = 1024

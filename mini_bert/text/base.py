@@ -54,9 +54,9 @@ class Tokenizer(ABC):
     single: str
     pair: str
     files: ClassVar[tuple[str, ...]] = (JSON, VOCAB)  # the names of its files in a folder, in order of preference
-    padding_side: ClassVar[str] = "right"
-    padding_type: ClassVar[int] = 0
-    space: ClassVar[str] = ""  # put before words and sentences that do not begin a text, if pieces contain their space
+    padding_side: str = "right"
+    padding_type: int = 0
+    space: str = ""  # put before words and sentences that do not begin a text, if pieces contain their space
     continues: np.ndarray
 
     def __init__(
@@ -106,6 +106,12 @@ class Tokenizer(ABC):
     @abstractmethod
     def piece_text(self, i: int) -> str:
         """The characters that a piece stands for, without marks such as WordPiece's ##."""
+
+    def readable(self, i: int) -> str:
+        """A piece as commands print it. Of the two marks that kinds of tokenizer use, it keeps the one of its own: ##
+        for a piece that continues a word (WordPiece), or ▁ for the space before one that begins a word (BPE, Unigram).
+        """
+        return self.tokens[i]
 
     @abstractmethod
     def join(self, tokens: Sequence[str]) -> str:

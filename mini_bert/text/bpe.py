@@ -55,6 +55,7 @@ from mini_bert.text.merging import Speller
 from mini_bert.text.tokenizer_files import JSON, find
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
+MARK = "▁"  # how `readable` shows a space
 UNKNOWN = chr(0x10FFFF)  # stands for a byte that is not in the vocabulary
 
 
@@ -275,6 +276,13 @@ class BpeTokenizer(Tokenizer):
 
     def piece_text(self, i: int) -> str:
         return self.join([self.tokens[i]]).removeprefix(" ")
+
+    def readable(self, i: int) -> str:
+        """Its bytes as text, with ▁ for a space: "ĠnaÃ¯" is "▁naï". Bytes that are no text are numbers: \\xc3."""
+        if i in self.special_ids:
+            return self.tokens[i]
+        text = self._raw[i].encode("latin-1").decode("utf-8", "backslashreplace").replace(" ", MARK)
+        return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
     def join(self, tokens: Sequence[str]) -> str:
         """The text of the pieces' bytes; \ufffd where they are not UTF-8."""

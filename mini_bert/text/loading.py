@@ -29,6 +29,8 @@ class Kind(NamedTuple):
 KINDS = (
     Kind("WordPiece", "max_input_chars_per_word", VOCAB, "mini_bert.text.wordpiece", "WordPieceTokenizer"),
     Kind("BPE", "merges", "vocab.json", "mini_bert.text.bpe", "BpeTokenizer"),
+    Kind("Unigram", "unk_id", "spiece.model", "mini_bert.text.unigram", "UnigramTokenizer"),
+    Kind("Unigram", "unk_id", "spm.model", "mini_bert.text.unigram", "UnigramTokenizer"),
 )  # fmt: skip
 
 
@@ -50,8 +52,9 @@ def _files() -> tuple[str, ...]:
 
 
 def _kind(path: Path, content: dict[str, Any] | None) -> Kind:
-    if content is None:  # a file of any other name is taken for a vocab.txt
-        return next((kind for kind in KINDS if kind.file == path.name), KINDS[0])
+    if content is None:  # a file of any other name and ending is taken for a vocab.txt
+        alike = [kind for kind in KINDS if path.suffix == ".model" == Path(kind.file).suffix]
+        return next((kind for kind in KINDS if kind.file == path.name), [*alike, KINDS[0]][0])
     model = content.get("model")
     if not isinstance(model, dict):
         raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")

@@ -31,18 +31,25 @@ def hold_out(corpus: list[str], column: str | None, held_out: list[str], report:
             yield text
 
 
-def learnt(pieces: int, wanted: int, words: Mapping[str, int], report: Report, began: float) -> list[str]:
-    """Lines about what was read, and how many pieces were learnt. began: by time.perf_counter"""
+def learnt(
+    pieces: int,
+    wanted: int,
+    words: Mapping[str, int],
+    report: Report,
+    began: float,
+    why: str = f"no other pair of pieces occurs {MIN_FREQUENCY} times",
+) -> list[str]:
+    """Lines about what was read, and how many pieces were learnt.
+
+    began: by time.perf_counter. why: the reason if there are fewer pieces than wanted
+    """
     lines = [
         f"Read {report}",
         f"Learnt {counted(pieces, 'piece')} from {counted(sum(words.values()), 'word')}, {len(words):,} of them "
         f"different, in {time.perf_counter() - began:.1f} s.",
     ]
     if pieces < wanted:
-        lines.append(
-            f"(That is fewer than {wanted:,}: no other pair of pieces occurs {MIN_FREQUENCY} times. "
-            "More text would help.)"
-        )
+        lines.append(f"(That is fewer than {wanted:,}: {why}. More text would help.)")
     return lines
 
 
@@ -53,9 +60,9 @@ def measured(words: int, tokens: float, unknown: str = "") -> str:
     return f"On held-out text, {counted(words, 'word')}: {tokens:.4f} tokens per word{unknown}."
 
 
-def shown(lengths: Mapping[str, int]) -> list[str]:
-    """Lines with some of the pieces. lengths: of all merged pieces, in the order learnt"""
+def shown(lengths: Mapping[str, int], order: str = "Learnt first") -> list[str]:
+    """Lines with some of the pieces. lengths: of all pieces but single characters, in this order"""
     if not lengths:
         return []
     longest = sorted(lengths, key=lambda piece: (-lengths[piece], piece))
-    return [f"Learnt first: {' '.join([*lengths][:12])}", f"Longest: {' '.join(longest[:8])}"]
+    return [f"{order}: {' '.join([*lengths][:12])}", f"Longest: {' '.join(longest[:8])}"]

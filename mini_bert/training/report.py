@@ -50,8 +50,8 @@ def examples(model: Model, validation: TextBatches, count: int = EXAMPLES) -> li
         y, _ = model.encode(sequence[None], mask, types, run=Run(), chosen=np.array([place]))
         scores = model.output_head(MASKED_WORDS).forward(y, Run())[0][0, : tokenizer.vocab_size]
         best = np.argsort(-scores)[:3].tolist()
-        guesses = ", ".join(("★" if word == truth else "") + tokenizer.tokens[word] for word in best)
-        missed = "" if truth in best else f"    (it was: {tokenizer.tokens[truth]})"
+        guesses = ", ".join(("★" if word == truth else "") + tokenizer.readable(word) for word in best)
+        missed = "" if truth in best else f"    (it was: {tokenizer.readable(truth)})"
         continuing = tokenizer.continuing(sequence)
         start = next(t for t in range(place - around, place + 1) if not continuing[t])
         left = tokenizer.decode(sequence[start:place].tolist())

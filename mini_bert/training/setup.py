@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mini_bert.common.invocation import quoted
 from mini_bert.common.progress import counted
 from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS, locate
+from mini_bert.inference.loading import check_tokenizer
 from mini_bert.models.base import Model
 from mini_bert.models.electra import GENERATOR, OWN_SIZES
 from mini_bert.models.registry import load_config, model_class
@@ -27,6 +28,7 @@ from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.defaults import TOKENIZERS
 
+PRESET_VOCABULARY = 8192  # pieces, in all presets but Larger-BERT
 MASKING: dict[str, dict[str, Any]] = {"pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}}
 
 
@@ -262,8 +264,10 @@ def vocabulary_for(wanted: Wanted, config: Any) -> tuple[str, Tokenizer]:
         vocabulary = absolute(wanted.tokenizer)
     elif owned:
         vocabulary = str(next(iter(owned.values())).absolute())
+    elif fixed:
+        vocabulary = _bundled(*next(iter(fixed.items())))
     else:
-        vocabulary = _vocabulary(wanted.source if wanted.init is None else str(locate(wanted.init)), config)
+        vocabulary = _vocabulary(wanted.source, config)
     tokenizer = load_tokenizer(vocabulary)
     for option, folder in owned.items():
         own = load_tokenizer(folder)
@@ -291,6 +295,7 @@ def with_vocabulary(wanted: Wanted, config: Any, vocabulary: str, tokenizer: Tok
             )
         size, why = teacher, f"the teacher {wanted.teacher} has"
     if wanted.init is not None:
+        check_tokenizer(tokenizer, config, wanted.init)
         if size > config.vocab_size or (wanted.teacher is not None and size != config.vocab_size):
             raise ValueError(
                 f"{why} {size:,} pieces, but the model in {wanted.init} has {config.vocab_size:,} ids; use the "
@@ -300,7 +305,7 @@ def with_vocabulary(wanted: Wanted, config: Any, vocabulary: str, tokenizer: Tok
     if config.vocab_size == size:
         return config, []
     now = f"the model's vocab_size is {size:,}, instead of the {config.vocab_size:,} in its config"
-    return replace(config, vocab_size=size), [f"{why} {size:,} pieces, so {now}"]
+    return config.with_vocabulary(size), [f"{why} {size:,} pieces, so {now}"]
 
 
 def absolute(name: str) -> str:
@@ -311,9 +316,22 @@ def absolute(name: str) -> str:
     return name
 
 
+def _bundled(option: str, folder: str) -> str:
+    """The bundled tokenizer with the vocabulary size of a trained model whose folder has no tokenizer."""
+    size = load_config(locate(folder)).vocab_size
+    if size not in TOKENIZERS:
+        raise ValueError(
+            f"{option} {quoted(folder)} has no tokenizer, and no bundled one has its {size:,} words; give the one that "
+            "it was trained with: --tokenizer FOLDER"
+        )
+    return TOKENIZERS[size]
+
+
 def _vocabulary(model: str, config: Any) -> str:
     """The tokenizer beside the model's config.json, or the bundled one with the model's vocabulary size."""
     folder = Path(model) if Path(model).is_dir() else Path(model).parent
     if Path(model).exists() and has_tokenizer(folder):
         return str(folder.absolute())
+    if config.vocab_size == PRESET_VOCABULARY:
+        return model_class(config.to_dict()).vocabulary
     return TOKENIZERS.get(config.vocab_size, "8k")

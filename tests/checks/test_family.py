@@ -84,6 +84,7 @@ def test_the_table(capsys):
     assert [one["parameters"] for one in content] == [one.parameters for one in rows]
 
 
-def test_a_step_is_timed():
-    found = row(member_called("bert"), timed=True, threads=1)
+def test_a_step_is_timed(tmp_path):
+    (tmp_path / "text.txt").write_text("The cat sat on the mat.\n" * 500)
+    found = row(member_called("bert"), timed=True, threads=1, corpus=str(tmp_path / "text.txt"))
     assert found.seconds is not None and 0 < found.seconds < 600 and np.isfinite(found.seconds)

@@ -423,5 +423,5 @@ def test_the_command_line(folder, pairs, monkeypatch):
 def test_a_few_words_give_no_verdict():
     """Nine masked words are too few to judge a model by."""
     row = CorpusResult("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, (), 3.0)
-    assert "9 masked words: too few to judge model" in report("model", [row])
+    assert "9 masked tokens: too few to judge model" in report("model", [row])
     assert "is worse than word frequencies" in report("model", [row._replace(result=row.result._replace(targets=90))])

@@ -10,6 +10,7 @@ import pytest
 from mini_bert.evaluation.pseudo_perplexity import PseudoPerplexity, Surprise, content, pseudo_perplexity, report
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
@@ -141,7 +142,21 @@ def test_the_report():
     assert content(odd) == {
         "text": "cat ☃ a",
         "pseudo_perplexity": 2981.0,
+        "scored_by": "masked_words",
         "log_likelihood": -8.0,
         "tokens": [("cat", 8.0, "a", 0.5)],
         "not_asked_for": ["[UNK]"],
     }
+
+
+def test_a_model_that_reads_forward_has_an_ordinary_perplexity(tokenizer):
+    """exp of the mean of −log p(token | the tokens before it), and the report says so."""
+    model = GPT2(GPT2Config(V, 12, 10, 2, 2), dtype=np.float64)
+    model.flat.data[...] += 0.3 * np.random.default_rng(0).normal(size=model.flat.data.size)
+    result = pseudo_perplexity(model, tokenizer, "the cat sat")
+    ids = [tokenizer.sep_id, *tokenizer.ids(["the cat sat"])[0]]
+    logits = model.forward([ids])[0].next_word[0]
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    assert math.log(result.perplexity) == pytest.approx(-np.mean([log_p[i, ids[i + 1]] for i in range(3)]))
+    text = report([result])
+    assert "\nperplexity " in text and "given those before it" in text and "seudo" not in text

@@ -12,8 +12,11 @@ from mini_bert.files.model_folder import read_tensors
 from mini_bert.inference.generate import GrowingText, Reader, generate, generate_ids
 from mini_bert.inference.loading import load_model
 from mini_bert.inference.sampling import Sampling, top_k, top_p
+from mini_bert.layers.base import Run
+from mini_bert.models.base import Inputs
 from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.transformer_xl import TransformerXL, TransformerXLConfig
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "gpt2"
@@ -90,6 +93,25 @@ def test_a_model_that_remembers_nothing_reads_everything_again():
     twin.flat.data[...] = model.flat.data
     options = [5, 6], 30, Sampling(seed=3)
     assert list(generate_ids(twin, *options)) == list(generate_ids(model, *options))
+
+
+@pytest.mark.parametrize("mem_len", [7, 0])
+def test_transformer_xl(mem_len):
+    """It has no limit. Tokens are read one by one with what it remembers; without a memory, all are read again."""
+    config = TransformerXLConfig(
+        vocab_size=17, cutoffs=(7,), d_model=12, d_embed=12, n_head=2, d_head=5, d_inner=13, n_layer=2, mem_len=mem_len,
+        div_val=1, clamp_len=-1, same_length=False, tgt_len=8,
+    )  # fmt: skip
+    model = TransformerXL(config, dtype=np.float64)
+    model.flat.data[...] += 0.3 * np.random.default_rng(0).normal(size=model.flat.data.size)
+    reader, ids, memory = Reader(model), [int(i) for i in np.random.default_rng(1).integers(0, 17, 20)], None
+    for place, token in enumerate(ids):
+        inputs = Inputs(np.array([[token] if mem_len else ids[: place + 1]]), memory=memory)
+        hidden, cache = model.encode_inputs(inputs, Run())
+        memory = cache.memory
+        expected, _ = model.next_word.forward(hidden[:, -1], Run())
+        np.testing.assert_allclose(reader.read([token]), expected[0], rtol=1e-9, atol=1e-11)
+    assert len(list(generate_ids(model, ids, 30, GREEDY))) == 30
 
 
 def test_ends_and_banned_ids():

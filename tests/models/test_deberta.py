@@ -313,7 +313,7 @@ def test_both_heads_for_masked_words_in_one_file(tmp_path):
         (DebertaConfig, {"pooler_hidden_size": 3}, "pooler_hidden_size is 3, but hidden_size is 768"),
         (DebertaConfig, {"pooler_hidden_act": "swish"}, "unknown activation 'swish'"),
         (DebertaConfig, {"max_relative_positions": "all"}, "max_relative_positions is 'all', expected a whole number"),
-        (DebertaConfig, {"embedding_size": 0}, "embedding_size is 0, expected a positive number"),
+        (DebertaConfig, {"embedding_size": 0}, "embedding_size is 0, expected a whole number"),
         (DebertaConfig, {"talking_head": 1}, "talking_head is 1, expected True or False"),
         (DebertaConfig, {"is_decoder": True}, "is_decoder is True, but only False is supported for DeBERTa"),
         (DebertaConfig, {"relative_atention": True}, "did you mean 'relative_attention'"),

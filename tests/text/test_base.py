@@ -74,7 +74,8 @@ def test_a_folder_of_another_kind(tmp_path):
     """If no file can be read, the error names the class in tokenizer_config.json."""
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
     with pytest.raises(
-        FileNotFoundError, match=r"neither tokenizer.json nor vocab.txt nor vocab.json; its .* names a GPT2Tokenizer"
+        FileNotFoundError,
+        match=r"neither tokenizer.json nor vocab.txt nor vocab.json .*; its .* names a GPT2Tokenizer",
     ):
         load_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -94,8 +95,8 @@ def test_no_other_room_knows_the_marks():
 
 
 def test_no_other_room_knows_the_template():
-    """Outside text/, no code places cls or sep, with two exceptions: documents are separated by sep (so a model of the
-    next word begins a document after it), and answers need cls for "not here"."""
+    """Outside text/, no code places cls or sep, with one exception: documents are separated by sep, so a model of the
+    next word begins a document after it."""
     package = Path(mini_bert.__file__).parent
     found = set()
     for path in package.rglob("*.py"):
@@ -106,5 +107,4 @@ def test_no_other_room_knows_the_template():
         ("data/shards.py", "sep_id"),
         ("evaluation/likelihood.py", "sep_id"),
         ("inference/generate.py", "sep_id"),
-        ("finetuning/tasks/answer.py", "cls_id"),
     }

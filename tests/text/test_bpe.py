@@ -138,6 +138,17 @@ def test_offsets_point_at_what_was_spelt(parts):
         assert spelt.strip() == "<mask>" if i == tok.mask_id else tok.decode_bytes([i]) in spelt.encode()
 
 
+@given(st.text(st.one_of(st.characters(), st.sampled_from(" the\n.,é東")), max_size=20), st.booleans(), st.booleans())
+def test_spans_from_ids(text, trim, prefix):
+    """With the ids of a text, or of its beginning, spans are the same."""
+    text = text.encode("utf-8", "replace").decode()
+    tok = gpt2(trim_offsets=trim, add_prefix_space=prefix)
+    offsets, word_ids = tok.spans(text)
+    for length in (len(offsets), len(offsets) // 2):
+        ids = tok.ids([text])[0][:length]
+        assert tok.spans(text, ids=ids) == (offsets[:length], word_ids[:length])
+
+
 def test_special_tokens_take_spaces():
     """RoBERTa's mask takes all white space before it, but not what another token took; other tokens take none."""
     tok = roberta()

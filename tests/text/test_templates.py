@@ -226,8 +226,9 @@ def test_answers_and_windows_without_one(tokenizer):
     np.testing.assert_allclose(found, by_hand, atol=1e-12)
     assert {span.text for span in task.join([question] * 2, items[:1], [found])[0]} == {"a", "b", "ab"}
     assert np.isfinite(task.loss(model, batch, Run(train=True), 3)[0])
-    with pytest.raises(ValueError, match="has no cls token"):
-        task.items([question], NoCls(TOKENS), room, True)
+    without = task.items([question], NoCls(TOKENS), 3, True)
+    assert [(item.ids[0], item.asked[0], item.sequence.summary) for item in without] == [(H, 0, 0)] * len(without)
+    assert (0, 0) in [item.target for item in without]  # the first token of the question
 
 
 def test_a_tokenizer_without_a_mask_can_be_fine_tuned():

@@ -157,6 +157,19 @@ def test_the_number_of_threads_only_affects_rounding(place, name):
             assert found[1][key] == pytest.approx(value, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", [name for name in RUNS if name not in ("whole words", "spans")])
+def test_the_switches_that_save_memory_resume_exactly(place, name):
+    """Weights and moments in 16 bits, a layer that is recomputed, the others' activations in 16 bits."""
+    config, options, _ = RUNS[name]
+    saving = {"weights": "bfloat16", "moments": "bfloat16", "activations": "bfloat16", "checkpointing": (0,)}
+    train("run", config, threads=2, **options, **saving)
+    whole = read_tensors("run/checkpoints/step-00000004/model.safetensors")
+    shutil.rmtree("run/checkpoints/step-00000004")
+    shutil.rmtree("run/model")
+    resume(Path("run"), quiet=True)
+    assert_same(read_tensors("run/checkpoints/step-00000004/model.safetensors"), whole)
+
+
 def test_options_are_part_of_the_run(place):
     """They are stored, and a run whose options were edited does not continue."""
     train("run", BERT, masking="span", mask_prob=0.25)
@@ -287,6 +300,19 @@ def test_contradictions_name_both_sides(place):
     said = fails(objective="distillation")
     assert "the objective distillation needs a teacher: add --teacher" in said
     assert "there is no model folder nowhere" in fails(init="nowhere")
+    for name in ("tokenizer.json", "vocab.txt"):
+        Path("teacher", name).unlink(missing_ok=True)
+    for option in ("init", "teacher"):
+        said = fails(**{option: "teacher"})
+        assert f"--{option} teacher has no tokenizer, and no bundled one has its 14 words" in said
+    assert set_up(Wanted(init="teacher", tokenizer="vocabulary")).config == BERT
+
+
+def test_a_model_with_clusters_of_words_gets_another_vocabulary(place):
+    """Transformer-XL's preset has clusters beyond the 14 words of this vocabulary; they are left out."""
+    setup = set_up(Wanted("transformer-xl", tokenizer="vocabulary"))
+    assert setup.config.cutoffs == () and setup.config.vocab_size == V and len(setup.notes) == 1
+    assert setup.build(seed=0).vocab_size == V
 
 
 def test_what_does_not_fit_says_what_does(place):

@@ -5,7 +5,7 @@
 
 A text that is longer than the model's positions is split into overlapping windows, each with the whole question. If a
 window does not contain the answer, its target is [CLS]: "not here" (Devlin et al. 2018, section 4.2, and run_squad.py).
-Training uses only ABSENT such windows per question.
+Without a [CLS] (GPT-2), it is the first token of the question. Training uses only ABSENT such windows per question.
 
 To answer, the best spans of all windows are compared by their score relative to "not here", (s_i + e_j) − (s_0 + e_0),
 because each window has a softmax of its own.
@@ -63,19 +63,20 @@ class Answer(Task):
         offsets: dict[str, list[tuple[int, int]]] = {}
         items: list[Item] = []
         room = length - tokenizer.added_count(2)
-        tokenizer.cls_id  # noqa: B018 - fails if there is no token for "not here"
         for number, example in enumerate(examples):
             row = rows[example.context]
             if example.context not in offsets:
                 offsets[example.context] = tokenizer.spans(example.context, special=False)[0]
             places = offsets[example.context]
-            question = tokenizer.ids([example.question], special=False)[0][: room // 2]
+            question = tokenizer.ids([example.question], special=False)[0][: room // 2] or [tokenizer.unk_id]
             size = room - len(question)
             truth = token_span(places, example.starts[0], len(example.answers[0])) if example.answers else None
             here: list[Item] = []
             absent: list[Item] = []
             for start, stop in windows(len(row), size, min(self.stride or max(size // 2, 1), size)):
                 sequence = tokenizer.assemble(question, row[start:stop])
+                if "cls" not in tokenizer.roles:
+                    sequence = sequence._replace(summary=sequence.starts[0])
                 second, target = sequence.starts[1], (sequence.summary, sequence.summary)
                 contained = truth if truth is not None and start <= truth[0] and truth[1] < stop else None
                 if contained:
