@@ -14,6 +14,8 @@ A new kind is a new file with a subclass, and one line in text/loading.py. The s
     padding_side           "right" or "left"; padding_type: the token type of padding
     continues              (V,) booleans: which pieces continue the word before them
     plain_ids, plain_spans the ids of text in which no special token is recognised, and where each piece comes from
+    spans_of_ids           the same as plain_spans, from known ids, if that is faster
+    space                  " " if a word is spelt with the space before it
     piece_text, join       the characters that a piece stands for; pieces as text
     settings, from_file, save
 """

@@ -87,6 +87,7 @@ class BpeTokenizer(Tokenizer):
         self._speller = Speller([(raw[left], raw[right]) for left, right in self.merges])
         pieces = [*BYTE_CHARACTERS, *(left + right for left, right in self.merges)]
         self._id_of_symbol = {self._speller.symbols[raw[t]]: self.vocab[t] for t in pieces if t in self.vocab}
+        self._found_whole = {*self.special_ids, *(self.vocab[token] for token in rules.added_tokens)}
         self._sizes = list(map(len, self._raw))
         self._absent: dict[int, str | None] = {}  # bytes that are not in the vocabulary, and what they become
         self._set_absent_bytes()
@@ -159,7 +160,7 @@ class BpeTokenizer(Tokenizer):
     def _whole(self) -> dict[str, tuple[int]]:
         """Words that are one piece."""
         if self.conventions.ignore_merges:
-            return {self._raw[i]: (i,) for i in range(len(self.tokens))}
+            return {raw: (i,) for i, raw in enumerate(self._raw) if i not in self._found_whole}
         return {self._raw[i]: (i,) for i in self._id_of_symbol.values()} if self._speller.regular else {}
 
     # ---- where each piece comes from
@@ -171,7 +172,7 @@ class BpeTokenizer(Tokenizer):
         if self.conventions.trim_offsets and not self._trim:  # all but a single space at the start of the text
             row = self._row(text, special) if ids is None else ids
             for place, (i, (first, last)) in enumerate(zip(row, offsets, strict=False)):
-                piece = text[first:last] if i in self.special_ids else self.tokens[i]
+                piece = text[first:last] if i in self._found_whole else self.tokens[i]
                 offsets[place] = trimmed(first, last, *blanks(piece), keep=first == 0)
         return offsets, word_ids
 
@@ -230,7 +231,7 @@ class BpeTokenizer(Tokenizer):
         if not isinstance(places, range):  # from bytes to characters
             starts, ends = [places[start] for start in starts], [places[end - 1] + 1 for end in ends]
         if isinstance(sources, range):
-            offsets = self._put(starts, ends, ids, sources.start)
+            offsets = self._paired(starts, ends, ids, sources.start)
         else:
             offsets = [(sources[start], sources[end - 1] + 1) for start, end in zip(starts, ends, strict=True)]
             if self._trim:
@@ -238,8 +239,8 @@ class BpeTokenizer(Tokenizer):
                 offsets = [trimmed(*span, *blanks(self.tokens[i])) for span, i in pairs]
         return offsets, word_ids, len(found)
 
-    def _put(self, starts: list[int], ends: list[int], ids: Sequence[int], shift: int) -> list[Span]:
-        """Spans from starts and ends, moved by `shift`, perhaps trimmed."""
+    def _paired(self, starts: list[int], ends: list[int], ids: Sequence[int], shift: int) -> list[Span]:
+        """Spans from the starts and ends of pieces, moved by `shift`, and without their spaces if these are trimmed."""
         first: Iterable[int] = starts
         last: Iterable[int] = ends
         if self._trim:
@@ -257,7 +258,7 @@ class BpeTokenizer(Tokenizer):
         return [before for before, _ in ends], after
 
     def continuing(self, ids: np.ndarray) -> np.ndarray:
-        """As a piece begins a word also if its first character is of another class than the one before, 2 after a."""
+        """A piece also begins a word if its first character is of another class than the one before it: 2 after a."""
         more = super().continuing(ids)
         first, last = self._kinds
         before, after = last[ids[..., :-1]], first[ids[..., 1:]]
