@@ -96,7 +96,7 @@ def preset_name(config: Any) -> str | None:
 
 
 def load_config(name: str | os.PathLike[str]) -> Any:
-    """Load a config: the name of a preset, or the path of a `config.json` or its folder."""
+    """Load a config: the name of a preset, or the path of a `config.json` or its folder, which may be that of a run."""
     if name in PRESETS:
         return preset(str(name))
     path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
@@ -106,6 +106,8 @@ def load_config(name: str | os.PathLike[str]) -> Any:
             "config.json"
         )
     values = read_object(path)
+    if isinstance(values.get("model"), dict):  # the description of a run
+        values = values["model"]
     try:
         return config_from(values)
     except ValueError as error:
