@@ -138,9 +138,8 @@ def portrait(name: str) -> str:
         lines.append(textwrap.indent(textwrap.fill(story(name, config), WIDTH - 2), "  "))
     others = [f"{title} {parameters(configs[title]):,}" for title in member.published if title != largest]
     if others:
-        lines.append(
-            "\n" + textwrap.fill(f"Parameters of other sizes: {', '.join(others)}", WIDTH, break_on_hyphens=False)
-        )
+        listed = f"Parameters of other sizes: {'; '.join(others)}"
+        lines.append("\n" + textwrap.fill(listed, WIDTH, break_on_hyphens=False))
     return "\n".join(lines)
 
 
