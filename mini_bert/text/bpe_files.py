@@ -219,8 +219,8 @@ def _known(beside: Path, field: str, token: Any, path: Path, ids: Mapping[str, i
     checked(beside, field, token, str, "text")
     if token not in ids:
         raise ValueError(
-            f"{beside}: {field} is {token!r:.60}, which is not in the vocabulary of {path.name}; add it there, or remove "
-            "it here"
+            f"{beside}: {field} is {token!r:.60}, which is not in the vocabulary of {path.name}; add it there, or "
+            "remove it here"
         )
     return token
 
