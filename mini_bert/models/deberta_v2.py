@@ -200,6 +200,8 @@ PRESET = DebertaV2Config(
     norm_rel_ebd="layer_norm",
     conv_kernel_size=3,
     conv_act="gelu",
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 V3_PRESET = replace(PRESET, conv_kernel_size=0, generator={"num_hidden_layers": 1})
 

@@ -167,6 +167,8 @@ PRESET = ElectraConfig(
     intermediate_size=768,
     max_position_embeddings=64,
     generator={"hidden_size": 96, "num_attention_heads": 2, "intermediate_size": 384},
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 
 
