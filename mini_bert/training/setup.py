@@ -21,7 +21,7 @@ from mini_bert.models.registry import load_config, model_class
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation
-from mini_bert.objectives.masked_words import MaskedWordsAndSentences
+from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
 from mini_bert.objectives.registry import OBJECTIVES, objective_class
 from mini_bert.objectives.replaced_tokens import ReplacedTokens
 from mini_bert.text.base import Tokenizer
@@ -29,7 +29,9 @@ from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.defaults import TOKENIZERS
 
 PRESET_VOCABULARY = 8192  # pieces, in all presets but Larger-BERT
-MASKING: dict[str, dict[str, Any]] = {"pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}}
+MASKING: dict[str, dict[str, Any]] = {
+    "pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}, "ngram": {"ngram": True}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Wanted:
     init            the folder of a model to start from, instead of random weights; it has config and tokenizer, too
     objective       a name from objectives/registry.py; default: that of the architecture
     next_sentence   the same as the objective masked_words_and_next_sentence
-    masking         "pieces", "whole-word" or "span"; mask_prob: the share of the words that are predicted
+    masking         "pieces", "whole-word", "span" or "ngram"; None: that of the architecture; mask_prob: the share of the words that are predicted
     teacher         the folder of a model to learn from, for the objective distillation; temperature: of its answers
     tokenizer       default: that of the folder, or the bundled one with the model's vocabulary size
     length          tokens per sequence; default: the model's maximum
@@ -117,7 +119,7 @@ def set_up(wanted: Wanted) -> Setup:
     """Read config and tokenizer, and check that they fit each other and the objective."""
     config = config_of(wanted)
     objective = objective_for(wanted, config)
-    config, options = objective.adapted(config), options_for(wanted, objective)
+    config, options = objective.adapted(config), options_for(wanted, objective, config)
     if wanted.tie_head:
         config = config.with_tied_head()
     if wanted.length is not None and not 3 <= wanted.length <= config.max_length:
@@ -214,11 +216,13 @@ def default_objective(config: Any) -> type[Objective]:
     return objective_class(model_class(config.to_dict()).objective)
 
 
-def options_for(wanted: Wanted, objective: type[Objective]) -> dict[str, Any]:
-    """The options of the objective, as its `for_tokenizer` takes them."""
+def options_for(wanted: Wanted, objective: type[Objective], config: Any) -> dict[str, Any]:
+    """The options of the objective, as its `for_tokenizer` takes them. Masking is that of the architecture by default."""
     if wanted.masking is not None and wanted.masking not in MASKING:
         raise ValueError(f"--masking is {wanted.masking!r}, expected one of {', '.join(MASKING)}")
     options = dict(MASKING[wanted.masking or "pieces"])
+    if wanted.masking is None and issubclass(objective, MaskedWords):
+        options = dict(MASKING[model_class(config.to_dict()).masking])
     if wanted.mask_prob is not None:
         options["mask_prob"] = wanted.mask_prob
     if wanted.teacher is not None:
@@ -227,7 +231,7 @@ def options_for(wanted: Wanted, objective: type[Objective]) -> dict[str, Any]:
         options["temperature"] = wanted.temperature
     for name in options:
         if name not in objective.options:
-            flag = "--masking" if name in ("whole_word", "span") else f"--{name.replace('_', '-')}"
+            flag = "--masking" if name in ("whole_word", "span", "ngram") else f"--{name.replace('_', '-')}"
             fitting = ", ".join(kind.name for kind in OBJECTIVES.values() if name in kind.options)
             raise ValueError(
                 f"{flag} has no effect on the objective {objective.name}; leave it out, or choose another --objective: "

@@ -341,6 +341,14 @@ def test_every_preset_has_an_objective_that_fits(preset):
     assert not setup.objective.missing(model)
     sizes = setup.sizes(model)
     assert sizes.parameters == model.get_parameter_count() and 0 < sizes.predicted <= 1
+    assert setup.options == ({"ngram": True} if preset == "albert" else {})
+    assert preset == "larger" or setup.config.dropout == 0
+
+
+def test_albert_masks_as_it_was_published_unless_told_otherwise():
+    assert set_up(Wanted("albert")).make_objective().arguments["ngram"]
+    assert set_up(Wanted("albert", masking="pieces")).options == {}
+    assert set_up(Wanted("mini", masking="ngram")).options == {"ngram": True}
 
 
 def test_help_names_all_presets_and_objectives():
