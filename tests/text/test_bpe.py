@@ -143,6 +143,17 @@ def test_offsets_point_at_what_was_spelt(parts):
         assert spelt.strip() == "<mask>" if i == tok.mask_id else tok.decode_bytes([i]) in spelt.encode()
 
 
+@given(st.text(st.one_of(st.characters(), st.sampled_from(" the\n.,é東")), max_size=20), st.booleans(), st.booleans())
+def test_spans_from_ids(text, trim, prefix):
+    """With the ids of a text, or of its beginning, spans are the same."""
+    text = text.encode("utf-8", "replace").decode()
+    tok = gpt2(trim_offsets=trim, add_prefix_space=prefix)
+    offsets, word_ids = tok.spans(text)
+    for length in (len(offsets), len(offsets) // 2):
+        ids = tok.ids([text])[0][:length]
+        assert tok.spans(text, ids=ids) == (offsets[:length], word_ids[:length])
+
+
 def test_special_tokens_take_spaces():
     """RoBERTa's mask takes all white space before it, but not what another token took; other tokens take none."""
     tok = roberta()
@@ -229,12 +240,10 @@ def test_caches_are_bounded_and_change_nothing(monkeypatch):
     """Endless new chunks do not grow the caches, and the ids and spans stay the same."""
     large = roberta()
     monkeypatch.setattr("mini_bert.text.bpe.CHUNKS_KEPT", 16)
-    monkeypatch.setattr("mini_bert.text.bpe.SPANS_KEPT", 8)
     small = roberta()
     for text in [*(f"h{i} cat{i}, {i}." for i in range(100)), "cat" * 40 + " x", *GOLDEN["texts"]]:
         assert small.ids([text]) == large.ids([text]) and small.spans(text) == large.spans(text)
         assert max(map(len, (small._chunks, small._firsts, small._words))) <= 16
-        assert max(map(len, (small._chunk_spans, small._first_spans))) <= 8
 
 
 def test_copies():
