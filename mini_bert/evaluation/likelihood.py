@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.inputs import check_finite
 from mini_bert.common.values import check_positive
 from mini_bert.layers.base import Run
 from mini_bert.layers.matrices import total
@@ -67,6 +68,7 @@ def log_likelihoods(
         for done in accumulate(pool.map(work, batches)):
             if after_each is not None:
                 after_each(done)
+    check_finite(scores, "the likelihoods of these texts")
     return scores
 
 

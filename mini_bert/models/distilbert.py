@@ -107,6 +107,8 @@ PRESET = DistilBertConfig(
     n_heads=4,
     dim=192,
     hidden_dim=768,
+    dropout=0.0,
+    attention_dropout=0.0,
 )
 
 

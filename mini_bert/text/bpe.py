@@ -121,10 +121,13 @@ class BpeTokenizer(Tokenizer):
         return ids
 
     def encode_bytes(self, data: bytes) -> list[int]:
-        """The ids of any bytes, also if they are not UTF-8, without special tokens; `decode_bytes` restores them."""
+        """The ids of any bytes, also if they are not UTF-8, without special tokens; `decode_bytes` restores them.
+
+        Bytes are spelt as they are: no space is put before them, and they are not normalised.
+        """
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"expected bytes, got {type(data).__name__}: {data!r:.60}; for text, use encode")
-        return self.plain_ids(bytes(data).decode("utf-8", "surrogateescape"))
+        return list(self._all_ids(words(bytes(data).decode("utf-8", "surrogateescape"))))
 
     def _segment_ids(self, text: str) -> list[int]:
         if self.conventions.add_prefix_space and text and text[0] != " ":
@@ -294,6 +297,9 @@ class BpeTokenizer(Tokenizer):
         return "".join(self._raw[self._checked_id(i)] for i in ids).encode("latin-1")
 
     # ---- the tokenizer as a whole
+
+    def with_templates(self, single: str, pair: str) -> BpeTokenizer:
+        return type(self)(self.tokens, self.merges, self.conventions._replace(single=single, pair=pair))
 
     @property
     def settings(self) -> dict[str, Any]:

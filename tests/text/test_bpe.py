@@ -108,13 +108,18 @@ def test_a_text_survives():
             assert tok.decode(ids) == text and tok.decode_bytes(ids) == text.encode()
 
 
+UNUSUAL = roberta(add_prefix_space=True, compose=True)
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_survive(data):
-    """Bytes that are not UTF-8 are spelt, too, and restored exactly."""
+    """Bytes that are not UTF-8 are spelt, too, and restored exactly, whatever happens to text."""
     tok = CASES[0][0]
     ids = tok.encode_bytes(data)
     assert tok.decode_bytes(ids) == data and tok.decode(ids) == data.decode("utf-8", "replace")
     assert tok.encode_bytes(bytearray(data)) == ids
+    for more in (data, b"the cat" + data, b"e\xcc\x81" + data):
+        assert UNUSUAL.decode_bytes(UNUSUAL.encode_bytes(more)) == more
 
 
 @given(st.text(max_size=30))
@@ -268,3 +273,14 @@ def test_every_kind_of_loading_finds_it(tmp_path):
     for source in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.json"):
         for loaded in (load_tokenizer(source), BpeTokenizer.load(source), BpeTokenizer.from_pretrained(source)):
             assert isinstance(loaded, BpeTokenizer) and loaded.fingerprint == tok.fingerprint
+
+
+def test_pieces_are_readable():
+    """▁ is a space, bytes that are no characters are numbers, and special tokens stay as they are."""
+    vocab = ["<|endoftext|>", *BYTE_CHARACTERS, "Ã¯", "Ġn"]
+    tokenizer = BpeTokenizer(vocab, [("Ã", "¯"), ("Ġ", "n")], GPT2)
+    shown = {token: tokenizer.readable(i) for i, token in enumerate(tokenizer.tokens)}
+    assert [shown[token] for token in ("Ġn", "Ã¯", "Ã", "Ġ", "Ċ", "a", "<|endoftext|>")] == [
+        "▁n", "ï", "\\xc3", "▁", "\\n", "a", "<|endoftext|>",
+    ]  # fmt: skip
+    assert all(text.isprintable() for text in shown.values())
