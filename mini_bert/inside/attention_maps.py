@@ -241,8 +241,9 @@ def most_attended(
 
     weights, visible (T,T): of one head
     """
-    rows = [place for place, role in enumerate(roles) if not role]
     seen = np.ones(weights.shape, bool) if visible is None else visible
+    words = [place for place, role in enumerate(roles) if not role]
+    rows = [place for place in words if seen[place].sum() > 1] or words  # one that sees one token has no choice
     return largest(weights[rows].sum(0) / np.maximum(seen[rows].sum(0), 1), top)
 
 

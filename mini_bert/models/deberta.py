@@ -77,6 +77,8 @@ PRESET = DebertaConfig(
     relative_attention=True,
     position_biased_input=False,
     pos_att_type=("c2p", "p2c"),
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 
 
@@ -84,6 +86,7 @@ class Deberta(Disentangled):
     """Published DeBERTa, version 1, with or without the head for masked words."""
 
     model_type, config_class, family = "deberta", DebertaConfig, "Deberta"
+    vocabulary = "bpe-8k"
 
     def blocks(self):
         return [DisentangledBlock(self.attention(), **self.block_options()) for _ in range(self.config.depth)]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -35,12 +35,11 @@ from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
 from mini_bert.models.bert_like import BertLike, block_names
 from mini_bert.models.heads import MaskedWordHead
-from mini_bert.models.published import ENCODER, PublishedConfig, with_own_names
+from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 EPS = 1e-12
-OTHER_NAMES = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}
 LAYER = {  # the parts of a block, in files
     "attention.qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
     "attention.output": ("attention.out_lin",),
@@ -58,6 +57,9 @@ class DistilBertConfig(PublishedConfig):
     model_type: ClassVar[str] = "distilbert"
     name: ClassVar[str] = "DistilBERT"
     only: ClassVar[Mapping[str, Any]] = {**ENCODER, "tie_weights_": True}
+    other_names: ClassVar[Mapping[str, str]] = {
+        "hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"
+    }  # fmt: skip
 
     vocab_size: int = 30522
     max_position_embeddings: int = 512
@@ -89,11 +91,6 @@ class DistilBertConfig(PublishedConfig):
     def heads(self) -> int:
         return self.n_heads
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Sizes may also have the names that other architectures use."""
-        return super().from_dict(with_own_names(values, OTHER_NAMES))
-
     def sizes(self) -> Sizes:
         V, H, L, T, inner = self.vocab_size, self.dim, self.n_layers, self.max_length, self.hidden_dim
         parameters = (V + T) * H + 2 * H + L * (block_parameters(H, inner) + 4 * H)
@@ -110,6 +107,8 @@ PRESET = DistilBertConfig(
     n_heads=4,
     dim=192,
     hidden_dim=768,
+    dropout=0.0,
+    attention_dropout=0.0,
 )
 
 

@@ -49,7 +49,7 @@ from mini_bert.layers.past import PastAttention
 from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NEXT_WORD, POOLER, Model
 from mini_bert.models.pre_norm_sizes import PreNormSizes
-from mini_bert.models.published import ENCODER, PublishedConfig, with_own_names
+from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
@@ -70,7 +70,7 @@ class GPT2Config(PublishedConfig):
         "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
         "summary_last_dropout",
     })  # fmt: skip
-    renamed: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too
+    other_names: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too
         "hidden_size": "n_embd",
         "max_position_embeddings": "n_positions",
         "num_attention_heads": "n_head",
@@ -129,10 +129,6 @@ class GPT2Config(PublishedConfig):
     def with_padding(self, pad_id: int) -> GPT2Config:
         return replace(self, pad_token_id=pad_id)
 
-    @classmethod
-    def from_dict(cls, values):
-        return super().from_dict(with_own_names(values, cls.renamed))
-
     def sizes(self) -> Sizes:
         V, H, L, T = self.vocab_size, self.width, self.depth, self.max_length
         parameters = (V + T) * H + L * (block_parameters(H, self.inner) + 4 * H) + 2 * H
@@ -158,6 +154,7 @@ class GPT2(Model):
     """logits = LayerNorm(blocks(E[ids] + P)) Eᵀ"""
 
     model_type, config_class, family = "gpt2", GPT2Config, "GPT2"
+    vocabulary = "bpe-8k"
     prefix = "transformer."
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"

@@ -268,6 +268,7 @@ class ModernBert(Model):
     """logits = head(LayerNorm(blocks(LayerNorm(E[ids]))))"""
 
     model_type, config_class, family = "modernbert", ModernBertConfig, "ModernBert"
+    vocabulary = "bpe-8k"
     prefix, head_prefixes = "model.", ("head.", "decoder.", "classifier.")
     embedding_parts = ("tokens", "norm")
     task_heads: ClassVar = {

@@ -49,6 +49,7 @@ class PublishedConfig:
     """The parts of a config that do not depend on the architecture."""
 
     model_type: ClassVar[str]
+    other_names: ClassVar[Mapping[str, str]] = {}  # under which files may have a field -> its own name
     name: ClassVar[str]  # for people: "RoBERTa"
     only: ClassVar[Mapping[str, Any]] = ENCODER
     may_be_zero: ClassVar[frozenset[str]] = frozenset()  # whole numbers that need not be positive
@@ -134,6 +135,7 @@ class PublishedConfig:
                 f"config.json has model_type {model_type!r}, expected {cls.model_type!r}; mini_bert.load_model reads "
                 "folders of every kind"
             )
+        values = with_own_names(values, cls.other_names)
         known = {field.name for field in fields(cls)}
         given = {name: value for name, value in values.items() if name in known and value is not None}
         odd = []
@@ -165,8 +167,10 @@ class PublishedConfig:
 
 def with_own_names(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The values with a config's own names for fields that have two. names: the other name -> the own one"""
+    two = {*names, *names.values()}
+    values = {name: value for name, value in values.items() if name not in two or value is not None}
     for other, own in names.items():
-        if other in values and own in values and values[other] != values[own]:
+        if other in values and own in values and values[own] != values[other]:
             raise ValueError(
                 f"{other} is {values[other]!r:.60} and {own} is {values[own]!r:.60}, but both are names of the same "
                 "field; leave out one of them"

@@ -19,6 +19,10 @@ from mini_bert.models.base import Inputs, Model
 from mini_bert.models.saving import Name
 
 ANY_LENGTH = 1 << 40
+LONGEST_MEMORY = 100_000  # tokens; published models remember at most 4,000
+OTHER_NAMES = {  # under which files of both may have these fields
+    "n_token": "vocab_size", "hidden_size": "d_model", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"
+}  # fmt: skip
 
 
 class Recurrent(Model):

@@ -28,6 +28,8 @@ MODELS = {  # model_type -> module, class
     "xlnet": ("mini_bert.models.xlnet", "XLNet"),
 }
 
+# The presets are small models for much text, which they cannot learn by heart, so none but "larger" uses dropout. The
+# defaults of the config classes are the published ones.
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "mini": ("mini_bert.models.config", "MINI_BERT_CONFIG"),
     "larger": ("mini_bert.models.config", "LARGER_BERT_CONFIG"),
@@ -60,7 +62,9 @@ def check_class(kind: str, values: dict[str, Any]) -> None:
     a BERT reads the encoder of a RoBERTa without complaint, and computes something else."""
     names = values.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"architectures is {names!r:.60}, expected a list of names such as 'BertForMaskedLM', or null")
+        raise ValueError(
+            f"architectures in config.json is {names!r:.60}, expected a list of names such as 'BertForMaskedLM'"
+        )
     for name in names:
         found = PUBLISHED_CLASS.fullmatch(name)
         if not found or found[1] == _class(kind).family:

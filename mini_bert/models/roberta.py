@@ -104,6 +104,8 @@ PRESET = RobertaConfig(
     max_position_embeddings=66,  # for 64 tokens
     type_vocab_size=1,
     layer_norm_eps=1e-5,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 
 
@@ -111,6 +113,7 @@ class Roberta(BertLike):
     """Published RoBERTa with a choice of heads."""
 
     model_type, config_class, family = "roberta", RobertaConfig, "Roberta"
+    vocabulary = "bpe-8k"
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "

@@ -40,7 +40,16 @@ from mini_bert.layers.relative_block import PreNormRelativeBlock, RelativeBlock
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, POOLER
 from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.published import ENCODER, PublishedConfig
-from mini_bert.models.recurrence import Recurrent, causal_mask, next_memory, share_biases, waves_run, with_memory
+from mini_bert.models.recurrence import (
+    LONGEST_MEMORY,
+    OTHER_NAMES,
+    Recurrent,
+    causal_mask,
+    next_memory,
+    share_biases,
+    waves_run,
+    with_memory,
+)
 from mini_bert.models.relative_sizes import RelativeParts, RelativeSizes
 from mini_bert.models.saving import Name, linear_names, norm_names
 
@@ -55,6 +64,7 @@ class TransformerXLConfig(PublishedConfig):
                                          "tie_weight": True}  # fmt: skip
     may_be_zero: ClassVar[frozenset[str]] = frozenset({"mem_len"})
     neutral: ClassVar[frozenset[str]] = frozenset({"trainer_compatible", "tie_encoder_decoder"})
+    other_names: ClassVar[Mapping[str, str]] = OTHER_NAMES
 
     vocab_size: int = 267735
     cutoffs: tuple[int, ...] = (20000, 40000, 200000)
@@ -118,6 +128,10 @@ class TransformerXLConfig(PublishedConfig):
             raise ValueError(f"d_model is {self.d_model}, expected an even number: half sines, half cosines")
         if not isinstance(self.clamp_len, int) or isinstance(self.clamp_len, bool):
             raise ValueError(f"clamp_len is {self.clamp_len!r:.60}, expected a whole number")
+        if self.mem_len > LONGEST_MEMORY:
+            raise ValueError(
+                f"mem_len is {self.mem_len}, expected at most {LONGEST_MEMORY:,}: every token sees that many"
+            )
         if self.same_length and not self.mem_len:
             raise ValueError("same_length is true, but mem_len is 0: tokens would see nothing; make same_length false")
         if not self.adaptive and self.cutoffs:
