@@ -20,11 +20,11 @@ so the count is one of the two whole numbers around the budget, and its mean is 
 the order is always chosen, so every sequence with a word has a target.
 
 Three harder variants keep tokens together in the random order. *Whole words*: the pieces of a word ("un ##break
-##able") are chosen together or not at all; each chosen piece then becomes [MASK], becomes a random word or stays, independently,
-as in BERT's whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1 to 10 words, of
-geometric length, and each run stays together in the order; all pieces of a run are treated alike (mask, random, same).
-*N-grams* (Lan et al., ALBERT, 2019): runs of 1 to 3 words, of length n with probability ∝ 1/n; each piece then becomes
-[MASK], becomes a random word or stays, independently, as for whole words.
+##able") are chosen together or not at all; each chosen piece then becomes [MASK], becomes a random word or stays,
+independently, as in BERT's whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1 to
+10 words, of geometric length, and each run stays together in the order; all pieces of a run are treated alike (mask,
+random, same). *N-grams* (Lan et al., ALBERT, 2019): the runs have 1 to 3 words, n of them with probability ∝ 1/n, and
+each piece is treated independently, as for whole words.
 A word of `size` pieces is chosen if before + size·v < budget: the same rule, with the same mean.
 """
 
