@@ -124,7 +124,7 @@ def portrait(name: str) -> str:
     """One architecture: its differences from BERT, its sizes, and its story for the preset and the largest of them."""
     member = member_called(name)
     kind = model_class(preset(name).to_dict())
-    about = f"{kind.config_class.name} ({member.paper}): {'; '.join(member.differences)}."
+    about = f"{member.name} ({member.paper}): {'; '.join(member.differences)}."
     lines = [
         textwrap.fill(about, WIDTH),
         f"Tokenizer: {member.tokenizer}. Objective: {default_objective(preset(name)).name}. Code: {_path(kind)}",

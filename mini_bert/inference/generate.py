@@ -17,6 +17,7 @@ change it: an unfinished character is held back, and so is what may become a sto
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Model
 from mini_bert.text.base import Tokenizer
 
 logger = logging.getLogger(__name__)
+LONGEST = 1024  # tokens that a model without a limit reads in one pass: attention needs memory for each pair of them
+CONTEXT = 64  # tokens that are decoded together with new ones
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what an incomplete character is decoded to, or a lone surrogate
 
 
@@ -87,6 +90,8 @@ class Reader:
         self.model, self.head, self.run = model, model.output_head(NEXT_WORD), Run()
         self.memory: Any = model.empty_memory
         self.ids: list[int] = []  # all tokens in the window
+        room = model.room(model.empty_memory)
+        self.most = int(room) if room < math.inf else max(model.max_length, LONGEST)  # tokens in one pass
 
     def read(self, ids: Sequence[int]) -> np.ndarray:
         """The scores of the next token, (V,)"""
@@ -95,14 +100,22 @@ class Reader:
         new = list(ids)
         self.ids += new
         if self.memory is None or len(new) > self.model.room(self.memory):
-            if len(self.ids) > self.model.room(self.model.empty_memory):  # the window slides by half
+            if len(self.ids) > self.most:  # the window slides by half
                 self.ids = self.ids[-max(1, self.model.max_length // 2) :]
             new, self.memory = self.ids, self.model.empty_memory
-        last = np.array([len(new) - 1])
-        inputs = self.model.check_inputs([new])._replace(memory=self.memory)
-        hidden, cache = self.model.encode_inputs(inputs, self.run, last)  # (1,H)
-        self.memory = cache.memory  # None: this model remembers nothing, and reads all tokens again
+        *before, last = [new[start : start + self.most] for start in range(0, len(new), self.most)]
+        for part in before:
+            self._pass(part)
+        hidden = self._pass(last)
+        self.ids = self.ids[-self.most :]
         return self.head.forward(hidden, self.run)[0][0]
+
+    def _pass(self, ids: list[int]) -> np.ndarray:
+        """The hidden state of the last token, (1,H)"""
+        inputs = self.model.check_inputs([ids])._replace(memory=self.memory)
+        hidden, cache = self.model.encode_inputs(inputs, self.run, np.array([len(ids) - 1]))
+        self.memory = cache.memory  # None: this model remembers nothing, and reads all tokens again
+        return hidden
 
 
 class GrowingText:
@@ -127,7 +140,18 @@ class GrowingText:
     def add(self, token: int) -> str:
         self.ids.append(token)
         text = self._text()
-        return self._until(text, len(text) - len(_held(text, self.stop)))
+        held = len(_held(text, self.stop))
+        piece = self._until(text, len(text) - held)
+        if len(self.ids) > 2 * CONTEXT:
+            self._forget(held)
+        return piece
+
+    def _forget(self, held: int) -> None:
+        """Decode only the last tokens from now on: what was passed on does not change. (If all tokens were decoded for
+        each new one, a text of 4,000 would take four times as long as one of 2,000.)"""
+        text = self.tokenizer.decode(self.ids[-CONTEXT:])
+        if len(text) > held:
+            self.ids, self.before, self.done = self.ids[-CONTEXT:], len(text) - held, 0
 
     def rest(self) -> str:
         """What was held back, at the end."""

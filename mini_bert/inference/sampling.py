@@ -46,6 +46,8 @@ class Sampling(NamedTuple):
 
     def choose(self, scores: np.ndarray, step: int) -> int:
         """The next token, given the scores (V,) of all; −∞: not allowed. step: the index of the token in the text"""
+        if not np.isfinite(scores.max()):  # NaN or infinity
+            raise ValueError("no token has a finite score, so none can be drawn; are the model's weights damaged?")
         if self.temperature == 0:
             return int(scores.argmax())
         p = self.probabilities(scores)
@@ -58,8 +60,6 @@ class Sampling(NamedTuple):
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """What tokens are drawn from: softmax of the scores after every step, in float64.        (V,) -> (V,)"""
         x = scores.astype(np.float64)
-        if not np.isfinite(x.max()):
-            raise ValueError("no token has a finite score, so none can be drawn; are the model's weights damaged?")
         with np.errstate(over="ignore"):  # the largest is 0; with a tiny temperature, the others are −∞
             x = (x - x.max()) / self.temperature
         if self.top_k is not None:

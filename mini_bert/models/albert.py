@@ -157,6 +157,7 @@ class Albert(BertLike):
     """Published ALBERT with a choice of heads."""
 
     model_type, config_class, family = "albert", AlbertConfig, "Albert"
+    vocabulary = "unigram-8k"
     objective = "masked_words_and_sentence_order"
     masking = "ngram"
     embedding_parts = ("tokens", "positions", "types", "norm", "widen")

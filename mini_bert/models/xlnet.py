@@ -191,6 +191,7 @@ class XLNet(Recurrent):
     """XLNet, with or without the head for words."""
 
     model_type, config_class, family = "xlnet", XLNetConfig, "XLNet"
+    vocabulary = "unigram-8k"
     prefix = "transformer."
     head_prefixes = ("lm_loss.", "sequence_summary.", "logits_proj.", "classifier.", "qa_outputs.")
     objective = "permutation"

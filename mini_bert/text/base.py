@@ -14,6 +14,8 @@ A new kind is a new file with a subclass, and one line in text/loading.py. The s
     padding_side           "right" or "left"; padding_type: the token type of padding
     continues              (V,) booleans: which pieces continue the word before them
     plain_ids, plain_spans the ids of text in which no special token is recognised, and where each piece comes from
+    spans_of_ids           the same as plain_spans, from known ids, if that is faster
+    space                  " " if a word is spelt with the space before it
     piece_text, join       the characters that a piece stands for; pieces as text
     settings, from_file, save
 """
@@ -26,7 +28,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from operator import index
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -92,7 +93,7 @@ class Tokenizer(ABC):
             (1, False): Template(((), ()), ((), ()), one.text_types),
             (2, False): Template(((), (), ()), ((), (), ()), two.text_types),
         }
-        self.latest_spans = lru_cache(2)(self.spans)  # offsets and word ids are often read one after the other
+        self._latest: dict[tuple[str, Special, int], tuple[list[Span], list[int]]] = {}
 
     # ---- what a subclass defines
 
@@ -308,11 +309,13 @@ class Tokenizer(ABC):
         """Where a special token is in the part of a text that was found for it."""
         return 0, len(found)
 
-    def spans(self, text: str, special: Special = True) -> tuple[list[Span], list[int]]:
-        """For each piece of a text its span, and the index of its word."""
+    def spans(
+        self, text: str, special: Special = True, ids: Sequence[int] | None = None
+    ) -> tuple[list[Span], list[int]]:
+        """For each piece of a text its span, and the index of its word. ids: of the text, or its beginning, if known"""
         if not special or self._special.absent(text):
             with _no_collection():
-                return self.plain_spans(text)[:2]
+                return self.plain_spans(text)[:2] if ids is None else self.spans_of_ids(text, ids)
         offsets: list[Span] = []
         word_ids: list[int] = []
         count = 0
@@ -322,6 +325,21 @@ class Tokenizer(ABC):
             word_ids += [word + count for word in words] if count else words
             count += more
         return offsets, word_ids
+
+    def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        """The spans and word indices of `plain_spans`, for a text with known ids. Override this if that is faster."""
+        return self.plain_spans(text)[:2]
+
+    def latest_spans(self, text: str, special: Special, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        """`spans`, remembered for two texts, as offsets and word ids are often read one after the other."""
+        key = text, special, len(ids)
+        found = self._latest.get(key)
+        if found is None:
+            found = self.spans(text, special, ids)
+            if len(self._latest) > 1:
+                self._latest.clear()
+            self._latest[key] = found
+        return found
 
     def explain(self, text: str) -> str:
         """A table for people: every piece, its id, its word, and the part of the text that it comes from."""

@@ -80,7 +80,8 @@ def test_every_command(place, run, name):
     assert json.loads(run("eval", "run", "--corpus", "text.txt", "--text", TEXT, "--json"))["results"]
     assert "Gradient × input" in run("attention", TEXT, "--model", "run", "--out", "page.html")
     assert run("attention", TEXT, "--model", "run", "--layer", 1, "--head", 2, "--no-relations", "--out", "head.svg")
-    assert "random weights" in run("probe", "pos", "--model", "run", "--max-sentences", 20, "--threads", 1)
+    probed = run("probe", "pos", "--model", "run", "--max-sentences", 20, "--threads", 1)
+    assert "random weights" in probed and ("reads forward" in probed) == (NEXT_WORD in model.output_heads)
     assert run("plot-model", "activations", "--model", "run", "--out", "activations.svg")
     assert run("plot-model", "embeddings", TEXT, "a dog", "it ran", "--model", "run", "--out", "plane.svg")
     run("export", "run", "--out", "exported")

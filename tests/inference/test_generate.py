@@ -9,7 +9,7 @@ import pytest
 
 from mini_bert.cli.main import main
 from mini_bert.files.model_folder import read_tensors
-from mini_bert.inference.generate import GrowingText, Reader, generate, generate_ids
+from mini_bert.inference.generate import CONTEXT, GrowingText, Reader, generate, generate_ids
 from mini_bert.inference.loading import load_model
 from mini_bert.inference.sampling import Sampling, top_k, top_p
 from mini_bert.layers.base import Run
@@ -177,9 +177,10 @@ def test_settings_that_make_no_sense(settings, message):
         generate(writer(), TOKENIZER, "the cat", sampling=Sampling(**settings))
 
 
-def test_scores_that_are_no_numbers():
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_scores_that_are_no_numbers(temperature):
     with pytest.raises(ValueError, match="no token has a finite score"):
-        Sampling().choose(np.full(3, np.nan), 0)
+        Sampling(temperature).choose(np.array([1, np.nan, 3]), 0)
 
 
 # ---------------------------------------------------------------------- text
@@ -213,6 +214,24 @@ def test_a_stop_string_ends_the_text_before_it():
     assert stream.add(257) == "" and not stream.stopped  # "\nE"
     assert stream.add(ord("#")) == "\nE" and stream.add(ord("1")) == "#1"
     assert stream.add(256) == "\n" and stream.stopped and stream.rest() == ""
+
+
+@pytest.mark.parametrize("stop", [[], ["\nEND"], ["x" * 300]])
+def test_a_long_text_is_decoded_in_parts(stop):
+    """However long a text is, only its last tokens are decoded for a new one, and the text is the same."""
+    decoded = []
+
+    class Counted(Bytes):
+        def decode(self, ids, **options):
+            decoded.append(len(ids))
+            return super().decode(ids, **options)
+
+    draw, prompt = np.random.default_rng(0), list("Überall: ".encode())
+    text = "".join(draw.choice(list("ab \nEé東x\N{GRINNING FACE}"), 700))
+    stream = GrowingText(Counted(), prompt, stop)
+    pieces = [stream.add(byte) for byte in text.encode()]
+    assert "".join(pieces) + stream.rest() == text
+    assert max(decoded) <= 2 * CONTEXT + 1
 
 
 def test_a_stop_string_in_the_prompt_does_not_count():

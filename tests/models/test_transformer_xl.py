@@ -167,6 +167,19 @@ def test_writing_reads_one_token_at_a_time():
     assert len(list(generate_ids(model, [3, 4], 30, Sampling(temperature=0)))) == 30
 
 
+@pytest.mark.parametrize("mem_len", [0, 4])
+def test_a_long_prompt_is_read_in_segments(mem_len, monkeypatch):
+    """Attention needs memory for each pair of tokens, so a model without a limit reads no more than some at once."""
+    monkeypatch.setattr("mini_bert.inference.generate.LONGEST", 8)
+    model, sizes = TransformerXL(replace(TINY, mem_len=mem_len, tgt_len=5)), []
+    encode = model.encode_inputs
+    model.encode_inputs = lambda inputs, *rest: (sizes.append(inputs.ids.shape[1]), encode(inputs, *rest))[1]
+    reader = Reader(model)
+    for ids in ([3] * 20, *[[4]] * 12):
+        assert np.isfinite(reader.read(ids)).all()
+    assert sizes[:3] == [8, 8, 4] and max(sizes) == 8 and len(reader.ids) <= 8
+
+
 @pytest.mark.parametrize("pre_norm", [False, True])
 def test_two_segments_with_a_memory_are_one(pre_norm):
     """Reading in segments gives the hidden states of reading the whole, if the memory reaches back far enough."""
