@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -291,7 +290,7 @@ def test_the_vocabulary_beside_the_config_is_used(place):
 def test_a_tokenizer_of_another_kind_beside_the_config_is_used(place, monkeypatch):
     """Its files may have any name that text/loading.py knows."""
     (place / "other").mkdir()
-    config = SimpleNamespace(vocab_size=8192)
+    config = BertConfig(vocab_size=8192)
     (place / "other" / "config.json").write_text("{}")
     assert _vocabulary(str(place / "other"), config) == "8k"
     (place / "other" / "spiece.model").write_text("")
