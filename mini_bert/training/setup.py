@@ -42,7 +42,8 @@ class Wanted:
     init            the folder of a model to start from, instead of random weights; it has config and tokenizer, too
     objective       a name from objectives/registry.py; default: that of the architecture
     next_sentence   the same as the objective masked_words_and_next_sentence
-    masking         "pieces", "whole-word", "span" or "ngram"; None: that of the architecture; mask_prob: the share of the words that are predicted
+    masking         "pieces", "whole-word", "span" or "ngram"; None: that of the architecture
+    mask_prob: the share of the words that are predicted
     teacher         the folder of a model to learn from, for the objective distillation; temperature: of its answers
     tokenizer       default: that of the folder, or the bundled one with the model's vocabulary size
     length          tokens per sequence; default: the model's maximum
@@ -226,7 +227,7 @@ def default_objective(config: Any, init: str | None = None) -> type[Objective]:
 
 
 def options_for(wanted: Wanted, objective: type[Objective], config: Any) -> dict[str, Any]:
-    """The options of the objective, as its `for_tokenizer` takes them. Masking is that of the architecture by default."""
+    """The options of the objective, as its `for_tokenizer` takes them."""
     if wanted.masking is not None and wanted.masking not in MASKING:
         raise ValueError(f"--masking is {wanted.masking!r}, expected one of {', '.join(MASKING)}")
     options = dict(MASKING[wanted.masking or "pieces"])
