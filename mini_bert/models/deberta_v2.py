@@ -232,7 +232,7 @@ class DebertaV2(Pair, Disentangled):
         **Disentangled.head_help,
         MASKED_WORDS: "no head for masked words: it was published without one, or fine-tuned, or it is a v3, which "
         "finds replaced words. The generator of a v3 predicts masked words: the folder `generator` beside its files, "
-        "which `mini-bert export` writes for a model that was trained here; in Python, model.generator",
+        "or model.generator",
         REPLACED: "no head for replaced words: load a DeBERTa v3 as its authors published it, or build one with "
         "DebertaV2(config, (REPLACED,))",
     }
