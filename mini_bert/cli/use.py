@@ -291,10 +291,11 @@ def export(
     """
     from mini_bert.export import folder
     from mini_bert.files.model_folder import CARD
-    from mini_bert.inference.loading import load
+    from mini_bert.inference.loading import load, with_generator
 
     source = folder.source_of(model, out)
     loaded, tokenizer = load(source)
+    loaded = with_generator(loaded, source)
     size = folder.export(loaded, tokenizer, out, half=not full, card=source / CARD)
     bits = 32 if full else 16
     print(f"{out}: {loaded.get_parameter_count():,} weights in {bits} bits, {size / 1e6:.1f} MB")

@@ -104,12 +104,9 @@ class Reader:
             if len(self.ids) > self.most:  # the window slides by half
                 self.ids = self.ids[-max(1, self.model.max_length // 2) :]
             new, self.memory = self.ids, self.model.empty_memory
-        *before, last = [new[start : start + self.most] for start in range(0, len(new), self.most)]
-        for part in before:
-            self._pass(part)
-        hidden = self._pass(last)
+        passes = [self._pass(new[start : start + self.most]) for start in range(0, len(new), self.most)]
         self.ids = self.ids[-self.most :]
-        return self.head.forward(hidden, self.run)[0][0]
+        return self.head.forward(passes[-1], self.run)[0][0]
 
     def _pass(self, ids: list[int]) -> np.ndarray:
         """The hidden state of the last token, (1,H)"""

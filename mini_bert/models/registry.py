@@ -29,6 +29,8 @@ MODELS = {  # model_type -> module, class
     "xlnet": ("mini_bert.models.xlnet", "XLNet"),
 }
 
+# The presets are small models for much text, which they cannot learn by heart, so none but "larger" uses dropout. The
+# defaults of the config classes are the published ones.
 PRESETS = {  # a name for `mini-bert train --model` -> module, config
     "mini": ("mini_bert.models.config", "MINI_BERT_CONFIG"),
     "larger": ("mini_bert.models.config", "LARGER_BERT_CONFIG"),

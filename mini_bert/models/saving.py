@@ -21,6 +21,7 @@ import numpy as np
 from mini_bert.common.sixteen_bit import Stored
 from mini_bert.layers.base import Flat, Layer
 
+LARGEST_WEIGHT = 1e9  # weights of trained models are below 100
 TOGETHER = "config.json and the weights must be those of one model: copy both from the same place"
 
 
@@ -314,6 +315,12 @@ def check_numbers(tensors: Mapping[str, Any], source: str, dtype: np.dtype[Any])
             raise ValueError(
                 f"{source}: tensor {name} has {odd.size:,} of {numbers.size:,} values that are {kinds}; the file is "
                 "damaged, or the training that wrote it failed"
+            )
+        largest = max(numbers.max(initial=0), -numbers.min(initial=0))
+        if largest > LARGEST_WEIGHT:
+            raise ValueError(
+                f"{source}: tensor {name} has values of up to {largest:.2g}, expected at most {LARGEST_WEIGHT:.0e}: "
+                "products of such numbers overflow; the file is damaged, or the training that wrote it failed"
             )
 
 

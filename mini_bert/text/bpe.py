@@ -298,6 +298,9 @@ class BpeTokenizer(Tokenizer):
 
     # ---- the tokenizer as a whole
 
+    def with_templates(self, single: str, pair: str) -> BpeTokenizer:
+        return type(self)(self.tokens, self.merges, self.conventions._replace(single=single, pair=pair))
+
     @property
     def settings(self) -> dict[str, Any]:
         """Everything besides the vocabulary that affects the ids: the other arguments of the constructor."""
