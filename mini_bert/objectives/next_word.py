@@ -121,6 +121,10 @@ class NextWordWithMemory(NextWord):
         super().__init__(unknown)
         self.memory: dict[str, np.ndarray] = {}  # an array (lanes,M,H) for each block
 
+    @classmethod
+    def missing(cls, model: Model) -> list[str]:
+        return [*super().missing(model), *([] if memory_length(model) else ["memory"])]
+
     def check(self, model: Model) -> None:
         super().check(model)
         if not memory_length(model):
