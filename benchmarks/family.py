@@ -29,7 +29,7 @@ from mini_bert.models.registry import model_class, preset
 from mini_bert.plots.style import colour, dress, new_figure, save
 
 HERE = Path(__file__).parent
-MODELS = ("mini", *(member.preset for member in MEMBERS), "deberta-v3")
+MODELS = ("mini", *(member.preset for member in MEMBERS))
 TEACHERS = {"distilbert": "mini-bert"}
 MEASURES = ("held_out", "pos", "sst2", "pairs")
 TITLES = {"held_out": "held-out loss", "pos": "POS probe, %", "sst2": "SST-2 dev, %", "pairs": "minimal pairs, %"}

@@ -6,8 +6,8 @@
 Every kind of tokenizer has its table. Every round builds both tokenizers again, so caches are cold, and times them
 alternately; the table shows medians. The library uses all cores it is given (two by default), we use one. The lines are
 half from the Wikipedia and half from the book text in ../shared/data/pretrain, or else from the built-in corpus. The
-vocabularies are the published ones of BERT and GPT-2 if available, or else the bundled ones. Before timing, the ids of
-all lines are compared.
+vocabularies are the published ones of BERT, GPT-2 and ALBERT if available, or else the bundled ones. Before timing, the
+ids of all lines are compared. ALBERT's spiece.model is compared with the `sentencepiece` library, too.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from mini_bert.corpora.reading import read
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.bpe_conventions import GPT2
+from mini_bert.text.unigram import UnigramTokenizer
+from mini_bert.text.unigram_learning import rules_for
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
@@ -55,7 +57,24 @@ def bpe(name: str | None) -> tuple[str, Tokenizer]:
     return name or "bpe-8k", BpeTokenizer.load(name or "bpe-8k")
 
 
-KINDS: dict[str, Callable[[str | None], tuple[str, Tokenizer]]] = {"wordpiece": wordpiece, "bpe": bpe}
+def unigram(name: str | None) -> tuple[str, Tokenizer]:
+    if name is None and ALBERT.is_file():
+        model = UnigramTokenizer.load(ALBERT)
+        rules = rules_for(lowercase=True)  # of ALBERT's tokenizer.json, and its character map
+        rules["normalizer"]["normalizers"].append(
+            {"type": "Precompiled", "precompiled_charsmap": model.rules["character_map"]}
+        )
+        settings = model.settings | {"rules": rules, "symbols": ()}
+        return "ALBERT's published vocabulary", UnigramTokenizer(model.tokens, **settings)
+    return name or "unigram-8k", UnigramTokenizer.load(name or "unigram-8k")
+
+
+ALBERT = DATA / "vocab" / "albert-spiece.model"
+KINDS: dict[str, Callable[[str | None], tuple[str, Tokenizer]]] = {
+    "wordpiece": wordpiece,
+    "bpe": bpe,
+    "unigram": unigram,
+}
 
 
 def lines(megabytes: float) -> tuple[str, list[str]]:
@@ -153,12 +172,39 @@ def compare(kind: str, name: str | None, texts: list[str], rounds: int) -> None:
         print(f"{title:38}{speeds[0]:>12}{speeds[1]:>14}{ratio:>7.2f}×   {ratios[0]:>7.2f} to {ratios[-1]:.2f}")
 
 
+def compare_sentencepiece(texts: list[str], rounds: int) -> None:
+    """Prints a table of speeds with a spiece.model, ours and those of the `sentencepiece` library."""
+    import sentencepiece
+
+    size = sum(len(text.encode()) + 1 for text in texts) / 1e6
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(ALBERT))
+    blueprint = UnigramTokenizer.load(ALBERT)
+    print("\nALBERT's spiece.model, with the rules of sentencepiece (lower-cased lines: its pieces are lower-case)")
+    print(f"{'':38}{'Mini-BERT':>12}{'sentencepiece':>14}{'ratio':>8}   {'range over rounds':>17}")
+    for title, lines in (("lines as they are", texts), ("lines in lower case", [text.lower() for text in texts])):
+        assert blueprint.ids(lines, special=False) == theirs.encode(lines), "the two tokenizers do not agree"
+        for threads in (1, 2):
+            times = []
+            for _ in range(rounds):
+                mine = UnigramTokenizer(blueprint.tokens, **blueprint.settings)
+                we = seconds(lambda mine=mine, lines=lines: mine.ids(lines, special=False))
+                they = seconds(lambda lines=lines, threads=threads: theirs.encode(lines, num_threads=threads))
+                times.append((we, they))
+            we, they = (statistics.median(column) for column in zip(*times, strict=True))
+            ratios = sorted(other / mine for mine, other in times)
+            print(
+                f"{f'{title}; threads: {threads}':38}{f'{size / we:.1f} MB/s':>12}{f'{size / they:.1f} MB/s':>14}"
+                f"{statistics.median(ratios):>7.2f}×   "
+                f"{ratios[0]:>7.2f} to {ratios[-1]:.2f}"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--megabytes", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kind", choices=KINDS, help="only this kind; default: all")
-    parser.add_argument("--tokenizer", help="with --kind: 8k, 50k, bpe-8k or a path")
+    parser.add_argument("--tokenizer", help="with --kind: 8k, 50k, bpe-8k, unigram-8k or a path")
     parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
     if options.tokenizer and not options.kind:
@@ -170,6 +216,8 @@ def main() -> None:
     print(f"{len(texts):,} lines, {size:.1f} MB of {source}; {options.rounds} rounds, medians")
     for kind in [options.kind] if options.kind else KINDS:
         compare(kind, options.tokenizer, texts, options.rounds)
+        if kind == "unigram" and not options.tokenizer and ALBERT.is_file():
+            compare_sentencepiece(texts, options.rounds)
     print(f"\n{os.cpu_count()} cores, {options.cores} used; tokenizers {tokenizers.__version__}")
 
 

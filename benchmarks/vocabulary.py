@@ -3,6 +3,7 @@
     python benchmarks/vocabulary.py                         8,192 pieces from all the text, three rounds
     python benchmarks/vocabulary.py --vocab-size 50000
     python benchmarks/vocabulary.py --kind bpe              byte-level BPE instead of WordPiece
+    python benchmarks/vocabulary.py --kind unigram          compared with the trainer of `sentencepiece`, too
     python benchmarks/vocabulary.py --rules                 also compare rules for choosing pieces, and alphabet
                                                             sizes; takes several more minutes
 
@@ -13,13 +14,15 @@ the sum over all processes of a side, sampled from /proc (Linux only).
 Tokens per word are measured on one document in twenty, held out from both sides: for this, both train again on the
 other nineteen. Words are weighted by frequency; our tokenizer applies both vocabularies. The settings are the same on
 both sides: pairs that occur at least twice; for WordPiece lower case, and at most 1,000 different characters; for BPE
-RoBERTa's special tokens, and all 256 bytes.
+RoBERTa's special tokens, and all 256 bytes; for Unigram lower case, and about 300 different characters, except that
+`tokenizers` always keeps all.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import importlib
 import json
 import math
 import os
@@ -34,16 +37,19 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.corpora.reading import read
-from mini_bert.text import bpe_learning, byte_level
+from mini_bert.text import bpe_learning, byte_level, unigram_learning
 from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.bpe_conventions import ROBERTA
 from mini_bert.text.byte_level import BYTE_CHARACTERS
+from mini_bert.text.sentencepiece_model import SentencePieceModel
+from mini_bert.text.unigram import UnigramTokenizer
+from mini_bert.text.unigram_files import ALBERT
 from mini_bert.text.vocabulary import Merges, choose, count_words, frequent_alphabet, learn, texts_of, tokens_per_word
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 from mini_bert.text.wordsplit import WordSplitter
 
 PRETRAIN = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "pretrain"
-SIDES = ("mini-bert", "tokenizers")
+SIDES = ("mini-bert", "tokenizers", "sentencepiece")
 HELD_OUT = 20  # every 20th document is held out
 ALPHABET, MIN_FREQUENCY = 1000, 2
 
@@ -93,16 +99,54 @@ def peer_merges(files: list[str], vocab_size: int) -> list[str]:
     return [" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
 
 
+def our_scores(files: list[str], vocab_size: int) -> list[str]:
+    found = unigram_learning.learn(files, vocab_size, limit_alphabet=300, progress=False)
+    return [f"{piece} {score}" for piece, score in zip(found["vocab"], found["scores"], strict=True)]
+
+
+def peer_scores(files: list[str], vocab_size: int) -> list[str]:
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    special = list(ALBERT.roles.values())
+    tokenizer.train(
+        files,
+        trainers.UnigramTrainer(vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False),
+    )
+    return [f"{piece} {score}" for piece, score in json.loads(tokenizer.to_str())["model"]["vocab"]]
+
+
+def sentencepiece_scores(files: list[str], vocab_size: int) -> list[str]:
+    import sentencepiece
+
+    with tempfile.TemporaryDirectory() as folder:
+        sentencepiece.SentencePieceTrainer.train(
+            input=",".join(files), model_prefix=f"{folder}/model", vocab_size=vocab_size, model_type="unigram",
+            normalization_rule_name="nmt_nfkc_cf", character_coverage=0.99997, num_threads=os.cpu_count(),
+            max_sentence_length=1_000_000, pad_id=0, unk_id=1, bos_id=-1, eos_id=-1,
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"], minloglevel=2,
+        )  # fmt: skip
+        pieces = SentencePieceModel.read(Path(folder) / "model.model").pieces
+    return [f"{piece.text} {piece.score}" for piece in pieces]
+
+
 LEARNERS = {
     "wordpiece": {"mini-bert": ours, "tokenizers": peer},
     "bpe": {"mini-bert": our_merges, "tokenizers": peer_merges},
+    "unigram": {"mini-bert": our_scores, "tokenizers": peer_scores, "sentencepiece": sentencepiece_scores},
 }
 
 
 def learn_once(kind: str, side: str, vocab_size: int, out: str, files: list[str]) -> None:
     """Train, write the pieces, or the merges of BPE, print the seconds."""
-    if side == "tokenizers":
-        import tokenizers  # noqa: F401  (imports are not timed)
+    if side != "mini-bert":
+        importlib.import_module(side)  # this is not timed
     began = time.perf_counter()
     lines = LEARNERS[kind][side](files, vocab_size)
     print(time.perf_counter() - began)
@@ -115,6 +159,16 @@ def result_of(kind: str, path: Path, held_out: Counter[str]) -> tuple[str, float
         tokenizer = WordPieceTokenizer.load(path)
         tokens, unknown = tokens_per_word(tokenizer, held_out)
         return f"{tokenizer.vocab_size:7,} pieces, {tokens:.4f} tokens per word, {unknown:.4%} [UNK]", tokens
+    if kind == "unigram":
+        entries = [line.rsplit(" ", 1) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        rules = unigram_learning.rules_for(lowercase=True)
+        scores = {piece: float(score) for piece, score in entries}
+        unigram = UnigramTokenizer(list(scores), list(scores.values()), ALBERT.roles, rules)
+        rows = unigram.ids(held_out, special=False)
+        total = sum(len(row) * count for row, count in zip(rows, held_out.values(), strict=True))
+        letters = sum(len(piece) == 1 for piece in scores)
+        tokens = total / held_out.total()
+        return f"{len(scores):7,} pieces, {letters:,} of one character, {tokens:.4f} tokens per word", tokens
     merges = [line.split(" ") for line in path.read_text(encoding="utf-8").splitlines()]
     pieces = dict.fromkeys((*BYTE_CHARACTERS, *(left + right for left, right in merges), *ROBERTA.roles.values()))
     rows = BpeTokenizer(list(pieces), merges).ids(held_out, special=False)
@@ -233,7 +287,8 @@ def unpack(sources: list[str], folder: Path, kind: str = "wordpiece") -> tuple[l
     whole: list[Path] = []
     train: list[Path] = []
     held_out: Counter[str] = Counter()
-    split, document = (WordSplitter().words if kind == "wordpiece" else byte_level.words), -1
+    split = {"wordpiece": WordSplitter().words, "bpe": byte_level.words, "unigram": str.split}[kind]
+    document = -1
     for number, source in enumerate(sources):
         for kind, files in (("whole", whole), ("train", train)):
             files.append(folder / f"{kind}-{number}.txt")
@@ -277,29 +332,32 @@ def main() -> None:
             f"{options.rounds} rounds"
         )
         print(f"{'':12}{'seconds':>10}{'MB resident':>13}   of each round")
-        seconds: dict[str, list[float]] = {side: [] for side in SIDES}
-        memory: dict[str, list[float]] = {side: [] for side in SIDES}
+        sides = list(LEARNERS[options.kind])
+        seconds: dict[str, list[float]] = {side: [] for side in sides}
+        memory: dict[str, list[float]] = {side: [] for side in sides}
         for _ in range(options.rounds):
-            for side in SIDES:
+            for side in sides:
                 taken, peak = watched(side, options.vocab_size, folder / "timed.txt", whole, options.kind)
                 seconds[side].append(taken)
                 memory[side].append(peak)
-        for side in SIDES:
+        for side in sides:
             each = " ".join(f"{taken:.1f}" for taken in seconds[side])
-            print(f"{side:12}{statistics.median(seconds[side]):10.1f}{max(memory[side]):13.0f}   {each}")
-        ratios = [mine / theirs for mine, theirs in zip(*seconds.values(), strict=True)]
-        print(f"time, ours / theirs: {statistics.median(ratios):.2f} (median of {options.rounds} rounds)")
+            print(f"{side:14}{statistics.median(seconds[side]):8.1f}{max(memory[side]):13.0f}   {each}")
+        for side in sides[1:]:
+            ratios = [mine / theirs for mine, theirs in zip(seconds["mini-bert"], seconds[side], strict=True)]
+            print(f"time, ours / {side}: {statistics.median(ratios):.2f} (median of {options.rounds} rounds)")
 
         print(f"\nOn {sum(held_out.values()):,} held-out words:")
         results = {}
-        for side in SIDES:
+        for side in sides:
             out = folder / f"{side}.txt"
             watched(side, options.vocab_size, out, train, options.kind)
             said, results[side] = result_of(options.kind, out, held_out)
-            print(f"{side:12}{said}")
-        print(f"tokens per word, ours / theirs: {results['mini-bert'] / results['tokenizers']:.4f}")
+            print(f"{side:14}{said}")
+        for side in sides[1:]:
+            print(f"tokens per word, ours / {side}: {results['mini-bert'] / results[side]:.4f}")
         if options.kind == "bpe":
-            same = len({(folder / f"{side}.txt").read_bytes() for side in SIDES}) == 1
+            same = len({(folder / f"{side}.txt").read_bytes() for side in sides}) == 1
             print(f"the merges of both sides are {'the same' if same else 'different'}")
         if options.rules and options.kind == "wordpiece":
             compare_rules(train, held_out, options.vocab_size)

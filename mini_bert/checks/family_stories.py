@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mini_bert.models.modernbert import LOCAL
-from mini_bert.models.registry import model_class
+from mini_bert.training.setup import build, default_objective
 
 MASKED = 0.15  # of the tokens, in masked language modelling
 BERT_VOCABULARY = 30522
 
 
 def parameters(config: Any, part: str = "") -> int:
-    """The parameters of the model with this config and its usual heads, or of one component, such as "encoder"."""
-    counts = model_class(config.to_dict()).build(config, seed=None).get_parameter_count(by_component=True)
-    return sum(count for name, count in counts.items() if name.startswith(part))
+    """The parameters of the model with the heads of its objective, or of one component, such as "encoder"."""
+    model = build(config, default_objective(config), seed=None)
+    return sum(count for name, count in model.get_parameter_count(by_component=True).items() if name.startswith(part))
 
 
 def bert(config: Any) -> Iterator[str]:
@@ -75,7 +75,8 @@ def deberta(config: Any) -> Iterator[str]:
     H, span, terms = config.width, _span(config), 1 + len(config.pos_att_type)
     yield f"A score is a sum of {terms} products: content with content, and content with relative position in"
     yield f"{terms - 1} ways. It is divided by √({terms}d) instead of √d."
-    yield f"Distances from −{span} to {span} have {2 * span:,} vectors, {2 * span * H:,} parameters, for all layers."
+    yield f"Distances from −{span} to {span - 1} have {2 * span:,} vectors, {2 * span * H:,} parameters, for all"
+    yield "layers."
     if getattr(config, "share_att_key", False):
         yield "They use the query and key matrices of the content, so no layer has matrices of its own for them."
     else:

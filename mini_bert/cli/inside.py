@@ -81,6 +81,7 @@ def probe(
     from mini_bert.plots.style import save
     from mini_bert.probing.data import read
     from mini_bert.probing.figures import probe_results
+    from mini_bert.probing.probe import FORWARD
     from mini_bert.probing.probe import probe as fit_probes
     from mini_bert.probing.report import Setting, report, report_json
 
@@ -97,7 +98,8 @@ def probe(
         results = fit_probes(
             loaded, tokenizer, task, data.train, data.dev, data.classes, range(seeds), show=show, **options
         )
-    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, train is None, seeds, pooling, data.notes)
+    notes = [*data.notes, *([FORWARD] if loaded.reads_forward else [])]
+    setting = Setting(task, model, train or SYNTHETIC, dev or SYNTHETIC, train is None, seeds, pooling, notes)
     print(report_json(setting, results) if as_json else report(setting, results))
     if out is not None:
         table, picture = out / f"probe_{task}.json", out / f"probe_{task}.png"

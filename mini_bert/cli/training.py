@@ -21,7 +21,11 @@ Init = Annotated[
 ]
 ObjectiveName = Annotated[str | None, typer.Option(help=f"what to learn: {OBJECTIVES}; default: that of the model")]
 MaskingName = Annotated[
-    str | None, typer.Option(help="how words are chosen for prediction: pieces, whole-word or span (runs of words)")
+    str | None,
+    typer.Option(
+        help="how words are chosen for prediction: pieces, whole-word, span (runs of 1 to 10 words) or ngram (1 to 3); "
+        "default: pieces, or ngram for albert"
+    ),
 ]
 MaskProb = Annotated[
     float | None, typer.Option(help="the share of the words to predict; default: 0.15, or 1/6 for permutation")

@@ -143,6 +143,17 @@ def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[st
     raise FileNotFoundError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}{pickles}")
 
 
+def tensor_names(folder: Path) -> list[str]:
+    """The names in the weights file of a model folder. Of a safetensors file, only the header is read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / WEIGHTS, framework="numpy") as file:
+            return list(file.keys())
+    except (FileNotFoundError, SafetensorError):  # another type of file; or damaged, and then the error says how
+        return list(read_folder(folder)[1])
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """The content of a model folder's config.json."""
     path = folder / CONFIG

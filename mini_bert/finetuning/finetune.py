@@ -192,7 +192,8 @@ class Runs:
     def run(self, start: str, settings: FineTuning) -> Result:
         """One run, from the pretrained weights or from random ones"""
         task, seed, random = self.task, settings.seed, start == SCRATCH
-        tuned = with_task(self.model.untrained(seed) if random else self.model, task, settings.dropout, seed)
+        start_model = self.model.untrained(seed) if random else self.model
+        tuned = with_task(start_model, task, settings.dropout, seed, self.tokenizer)
         self.tuned = tuned
         training = measured = ""
 

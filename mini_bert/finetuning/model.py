@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,13 +45,21 @@ class FineTuned(NamedTuple):
     length: int  # the longest sequence, in tokens
 
 
-def with_task(model: Model, task: Task, dropout: float = 0.1, seed: int = 0) -> Model:
+def with_task(
+    model: Model, task: Task, dropout: float = 0.1, seed: int = 0, tokenizer: Tokenizer | None = None
+) -> Model:
     """Returns a new model: a copy of the encoder's weights, and the task's head, initialised from the seed.
 
-    dropout: in the encoder and before the head, in training. A dense layer on [CLS] starts as the pooler of a
-    published BERT that has one.
+    dropout: in the encoder and before the head, in training. It replaces every dropout of the config, also those that a
+    published config has for a task (`classifier_dropout`, `seq_classif_dropout`, `summary_last_dropout`, …). With a
+    tokenizer, the config of an XLNet says whether its summary token is the first or the last. A dense layer on [CLS]
+    starts as the pooler of a published BERT that has one.
     """
-    twin = model.build(model.config.with_dropout(dropout), (), None, model.dtype)
+    config = model.config.with_dropout(dropout)
+    if tokenizer is not None and hasattr(config, "summary_type"):
+        first = tokenizer.assemble([0]).summary == 0
+        config = replace(config, summary_type="first" if first else "last")
+    twin = model.build(config, (), None, model.dtype)
     twin.task = task.layer(twin, dropout)
     twin._own_memory(seed, model.dtype)
     weights = {name: param.data for name, param in model.named_params().items()}

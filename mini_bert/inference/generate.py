@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.values import check_positive
+from mini_bert.common.wording import with_article
 from mini_bert.inference.sampling import PLAIN, Sampling
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Model
@@ -191,7 +192,7 @@ DOES = {  # what models do that do not write
 def check_causal(model: Model, name: str = "") -> None:
     """Raise an error for a model that does not predict the next word. name: what the user calls it"""
     if NEXT_WORD not in model.head_shapes:
-        which = f"{name} is a {type(model).__name__}, which" if name else f"this {type(model).__name__}"
+        which = f"{name} is {with_article(type(model).__name__)}, which" if name else f"this {type(model).__name__}"
         does = next((does for head, does in DOES.items() if head in model.output_heads), "it predicts no words")
         raise ValueError(
             f"{which} cannot write: {does}. To write, name the folder of a model that predicts the next word with "

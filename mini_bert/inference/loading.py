@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.files.model_folder import CONFIG, locate, read_config
+from mini_bert.files.model_folder import CONFIG, locate, read_config, tensor_names
 from mini_bert.models.base import REPLACED, Model
-from mini_bert.models.electra import GENERATOR
+from mini_bert.models.pairs import GENERATOR, PairConfig
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer
@@ -65,12 +65,24 @@ def model_of(folder: Path) -> Model:
 
 
 def with_generator(model: Any, name_or_folder: str | os.PathLike[str]) -> Model:
-    """A discriminator (ELECTRA) as a pair with the generator in its folder, if there is one; other models as they
-    are."""
-    folder = locate(name_or_folder) / GENERATOR
-    if REPLACED not in model.output_heads or not (folder / CONFIG).is_file():
+    """A discriminator as a pair with the generator in its folder, if there is one; other models as they are."""
+    folder = generator_in(locate(name_or_folder))
+    if REPLACED not in model.output_heads or folder is None:
         return model
     return type(model).pair(model, model_of(folder))
+
+
+def generator_in(folder: Path) -> Path | None:
+    """The folder of the generator in that of a discriminator (models/pairs.py)"""
+    return folder / GENERATOR if (folder / GENERATOR / CONFIG).is_file() else None
+
+
+def pair_config_in(folder: Path) -> Any:
+    """The config in a folder; for a discriminator with its generator, that of the pair."""
+    config, generator = load_config(folder), generator_in(folder)
+    if not isinstance(config, PairConfig) or config.generator is not None or generator is None:
+        return config
+    return config.with_generator_like(load_config(generator))
 
 
 def _load_model(folder: Path, dtype: Any) -> Model:
@@ -79,6 +91,13 @@ def _load_model(folder: Path, dtype: Any) -> Model:
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
     return kind.from_pretrained(folder, dtype)
+
+
+def heads_in(folder: Path) -> list[str]:
+    """The output heads that the file in a model folder holds. The weights are not read."""
+    values = read_config(folder)
+    kind = model_class(values)
+    return kind.heads_in(values, dict.fromkeys(map(kind.canonical, tensor_names(folder))))
 
 
 def tokenizer_of(folder: Path, config: Any) -> Tokenizer:

@@ -56,15 +56,12 @@ def shared_blocks(model: Model) -> list[str]:
     shared = [layers for layers in groups.values() if len(layers) > 1]
     if not shared:
         return []
-    which = (
-        f"All {len(blocks)} layers are"
-        if len(groups) == 1
-        else " and ".join(f"layers {listed(one)} are" for one in shared)
-    )
-    return [
-        f"{which[0].upper()}{which[1:]} the same block, used again: head 0 has the same weights in each of them. Its "
-        "maps differ only because each layer reads what the one before it wrote."
-    ]
+    if len(groups) == 1:
+        which = f"All {len(blocks)} layers are the same block, used again: head 0 has the same weights in each of them."
+    else:
+        which = ", ".join(f"layers {listed(layers)} are one block" for layers in shared)
+        which = f"{which[0].upper()}{which[1:]}, used again: there, heads with the same number have the same weights."
+    return [f"{which} Their maps differ only because each layer reads what the one before it wrote."]
 
 
 def narrow_layers(maps: AttentionMaps) -> list[str]:

@@ -16,7 +16,7 @@ What differs from BERT (models/bert.py), and why:
   need not be as wide as the blocks: V·E + E·H weights in place of V·H.
 - **Sentence order** in place of next sentence. A random second text is easy to spot by its topic. With the two texts
   swapped, the topic is the same, and the model must learn what follows what.
-- **SentencePiece Unigram** in place of WordPiece, and masked spans of up to three words.
+- **SentencePiece Unigram** in place of WordPiece, and masked runs of one to three words (`train --masking ngram`).
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ PRESET = AlbertConfig(
     num_attention_heads=4,
     intermediate_size=1024,
     max_position_embeddings=64,
+    classifier_dropout_prob=0.0,
 )
 
 
@@ -156,7 +157,9 @@ class Albert(BertLike):
     """Published ALBERT with a choice of heads."""
 
     model_type, config_class, family = "albert", AlbertConfig, "Albert"
+    vocabulary = "unigram-8k"
     objective = "masked_words_and_sentence_order"
+    masking = "ngram"
     embedding_parts = ("tokens", "positions", "types", "norm", "widen")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", SENTENCE_ORDER: "(B,2)"}
     head_inputs: ClassVar = {SENTENCE_ORDER: POOLER}

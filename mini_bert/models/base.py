@@ -118,6 +118,7 @@ class Model(Saved):
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
+    masking: ClassVar[str] = "pieces"  # how its words are chosen for prediction by default (training/setup.py, MASKING)
     vocabulary: ClassVar[str] = "8k"  # the bundled one for its preset, of the kind that it was published with
     empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
     reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text

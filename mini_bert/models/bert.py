@@ -76,6 +76,8 @@ PRESET = BertConfig(
     num_attention_heads=4,
     intermediate_size=768,
     max_position_embeddings=64,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 
 

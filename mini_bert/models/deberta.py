@@ -77,6 +77,8 @@ PRESET = DebertaConfig(
     relative_attention=True,
     position_biased_input=False,
     pos_att_type=("c2p", "p2c"),
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -54,18 +54,17 @@ from mini_bert.models.disentangled import (
     check_whole,
 )
 from mini_bert.models.disentangled_sizes import DiscriminatorSizes
+from mini_bert.models.pairs import GENERATOR, Pair, PairConfig
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import inner_arrays
 
 ATTENTION = {"query": "query_proj", "key": "key_proj", "value": "value_proj", "position_key": "pos_key_proj",
              "position_query": "pos_query_proj"}  # fmt: skip
-GENERATOR = "generator"
-OWN_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")  # of a generator
 NORMS = ("none", "layer_norm")  # of the table
 
 
 @dataclass(frozen=True)
-class DebertaV2Config(DisentangledConfig):
+class DebertaV2Config(PairConfig, DisentangledConfig):
     """The fields of a published `config.json` that affect the results. The defaults are those of `transformers`."""
 
     model_type: ClassVar[str] = "deberta-v2"
@@ -102,7 +101,7 @@ class DebertaV2Config(DisentangledConfig):
             raise ValueError(f"conv_kernel_size is {self.conv_kernel_size}, expected an odd number")
         if self.conv_kernel_size > 0 and self.hidden_size % self.conv_groups:
             raise ValueError(f"conv_groups is {self.conv_groups}, which does not divide hidden_size {self.hidden_size}")
-        self.generator_check()
+        self.check_generator()
         middle = self.position_buckets // 2
         wide = middle >= self.farthest - 1 and self.max_position_embeddings - 1 > middle
         if self.relative_attention and (self.position_buckets == 1 or (self.position_buckets > 1 and wide)):
@@ -124,29 +123,17 @@ class DebertaV2Config(DisentangledConfig):
             "eps": self.layer_norm_eps if "layer_norm" in self.norms else None,
         }
 
-    def generator_check(self) -> None:
-        """The sizes of the generator must be some of OWN_SIZES, and make a config."""
-        if self.generator is None:
-            return
-        if not isinstance(self.generator, Mapping) or not set(self.generator) <= set(OWN_SIZES):
-            raise ValueError(
-                f"generator is {self.generator!r:.100}, expected the sizes in which it differs, some of "
-                f"{', '.join(OWN_SIZES)}: it shares the rest with the discriminator"
-            )
-        try:
-            self.generator_config  # noqa: B018 - checks its sizes
-        except ValueError as error:
-            raise ValueError(f"generator: {error}") from error
-
     @property
     def generator_config(self) -> DebertaV2Config:
         """Embeddings of the same width as the discriminator's, whatever the width of the blocks"""
         own: dict[str, Any] = dict(self.generator or {})
         legacy = self.legacy or own.get("hidden_size", self.hidden_size) != self.embedding_width
-        return replace(
-            self, **own, generator=None, legacy=legacy, embedding_size=self.embedding_width, attention_head_size=None,
-            pooler_hidden_size=None,
-        )  # fmt: skip
+        own |= {"legacy": legacy, "embedding_size": self.embedding_width}
+        return self.alone(**own, attention_head_size=None, pooler_hidden_size=None)
+
+    def with_generator(self) -> Self:
+        """The config of a pair as the authors of v3 trained it: the generator has half as many blocks."""
+        return replace(self, generator={"num_hidden_layers": max(1, self.num_hidden_layers // 2)})
 
     # ------------------------------------------------------------------ sizes
 
@@ -200,6 +187,8 @@ PRESET = DebertaV2Config(
     norm_rel_ebd="layer_norm",
     conv_kernel_size=3,
     conv_act="gelu",
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 V3_PRESET = replace(PRESET, conv_kernel_size=0, generator={"num_hidden_layers": 1})
 
@@ -232,16 +221,18 @@ class ReplacedHead(Layer):
         return dx  # (B,T,H)
 
 
-class DebertaV2(Disentangled):
+class DebertaV2(Pair, Disentangled):
     """Published DeBERTa, versions 2 and 3: with a head for masked words, for replaced words, both or none."""
 
     model_type, config_class, family = "deberta-v2", DebertaV2Config, "DebertaV2"
+    vocabulary = "unigram-8k"
     head_shapes: ClassVar = {**Disentangled.head_shapes, REPLACED: "(B,T,1)"}
     sequence_heads = frozenset({REPLACED})
     head_help: ClassVar = {
         **Disentangled.head_help,
         MASKED_WORDS: "no head for masked words: it was published without one, or fine-tuned, or it is a v3, which "
-        "finds replaced words; the generator of a v3 predicts masked words: the folder `generator` beside its files",
+        "finds replaced words. The generator of a v3 predicts masked words: the folder `generator` beside its files, "
+        "or model.generator",
         REPLACED: "no head for replaced words: load a DeBERTa v3 as its authors published it, or build one with "
         "DebertaV2(config, (REPLACED,))",
     }
@@ -298,41 +289,17 @@ class DebertaV2(Disentangled):
         return self.tokens.forward(np.asarray(ids), self.run)[0]
 
     @classmethod
-    def pair(cls, discriminator: DebertaV2, generator: DebertaV2) -> DebertaV2:
-        """A copy of both in one memory. Δ is the difference of their token tables."""
-        sizes = {name: getattr(generator.config, name) for name in OWN_SIZES}
-        config = replace(discriminator.config, generator=sizes)
-        ours, theirs = config.generator_config.to_dict(), generator.config.to_dict()
-        different = [name for name in ours if ours[name] != theirs.get(name, ours[name]) and name != "legacy"]
-        if different:
-            raise ValueError(
-                f"this generator does not fit this discriminator: they differ in {', '.join(different)}, but may "
-                f"differ only in {', '.join(OWN_SIZES)}"
-            )
-        pair = cls(config, (REPLACED,), None, discriminator.dtype)
-        weights = {f"{GENERATOR}.{name}": param.data for name, param in generator.named_params().items()}
-        weights |= {name: param.data for name, param in discriminator.named_params().items()}
-        weights["tokens.difference"] = np.asarray(weights["tokens.table"]) - weights[f"{GENERATOR}.tokens.table"]
-        for name, param in pair.named_params().items():
-            if name not in weights:
-                raise ValueError(f"there is no {name} in these two models; expected a discriminator and a generator")
-            param.data[...] = weights[name]
-        return pair
+    def joined(cls, weights):
+        """Δ is the difference of the two token tables."""
+        if {"tokens.table", f"{GENERATOR}.tokens.table"} <= set(weights):
+            weights["tokens.difference"] = np.asarray(weights["tokens.table"]) - weights[f"{GENERATOR}.tokens.table"]
+        return weights
 
-    def alone(self) -> DebertaV2:
-        """A copy of this model without its generator, or of a generator without its discriminator."""
-        twin = self.build(replace(self.config, generator=None), self.output_heads, None, self.dtype)
-        weights = {name: param.data for name, param in self.named_params().items()}
-        if self.generator is not None:
-            weights["tokens.table"] = self.tokens.sum()
-        for name, param in twin.named_params().items():
-            param.data[...] = weights[name]
-        return twin
+    def own_weights(self):
+        weights = super().own_weights()
+        return weights if self.generator is None else weights | {"tokens.table": self.tokens.sum()}
 
     # ------------------------------------------------------------------ files
-
-    def folders(self):
-        return {"": self} if self.generator is None else {"": self.alone(), GENERATOR: self.generator.alone()}
 
     @classmethod
     def heads_in(cls, values, tensors):

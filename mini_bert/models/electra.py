@@ -40,12 +40,11 @@ from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, REPLACED
 from mini_bert.models.bert_like import BertLike, EmbeddingCache, block, block_names
 from mini_bert.models.heads import MaskedWordHead
+from mini_bert.models.pairs import GENERATOR, Pair, PairConfig
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import FactorisedSizes, Kept, Sizes, block_parameters, inner_arrays
 
-GENERATOR = "generator"
-OWN_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")  # of a generator
 SHARED = ("tokens.table", "positions.table")
 
 
@@ -75,12 +74,8 @@ class DiscriminatorSizes(GeneratorSizes):
 
 
 @dataclass(frozen=True)
-class ElectraConfig(PublishedConfig):
-    """The fields of a published `config.json` that affect the results. The defaults are those of ELECTRA-small.
-
-    generator: the sizes in which the generator of a pair differs, {"hidden_size": …, "num_hidden_layers": …,
-    "num_attention_heads": …, "intermediate_size": …}; None: a single model.
-    """
+class ElectraConfig(PairConfig, PublishedConfig):
+    """The fields of a published `config.json` that affect the results. The defaults are those of ELECTRA-small."""
 
     model_type: ClassVar[str] = "electra"
     name: ClassVar[str] = "ELECTRA"
@@ -107,21 +102,7 @@ class ElectraConfig(PublishedConfig):
 
     def check(self) -> None:
         activation(self.hidden_act)
-        if self.generator is None:
-            return
-        if not isinstance(self.generator, Mapping) or not set(self.generator) <= set(OWN_SIZES):
-            raise ValueError(
-                f"generator is {self.generator!r:.100}, expected the sizes in which it differs, some of "
-                f"{', '.join(OWN_SIZES)}: it shares the rest with the discriminator"
-            )
-        try:
-            self.generator_config  # noqa: B018 - checks its sizes
-        except ValueError as error:
-            raise ValueError(f"generator: {error}") from error
-
-    @property
-    def generator_config(self) -> ElectraConfig:
-        return replace(self, generator=None, **self.generator or {})
+        self.check_generator()
 
     def with_generator(self, share: int = 4) -> Self:
         """The config of a pair: the generator has 1/share of the width, of the heads and of the inner width."""
@@ -133,7 +114,9 @@ class ElectraConfig(PublishedConfig):
 
     def to_dict(self) -> dict[str, Any]:
         values = super().to_dict()
-        return values if self.generator else {name: value for name, value in values.items() if name != GENERATOR}
+        if self.generator is None:
+            del values[GENERATOR]
+        return values
 
     def sizes(self) -> Sizes:
         H = self.width
@@ -167,6 +150,8 @@ PRESET = ElectraConfig(
     intermediate_size=768,
     max_position_embeddings=64,
     generator={"hidden_size": 96, "num_attention_heads": 2, "intermediate_size": 384},
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 
 
@@ -200,7 +185,7 @@ class ProjectedCache(NamedTuple):
         return self.narrow.norm
 
 
-class Electra(BertLike):
+class Electra(Pair, BertLike):
     """Published ELECTRA: a discriminator (REPLACED), a generator (MASKED_WORDS), or the first with the second in it."""
 
     model_type, config_class, family = "electra", ElectraConfig, "Electra"
@@ -209,7 +194,7 @@ class Electra(BertLike):
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", REPLACED: "(B,T,1)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it is a discriminator, which says whether words were replaced. Its "
-        "generator predicts masked words: model.generator, or the folder `generator` beside its files",
+        "generator predicts masked words: the folder `generator` beside its files, or model.generator",
         REPLACED: "no head for replaced words: it is a generator, or an encoder without a head; load an "
         "ElectraForPreTraining, or build one with Electra(config)",
         NEXT_SENTENCE: "no next-sentence head: ELECTRA is trained on replaced words only",
@@ -242,7 +227,7 @@ class Electra(BertLike):
         discriminator: Electra | None = None,
     ):
         """discriminator: the model that this one is the generator of, and whose tables and memory it shares"""
-        self.config = config if REPLACED in heads else replace(config, generator=None)
+        self.config = config if REPLACED in heads else config.alone()
         size, width, std = config.embedding_size, config.hidden_size, config.initializer_range
         if discriminator is None:
             self.tokens = Embedding(config.vocab_size, size, std)
@@ -284,41 +269,7 @@ class Electra(BertLike):
             dx = self.project.backward(dx, cache.project, run)
         return super().embed_backward(dx, inputs, cache.narrow, run)  # (B,T,E)
 
-    # ------------------------------------------------------------------ a pair
-
-    @classmethod
-    def pair(cls, discriminator: Electra, generator: Electra) -> Electra:
-        """A copy of both in one memory. The shared tables are those of the discriminator."""
-        sizes = {name: getattr(generator.config, name) for name in OWN_SIZES}
-        config = replace(discriminator.config, generator=sizes)
-        if config.generator_config != replace(generator.config, generator=None):
-            theirs, ours = generator.config.to_dict(), config.generator_config.to_dict()
-            different = ", ".join(name for name in ours if ours[name] != theirs[name])
-            raise ValueError(
-                f"this generator does not fit this discriminator: they differ in {different}, but may differ only in "
-                f"{', '.join(OWN_SIZES)}"
-            )
-        pair = cls(config, (REPLACED,), None, discriminator.dtype)
-        weights = {f"{GENERATOR}.{name}": param.data for name, param in generator.named_params().items()}
-        weights |= {name: param.data for name, param in discriminator.named_params().items()}
-        for name, param in pair.named_params().items():
-            if name not in weights:
-                raise ValueError(f"there is no {name} in these two models; expected a discriminator and a generator")
-            param.data[...] = weights[name]
-        return pair
-
-    def alone(self) -> Electra:
-        """A copy of this model without its generator, or of a generator without its discriminator."""
-        twin = self.build(replace(self.config, generator=None), self.output_heads, None, self.dtype)
-        weights = self.named_params()
-        for name, param in twin.named_params().items():
-            param.data[...] = weights[name].data
-        return twin
-
     # ------------------------------------------------------------------ files
-
-    def folders(self):
-        return {"": self} if self.generator is None else {"": self.alone(), GENERATOR: self.generator.alone()}
 
     def architecture(self):
         return "ForPreTraining" if self.replaced else super().architecture()

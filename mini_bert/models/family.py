@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 class Member(NamedTuple):
     preset: str  # its name for `mini-bert train --model`
+    name: str  # for people
     paper: str
     tokenizer: str
     differences: tuple[str, ...]  # from BERT
@@ -25,6 +26,7 @@ def _sizes(width: int, layers: int, heads: int, inner: int) -> dict[str, int]:
 MEMBERS = (
     Member(
         "bert",
+        "BERT",
         "Devlin et al. 2018",
         "WordPiece",
         ("the starting point: an encoder with post-norm blocks and learnt positions",),
@@ -32,6 +34,7 @@ MEMBERS = (
     ),
     Member(
         "roberta",
+        "RoBERTa",
         "Liu et al. 2019",
         "byte-level BPE",
         ("no next-sentence prediction, one token type", "positions start at 2 and count only real tokens"),
@@ -44,6 +47,7 @@ MEMBERS = (
     ),
     Member(
         "albert",
+        "ALBERT",
         "Lan et al. 2019",
         "Unigram",
         ("all layers share one block", "embeddings of width E, then a matrix to width H", "sentence order"),
@@ -56,6 +60,7 @@ MEMBERS = (
     ),
     Member(
         "distilbert",
+        "DistilBERT",
         "Sanh et al. 2019",
         "WordPiece",
         ("half the layers, trained to imitate a teacher", "no token types, no pooler"),
@@ -63,6 +68,7 @@ MEMBERS = (
     ),
     Member(
         "electra",
+        "ELECTRA",
         "Clark et al. 2020",
         "WordPiece",
         ("a small generator replaces tokens", "the model says of every token whether it was replaced"),
@@ -74,6 +80,7 @@ MEMBERS = (
     ),
     Member(
         "deberta",
+        "DeBERTa",
         "He et al. 2020",
         "byte-level BPE",
         ("attention compares content with content and with relative positions", "no positions in the embeddings"),
@@ -91,6 +98,7 @@ MEMBERS = (
     ),
     Member(
         "deberta-v3",
+        "DeBERTa v3",
         "He et al. 2021",
         "Unigram",
         ("distances in logarithmic buckets", "positions share the projections of content", "replaced tokens"),
@@ -107,6 +115,7 @@ MEMBERS = (
     ),
     Member(
         "transformer-xl",
+        "Transformer-XL",
         "Dai et al. 2019",
         "words",
         ("reads left to right", "remembers the hidden states of the segment before", "relative positions"),
@@ -114,9 +123,10 @@ MEMBERS = (
     ),
     Member(
         "xlnet",
+        "XLNet",
         "Yang et al. 2019",
         "Unigram",
-        ("predicts words in a random order", "two streams: with and without the own word", "relative positions"),
+        ("predicts words in a random order", "two streams: with and without the word itself", "relative positions"),
         {
             "xlnet-base": {"d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072},
             "xlnet-large": {"d_model": 1024, "n_layer": 24, "n_head": 16, "d_inner": 4096},
@@ -124,6 +134,7 @@ MEMBERS = (
     ),
     Member(
         "gpt2",
+        "GPT-2",
         "Radford et al. 2019",
         "byte-level BPE",
         ("each token sees only those before it, and predicts the next", "norms before sublayers"),
@@ -136,6 +147,7 @@ MEMBERS = (
     ),
     Member(
         "modernbert",
+        "ModernBERT",
         "Warner et al. 2024",
         "byte-level BPE",
         ("norms before sublayers, no biases", "rotary positions, gated feed-forward", "mostly local attention"),

@@ -69,6 +69,7 @@ class GPT2Config(PublishedConfig):
         # of the multiple-choice head of GPT2DoubleHeadsModel, which we do not have
         "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
         "summary_last_dropout",
+        "condition_on_chain", "condition_on_species",  # of IgLM: how its texts begin
     })  # fmt: skip
     other_names: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too
         "hidden_size": "n_embd",

@@ -104,6 +104,8 @@ PRESET = RobertaConfig(
     max_position_embeddings=66,  # for 64 tokens
     type_vocab_size=1,
     layer_norm_eps=1e-5,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
 )
 
 

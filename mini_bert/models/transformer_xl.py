@@ -130,7 +130,7 @@ class TransformerXLConfig(PublishedConfig):
             raise ValueError(f"clamp_len is {self.clamp_len!r:.60}, expected a whole number")
         if self.mem_len > LONGEST_MEMORY:
             raise ValueError(
-                f"mem_len is {self.mem_len}, expected at most {LONGEST_MEMORY:,}, each token sees that many others"
+                f"mem_len is {self.mem_len}, expected at most {LONGEST_MEMORY:,}: every token sees that many"
             )
         if self.same_length and not self.mem_len:
             raise ValueError("same_length is true, but mem_len is 0: tokens would see nothing; make same_length false")

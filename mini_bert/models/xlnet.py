@@ -23,7 +23,7 @@ What differs from BERT, and why:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ class XLNetConfig(PublishedConfig):
 
     model_type: ClassVar[str] = "xlnet"
     name: ClassVar[str] = "XLNet"
-    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "summary_type": "last", "summary_use_proj": True,
+    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "summary_use_proj": True,
                                          "summary_activation": "tanh", "summary_proj_to_labels": False,
                                          "summary_first_dropout": 0}  # fmt: skip
     may_be_zero: ClassVar[frozenset[str]] = frozenset({"mem_len", "reuse_len"})
@@ -74,7 +74,7 @@ class XLNetConfig(PublishedConfig):
     n_layer: int = 24
     n_head: int = 16
     d_inner: int = 4096
-    d_head: Any = None  # d_model / n_head
+    d_head: Any = None  # null or d_model / n_head; the code uses `head_width`
     ff_activation: str = "gelu"
     untie_r: bool = True
     attn_type: str = "bi"  # "uni": a token sees no later one
@@ -88,18 +88,19 @@ class XLNetConfig(PublishedConfig):
     bi_data: bool = False  # the second half of each batch is read from right to left
     clamp_len: Any = -1  # 0 or less: distances are not clamped
     same_length: bool = False
-    summary_last_dropout: float = 0.1
+    summary_type: str = "last"  # the token that a classifier pools: "last", or "first" if the texts begin with [CLS]
+    summary_last_dropout: float = 0.1  # kept for transformers; here fine-tuning has its own (`finetune --dropout`)
     tie_word_embeddings: bool = True
     seq_len: int = 512  # tokens per sequence in training; the model has no limit
 
     def check(self) -> None:
         activation(self.ff_activation)
-        size = self.d_model // self.n_head
-        if self.d_head not in (None, size):
-            raise ValueError(f"d_head is {self.d_head!r:.60}, expected {size}, d_model / n_head")
-        object.__setattr__(self, "d_head", size)
+        if self.d_head not in (None, self.head_width):
+            raise ValueError(f"d_head is {self.d_head!r:.60}, expected {self.head_width}, d_model / n_head")
         if self.attn_type not in ("bi", "uni"):
             raise ValueError(f"attn_type is {self.attn_type!r:.60}, expected 'bi' or 'uni'")
+        if self.summary_type not in ("first", "last"):
+            raise ValueError(f"summary_type is {self.summary_type!r:.60}, expected 'first' or 'last'")
         if self.d_model % 2:
             raise ValueError(f"d_model is {self.d_model}, expected an even number: half sines, half cosines")
         if not isinstance(self.clamp_len, int) or isinstance(self.clamp_len, bool):
@@ -120,6 +121,10 @@ class XLNetConfig(PublishedConfig):
         return self.n_head
 
     @property
+    def head_width(self) -> int:
+        return self.d_model // self.n_head
+
+    @property
     def max_length(self) -> int:
         return self.seq_len
 
@@ -136,11 +141,15 @@ class XLNetConfig(PublishedConfig):
             kept + drops, temporary, 1, more=parts,
         )  # fmt: skip
 
+    def to_dict(self) -> dict[str, Any]:
+        """d_head as a number: transformers 4 does not take null."""
+        return {**super().to_dict(), "d_head": self.head_width}
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]):
-        """mem_len and reuse_len may be null."""
+        """mem_len and reuse_len may be null; d_head is only checked, since the other sizes determine it."""
         lengths = {name: 0 for name in ("mem_len", "reuse_len") if name in values and values[name] is None}
-        return super().from_dict({**values, **lengths})
+        return replace(super().from_dict({**values, **lengths}), d_head=None)
 
 
 PRESET = XLNetConfig(
@@ -182,6 +191,7 @@ class XLNet(Recurrent):
     """XLNet, with or without the head for words."""
 
     model_type, config_class, family = "xlnet", XLNetConfig, "XLNet"
+    vocabulary = "unigram-8k"
     prefix = "transformer."
     head_prefixes = ("lm_loss.", "sequence_summary.", "logits_proj.", "classifier.", "qa_outputs.")
     objective = "permutation"
@@ -353,7 +363,7 @@ class XLNet(Recurrent):
     def names(self) -> list[Name]:
         """The table of published tensor names and ours. Files have weights of shape (H,A,d), for each head apart."""
         config = self.config
-        shape = (config.d_model, config.n_head, config.d_head)
+        shape = (config.d_model, config.n_head, config.head_width)
         names = [Name("tokens.table", ("word_embedding.weight",)), Name("mask", ("mask_emb",))]
         for index in range(config.n_layer):
             ours, theirs = f"encoder.blocks.{index}", f"layer.{index}"

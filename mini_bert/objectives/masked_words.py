@@ -52,7 +52,7 @@ class MaskedWords(Objective):
 
     name: ClassVar[str] = "masked_words"
     heads: ClassVar[tuple[str, ...]] = (MASKED_WORDS,)
-    options: ClassVar[tuple[str, ...]] = ("mask_prob", "whole_word", "span")
+    options: ClassVar[tuple[str, ...]] = ("mask_prob", "whole_word", "span", "ngram")
     share: ClassVar[float] = MASK_PROB  # of the words that are predicted, by default
 
     def __init__(self, masking: Masking | None = None):
@@ -139,6 +139,8 @@ class MaskedWords(Objective):
         given = self.arguments
         if given.get("span"):
             return " in runs of words"
+        if given.get("ngram"):
+            return " in runs of 1 to 3 words"
         return " as whole words" if given.get("whole_word") else ""
 
 
@@ -167,7 +169,7 @@ class MaskedWordsAndSentences(MaskedWords):
 
 
 def masking_for(tokenizer: Tokenizer, **options: Any) -> Masking:
-    """The Masking for a tokenizer. options: mask_prob, whole_word, span"""
+    """The Masking for a tokenizer. options: mask_prob, whole_word, span, ngram"""
     return Masking(
         tokenizer.vocab_size,
         tokenizer.mask_id,

@@ -19,10 +19,12 @@ words before it in that order is chosen if
 so the count is one of the two whole numbers around the budget, and its mean is exactly the budget. The first word in
 the order is always chosen, so every sequence with a word has a target.
 
-Two harder variants keep tokens together in the random order. *Whole words*: the pieces of a word ("un ##break ##able")
-are chosen together or not at all; each chosen piece then becomes [MASK], becomes a random word or stays, independently,
-as in BERT's whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1 to 10 words, of
-geometric length, and each run stays together in the order; all pieces of a run are treated alike (mask, random, same).
+Three harder variants keep tokens together in the random order. *Whole words*: the pieces of a word ("un ##break
+##able") are chosen together or not at all; each chosen piece then becomes [MASK], becomes a random word or stays,
+independently, as in BERT's whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1 to
+10 words, of geometric length, and each run stays together in the order; all pieces of a run are treated alike (mask,
+random, same). *N-grams* (Lan et al., ALBERT, 2019): the runs have 1 to 3 words, n of them with probability ∝ 1/n, and
+each piece is treated independently, as for whole words.
 A word of `size` pieces is chosen if before + size·v < budget: the same rule, with the same mean.
 """
 
@@ -39,8 +41,9 @@ from mini_bert.common.inputs import check_ids
 MASK_PROB = 0.15
 TO_MASK, TO_RANDOM = 0.8, 0.9  # a uniform number below 0.8: [MASK]; below 0.9: a random word; else the same
 SPAN_P, LONGEST_SPAN = 0.2, 10  # SpanBERT's: lengths 1 … 10 with P(l) ∝ 0.2 · 0.8^(l−1), 3.8 words on average
-_lengths = SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN)
-SPAN_BOUNDS = np.cumsum(_lengths / _lengths.sum())[:-1]  # a uniform number falls between two of these
+LONGEST_NGRAM = 3  # ALBERT's: lengths 1 … 3 with P(n) ∝ 1/n, 1.6 words on average
+SPAN_SHARES = SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN)
+NGRAM_SHARES = 1 / np.arange(1, LONGEST_NGRAM + 1)
 ORDER, ROUNDING, REPLACEMENT, WORD, SPAN = range(5)  # streams of random numbers
 
 
@@ -68,6 +71,7 @@ class Masking:
         continues: np.ndarray | Callable[[np.ndarray], np.ndarray] | None = None,
         whole_word: bool = False,
         span: bool = False,
+        ngram: bool = False,
     ):
         """continues: which ids continue a word (V,), or a function that says it of each token of sequences (B,T)"""
         special = np.unique(np.append(np.asarray(special_ids, dtype=np.int64), mask_id))
@@ -82,14 +86,22 @@ class Masking:
             raise ValueError(f"mask_prob is {mask_prob!r}, expected more than 0 and at most 1, such as {MASK_PROB}")
         if whole_word and continues is None:
             raise ValueError("whole_word also needs the ids that continue a word: pass continues=tokenizer.continues")
+        if span and ngram:
+            raise ValueError("span and ngram are both True, expected at most one of them: both cut the text into runs")
         if continues is not None and not callable(continues) and np.shape(continues) != (vocab_size,):
             raise ValueError(
                 f"continues has shape {np.shape(continues)}, expected ({vocab_size},): one True or False for each id"
             )
         self.mask_id, self.mask_prob, self.span = mask_id, mask_prob, span
-        self.arguments = {"mask_prob": mask_prob, "whole_word": whole_word, "span": span}
+        self.arguments = {"mask_prob": mask_prob, "whole_word": whole_word, "span": span} | (
+            {"ngram": True} if ngram else {}
+        )
+        self.bounds: np.ndarray | None = None  # a uniform number between two of these is the length of a run
+        if span or ngram:
+            shares = SPAN_SHARES if span else NGRAM_SHARES
+            self.bounds = np.cumsum(shares / shares.sum())[:-1]
         self.continues: Callable[[np.ndarray], np.ndarray] | None = None
-        if continues is not None and (whole_word or span):
+        if continues is not None and (whole_word or span or ngram):
             self.continues = continues if callable(continues) else np.asarray(continues, bool).__getitem__
         self.is_word = np.ones(vocab_size, bool)
         self.is_word[special] = False
@@ -132,7 +144,7 @@ class Masking:
 
     def _units(self, ids, word, keys):
         """For each token, the position of the first piece of its word, and of its span; None: its own position."""
-        if self.continues is None and not self.span:
+        if self.continues is None and self.bounds is None:
             return None, None
         places = np.arange(ids.shape[1])
         boundary = ~word  # a unit begins at a special token, after one, and at the start of the sequence
@@ -140,11 +152,11 @@ class Masking:
         boundary[:, 0] = True
         begins = boundary | (True if self.continues is None else ~self.continues(ids))
         leader = _last(begins, places)
-        if not self.span:
+        if self.bounds is None:
             return leader, leader
         number = np.cumsum(begins, 1) - 1  # (B,T) the index of the word
-        span_begins = np.zeros((ids.shape[0], number.max() + LONGEST_SPAN + 1), bool)
-        lengths = 1 + np.searchsorted(SPAN_BOUNDS, uniform(draws(keys[:, None], SPAN, places)), side="right")
+        span_begins = np.zeros((ids.shape[0], number.max() + len(self.bounds) + 2), bool)
+        lengths = 1 + np.searchsorted(self.bounds, uniform(draws(keys[:, None], SPAN, places)), side="right")
         starts = np.minimum(np.cumsum(lengths, 1) - lengths, number.max() + 1)
         np.put_along_axis(span_begins, starts, True, 1)
         return leader, _last(begins & (boundary | np.take_along_axis(span_begins, number, 1)), places)
@@ -173,13 +185,14 @@ def mask_tokens(
     continues: np.ndarray | None = None,
     whole_word: bool = False,
     span: bool = False,
+    ngram: bool = False,
 ) -> Masked:
     """Returns masked_ids (B,T), target_ids (N,) and mask_positions (N,) for ids (B,T), which are not changed.
 
     Token t of sequence b has position b·T + t, so `model.loss(masked_ids, mask_positions, target_ids)` is the loss.
     Without a seed, every call makes a new choice. `special_ids` are never chosen and never used as random words; by
     default they are 0 to 4, as in Mini-BERT's vocabularies, if mask_token_id is 4. `whole_word` needs
-    `continues=tokenizer.continues`; with it, `span` masks runs of whole words, and without it, runs of pieces.
+    `continues=tokenizer.continues`; with it, `span` and `ngram` mask runs of whole words; without it, of pieces.
 
     >>> import numpy as np
     >>> masked_ids, target_ids, mask_positions = mask_tokens(np.array([[2, 1996, 4937, 2938, 3]]), seed=0)
@@ -194,8 +207,9 @@ def mask_tokens(
             )
         special_ids = range(5)
     masking = Masking(
-        vocab_size, mask_token_id, special_ids, mask_prob, continues=continues, whole_word=whole_word, span=span
-    )
+        vocab_size, mask_token_id, special_ids, mask_prob, continues=continues, whole_word=whole_word, span=span,
+        ngram=ngram,
+    )  # fmt: skip
     try:
         ids = np.asarray(ids)
     except ValueError:

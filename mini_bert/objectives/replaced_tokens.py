@@ -36,6 +36,7 @@ from mini_bert.common.inputs import check_rows
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import CrossEntropyCache
 from mini_bert.models.base import MASKED_WORDS, REPLACED, Inputs, LossCache, Model, Term
+from mini_bert.models.pairs import PairConfig
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Part, Predictions, Rows, Size, part_of, predictions_of
 from mini_bert.objectives.masked_words import MaskedWords, percent, word_shares
@@ -157,10 +158,8 @@ class ReplacedTokens(MaskedWords):
 
     @classmethod
     def adapted(cls, config: Any) -> Any:
-        """A config without a generator gets one of a quarter of the width."""
-        if hasattr(config, "with_generator") and config.generator is None:
-            return config.with_generator()
-        return config
+        """A config without a generator gets one of the usual sizes, if the architecture has pairs."""
+        return config.with_generator() if isinstance(config, PairConfig) and config.generator is None else config
 
     @classmethod
     def sizes(cls, model: Sizes, **options: Any) -> Sizes:

@@ -41,6 +41,7 @@ from mini_bert.probing.word_vectors import check_layers, word_vectors
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
+FORWARD = "this model reads forward: the vector of a word has not seen the words after it"
 BYTES = 2 << 30  # of vectors in memory; if all layers need more, they are read in several passes
 
 

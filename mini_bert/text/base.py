@@ -14,6 +14,8 @@ A new kind is a new file with a subclass, and one line in text/loading.py. The s
     padding_side           "right" or "left"; padding_type: the token type of padding
     continues              (V,) booleans: which pieces continue the word before them
     plain_ids, plain_spans the ids of text in which no special token is recognised, and where each piece comes from
+    spans_of_ids           the same as plain_spans, from known ids, if that is faster
+    space                  " " if a word is spelt with the space before it
     piece_text, join       the characters that a piece stands for; pieces as text
     settings, from_file, save
 """
@@ -26,7 +28,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from operator import index
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -37,7 +38,7 @@ from mini_bert.common.batching import Padding
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.encoding import Batch, Encoding, cut, room
 from mini_bert.text.finding import Finder
-from mini_bert.text.templates import Assembled, Template
+from mini_bert.text.templates import RUNNING, Assembled, Template
 from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
 Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
@@ -92,7 +93,7 @@ class Tokenizer(ABC):
             (1, False): Template(((), ()), ((), ()), one.text_types),
             (2, False): Template(((), (), ()), ((), (), ()), two.text_types),
         }
-        self.latest_spans = lru_cache(2)(self.spans)  # offsets and word ids are often read one after the other
+        self._latest: dict[tuple[str, Special, int], tuple[list[Span], list[int]]] = {}
 
     # ---- what a subclass defines
 
@@ -185,6 +186,16 @@ class Tokenizer(ABC):
     def padding(self) -> Padding:
         """How sequences are padded to one length: see text/templates.py."""
         return Padding(self.pad_id, self.padding_side, self.padding_type)
+
+    def for_running_text(self) -> Tokenizer:
+        """This tokenizer for a model that was trained on running text: one that would add cls gets the templates
+        RUNNING (text/templates.py). The ids of texts stay the same. (A spiece.model has no place for templates.)"""
+        if self.template().cls is None:
+            return self
+        return self.with_templates(*RUNNING)
+
+    def with_templates(self, single: str, pair: str) -> Tokenizer:
+        return _rebuild(type(self), self.tokens, {**self.settings, "single": single, "pair": pair})
 
     def continuing(self, ids: np.ndarray) -> np.ndarray:
         """Which tokens of a sequence, or of several (B,T), continue the word of the token before.
@@ -308,11 +319,13 @@ class Tokenizer(ABC):
         """Where a special token is in the part of a text that was found for it."""
         return 0, len(found)
 
-    def spans(self, text: str, special: Special = True) -> tuple[list[Span], list[int]]:
-        """For each piece of a text its span, and the index of its word."""
+    def spans(
+        self, text: str, special: Special = True, ids: Sequence[int] | None = None
+    ) -> tuple[list[Span], list[int]]:
+        """For each piece of a text its span, and the index of its word. ids: of the text, or its beginning, if known"""
         if not special or self._special.absent(text):
             with _no_collection():
-                return self.plain_spans(text)[:2]
+                return self.plain_spans(text)[:2] if ids is None else self.spans_of_ids(text, ids)
         offsets: list[Span] = []
         word_ids: list[int] = []
         count = 0
@@ -322,6 +335,21 @@ class Tokenizer(ABC):
             word_ids += [word + count for word in words] if count else words
             count += more
         return offsets, word_ids
+
+    def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        """The spans and word indices of `plain_spans`, for a text with known ids. Override this if that is faster."""
+        return self.plain_spans(text)[:2]
+
+    def latest_spans(self, text: str, special: Special, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        """`spans`, remembered for two texts, as offsets and word ids are often read one after the other."""
+        key = text, special, len(ids)
+        found = self._latest.get(key)
+        if found is None:
+            found = self.spans(text, special, ids)
+            if len(self._latest) > 1:
+                self._latest.clear()
+            self._latest[key] = found
+        return found
 
     def explain(self, text: str) -> str:
         """A table for people: every piece, its id, its word, and the part of the text that it comes from."""

@@ -26,9 +26,10 @@ ids.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, compress, islice
+from itertools import accumulate, chain
+from operator import add, sub
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,13 +49,12 @@ from mini_bert.text.byte_level import (
     words,
 )
 from mini_bert.text.canonical import composed
-from mini_bert.text.chunk_spans import ChunkSpans, Span, one_piece, put_together
+from mini_bert.text.chunk_spans import Span
 from mini_bert.text.finding import BLANKS, Finder
 from mini_bert.text.merging import Speller
 from mini_bert.text.tokenizer_files import JSON, find
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
-SPANS_KEPT = 1 << 18  # spans take twice as much
 MARK = "▁"  # how `readable` shows a space
 UNKNOWN = chr(0x10FFFF)  # stands for a byte that is not in the vocabulary
 
@@ -87,6 +87,7 @@ class BpeTokenizer(Tokenizer):
         self._speller = Speller([(raw[left], raw[right]) for left, right in self.merges])
         pieces = [*BYTE_CHARACTERS, *(left + right for left, right in self.merges)]
         self._id_of_symbol = {self._speller.symbols[raw[t]]: self.vocab[t] for t in pieces if t in self.vocab}
+        self._found_whole = {*self.special_ids, *(self.vocab[token] for token in rules.added_tokens)}
         self._sizes = list(map(len, self._raw))
         self._absent: dict[int, str | None] = {}  # bytes that are not in the vocabulary, and what they become
         self._set_absent_bytes()
@@ -94,8 +95,6 @@ class BpeTokenizer(Tokenizer):
         self._words = Memory(self._word_ids, CHUNKS_KEPT)
         self._firsts = Memory(lambda chunk: self._all_ids(words(chunk)), CHUNKS_KEPT)
         self._chunks = Memory(self._chunk_ids, CHUNKS_KEPT)
-        self._first_spans = Memory(lambda chunk: self._spans_of(words(chunk), 0), SPANS_KEPT)
-        self._chunk_spans = Memory(self._spans_of_chunk, SPANS_KEPT)
 
     def _set_absent_bytes(self) -> None:
         bytes_without_piece = [byte for byte, character in enumerate(BYTE_CHARACTERS) if character not in self.vocab]
@@ -122,10 +121,13 @@ class BpeTokenizer(Tokenizer):
         return ids
 
     def encode_bytes(self, data: bytes) -> list[int]:
-        """The ids of any bytes, also if they are not UTF-8, without special tokens; `decode_bytes` restores them."""
+        """The ids of any bytes, also if they are not UTF-8, without special tokens; `decode_bytes` restores them.
+
+        Bytes are spelt as they are: no space is put before them, and they are not normalised.
+        """
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"expected bytes, got {type(data).__name__}: {data!r:.60}; for text, use encode")
-        return self.plain_ids(bytes(data).decode("utf-8", "surrogateescape"))
+        return list(self._all_ids(words(bytes(data).decode("utf-8", "surrogateescape"))))
 
     def _segment_ids(self, text: str) -> list[int]:
         if self.conventions.add_prefix_space and text and text[0] != " ":
@@ -161,21 +163,29 @@ class BpeTokenizer(Tokenizer):
     def _whole(self) -> dict[str, tuple[int]]:
         """Words that are one piece."""
         if self.conventions.ignore_merges:
-            return {self._raw[i]: (i,) for i in range(len(self.tokens))}
+            return {raw: (i,) for i, raw in enumerate(self._raw) if i not in self._found_whole}
         return {self._raw[i]: (i,) for i in self._id_of_symbol.values()} if self._speller.regular else {}
 
     # ---- where each piece comes from
 
-    def spans(self, text: str, special: Special = True) -> tuple[list[Span], list[int]]:
-        offsets, word_ids = super().spans(text, special)
+    def spans(
+        self, text: str, special: Special = True, ids: Sequence[int] | None = None
+    ) -> tuple[list[Span], list[int]]:
+        offsets, word_ids = super().spans(text, special, ids)
         if self.conventions.trim_offsets and not self._trim:  # all but a single space at the start of the text
-            for place, (i, (first, last)) in enumerate(zip(self._row(text, special), offsets, strict=True)):
-                piece = text[first:last] if i in self.special_ids else self.tokens[i]
+            row = self._row(text, special) if ids is None else ids
+            for place, (i, (first, last)) in enumerate(zip(row, offsets, strict=False)):
+                piece = text[first:last] if i in self._found_whole else self.tokens[i]
                 offsets[place] = trimmed(first, last, *blanks(piece), keep=first == 0)
         return offsets, word_ids
 
     def special_span(self, found: str) -> Span:
         return trimmed(0, len(found), *blanks(found)) if self._trim else (0, len(found))
+
+    def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        if self.conventions.compose or not self._added.absent(text):
+            return self.plain_spans(text)[:2]
+        return self._segment_spans(text, range(len(text)), ids)[:2]
 
     def plain_spans(self, text: str) -> tuple[list[Span], list[int], int]:
         sources: Sequence[int] = range(len(text))
@@ -198,65 +208,60 @@ class BpeTokenizer(Tokenizer):
             count += more
         return offsets, word_ids, count
 
-    def _segment_spans(self, text: str, sources: Sequence[int]) -> tuple[list[Span], list[int], int]:
-        """Spans and word indices of text without added tokens. sources: the position that each character comes from."""
-        if self.conventions.add_prefix_space and text[0] != " ":
+    def _segment_spans(
+        self, text: str, sources: Sequence[int], ids: Sequence[int] | None = None
+    ) -> tuple[list[Span], list[int], int]:
+        """Spans and word indices of text without added tokens, and the number of words.
+
+        sources: the position that each character comes from. The pieces lie one after the other, so their lengths in
+        bytes give all borders; a piece begins a word if it starts at the border of one.
+        """
+        ids = self._segment_ids(text) if ids is None else ids
+        if self.conventions.add_prefix_space and text and text[0] != " ":
             text, sources = " " + text, [sources[0], *sources]
-        if isinstance(sources, range):  # one after the other
-            chunks = text.split(" ")
-            try:
-                found = [self._first_spans[chunks[0]], *map(self._chunk_spans.__getitem__, islice(chunks, 1, None))]
-                return put_together(chunks, found, sources.start)
-            except Irregular:
-                pass
-        offsets, word_ids, place, number = [], [], 0, -1
-        for number, word in enumerate(words(text)):
-            for i, first, last in self._word_spans(word, place):
-                offsets.append(self._trimmed(i, sources[first], sources[last - 1] + 1))
-                word_ids.append(number)
-            place += len(word)
-        return offsets, word_ids, number + 1
+        places, found = byte_places(text), words(text)
+        raw = found if text.isascii() else map(as_bytes, found)
+        if self._absent and self.conventions.unknown is None:  # bytes may be missing; then the reference miscounts
+            raw = [word.translate(self._absent) for word in map(as_bytes, found)]
+            places = [
+                place for place, byte in zip(places, as_bytes(text), strict=True) if ord(byte) not in self._absent
+            ]
+        ends = list(accumulate(map(self._sizes.__getitem__, ids)))
+        starts = [0, *ends[:-1]][: len(ids)]
+        word_at = dict(zip(accumulate(map(len, raw), initial=0), range(len(found)), strict=False))
+        number = 0
+        word_ids = [number := word_at.get(start, number) for start in starts]
+        if not isinstance(places, range):  # from bytes to characters
+            starts, ends = [places[start] for start in starts], [places[end - 1] + 1 for end in ends]
+        if isinstance(sources, range):
+            offsets = self._paired(starts, ends, ids, sources.start)
+        else:
+            offsets = [(sources[start], sources[end - 1] + 1) for start, end in zip(starts, ends, strict=True)]
+            if self._trim:
+                pairs = zip(offsets, ids, strict=True)
+                offsets = [trimmed(*span, *blanks(self.tokens[i])) for span, i in pairs]
+        return offsets, word_ids, len(found)
 
-    def _spans_of_chunk(self, chunk: str) -> ChunkSpans:
-        """Of a chunk with a space before it, which is at position -1."""
-        text = regular(chunk)
-        if chunk.isascii() and chunk.isalpha() and not self._absent and len(self._words[text]) == 1:
-            return one_piece(len(chunk), 0 if self._trim else -1)
-        return self._spans_of(words(text), -1)
-
-    def _spans_of(self, found: list[str], place: int) -> ChunkSpans:
-        """Of words that start at `place`."""
-        spans: list[Span] = []
-        begins: list[int] = []
-        for word in found:
-            pieces = [self._trimmed(*piece) for piece in self._word_spans(word, place)]
-            if not pieces:
-                raise Irregular  # all its bytes were dropped, but it counts as a word
-            spans += pieces
-            begins += [1, *[0] * (len(pieces) - 1)]
-            place += len(word)
-        return tuple(spans), tuple(begins)
-
-    def _word_spans(self, word: str, place: int) -> Iterator[tuple[int, int, int]]:
-        """Of a word that starts at `place`, the pieces: id, first character, the one after the last."""
-        characters, start = byte_places(word), 0
-        if self._absent and self.conventions.unknown is None:  # some bytes may be missing; the reference then miscounts
-            kept = [byte not in self._absent for byte in map(ord, as_bytes(word))]
-            characters = list(compress(characters, kept))
-        for i in self._words[word]:
-            end = start + self._sizes[i]
-            yield i, place + characters[start], place + characters[end - 1] + 1
-            start = end
-
-    def _trimmed(self, i: int, first: int, last: int) -> Span:
-        return trimmed(first, last, *self._blanks[i]) if self._trim else (first, last)
+    def _paired(self, starts: list[int], ends: list[int], ids: Sequence[int], shift: int) -> list[Span]:
+        """Spans from the starts and ends of pieces, moved by `shift`, and without their spaces if these are trimmed."""
+        first: Iterable[int] = starts
+        last: Iterable[int] = ends
+        if self._trim:
+            before, after = self._blanks
+            first, last = map(add, first, map(before.__getitem__, ids)), map(sub, last, map(after.__getitem__, ids))
+        if shift:
+            first, last = map(shift.__add__, first), map(shift.__add__, last)
+        return list(zip(first, last, strict=True))
 
     @cached_property
-    def _blanks(self) -> list[tuple[int, int]]:
-        return list(map(blanks, self.tokens))
+    def _blanks(self) -> tuple[list[int], list[int]]:
+        """The number of spaces at the start and at the end of each piece. One of spaces only has all at its start."""
+        ends = [blanks(token) for token in self.tokens]
+        after = [0 if before == len(token) else after for token, (before, after) in zip(self.tokens, ends, strict=True)]
+        return [before for before, _ in ends], after
 
     def continuing(self, ids: np.ndarray) -> np.ndarray:
-        """As a piece begins a word also if its first character is of another class than the one before, 2 after a."""
+        """A piece also begins a word if its first character is of another class than the one before it: 2 after a."""
         more = super().continuing(ids)
         first, last = self._kinds
         before, after = last[ids[..., :-1]], first[ids[..., 1:]]
@@ -292,6 +297,9 @@ class BpeTokenizer(Tokenizer):
         return "".join(self._raw[self._checked_id(i)] for i in ids).encode("latin-1")
 
     # ---- the tokenizer as a whole
+
+    def with_templates(self, single: str, pair: str) -> BpeTokenizer:
+        return type(self)(self.tokens, self.merges, self.conventions._replace(single=single, pair=pair))
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -197,10 +197,32 @@ def _read_vocab(path: Path) -> Read:
         for name, usual in (("add_prefix_space", False), ("trim_offsets", rules.trim_offsets))
     )
     rules = rules._replace(add_prefix_space=prefix, trim_offsets=trim, trim_first=not prefix)
-    for text in dict.fromkeys(rules.roles.values()):
+    for text in dict.fromkeys((*rules.roles.values(), *_additional(path, ids))):
         if not any(text == token.content for token in added):
             added.append(Added(text, ids[text], _lstrip(path, text, text in rules.lstrip)))
     return in_order(path, ids), merges, _with_added(rules, added)
+
+
+def _additional(path: Path, ids: Mapping[str, int]) -> list[str]:
+    """Further special tokens that tokenizer_config.json or special_tokens_map.json name."""
+    found = []
+    for beside in (path.with_name(SPECIAL_MAP), path.with_name(CONFIG)):
+        values = read_object(beside) if beside.is_file() else {}
+        field = "additional_special_tokens"
+        for entry in checked(beside, field, values.get(field) or [], list, "a list of tokens"):
+            token = entry.get("content") if isinstance(entry, dict) else entry
+            found.append(_known(beside, field, token, path, ids))
+    return found
+
+
+def _known(beside: Path, field: str, token: Any, path: Path, ids: Mapping[str, int]) -> str:
+    checked(beside, field, token, str, "text")
+    if token not in ids:
+        raise ValueError(
+            f"{beside}: {field} is {token!r:.60}, which is not in the vocabulary of {path.name}; add it there, or "
+            "remove it here"
+        )
+    return token
 
 
 def _lstrip(path: Path, token: str, usual: bool) -> bool:
@@ -236,13 +258,7 @@ def _named(path: Path, ids: Mapping[str, int]) -> dict[str, str]:
             token = value.get("content") if isinstance(value, dict) else value
             if token is None:
                 continue
-            checked(beside, f"{role}_token", token, str, "text")
-            if token not in ids:
-                raise ValueError(
-                    f"{beside}: {role}_token is {token!r:.60}, which is not in the vocabulary of {path.name}; add it "
-                    "there, or remove the line"
-                )
-            named[role] = token
+            named[role] = _known(beside, f"{role}_token", token, path, ids)
     return named
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 
 from mini_bert.text.unicode_tables import LETTERS, NUMBERS, WHITE_SPACE, Characters
 
@@ -35,6 +36,7 @@ BYTE_CHARACTERS = [chr(b if b in _PRINTABLE else 0x100 + _HIDDEN.index(b)) for b
 BYTE_OF = {character: byte for byte, character in enumerate(BYTE_CHARACTERS)}
 SPACE = BYTE_CHARACTERS[ord(" ")]  # Ġ
 
+_STARTS = bytes(byte & 0xC0 != 0x80 for byte in range(256))  # 1 for a byte that begins a character of UTF-8
 _WRITTEN = {byte: character for byte, character in enumerate(BYTE_CHARACTERS)}
 _READ = {ord(character): chr(byte) for character, byte in BYTE_OF.items()}
 
@@ -71,11 +73,17 @@ def words(text: str) -> list[str]:
     return (_ASCII if text.isascii() else _unicode()).findall(text)
 
 
-def byte_places(word: str) -> Sequence[int]:
-    """For each byte of a word the position of its character."""
-    if word.isascii():
-        return range(len(word))
-    return [place for place, character in enumerate(word) for _ in as_bytes(character)]
+def byte_places(text: str) -> Sequence[int]:
+    """For each byte of a text the position of its character."""
+    if text.isascii():
+        return range(len(text))
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:  # some of the characters stand for single bytes
+        return [place for place, character in enumerate(text) for _ in as_bytes(character)]
+    places = list(accumulate(data.translate(_STARTS), initial=-1))
+    del places[0]
+    return places
 
 
 def kind(character: str) -> int:

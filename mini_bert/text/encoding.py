@@ -65,8 +65,11 @@ class Encoding:
         """One value per token: from the tokenizer's spans for pieces of the texts, `filler` for all other tokens."""
         before, *after = self._tokenizer.template(len(self._texts), self._added).ids
         values = [filler] * len(before)
+        skipped = self._padding if self._tokenizer.padding_side == "left" else 0
         for text, length, special in zip(self._texts, self._lengths, after, strict=True):
-            values += self._tokenizer.latest_spans(text, self._special)[which][:length]
+            start = skipped + len(values)
+            ids = self.ids[start : start + length]
+            values += self._tokenizer.latest_spans(text, self._special, ids)[which][:length]
             values += [filler] * len(special)
         return self._filled_up(values, filler)
 

@@ -35,7 +35,7 @@ KINDS = (
 
 
 def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
-    """A tokenizer from a folder, a tokenizer.json, a vocab.txt, or by the name of a bundled one: "8k", "50k"."""
+    """A tokenizer from a folder, a tokenizer.json, vocab.txt or vocab.json, or a bundled one: "8k", "50k", "bpe-8k"."""
     path = find(source, _files())
     content = read_object(path) if path.suffix == ".json" and path.name not in _files()[1:] else None
     kind = _kind(path, content)

@@ -14,8 +14,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from mini_bert.text.chunk_spans import Span
-from mini_bert.text.normalizers import MARK_AFTER_SPACE, SPACES, Step, Traced, normalised, read_steps, refuse, traced
-from mini_bert.text.sentencepiece_text import SPACE
+from mini_bert.text.normalizers import (
+    SPACES,
+    Step,
+    Traced,
+    has_mark_without_letter,
+    normalised,
+    read_steps,
+    refuse,
+    traced,
+)
+from mini_bert.text.sentencepiece_text import SPACE, plainly_traced
 
 _WORD = re.compile(f"[^{SPACES}]+")
 _ALL = re.compile(r"(?s:.+)")
@@ -51,10 +60,13 @@ class MetaspaceText:
 
     def can_be_chunked(self, text: str) -> bool:
         """Whether the normalised text is that of its chunks between spaces, one after the other."""
-        return self._by_chunk and (text.isascii() or not MARK_AFTER_SPACE.search(text))
+        return self._by_chunk and not has_mark_without_letter(text)
 
     def traced(self, text: str) -> Traced:
         """The normalised text, and for each of its characters the span that it comes from."""
+        plain = plainly_traced(text, self.normalised(text))
+        if plain is not None:
+            return plain
         found = traced(self.steps, text)
         spans: list[Span] = []
         for match in self._part.finditer(found.text):

@@ -101,6 +101,8 @@ class Unicode(Step):
     def text(self, text: str) -> str:
         if text.isascii():
             return text
+        if _NEWER_SET.isdisjoint(text):
+            return unicodedata.normalize(self.form, text)
         return "".join(
             part if place % 2 else unicodedata.normalize(self.form, part)
             for place, part in enumerate(_NEWER.split(text))
@@ -118,9 +120,11 @@ class Unicode(Step):
                 yield first, last, new
 
 
-_MARKS = re.compile(f"[{''.join([*MARKS, *OTHER_MARKS])}]")
+_MARKS_SET = frozenset([*MARKS, *OTHER_MARKS])
+_MARKS = re.compile(f"[{''.join(_MARKS_SET)}]")
 # Characters that decompose, or move between marks, only since a Unicode version after 9.0
-_NEWER = re.compile(f"([{''.join([*UNCHANGED, *(mark for mark in EXTENDING if not _MARKS.match(mark))])}]+)")
+_NEWER_SET = frozenset([*UNCHANGED, *(mark for mark in EXTENDING if mark not in _MARKS_SET)])
+_NEWER = re.compile(f"([{''.join(_NEWER_SET)}]+)")
 _RUN = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 
 
@@ -128,7 +132,7 @@ class StripAccents(Step):
     """Drops marks; after NFD or NFKD, these are the accents."""
 
     def text(self, text: str) -> str:
-        return text if text.isascii() else _MARKS.sub("", text)
+        return text if text.isascii() or _MARKS_SET.isdisjoint(text) else _MARKS.sub("", text)
 
     def parts(self, text: str) -> Iterable[Part]:
         return [(*match.span(), "") for match in _MARKS.finditer(text)]
@@ -179,7 +183,7 @@ class Precompiled(Step):
     def text(self, text: str) -> str:
         if self.map.leaves(text):
             return text
-        if self.local and not MARK_AFTER_SPACE.search(text):
+        if self.local and not has_mark_without_letter(text):
             return " ".join(map(self._chunks.__getitem__, text.split(" ")))
         return self._changed(text)
 
@@ -202,11 +206,19 @@ class Precompiled(Step):
                     yield place, place + 1, new
 
 
+_EXTENDING_SET = frozenset(EXTENDING)  # faster than a regular expression for finding out that there is none
 _EXTENDING = re.escape("".join(EXTENDING))
 # Characters before which a cluster always ends, and after which one always begins: controls, separators.
 _CONTROL = "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"
 _CLUSTER = re.compile(f"\r\n|[{''.join(PREPENDED)}]*[^{_CONTROL}][{_EXTENDING}]*|(?s:.)")
-MARK_AFTER_SPACE = re.compile(f"(?:\\A| )[{_EXTENDING}]")  # a cluster of more than one chunk, or of none
+_MARK_AFTER_SPACE = re.compile(f" [{_EXTENDING}]")
+
+
+def has_mark_without_letter(text: str) -> bool:
+    """Whether a mark is at the beginning of the text, or after a space: not in the same cluster as its chunk."""
+    if text.isascii() or _EXTENDING_SET.isdisjoint(text):
+        return False
+    return text[0] in _EXTENDING_SET or _MARK_AFTER_SPACE.search(text) is not None
 
 
 # ---- from a tokenizer.json

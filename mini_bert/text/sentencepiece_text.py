@@ -96,7 +96,7 @@ class SentencePieceText:
 
     def traced(self, text: str) -> Traced:
         """The normalised text, and for each of its characters the span that it comes from."""
-        return self._by_character(traced(self.steps, text))
+        return plainly_traced(text, self.normalised(text)) or self._by_character(traced(self.steps, text))
 
     def units(self, text: str) -> list[str]:
         """The parts of a normalised text in which scores are added: all of it."""
@@ -154,6 +154,13 @@ class SentencePieceText:
                 end = place + length
             yield place, end, new
             place = end
+
+
+def plainly_traced(text: str, normalised: str) -> Traced | None:
+    """For a word to which nothing happened but ▁ in front and lower case: where its characters come from."""
+    if not (text.isascii() and normalised.startswith(SPACE) and normalised[1:] in (text, text.lower())):
+        return None
+    return Traced(normalised, [(0, 0), *((place, place + 1) for place in range(len(text)))])
 
 
 def _character(character: str) -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ class UnigramTokenizer(Tokenizer):
             self._cuts.clear()
         self._parts = Memory(self._part_ids, PARTS_KEPT)
         self._chunks = Memory(self._chunk_ids, PARTS_KEPT)
-        self._chunk_spans = Memory(self._laid_out, SPANS_KEPT)
+        self._chunk_spans = Memory(self._spans_in_chunk, SPANS_KEPT)
 
     def _lattice(self) -> Lattice:
         """Of all pieces but special tokens, bytes and unused ones."""
@@ -169,9 +169,10 @@ class UnigramTokenizer(Tokenizer):
         return chain.from_iterable(map(self._parts.__getitem__, self.lattice.parts.findall(text)))
 
     def _part_ids(self, part: str) -> tuple[int, ...]:
-        cut = self._cut(part)
-        certain = cut.limit >= CERTAIN and (self._unk not in cut.ids or max(cut.lengths) <= UNKNOWN_RUN)
-        return cut.ids if certain else (DELICATE,)
+        ids, limit = self.lattice.best_ids(part)
+        if limit < CERTAIN or (UNKNOWN in ids and len(part) > UNKNOWN_RUN):
+            return (DELICATE,)
+        return self._cut(part).ids if UNKNOWN in ids or not self._commas.keys().isdisjoint(ids) else ids
 
     def _cut(self, part: str) -> Cut:
         return self._finished(self.lattice.best(part), part)
@@ -255,27 +256,20 @@ class UnigramTokenizer(Tokenizer):
         if self._is_chunked(text) and self._is_certain(self._looked_up(text)):
             chunks = text.split(" ")
             return put_together(chunks, [self._chunk_spans[chunk] for chunk in chunks])
-        spans, begins = self._laid_out(text)
+        normalised, sources = self.text.traced(text)
+        lengths = [length for cut in self._segmented(normalised) for length in cut.lengths]
+        spans, begins = _laid_out(normalised, sources, lengths)
         word_ids = list(accumulate(begins, initial=-1))
         return list(spans), word_ids[1:], word_ids[-1] + 1
 
-    def _laid_out(self, text: str) -> ChunkSpans:
-        """A span covers the characters of a piece without its ▁. A word begins with ▁."""
-        normalised, sources = self.text.traced(text)
-        spans: list[Span] = []
-        begins: list[int] = []
-        place = 0
-        for cut in self._segmented(normalised):
-            for length in cut.lengths:
-                begins.append(int(place == 0 or (length > 0 and normalised[place] == SPACE)))
-                first, last = place, max(place + length, place + 1) - 1  # all bytes of a character have its span
-                while first < last and normalised[first] == SPACE:
-                    first += 1
-                while first < last and normalised[last] == SPACE:  # with some models, ▁ ends a word
-                    last -= 1
-                spans.append((sources[first][0], sources[last][1]))
-                place += length
-        return tuple(spans), tuple(begins)
+    def _spans_in_chunk(self, chunk: str) -> ChunkSpans:
+        normalised, sources = self.text.traced(chunk)
+        ids = self._chunks[chunk]
+        if self._unk in ids or self.byte_fallback:
+            lengths = [length for cut in self._segmented(normalised) for length in cut.lengths]
+        else:
+            lengths = [len(self.tokens[i]) for i in ids]
+        return _laid_out(normalised, sources, lengths)
 
     # ---- from ids to text
 
@@ -357,6 +351,23 @@ class UnigramTokenizer(Tokenizer):
 
     def __repr__(self) -> str:
         return f"UnigramTokenizer({len(self.tokens):,} tokens, {'SentencePiece' if self.as_sentencepiece else JSON})"
+
+
+def _laid_out(normalised: str, sources: Sequence[Span], lengths: Iterable[int]) -> ChunkSpans:
+    """A span covers the characters of a piece without its ▁. A word begins with ▁."""
+    spans: list[Span] = []
+    begins: list[int] = []
+    place = 0
+    for length in lengths:
+        begins.append(int(place == 0 or (length > 0 and normalised[place] == SPACE)))
+        first, last = place, max(place + length, place + 1) - 1  # all bytes of a character have its span
+        while first < last and normalised[first] == SPACE:
+            first += 1
+        while first < last and normalised[last] == SPACE:  # with some models, ▁ ends a word
+            last -= 1
+        spans.append((sources[first][0], sources[last][1]))
+        place += length
+    return tuple(spans), tuple(begins)
 
 
 def _checked_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[float]:

@@ -51,6 +51,9 @@ class Cut(NamedTuple):
     limit: float = math.inf  # how large scores may get before rounding could change the pieces
 
 
+_NOWHERE: tuple[dict[str, Any], int, float] = {}, UNKNOWN, -math.inf
+
+
 class Lattice:
     """All segmentations of a word.  pieces: for each its id and score.
 
@@ -72,47 +75,63 @@ class Lattice:
 
     def best(self, word: str) -> Cut:
         """The best segmentation, in 64-bit arithmetic."""
-        size = len(word)
-        best = [-math.inf] * (size + 1)
-        best[0] = 0.0
-        second = best.copy()  # the best score with another last piece
-        last: list[tuple[int, int, float]] = [(0, 0, 0.0)] * (size + 1)  # where the last piece begins, its id and score
-        root = self._root[0]
-        for start in range(size):
-            score = best[start]
-            children = root
-            end = start
-            for character in word[start:] if start else word:
-                node = children.get(character)
-                if node is None:
-                    break
-                children, piece, more = node
-                end += 1
-                total = score + more
-                if total > best[end]:
-                    second[end] = best[end]
-                    best[end] = total
-                    last[end] = start, piece, more
-                elif total > second[end]:
-                    second[end] = total
-            if word[start] not in self._single:
-                end, total = start + 1, score + self.unknown_score
-                if total > best[end]:
-                    second[end] = best[end]
-                    best[end] = total
-                    last[end] = start, UNKNOWN, self.unknown_score
-                elif total > second[end]:
-                    second[end] = total
-        ids, lengths, scores, margin, end = [], [], [], math.inf, size
+        last, gaps = self._search(word)
+        ids, lengths, scores, gap, end = [], [], [], math.inf, len(word)
         while end:
             start, piece, score = last[end]
             ids.append(piece)
             lengths.append(end - start)
             scores.append(score)
-            margin = min(margin, best[end] - second[end])
+            gap = min(gap, gaps[end])
             end = start
-        limit = margin / (2 * (size + 1)) * (1 << (24 if self.single else 53))
-        return Cut(tuple(ids[::-1]), tuple(lengths[::-1]), tuple(scores[::-1]), limit)
+        return Cut(tuple(ids[::-1]), tuple(lengths[::-1]), tuple(scores[::-1]), self._limit(gap, len(word)))
+
+    def best_ids(self, word: str) -> tuple[tuple[int, ...], float]:
+        """The ids of the best segmentation, and its limit: as `best`, in two thirds of the time."""
+        last, gaps = self._search(word)
+        ids, gap, end = [], math.inf, len(word)
+        while end:
+            if gaps[end] < gap:
+                gap = gaps[end]
+            end, piece, _ = last[end]
+            ids.append(piece)
+        return tuple(ids[::-1]), self._limit(gap, len(word))
+
+    def _limit(self, gap: float, size: int) -> float:
+        return gap / (2 * (size + 1)) * (1 << (24 if self.single else 53))
+
+    def _search(self, word: str) -> tuple[list[tuple[int, int, float]], list[float]]:
+        """For each end, where the best last piece begins, its id and score; and how much better than others it is."""
+        size = len(word)
+        best = [-math.inf] * (size + 1)
+        best[0] = 0.0
+        gaps = [math.inf] * (size + 1)
+        last: list[tuple[int, int, float]] = [(0, 0, 0.0)] * (size + 1)
+        root = self._root[0]
+        for start, character in enumerate(word):
+            before = best[start]
+            children, piece, score = root.get(character) or _NOWHERE
+            end = start + 1
+            if score == -math.inf:
+                piece, score = UNKNOWN, self.unknown_score
+            while True:
+                if score > -math.inf:
+                    total = before + score
+                    gap = total - best[end]
+                    if gap > 0:
+                        best[end] = total
+                        last[end] = start, piece, score
+                        gaps[end] = gap
+                    elif -gap < gaps[end]:
+                        gaps[end] = -gap
+                if end == size:
+                    break
+                node = children.get(word[end])
+                if node is None:
+                    break
+                children, piece, score = node
+                end += 1
+        return last, gaps
 
     def exactly(self, text: str, before: float) -> tuple[Cut, float]:
         """The best segmentation by the additions of the library, and the score at its end.

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,12 @@ class WordPieceTokenizer(Tokenizer):
         chinese_spacing: bool = True,
         max_word_chars: int = 100,
         extra_special_tokens: Sequence[str] = (),
+        single: str | None = None,
+        pair: str | None = None,
     ):
+        """single, pair: other templates than BERT's (text/templates.py)"""
+        self._own_templates = {} if single is None or pair is None else {"single": single, "pair": pair}
+        vars(self).update(self._own_templates)
         super().__init__(vocab, ROLES, extra_special_tokens)
         self.splitter = WordSplitter(lowercase, strip_accents, chinese_spacing)
         self.max_word_chars = max_word_chars
@@ -72,6 +77,7 @@ class WordPieceTokenizer(Tokenizer):
         self._inner = {token[len(PREFIX) :]: i for token, i in self.vocab.items() if token.startswith(PREFIX)}
         self._lengths = [len(token.removeprefix(PREFIX)) for token in self.tokens]
         self._longest = max(self._lengths)
+        self._begins = [int(not more) for more in self.continues]
         self._unk = self.unk_id
         self._words = Memory(self.match, CHUNKS_KEPT)
         self._chunks = Memory(self._chunk_ids, CHUNKS_KEPT)
@@ -115,6 +121,19 @@ class WordPieceTokenizer(Tokenizer):
         chunks = text.split(" ")
         return put_together(chunks, list(map(self._spans.__getitem__, chunks)))
 
+    def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        """Piece after piece, as the ids give the length of each, and the text the white space between words."""
+        gaps = self.splitter.gaps(text)
+        if gaps is None or self._unk in ids:
+            return self.plain_spans(text)[:2]
+        begins = [self._begins[i] for i in ids]
+        before = map(len, gaps)
+        skipped = [next(before) if begin else 0 for begin in begins]
+        places = accumulate(chain.from_iterable(zip(skipped, map(self._lengths.__getitem__, ids), strict=True)))
+        word_ids = list(accumulate(begins, initial=-1))
+        del word_ids[0]
+        return list(zip(places, places, strict=True)), word_ids
+
     def _chunk_spans(self, chunk: str) -> ChunkSpans:
         if chunk.isascii() and chunk.isprintable():  # its words have no gap between them, and nothing is removed
             words = self.splitter.words(chunk)
@@ -155,6 +174,7 @@ class WordPieceTokenizer(Tokenizer):
             "chinese_spacing": self.splitter.chinese_spacing,
             "max_word_chars": self.max_word_chars,
             "extra_special_tokens": self.extra_special_tokens,
+            **self._own_templates,
         }
 
     @classmethod

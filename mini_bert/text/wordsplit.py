@@ -38,6 +38,8 @@ from mini_bert.text.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUA
 JOINING = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 
 _ASCII_WORD = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
+_ASCII_GAP = re.compile(r"([ \t\n\r]*)(?:[0-9A-Za-z]+|[!-/:-@\[-`{-~])")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _ASCII_REMOVED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _NOTES = "\U0001d15e-\U0001d164\U0001d1bb-\U0001d1c0"  # musical notes, which decompose into characters of MOVING
 _MOVING = re.compile(f"[{re.escape(''.join(MOVING))}{_NOTES}]")
@@ -55,6 +57,7 @@ class WordSplitter:
         self.chinese_spacing = bool(chinese_spacing)
         self._table = _Table(self.becomes)
         self._alone = _Table(self._becomes_alone)
+        self._alike = _Table(self._becomes_alike)
 
     def words(self, text: str) -> list[str]:
         """The words of a text, normalised."""
@@ -88,6 +91,30 @@ class WordSplitter:
         pieces = [(piece, source) for character, source in characters for piece in table[ord(character)]]
         groups = (list(group) for is_space, group in groupby(pieces, lambda pair: pair[0] == " ") if not is_space)
         return [("".join(piece for piece, _ in word), [source for _, source in word]) for word in groups]
+
+    def gaps(self, text: str) -> list[str] | None:
+        """For each word of a text the white space before it, if the word is as long in the text; otherwise None.
+
+        So every character must be kept or replaced by one other. `_ASCII_GAP` looks at ASCII only, so each of the
+        others, if they are few, is replaced by an ASCII character of the same class first.
+        """
+        if not text.isascii():
+            others = set(_NOT_ASCII.findall(text))
+            if len(others) > _FEW:
+                return None
+            for character in others:
+                alike = self._alike[ord(character)]
+                if alike is None:
+                    return None
+                text = text.replace(character, alike)
+        return None if _ASCII_REMOVED.search(text) else _ASCII_GAP.findall(text)
+
+    def _becomes_alike(self, character: str) -> str | None:
+        """An ASCII character that is treated alike: a space, a sign or a letter; None if one becomes more or fewer."""
+        entry = self.becomes(character)
+        if len(entry) == 1 and not (self.strip_accents and _MOVING.match(character)):
+            return " " if entry == " " else "a"
+        return "-" if len(entry) == 3 and entry[0] == entry[2] == " " != entry[1] else None
 
     def chunks(self, text: str) -> list[str]:
         """Cuts at white space only: words(text) equals words(chunk) of all chunks in turn.

@@ -50,6 +50,7 @@ class FolderRun:
             try:
                 run = RunFolder(path, self.batches.tokenizer, settings.keep, start_from, self._hooks(display))
                 run.lock, run.say = self.lock, say
+                run.tokenizer_for_use = self.batches.objective.tokenizer_for(self.batches.tokenizer)
                 self._introduce(display)
                 if start_from is not None:
                     run.word_frequencies = read_frequencies(start_from.path)
@@ -123,7 +124,7 @@ class FolderRun:
                 f"{verdict(state.best, baseline)}"
             )
         if self.validation is not None and self.batches.objective.word_model(self.model) is not None:
-            self.model.load_checkpoint(target / WEIGHTS)  # the best, into the same memory: a second model may not fit
+            self.model.load_checkpoint(run.best(state) / WEIGHTS)  # into the same memory: a second model may not fit
             words: Any = self.batches.objective.word_model(self.model)
             if lines := examples(words, self.validation):
                 display.note("\nMasked words in unseen text, and the model's guesses (★ marks the true word):\n")

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mini_bert.files.model_folder import CONFIG, locate
-from mini_bert.inference.loading import model_of
+from mini_bert.files.model_folder import locate
+from mini_bert.inference.loading import model_of, with_generator
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Model
-from mini_bert.models.electra import GENERATOR
+from mini_bert.models.pairs import GENERATOR, Pair
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation, first_weights, folder_name
 
@@ -52,12 +52,12 @@ def _source(model: Any, folder: Path) -> tuple[Any, list[str]]:
     A discriminator gets its generator from a folder inside, or a new one: pretraining needs both.
     """
     source: Any = model_of(folder)
-    alone = getattr(source, GENERATOR, None) is None and REPLACED in source.output_heads
-    if getattr(model, GENERATOR, None) is None or not alone:
+    if not isinstance(model, Pair) or model.generator is None:
         return source, []
-    if (folder / GENERATOR / CONFIG).is_file():
-        return type(source).pair(source, model_of(folder / GENERATOR)), []
-    return type(source).pair(source, model.generator.alone()), [GENERATOR]
+    if REPLACED not in source.output_heads or source.generator is not None:
+        return source, []
+    pair: Any = with_generator(source, folder)
+    return (pair, []) if pair is not source else (source.with_new_generator(model.generator), [GENERATOR])
 
 
 def start_from_teacher(model: Model, objective: Objective) -> Started:

@@ -4,7 +4,8 @@ RUN/config.json       model, settings, data, versions: everything needed to repe
 RUN/metrics.jsonl     the records, one JSON object per line
 RUN/training.log      the same as readable text
 RUN/checkpoints/      to resume from (training/checkpoint.py)
-RUN/model/            the best model, written at the end, as an ordinary model folder
+RUN/model/            the best model, written at the end, as an ordinary model folder; of a pair, the discriminator, and
+                      in its subfolder generator/ the generator (models/pairs.py)
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from mini_bert.common.atomic import replaced_folder, write_atomic
 from mini_bert.common.json_values import finite_values, read_json
 from mini_bert.data.batches import Batches
 from mini_bert.evaluation.word_frequencies import write_frequencies
-from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_tensors
+from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_config, read_tensors
+from mini_bert.inference.loading import model_of
 from mini_bert.models.base import Model
+from mini_bert.models.pairs import is_pair
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
 from mini_bert.training.history import METRICS, read_run, until
@@ -57,6 +60,7 @@ class RunFolder(Recorder):
     ):
         super().__init__()
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
+        self.tokenizer_for_use = tokenizer  # of the finished model
         self.start: Record = {}  # the first record of a new run; of a resumed one, its length
         self.word_frequencies: np.ndarray | None = None  # log frequencies (V,) of the training text
         self.lock = RunLock(path)  # `train` holds it; a caller that holds one already sets it here
@@ -151,15 +155,24 @@ class RunFolder(Recorder):
 
     # ------------------------------------------------------------------ at the end
 
+    def best(self, state: State) -> Path:
+        """The checkpoint of the best model, or the last one if no text is held out"""
+        return self.path / checkpoint.FOLDER / (state.best_checkpoint or checkpoint.folders(self.path)[0].name)
+
     def publish(self, state: State, card: str) -> Path:
-        """Copy the best model (the last one if no text is held out) to RUN/model and return that folder."""
-        name = state.best_checkpoint or checkpoint.folders(self.path)[0].name
-        source, target = self.path / checkpoint.FOLDER / name, self.path / MODEL
+        """Copy the best model to RUN/model and return that folder.
+
+        A pair becomes two folders: other programs cannot open its file.
+        """
+        source, target = self.best(state), self.path / MODEL
         try:
             with replaced_folder(target) as new:
                 for path in source.iterdir():
                     if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
                         shutil.copy2(path, new / path.name)
+                self.tokenizer_for_use.save(new)
+                if is_pair(read_config(source)):
+                    self._write_separately(source, new)
                 (new / "README.md").write_text(card, encoding="utf-8")
         except OSError as error:
             raise OSError(
@@ -167,6 +180,12 @@ class RunFolder(Recorder):
                 "Fix the problem (is the disk full, or the old model in use?), then write it with --resume"
             ) from error
         return target
+
+    def _write_separately(self, source: Path, target: Path) -> None:
+        """The two models of a pair, which is one file in a checkpoint, as folders that others can open."""
+        for name, part in model_of(source).folders().items():
+            (target / name).mkdir(exist_ok=True)
+            fill_folder(target / name, part.file_config(), part.file_tensors(), self.tokenizer)
 
     def _forget_after(self, step: int) -> None:
         """Remove the records of steps that will be repeated."""

@@ -7,21 +7,21 @@ set_up(Wanted(model="distilbert", teacher="runs/a"))   the vocabulary of the tea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
 from mini_bert.common.progress import counted
 from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS, locate
-from mini_bert.inference.loading import check_tokenizer
-from mini_bert.models.base import Model
-from mini_bert.models.electra import GENERATOR, OWN_SIZES
+from mini_bert.inference.loading import check_tokenizer, heads_in, pair_config_in
+from mini_bert.models.base import REPLACED, Model
+from mini_bert.models.pairs import PairConfig
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation
-from mini_bert.objectives.masked_words import MaskedWordsAndSentences
+from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
 from mini_bert.objectives.registry import OBJECTIVES, objective_class
 from mini_bert.objectives.replaced_tokens import ReplacedTokens
 from mini_bert.text.base import Tokenizer
@@ -29,7 +29,9 @@ from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.defaults import TOKENIZERS
 
 PRESET_VOCABULARY = 8192  # pieces, in all presets but Larger-BERT
-MASKING: dict[str, dict[str, Any]] = {"pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}}
+MASKING: dict[str, dict[str, Any]] = {
+    "pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}, "ngram": {"ngram": True}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Wanted:
     init            the folder of a model to start from, instead of random weights; it has config and tokenizer, too
     objective       a name from objectives/registry.py; default: that of the architecture
     next_sentence   the same as the objective masked_words_and_next_sentence
-    masking         "pieces", "whole-word" or "span"; mask_prob: the share of the words that are predicted
+    masking         "pieces", "whole-word", "span" or "ngram"; None: that of the architecture
+    mask_prob: the share of the words that are predicted
     teacher         the folder of a model to learn from, for the objective distillation; temperature: of its answers
     tokenizer       default: that of the folder, or the bundled one with the model's vocabulary size
     length          tokens per sequence; default: the model's maximum
@@ -117,7 +120,8 @@ def set_up(wanted: Wanted) -> Setup:
     """Read config and tokenizer, and check that they fit each other and the objective."""
     config = config_of(wanted)
     objective = objective_for(wanted, config)
-    config, options = objective.adapted(config), options_for(wanted, objective)
+    start, options = config, options_for(wanted, objective, config)
+    config = objective.adapted(start)
     if wanted.tie_head:
         config = config.with_tied_head()
     if wanted.length is not None and not 3 <= wanted.length <= config.max_length:
@@ -126,6 +130,7 @@ def set_up(wanted: Wanted) -> Setup:
         )
     vocabulary, tokenizer = vocabulary_for(wanted, config)
     config, notes = with_vocabulary(wanted, config, vocabulary, tokenizer)
+    notes += _new_generator(wanted, start, config)
     if "pad" in tokenizer.roles and wanted.init is None:
         config = config.with_padding(tokenizer.pad_id)
     _check_types(wanted.source, config, objective, tokenizer)
@@ -142,7 +147,7 @@ def config_of(wanted: Wanted) -> Any:
     """The config of the model, from --init or --model."""
     if wanted.init is None:
         return load_config(wanted.model or "mini")
-    config = with_generator_in(load_config(locate(wanted.init)), locate(wanted.init))
+    config = pair_config_in(locate(wanted.init))
     if wanted.model is not None and load_config(wanted.model) != config:
         raise ValueError(
             f"--init {quoted(wanted.init)} has a config of its own, which is not that of --model "
@@ -157,12 +162,15 @@ def config_of(wanted: Wanted) -> Any:
     return config
 
 
-def with_generator_in(config: Any, folder: Path) -> Any:
-    """The config of a pair, if the folder of a discriminator has one with its generator (models/electra.py)."""
-    if getattr(config, GENERATOR, True) is not None or not (folder / GENERATOR / CONFIG).is_file():
-        return config
-    own = load_config(folder / GENERATOR)
-    return replace(config, generator={name: getattr(own, name) for name in OWN_SIZES})
+def _new_generator(wanted: Wanted, start: Any, config: Any) -> list[str]:
+    """A note if trained weights continue with a generator that is not from their folder"""
+    if wanted.init is None or start == config or not isinstance(config, PairConfig) or config.generator is None:
+        return []
+    own = config.generator_config
+    return [
+        f"{wanted.init} has no generator, which this objective needs to replace words; a new one starts from random "
+        f"weights, with {counted(own.depth, 'block')} of width {own.width:,}"
+    ]
 
 
 def folder_to_store(name: str) -> str:
@@ -204,21 +212,27 @@ def objective_for(wanted: Wanted, config: Any) -> type[Objective]:
     if len(set(kinds.values())) > 1:
         asked = " and ".join(f"{option} ({kind.name})" for option, kind in kinds.items())
         raise ValueError(f"{asked} ask for different objectives; leave out one of them")
-    return next(iter(kinds.values())) if kinds else default_objective(config)
+    return next(iter(kinds.values())) if kinds else default_objective(config, wanted.init)
 
 
-def default_objective(config: Any) -> type[Objective]:
-    """That of the architecture. A DeBERTa with a generator is a v3, which finds replaced words."""
-    if getattr(config, GENERATOR, None) is not None:
+def default_objective(config: Any, init: str | None = None) -> type[Objective]:
+    """That of the architecture; for a pair, or a folder with a head for replaced words, finding replaced words.
+
+    So a DeBERTa v3 continues as it was trained; its architecture is that of v2, which predicts masked words.
+    """
+    trained = [] if init is None or not isinstance(config, PairConfig) else heads_in(locate(init))
+    if REPLACED in trained or (isinstance(config, PairConfig) and config.generator is not None):
         return ReplacedTokens
     return objective_class(model_class(config.to_dict()).objective)
 
 
-def options_for(wanted: Wanted, objective: type[Objective]) -> dict[str, Any]:
+def options_for(wanted: Wanted, objective: type[Objective], config: Any) -> dict[str, Any]:
     """The options of the objective, as its `for_tokenizer` takes them."""
     if wanted.masking is not None and wanted.masking not in MASKING:
         raise ValueError(f"--masking is {wanted.masking!r}, expected one of {', '.join(MASKING)}")
     options = dict(MASKING[wanted.masking or "pieces"])
+    if wanted.masking is None and issubclass(objective, MaskedWords):
+        options = dict(MASKING[model_class(config.to_dict()).masking])
     if wanted.mask_prob is not None:
         options["mask_prob"] = wanted.mask_prob
     if wanted.teacher is not None:
@@ -227,7 +241,7 @@ def options_for(wanted: Wanted, objective: type[Objective]) -> dict[str, Any]:
         options["temperature"] = wanted.temperature
     for name in options:
         if name not in objective.options:
-            flag = "--masking" if name in ("whole_word", "span") else f"--{name.replace('_', '-')}"
+            flag = "--masking" if name in ("whole_word", "span", "ngram") else f"--{name.replace('_', '-')}"
             fitting = ", ".join(kind.name for kind in OBJECTIVES.values() if name in kind.options)
             raise ValueError(
                 f"{flag} has no effect on the objective {objective.name}; leave it out, or choose another --objective: "

@@ -1,8 +1,9 @@
-"""The commands themselves, on every architecture: trained for a few steps from a config.json, then used in every way."""
+"""The commands themselves, on every architecture: trained for a few steps, then used in every way."""
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 
@@ -12,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_family as tiny
 
 from mini_bert.cli.main import main
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD
+from mini_bert.inference.loading import load_tokenizer
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED
 
 pytestmark = pytest.mark.slow
 TEXT = "the cat sat on the mat ."
@@ -23,8 +25,11 @@ def place(tmp_path, monkeypatch):
     """A text, a table of labels and minimal pairs"""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
-    document = "the cat sat on the mat .\nthe dog ran to the cat .\nit was a good film , and very good ."
-    Path("text.txt").write_text("\n\n".join([document] * 120), encoding="utf-8")
+    rng = random.Random(0)
+    lines = [f"the {rng.choice(['cat', 'dog'])} {rng.choice(['sat', 'ran'])} {rng.choice(['on', 'to'])} the mat ."
+             for _ in range(600)]  # fmt: skip
+    documents = ["\n".join(lines[low : low + 5]) for low in range(0, len(lines), 5)]
+    Path("text.txt").write_text("\n\n".join(documents), encoding="utf-8")
     rows = [f"the film was {word} .\t{label}\n" for word, label in (("good", "pos"), ("bad", "neg"))] * 20
     Path("labels.tsv").write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
     pair = {"sentence_good": "the cat sat .", "sentence_bad": "the cat the ."}
@@ -59,6 +64,8 @@ def test_every_command(place, run, name):
     assert run("doctor", "run") and "parameters" in run("info", "--model", "config.json")
     assert config.name in run("plan", "--model", "config.json")
     model = tiny.tiny_model(name)
+    assert (load_tokenizer("run").template().cls is None) == (NEXT_WORD in model.output_heads)  # it has never seen cls
+    run("train", "--out", "run", "--resume", "--steps", 14, "--quiet")
     mask = tiny.tokenizer_for(name).mask_token
     if MASKED_WORDS in model.output_heads:
         assert "%" in run("fill-mask", f"the cat {mask} .", "--model", "run")
@@ -76,12 +83,17 @@ def test_every_command(place, run, name):
     assert json.loads(run("eval", "run", "--corpus", "text.txt", "--text", TEXT, "--json"))["results"]
     assert "Gradient × input" in run("attention", TEXT, "--model", "run", "--out", "page.html")
     assert run("attention", TEXT, "--model", "run", "--layer", 1, "--head", 2, "--no-relations", "--out", "head.svg")
-    assert "random weights" in run("probe", "pos", "--model", "run", "--max-sentences", 20, "--threads", 1)
+    probed = run("probe", "pos", "--model", "run", "--max-sentences", 20, "--threads", 1)
+    assert "random weights" in probed and ("reads forward" in probed) == (NEXT_WORD in model.output_heads)
     assert run("plot-model", "activations", "--model", "run", "--out", "activations.svg")
     assert run("plot-model", "embeddings", TEXT, "a dog", "it ran", "--model", "run", "--out", "plane.svg")
     run("export", "run", "--out", "exported")
+    if REPLACED in model.output_heads:  # what the error of fill-mask says
+        assert "%" in run("fill-mask", "the cat [MASK] .", "--model", "run/model/generator")
+        assert "replaced: loss" in run("eval", "run", "--corpus", "text.txt")
+        assert "%" in run("fill-mask", "the cat [MASK] .", "--model", "exported/generator")
     assert "closest" in run("embed", TEXT, "a dog ran .", "--model", "exported")
     tune = ("--train", "labels.tsv", "--dev", "labels.tsv", "--epochs", 1, "--threads", 1)
     run("finetune", "classify", "--model", "run", "--out", "tuned", *tune)
-    assert "pos" in run("predict", "the film was good .", "--model", "tuned/model")
+    assert "pos" in run("predict", "tuned/model", "the film was good .")
     assert "log p(" in run("attention", TEXT, "--model", "tuned/model", "--no-relations")

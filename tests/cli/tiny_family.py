@@ -19,6 +19,7 @@ from mini_bert.text.base import Tokenizer
 from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.bpe_conventions import GPT2, ROBERTA, Conventions
 from mini_bert.text.byte_level import BYTE_CHARACTERS, SPACE
+from mini_bert.text.unigram import UnigramTokenizer
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 from mini_bert.training.setup import default_objective
 
@@ -46,22 +47,19 @@ SMALL: dict[str, Any] = {  # by the names that the configs of the family use
 FAMILY = [name for name in PRESETS if name != "larger"]  # that is a larger Mini-BERT
 
 
-class ReversedTokenizer(WordPieceTokenizer):
-    """WordPiece with XLNet's template: [CLS] at the end, with a token type of its own; padding on the left"""
-
-    single = "A:0 sep:0 cls:2"
-    pair = "A:0 sep:0 B:1 sep:1 cls:2"
-    padding_side = "left"
-    padding_type = 3
-
-
 @cache
 def tokenizer_for(name: str) -> Tokenizer:
-    """Byte-level BPE for GPT-2 and RoBERTa, WordPiece for the others"""
-    rules = {"gpt2": GPT2, "roberta": ROBERTA}.get(name)
-    if rules is not None:
-        return bpe(rules)
-    return (ReversedTokenizer if name == "xlnet" else WordPieceTokenizer)(VOCABULARY)
+    """Byte-level BPE for GPT-2 and RoBERTa, Unigram for ALBERT and XLNet, WordPiece for the others"""
+    if name in ("gpt2", "roberta"):
+        return bpe(GPT2 if name == "gpt2" else ROBERTA)
+    if name == "albert":
+        return unigram({"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"})
+    if name == "xlnet":  # <cls> at the end, with a token type of its own; padding on the left
+        return unigram(
+            {"unk": "<unk>", "cls": "<cls>", "sep": "<sep>", "pad": "<pad>", "mask": "<mask>"},
+            single="A:0 sep:0 cls:2", pair="A:0 sep:0 B:1 sep:1 cls:2", padding_side="left", padding_type=3,
+        )  # fmt: skip
+    return WordPieceTokenizer(VOCABULARY)
 
 
 def bpe(rules: Conventions) -> BpeTokenizer:
@@ -70,6 +68,16 @@ def bpe(rules: Conventions) -> BpeTokenizer:
     merges |= {(SPACE, word): None for word in [*WORDS, ".", ",", "?"]}  # last, so that words are whole before
     pieces = [*rules.roles.values(), *BYTE_CHARACTERS, *(left + right for left, right in merges)]
     return BpeTokenizer(list(dict.fromkeys(pieces)), list(merges), rules)
+
+
+def unigram(roles: dict[str, str], **template: Any) -> UnigramTokenizer:
+    """WORDS, signs and letters, each with the space before it or without; longer pieces are likelier"""
+    words = [mark + word for word in [*WORDS, *string.ascii_lowercase, ".", ",", "?", "s"] for mark in ("▁", "")]
+    pieces = dict.fromkeys([*words, "▁"])
+    vocab = [*roles.values(), *pieces]
+    scores = [*[0.0] * len(roles), *(-10.0 + len(piece) for piece in pieces)]
+    rules = {"type": "sentencepiece", "add_dummy_prefix": True, "remove_extra_whitespaces": True}
+    return UnigramTokenizer(vocab, scores, roles, rules, lstrip=(roles["mask"],), **template)
 
 
 def tiny_config(name: str) -> Any:

@@ -16,6 +16,7 @@ import pytest
 from mini_bert.data import shards
 from mini_bert.data.sentences import split
 from mini_bert.data.shards import DamagedShards, open_shards, prepare
+from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "!", "?", *"abcdefghij", *(f"##{c}" for c in "abcdefghij")]
@@ -121,6 +122,16 @@ def test_what_a_tokenizer_drops_is_no_sentence(make, tmp_path):
     a, b, c, d, stop = (PIECES.index(piece) for piece in "abcd.")
     assert made.tokens.tolist() == [3, 3, a, b, stop, c, stop, 3, 3, d, 3]
     assert made.sentences.tolist() == [2, 5, 9, 11] and made.documents.tolist() == [0, 0, 2, 2, 3]
+
+
+def test_pieces_with_their_space_make_running_text(make, tmp_path):
+    """Sentences inside a document begin with a space, also in a later passage; the first one does not."""
+    (tmp_path / "text.txt").write_text("The cat sat. It purred.\nThen it slept.\n\nDogs bark. They do.")
+    bpe = load_tokenizer("bpe-8k")
+    shard = make(tmp_path / "text.txt", bpe)
+    first, second = "The cat sat. It purred. Then it slept.", "Dogs bark. They do."
+    assert bpe.decode(shard.tokens) == f"</s>{first}</s>{second}</s>"
+    assert len(shard.sentences) == 5 + 1
 
 
 def test_special_tokens_in_the_text_are_text(make, tmp_path):

@@ -432,6 +432,22 @@ def test_a_new_pair_starts_without_a_difference():
     assert DebertaV2(PAIR).generator is None
 
 
+def test_a_usual_generator_has_half_the_blocks():
+    """As published; the width is that of the discriminator. A model of one block has a generator of one."""
+    for depth, expected in ((12, 6), (3, 1), (1, 1)):
+        own = replace(V3, num_hidden_layers=depth).with_generator().generator_config
+        assert (own.depth, own.width, own.generator) == (expected, V3.width, None)
+
+
+def test_a_new_generator_starts_from_the_table_of_the_discriminator():
+    """The difference is 0, as in a new pair, and the discriminator computes the same."""
+    pair = scattered(DebertaV2(PAIR, (REPLACED,)))
+    one = pair.alone()
+    again = one.with_new_generator(DebertaV2(PAIR, (REPLACED,), seed=5).generator)
+    assert not again.tokens.difference.data.any() and again.config == PAIR
+    np.testing.assert_array_equal(again.forward(IDS)[0].replaced, one.forward(IDS)[0].replaced)
+
+
 def test_copies_of_a_pair():
     """A replica shares the weights, a copy and a pickle have their own; the table belongs to each one's generator."""
     pair = scattered(DebertaV2(PAIR, (REPLACED,)))

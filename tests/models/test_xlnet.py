@@ -199,16 +199,23 @@ def test_the_published_config():
         "untie_r": True, "vocab_size": 32000,
     }  # fmt: skip
     config = XLNetConfig.from_dict(published)
-    assert (config.mem_len, config.reuse_len, config.d_head) == (0, 0, 64)
+    assert (config.mem_len, config.reuse_len, config.head_width) == (0, 0, 64)
     assert config.sizes().parameters == 116_750_336
     assert XLNetConfig.from_dict(config.to_dict()) == config
+
+
+def test_the_width_of_a_head_follows_the_other_sizes():
+    """A config can be changed with `replace`; files have the width as a number, which transformers 4 expects."""
+    changed = replace(TINY, d_model=20)
+    assert (TINY.head_width, changed.head_width, changed.to_dict()["d_head"]) == (2, 4, 4)
+    assert XLNetConfig.from_dict(changed.to_dict()) == changed
 
 
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
         ("attn_type", "both", "attn_type is 'both', expected 'bi' or 'uni'"),
-        ("summary_type", "mean", "summary_type is 'mean', but only 'last' is supported"),
+        ("summary_type", "mean", "summary_type is 'mean', expected 'first' or 'last'"),
         ("summary_use_proj", False, "summary_use_proj is False"),
         ("summary_activation", "relu", "summary_activation is 'relu'"),
         ("d_head", 3, "d_head is 3, expected 2"),

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import tests.finetuning.tiny_tasks as tiny
-from mini_bert.finetuning.model import load, save
+from mini_bert.finetuning.model import load, save, with_task
 from mini_bert.finetuning.tasks.base import Batch as TaskBatch
+from mini_bert.finetuning.tasks.base import Item, packed
+from mini_bert.finetuning.tasks.classify import Classify, sentence_scores
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, Term
-from mini_bert.models.xlnet import XLNet
+from mini_bert.models.xlnet import XLNet, XLNetConfig
 from tests.models.family import Peer, agree, as_tensor, compare_gradients, random_model
 
 pytestmark = pytest.mark.peers
@@ -254,6 +256,31 @@ def test_published_task_heads(kind, tmp_path):
     with torch.no_grad():
         assert their_task_loss(kind, again.double().eval(), items).item() == pytest.approx(loss, rel=1e-5)
     np.testing.assert_array_equal(load(tmp_path / "ours", np.float64).model.flat.data, model.flat.data)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_classifier_pools_the_same_token(chosen, tmp_path):
+    """With a tokenizer that puts [CLS] first and pads on the right, we save summary_type "first", and transformers
+    computes the same scores. A config that says "last" is followed, whatever the tokenizer."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    model = XLNet(XLNetConfig(len(tiny.TOKENIZER), 14, 3, 2, 11, initializer_range=0.3), False, 1, np.float64)
+    task = Classify(["no", "yes", "perhaps"], ["cls"], True)
+    tuned = with_task(model, task, 0.0, 2, tiny.TOKENIZER if chosen else None)
+    assert tuned.config.summary_type == ("first" if chosen else "last")
+    rows = [tiny.TOKENIZER.ids([text], special=False)[0] for text in ("good film", "the film was very bad and old")]
+    longest = max(map(len, rows)) + 2
+    items = [Item(n, *packed(tiny.TOKENIZER, row, None, longest)[:2], 0) for n, row in enumerate(rows)]
+    given = task.batch(items if chosen else items[:1], tiny.TOKENIZER.padding)  # padding comes last: no last token
+    save(tmp_path, tuned, task, tiny.TOKENIZER, longest)
+    again = load(tmp_path, np.float64)
+    assert again.model.config == tuned.config
+    theirs = transformers.XLNetForSequenceClassification.from_pretrained(tmp_path).double().eval()
+    assert theirs.config.summary_type == tuned.config.summary_type
+    with torch.no_grad():
+        mask = as_tensor(given.real.astype(float))
+        wanted = theirs(as_tensor(given.ids), attention_mask=mask, token_type_ids=as_tensor(given.types)).logits
+    scores, _ = sentence_scores(again.model, given, Run(), again.task.pooling)
+    np.testing.assert_allclose(scores, wanted.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def their_task_loss(kind, theirs, items):

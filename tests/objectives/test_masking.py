@@ -87,7 +87,7 @@ print(tokenizer.decode(input_ids), '|', tokenizer.decode(masked_ids[0]), '|', le
     assert before == "[CLS] the cat sat on the mat [SEP]" and counts == "1 1" and after.startswith("[CLS] ")
 
 
-@pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}])
+@pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}, {"ngram": True}])
 def test_what_comes_back(options):
     """Targets are the original ids at the positions; other ids and the input are unchanged; positions are
     increasing."""
@@ -146,7 +146,7 @@ def test_the_share_of_chosen_words(options):
     assert abs(error.sum()) < 5 * math.sqrt((error**2).sum())
 
 
-@pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}])
+@pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}, {"ngram": True}])
 @pytest.mark.parametrize("words", [0, 1, 2, 3, 5, 8])
 def test_at_least_one_target(words, options):
     """However short, a sequence with a word has a target; one without a word has none."""
@@ -248,6 +248,33 @@ def test_spans_have_geometric_lengths():
     assert round(float(shares @ np.arange(1, 11)), 1) == 3.8 and abs(lengths.mean() - 3.797) < 0.1
 
 
+def test_ngrams_have_the_lengths_of_albert():
+    """Runs of 1, 2 and 3 words with P(n) ∝ 1/n: 6/11, 3/11 and 2/11."""
+    masking = Masking(V, 4, SPECIAL, ngram=True)
+    ids = np.full((307, 500), 60)  # 100 runs of at most 3 always fit
+    _, group = masking._units(ids, masking.is_word[ids], address(0, np.arange(307)))
+    lengths = np.concatenate([np.diff(np.unique(row)[:101]) for row in group])
+    expected = len(lengths) * np.array([0, 6, 3, 2]) / 11
+    counts = np.bincount(lengths)
+    assert len(lengths) == 30_700 and len(counts) == 4
+    assert counts[0] == 0 and (abs(counts - expected)[1:] < 5 * np.sqrt(expected[1:])).all()
+
+
+def test_ngrams_are_whole_words_and_each_piece_has_its_own_fate():
+    """Never part of a word, and of two chosen neighbours both are masked with probability 0.8², as for whole words."""
+    masked, _, positions = mask_tokens(IDS, seed=2, continues=CONTINUES, ngram=True)
+    chosen = np.zeros(IDS.shape, bool)
+    chosen.ravel()[positions] = True
+    for row, marks in zip(IDS, chosen, strict=True):
+        for word in words_of(row):
+            assert len(set(marks[word])) == 1
+    two = chosen[:, 1:] & chosen[:, :-1]
+    both = (masked[:, 1:] == 4) & (masked[:, :-1] == 4)
+    assert two.sum() > 3000 and abs(both[two].mean() - 0.64) < 0.03
+    with pytest.raises(ValueError, match="span and ngram are both True"):
+        mask_tokens(IDS, seed=2, span=True, ngram=True)
+
+
 def test_spans_are_runs_of_whole_words_with_one_fate():
     """A few long runs; never part of a word; never across a special token; a span is masked as a whole or not
     at all."""
@@ -290,7 +317,7 @@ def test_spans_without_words_are_runs_of_pieces():
 # ------------------------------------------------------------------ the same key, the same masks
 
 
-@pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}])
+@pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"span": True}, {"ngram": True}])
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_masks_depend_on_the_key_alone(options, data):

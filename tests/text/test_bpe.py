@@ -108,13 +108,18 @@ def test_a_text_survives():
             assert tok.decode(ids) == text and tok.decode_bytes(ids) == text.encode()
 
 
+UNUSUAL = roberta(add_prefix_space=True, compose=True)
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_survive(data):
-    """Bytes that are not UTF-8 are spelt, too, and restored exactly."""
+    """Bytes that are not UTF-8 are spelt, too, and restored exactly, whatever happens to text."""
     tok = CASES[0][0]
     ids = tok.encode_bytes(data)
     assert tok.decode_bytes(ids) == data and tok.decode(ids) == data.decode("utf-8", "replace")
     assert tok.encode_bytes(bytearray(data)) == ids
+    for more in (data, b"the cat" + data, b"e\xcc\x81" + data):
+        assert UNUSUAL.decode_bytes(UNUSUAL.encode_bytes(more)) == more
 
 
 @given(st.text(max_size=30))
@@ -136,6 +141,17 @@ def test_offsets_point_at_what_was_spelt(parts):
     for i, (first, last) in zip(encoding.ids, encoding.offsets, strict=True):
         spelt = text[first:last]
         assert spelt.strip() == "<mask>" if i == tok.mask_id else tok.decode_bytes([i]) in spelt.encode()
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from(" the\n.,é東")), max_size=20), st.booleans(), st.booleans())
+def test_spans_from_ids(text, trim, prefix):
+    """With the ids of a text, or of its beginning, spans are the same."""
+    text = text.encode("utf-8", "replace").decode()
+    tok = gpt2(trim_offsets=trim, add_prefix_space=prefix)
+    offsets, word_ids = tok.spans(text)
+    for length in (len(offsets), len(offsets) // 2):
+        ids = tok.ids([text])[0][:length]
+        assert tok.spans(text, ids=ids) == (offsets[:length], word_ids[:length])
 
 
 def test_special_tokens_take_spaces():
@@ -224,12 +240,10 @@ def test_caches_are_bounded_and_change_nothing(monkeypatch):
     """Endless new chunks do not grow the caches, and the ids and spans stay the same."""
     large = roberta()
     monkeypatch.setattr("mini_bert.text.bpe.CHUNKS_KEPT", 16)
-    monkeypatch.setattr("mini_bert.text.bpe.SPANS_KEPT", 8)
     small = roberta()
     for text in [*(f"h{i} cat{i}, {i}." for i in range(100)), "cat" * 40 + " x", *GOLDEN["texts"]]:
         assert small.ids([text]) == large.ids([text]) and small.spans(text) == large.spans(text)
         assert max(map(len, (small._chunks, small._firsts, small._words))) <= 16
-        assert max(map(len, (small._chunk_spans, small._first_spans))) <= 8
 
 
 def test_copies():
@@ -259,3 +273,14 @@ def test_every_kind_of_loading_finds_it(tmp_path):
     for source in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.json"):
         for loaded in (load_tokenizer(source), BpeTokenizer.load(source), BpeTokenizer.from_pretrained(source)):
             assert isinstance(loaded, BpeTokenizer) and loaded.fingerprint == tok.fingerprint
+
+
+def test_pieces_are_readable():
+    """▁ is a space, bytes that are no characters are numbers, and special tokens stay as they are."""
+    vocab = ["<|endoftext|>", *BYTE_CHARACTERS, "Ã¯", "Ġn"]
+    tokenizer = BpeTokenizer(vocab, [("Ã", "¯"), ("Ġ", "n")], GPT2)
+    shown = {token: tokenizer.readable(i) for i, token in enumerate(tokenizer.tokens)}
+    assert [shown[token] for token in ("Ġn", "Ã¯", "Ã", "Ġ", "Ċ", "a", "<|endoftext|>")] == [
+        "▁n", "ï", "\\xc3", "▁", "\\n", "a", "<|endoftext|>",
+    ]  # fmt: skip
+    assert all(text.isprintable() for text in shown.values())

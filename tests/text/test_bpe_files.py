@@ -106,6 +106,9 @@ def test_a_config_names_the_roles(tmp_path):
     (tmp_path / "special_tokens_map.json").write_text('{"mask_token": {"content": "<gap>", "lstrip": true}}')
     loaded = load_tokenizer(tmp_path)
     assert loaded.roles == {"mask": "<gap>", "sep": "<end>", "pad": "<end>", "unk": "<end>"}
+    config = {"eos_token": "<end>", "additional_special_tokens": ["Ġ", {"content": "the"}]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert load_tokenizer(tmp_path).conventions.special_tokens == ("Ġ", "the")
     (tmp_path / "special_tokens_map.json").write_text('{"mask_token": "<hole>"}')
     with pytest.raises(ValueError, match=r"special_tokens_map.json: mask_token is '<hole>', which is not in the vocab"):
         load_tokenizer(tmp_path)

@@ -94,7 +94,10 @@ RULES = {
     "DeBERTa": DEBERTA,
     "ModernBERT": MODERN,
     "ModernBERT, trimmed": MODERN._replace(trim_offsets=True, rstrip=("[CLS]",)),
-    "whole words first": GPT2._replace(ignore_merges=True),
+    "whole words first": GPT2._replace(ignore_merges=True, added_tokens=ADDED),
+    "added, prefix": GPT2._replace(
+        added_tokens=ADDED, lstrip=("[unused0]",), trim_offsets=True, trim_first=False, add_prefix_space=True
+    ),
 }
 
 
@@ -322,7 +325,7 @@ def test_every_line(name):
             while lines := [line.removesuffix("\n") for line in islice(file, 4000)]:
                 expected = reference.encode_batch(lines)
                 for line, ids, encoding in zip(lines, ours.ids(lines, special=False), expected, strict=True):
-                    offsets, word_ids = ours.spans(line, special=False)
+                    offsets, word_ids = ours.spans(line, special=False, ids=ids)
                     assert ids == encoding.ids and offsets == encoding.offsets and word_ids == encoding.word_ids, line
                 count += len(lines)
     print(f"{name}: {count:,} lines, all equal")

@@ -170,6 +170,22 @@ def test_offsets_point_at_what_was_spelt(text):
     assert numbers == sorted(numbers) and set(numbers) == set(range(len(set(numbers))))
 
 
+@pytest.mark.parametrize("choice", [(True, None), (False, None), (False, True)])
+@given(
+    text=st.lists(
+        st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from([*"abc,. \t\n—é東", "Hello "]))
+    ).map("".join)
+)
+def test_spans_from_ids(choice, text):
+    """With the ids of a text, or of its beginning, spans are found without its words: the same ones."""
+    tok = WordPieceTokenizer(CASES["vocab"], *choice)
+    ids = tok.ids([text], special=False)[0]
+    offsets, word_ids, _ = tok.plain_spans(text)
+    for length in (len(ids), len(ids) // 2):
+        found = tok.spans_of_ids(text, ids[:length])
+        assert (found[0][:length], found[1][:length]) == (offsets[:length], word_ids[:length])
+
+
 def test_call_on_one_text_a_pair_and_batches(tok):
     """One text gives flat lists, a batch gives lists of lists; pairs are a second argument or tuples."""
     assert tok("a b") == {"input_ids": [CLS, A, B, SEP], "token_type_ids": [0] * 4, "attention_mask": [1] * 4}

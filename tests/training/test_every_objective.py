@@ -15,7 +15,7 @@ from mini_bert.files.model_folder import read_tensors
 from mini_bert.inference.loading import load_model
 from mini_bert.models.albert import AlbertConfig
 from mini_bert.models.bert import Bert, BertConfig
-from mini_bert.models.deberta_v2 import DebertaV2Config
+from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig
 from mini_bert.models.gpt2 import GPT2Config
@@ -183,14 +183,88 @@ def test_options_are_part_of_the_run(place):
         resume(Path("run"), quiet=True)
 
 
-def test_a_pair_is_written_as_two_models(place):
-    """RUN/model loads as the pair; saved for others, the discriminator has its generator in a folder inside."""
-    train("run", ELECTRA)
-    pair = load_model("run")
-    assert isinstance(pair, Electra) and pair.generator is not None
+@pytest.mark.parametrize("name", ["electra", "deberta v3"])
+def test_a_pair_is_written_as_two_models(place, capsys, name):
+    """A checkpoint holds both in one file. RUN/model is the discriminator, with its generator in a folder inside; each
+    computes what it does in the pair, and the generator fills gaps."""
+    config, options, _ = RUNS[name]
+    train("run", config, learning_rate=0.1, **options)
+    pair, ids = load_model(f"run/checkpoints/{best_of('run')}"), np.array([[2, 5, 4, 13, 3]])
+    assert pair.config == config
+    discriminator, generator = load_model("run"), load_model("run/model/generator")
+    assert discriminator.generator is None and discriminator.output_heads == ("replaced",)
+    np.testing.assert_allclose(discriminator.forward(ids)[0].replaced, pair.forward(ids)[0].replaced, atol=1e-6)
+    wanted = pair.generator.forward(ids)[0].masked_words
+    np.testing.assert_allclose(generator.forward(ids)[0].masked_words, wanted, atol=1e-6)
+    again = type(pair).build(config, ("replaced",), seed=9).load_checkpoint("run")
+    np.testing.assert_allclose(again.flat.data, pair.flat.data, atol=1e-6)
+    with pytest.raises(SystemExit, match="the folder `generator` beside its files"):
+        main(["fill-mask", "cats [MASK].", "--model", "run"])
+    with pytest.raises(SystemExit) as ended:
+        main(["fill-mask", "cats [MASK].", "--model", "run/model/generator"])
+    assert not ended.value.code and "cats" in capsys.readouterr().out
+
+
+def best_of(run):
+    """The name of the checkpoint that RUN/model is from"""
+    return next(record["path"] for record in reversed(read_run(run).records) if record.get("best")).split("/")[-1]
+
+
+@pytest.mark.peers
+def test_transformers_opens_the_run_of_a_deberta_v3(place):
+    """Both folders of RUN/model; no tensor is missing, and the vectors and scores are ours."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config, options, _ = RUNS["deberta v3"]
+    train("run", config, learning_rate=0.1, **options)
+    ids = np.array([[2, 5, 6, 4, 13, 3], [2, 9, 4, 13, 7, 3]])
+    for folder, kind in (("run/model", "AutoModel"), ("run/model/generator", "AutoModelForMaskedLM")):
+        peer, report = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
+        assert not report["missing_keys"] and not report["mismatched_keys"]
+        with torch.no_grad():
+            wanted = peer.eval()(torch.tensor(ids))[0].numpy()
+        output = load_model(folder).forward(ids)[0]
+        np.testing.assert_allclose(output.hidden if kind == "AutoModel" else output.masked_words, wanted, atol=5e-5)
+    pair = load_model(f"run/checkpoints/{best_of('run')}")
+    assert pair.tokens.difference.data.any()
+    np.testing.assert_allclose(pair.encode(ids)[0], load_model("run").encode(ids)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["electra", "deberta v3"])
+def test_a_run_of_a_pair_continues_as_that_pair(place, capsys, name):
+    """--init RUN restores both models, and the config is the same."""
+    config, options, _ = RUNS[name]
+    train("run", config, **options)
+    train("more", init="run", tokenizer=None, learning_rate=1e-9, quiet=False)
+    assert "new, with random weights" not in capsys.readouterr().err
+    before, after = (load_model(f"{run}/checkpoints/{best_of(run)}") for run in ("run", "more"))
+    assert after.config == before.config == config
+    np.testing.assert_allclose(after.flat.data, before.flat.data, atol=1e-6)
+
+
+def test_a_discriminator_of_deberta_continues_with_its_own_objective(place, capsys):
+    """It finds replaced words, although its config is that of a model for masked words. Without a generator in the
+    folder, a new one of half the depth starts from the same token table, and the discriminator computes the same."""
+    config, _, _ = RUNS["deberta v3"]
+    pair = DebertaV2.build(config, ("replaced",), seed=3)
+    pair.tokens.difference.data[...] = np.random.default_rng(0).normal(size=pair.tokens.difference.data.shape)
     pair.save_pretrained("published")
-    assert load_model("published").output_heads == ("replaced",)
-    assert load_model("published/generator").output_heads == ("masked_words",)
+    WordPieceTokenizer(WORDS).save("published")
+    shutil.rmtree("published/generator")
+    assert set_up(Wanted(init="published")).objective.name == "replaced_tokens"
+    train("run", init="published", tokenizer=None, learning_rate=1e-9, quiet=False)
+    said = capsys.readouterr().err
+    assert "published has no generator" in said and "with 1 block of width 12" in said
+    assert "new, with random weights: generator" in said
+    ids, after = np.array([[2, 5, 4, 13, 3]]), load_model("run")
+    np.testing.assert_allclose(after.forward(ids)[0].replaced, pair.forward(ids)[0].replaced, atol=1e-5)
+    np.testing.assert_allclose(load_model("run/model/generator").tokens.table.data, pair.tokens.sum(), atol=1e-6)
+
+
+def test_a_deberta_for_masked_words_keeps_its_objective(place):
+    config, _, _ = RUNS["deberta v3"]
+    DebertaV2.build(config.alone(), ("masked_words",)).save_pretrained("published")
+    WordPieceTokenizer(WORDS).save("published")
+    assert set_up(Wanted(init="published")).objective.name == "masked_words"
 
 
 # ---------------------------------------------------------------------- --init
@@ -250,12 +324,13 @@ def test_a_discriminator_continues_with_its_generator(place, capsys, with_genera
     if not with_generator:
         shutil.rmtree("published/generator")
     train("run", init="published", tokenizer=None, learning_rate=1e-9, quiet=False)
-    said, after, before = capsys.readouterr().err, weights("run"), pair.named_params()
+    said, before = capsys.readouterr().err, pair.named_params()
+    after = weights(f"run/checkpoints/{best_of('run')}")
     assert ("new, with random weights: generator" in said) != with_generator
     for name in after:
         if with_generator or not name.startswith("generator."):
             np.testing.assert_allclose(after[name], before[name].data, atol=1e-6, err_msg=name)
-    assert load_model("run").generator.width == (6 if with_generator else 3)
+    assert load_model("run/model/generator").width == (6 if with_generator else 3)
 
 
 def test_a_student_starts_with_layers_of_its_teacher(place, capsys):
@@ -267,7 +342,7 @@ def test_a_student_starts_with_layers_of_its_teacher(place, capsys):
         np.testing.assert_allclose(array, before[name], atol=1e-6)
     said = capsys.readouterr().err
     assert "the weights start from layers of the teacher, teacher\n" in said
-    assert "teacher: teacher, with" in said and "their vectors are compared, too" in said
+    assert "teacher: teacher, with" in said and "the vectors of teacher and student are compared, too" in said
     assert "| start | layers of the teacher |" in Path("run/model/README.md").read_text()
     shutil.rmtree("run/checkpoints")
     shutil.rmtree("run/model")
@@ -341,6 +416,14 @@ def test_every_preset_has_an_objective_that_fits(preset):
     assert not setup.objective.missing(model)
     sizes = setup.sizes(model)
     assert sizes.parameters == model.get_parameter_count() and 0 < sizes.predicted <= 1
+    assert setup.options == ({"ngram": True} if preset == "albert" else {})
+    assert preset == "larger" or setup.config.dropout == 0
+
+
+def test_albert_masks_as_it_was_published_unless_told_otherwise():
+    assert set_up(Wanted("albert")).make_objective().arguments["ngram"]
+    assert set_up(Wanted("albert", masking="pieces")).options == {}
+    assert set_up(Wanted("mini", masking="ngram")).options == {"ngram": True}
 
 
 def test_help_names_all_presets_and_objectives():

@@ -150,9 +150,15 @@ class Task:
 
 
 def summary_places(model: Model, batch: Batch) -> np.ndarray | int:
-    """The position of the token that stands for each text, (B,): that of the tokenizer's template, or the last token if
-    no other has seen the whole text."""
-    return batch.ids.shape[1] - 1 - batch.real[:, ::-1].argmax(1) if model.reads_forward else batch.summary
+    """The position of the token that stands for each text, (B,).
+
+    The last token if no other has seen the whole text; the first or the last if the config says which, as XLNet's
+    does, so that transformers pools the same one; otherwise that of the tokenizer's template.
+    """
+    where = "last" if model.reads_forward else getattr(model.config, "summary_type", None)
+    if where is None:
+        return batch.summary
+    return batch.real.argmax(1) if where == "first" else batch.ids.shape[1] - 1 - batch.real[:, ::-1].argmax(1)
 
 
 def packed(tokenizer: Tokenizer, first: list[int], second: list[int] | None, length: int):

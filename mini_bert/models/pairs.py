@@ -1,0 +1,144 @@
+"""Two models that are trained together: a generator fills gaps, a discriminator finds the words that it put in.
+
+    model = Electra(config.with_generator())              model.generator is a model, too; one flat memory holds both
+    model.folders()                                       {"": the discriminator, "generator": the generator}
+    Electra.pair(discriminator, generator)                both in one memory again
+
+ELECTRA (models/electra.py) and DeBERTa v3 (models/deberta_v2.py) are trained like this. They differ in how the two
+token tables are related: ELECTRA shares one, DeBERTa v3 adds a difference (`joined`, `own_weights`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mini_bert.models.base import REPLACED
+
+GENERATOR = "generator"  # the field in a config, the part of a model, and the folder in the discriminator's folder
+OWN_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")  # of a generator
+
+
+class PairConfig:
+    """The config of a pair, or of either model alone; the fields are those of the architecture, and `generator`.
+
+    generator: the sizes in which the generator of a pair differs, {"hidden_size": …, "num_hidden_layers": …,
+    "num_attention_heads": …, "intermediate_size": …}; None: a single model.
+    """
+
+    generator: Mapping[str, Any] | None
+    to_dict: Callable[..., dict[str, Any]]
+    with_generator: Callable[..., Any]  # the config of a pair, with a generator of the usual sizes
+
+    def check_generator(self) -> None:
+        """The sizes of the generator must be some of OWN_SIZES, and make a config."""
+        if self.generator is None:
+            return
+        if not isinstance(self.generator, Mapping) or not set(self.generator) <= set(OWN_SIZES):
+            raise ValueError(
+                f"generator is {self.generator!r:.100}, expected the sizes in which it differs, some of "
+                f"{', '.join(OWN_SIZES)}: it shares the rest with the discriminator"
+            )
+        try:
+            self.generator_config  # noqa: B018 - checks its sizes
+        except ValueError as error:
+            raise ValueError(f"generator: {error}") from error
+
+    @property
+    def generator_config(self) -> Any:
+        return self.alone(**self.generator or {})
+
+    def alone(self, **changes: Any) -> Any:
+        """The same without a generator"""
+        own: Any = self
+        return replace(own, generator=None, **changes)
+
+    def with_generator_like(self, other: Any) -> Any:
+        """The config of a pair, from those of a discriminator and a generator"""
+        own: Any = self
+        sizes = {name: getattr(other, name) for name in OWN_SIZES}
+        pair = replace(own, generator={name: size for name, size in sizes.items() if size != getattr(own, name)})
+        ours, theirs = pair.generator_config.to_dict(), other.to_dict()
+        different = [name for name in ours if ours[name] != theirs.get(name, ours[name]) and name != "legacy"]
+        if different:  # `legacy` only names tensors in files
+            raise ValueError(
+                f"this generator does not fit this discriminator: they differ in {', '.join(different)}, but may "
+                f"differ only in {', '.join(OWN_SIZES)}"
+            )
+        return pair
+
+
+class Pair:
+    """A discriminator with its generator in it, or either model alone (then `generator` is None)."""
+
+    generator: Any
+    config: Any
+    dtype: Any
+    tokens: Any
+    output_heads: Any
+    build: ClassVar[Callable[..., Any]]
+    named_params: Callable[[], dict[str, Any]]
+    assign_tensors: Callable[..., None]
+    from_pretrained: ClassVar[Callable[..., Any]]
+
+    @classmethod
+    def pair(cls, discriminator: Any, generator: Any) -> Any:
+        """A copy of both in one memory."""
+        config = discriminator.config.with_generator_like(generator.config)
+        pair = cls.build(config, (REPLACED,), None, discriminator.dtype)
+        weights = {f"{GENERATOR}.{name}": param.data for name, param in generator.named_params().items()}
+        weights |= {name: param.data for name, param in discriminator.named_params().items()}
+        _assign(pair, cls.joined(weights))
+        return pair
+
+    def with_new_generator(self, generator: Any) -> Any:
+        """A copy of this discriminator as a pair with a generator that is not trained yet: it gets our token table."""
+        new = generator.alone()
+        new.tokens.table.data[...] = self.tokens.table.data
+        return self.pair(self, new)
+
+    def alone(self) -> Any:
+        """A copy of this model without its generator, or of a generator without its discriminator."""
+        twin = self.build(self.config.alone(), self.output_heads, None, self.dtype)
+        _assign(twin, self.own_weights())
+        return twin
+
+    def folders(self) -> dict[str, Any]:
+        return {"": self} if self.generator is None else {"": self.alone(), GENERATOR: self.generator.alone()}
+
+    def load_checkpoint(self, path: str | os.PathLike[str]) -> Any:
+        """As other models do; a pair also reads two models from a folder and its subfolder, as a run has them."""
+        from mini_bert.files.model_folder import CONFIG, locate, read_config
+
+        folder = locate(path) if Path(path).is_dir() else Path(path)
+        if self.generator is None or not (folder / GENERATOR / CONFIG).is_file() or is_pair(read_config(folder)):
+            return super().load_checkpoint(path)  # type: ignore[misc]
+        pair = self.pair(self.from_pretrained(folder), self.from_pretrained(folder / GENERATOR))
+        self.assign_tensors({name: param.data for name, param in pair.named_params().items()}, str(path))
+        return self
+
+    # The weights of two models in one memory. An architecture whose tables are related in another way overrides both.
+
+    @classmethod
+    def joined(cls, weights: dict[str, Any]) -> dict[str, Any]:
+        """The weights of a pair, from those of both models. What they share is the discriminator's."""
+        return weights
+
+    def own_weights(self) -> dict[str, Any]:
+        """The weights of this model alone"""
+        return {name: param.data for name, param in self.named_params().items()}
+
+
+def _assign(model: Any, weights: Mapping[str, Any]) -> None:
+    for name, param in model.named_params().items():
+        if name not in weights:
+            raise ValueError(f"there is no {name} in these two models; expected a discriminator and a generator")
+        param.data[...] = weights[name]
+
+
+def is_pair(values: Mapping[str, Any]) -> bool:
+    """Whether the content of a config.json says that its file holds both models, as in a checkpoint"""
+    return values.get(GENERATOR) is not None
