@@ -206,8 +206,11 @@ def refuse_weights(model: str) -> None:
 
 def objective_for(wanted: Wanted, config: Any) -> type[Objective]:
     """The objective that was asked for, or that of the architecture."""
-    named = {"--objective": wanted.objective, "--next-sentence": MaskedWordsAndSentences.name if wanted.next_sentence else None,
-             "--teacher": None if wanted.teacher is None else Distillation.name}  # fmt: skip
+    named = {
+        "--objective": wanted.objective,
+        "--next-sentence": MaskedWordsAndSentences.name if wanted.next_sentence else None,
+        "--teacher": None if wanted.teacher is None else Distillation.name,
+    }
     kinds = {option: objective_class(name) for option, name in named.items() if name is not None}
     if len(set(kinds.values())) > 1:
         asked = " and ".join(f"{option} ({kind.name})" for option, kind in kinds.items())
