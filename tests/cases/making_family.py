@@ -13,7 +13,10 @@ import functools
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -154,3 +157,63 @@ def one(end: str, change: Callable[[np.ndarray], Any]) -> Callable[[dict[str, np
 def without(end: str) -> Callable[[dict[str, np.ndarray]], None]:
     """The first tensor whose name ends like this is missing."""
     return lambda arrays: arrays.__delitem__(next(name for name in sorted(arrays) if name.endswith(end)))
+
+
+# ---- runs that were killed
+
+
+OPTIONS = "--batch-size 4 --micro-batch 2 --steps 12 --save-every 3 --eval-every 6 --threads 2 --seed 5 --quiet"
+SENTENCES = "The cat sat on a mat. A dog ran. The film was good.\n\nThe dog was bad. A cat ran on a mat.\n\n" * 60
+
+
+def _train(folder: Path, kind: str, objective: str) -> list[str]:
+    """The command that trains in folder/run, after what it needs is written there."""
+    file("prose.txt", SENTENCES)(folder)
+    words = [sys.executable, "-m", "mini_bert", "train", "--corpus", "prose.txt", "--out", "run", *OPTIONS.split()]
+    if objective == "distillation":
+        shutil.copytree(_sound("bert", False), folder / "teacher")
+        config_file(kind)(folder)
+        return [*words, "--model", "config.json", "--teacher", "teacher"]
+    shutil.copytree(_sound(kind, False), folder / "start")
+    return [*words, "--init", "start", "--objective", objective]
+
+
+def _run(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@functools.cache
+def _whole(kind: str, objective: str) -> bytes:
+    """The weights after a run that was not killed."""
+    folder = Path(tempfile.mkdtemp(prefix="mini-bert-cases-"))
+    atexit.register(_remove, folder, os.getpid())
+    assert _run(_train(folder, kind, objective), folder).wait(60) == 0
+    return (folder / "run" / "model" / "model.safetensors").read_bytes()
+
+
+def stopped(kind: str, objective: str, change: Callable[[Path], Any] | None = None) -> Maker:
+    """A run in the folder of the command, killed after its first checkpoint; `change` damages it."""
+
+    def make(folder: Path) -> Path:
+        here = folder.parents[1] / "here"
+        training = _run(_train(here, kind, objective), here)
+        while training.poll() is None and not list(here.glob("run/checkpoints/step-*")):
+            time.sleep(0.01)
+        training.kill()
+        training.wait()
+        shutil.rmtree(here / "run" / "model", ignore_errors=True)  # if it was faster
+        if change is not None:
+            change(here / "run")
+        return here / "run"
+
+    return make
+
+
+def runs_on(kind: str, objective: str) -> Callable[[Path], None]:
+    """A check that a run which was killed and resumed ends with the same bits."""
+
+    def check(here: Path) -> None:
+        assert (here / "run" / "model" / "model.safetensors").read_bytes() == _whole(kind, objective)
+
+    return check
