@@ -102,6 +102,9 @@ class GPT2Config(PublishedConfig):
         activation(self.activation_function)
         if self.n_inner is not None:
             check_size("n_inner", self.n_inner)
+        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        if any(end is not None and type(end) is not int for end in ends):
+            raise ValueError(f"eos_token_id is {self.eos_token_id!r:.60}, expected an id, a list of ids, or null")
 
     @property
     def width(self) -> int:

@@ -51,7 +51,7 @@ from mini_bert.text.base import Tokenizer
 
 SOFT_TARGETS, HIDDEN_STATES = "soft_targets", "hidden_states"  # parts of the loss
 WEIGHTS = {MASKED_WORDS: 2 / 8, SOFT_TARGETS: 5 / 8, HIDDEN_STATES: 1 / 8}
-TEMPERATURE = 2.0
+TEMPERATURE, LOWEST, HIGHEST = 2.0, 0.01, 1000
 BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
 
@@ -74,6 +74,11 @@ class Distillation(MaskedWords):
         """source: where the teacher comes from, for the model card"""
         super().__init__(masking)
         check_positive_number("temperature", temperature)
+        if not LOWEST <= temperature <= HIGHEST:
+            raise ValueError(
+                f"temperature is {temperature:g}, expected from {LOWEST} (only the teacher's first guess counts) to "
+                f"{HIGHEST:,} (all words are alike)"
+            )
         teacher.output_head(MASKED_WORDS)
         self.teacher, self.temperature, self.source = teacher, temperature, source or type(teacher).__name__
         self.digest = hashlib.sha256(teacher.flat.data.tobytes()).hexdigest()

@@ -206,9 +206,12 @@ def refuse_weights(model: str) -> None:
 
 def objective_for(wanted: Wanted, config: Any) -> type[Objective]:
     """The objective that was asked for, or that of the architecture."""
-    named = {"--objective": wanted.objective, "--next-sentence": wanted.next_sentence and MaskedWordsAndSentences.name,
-             "--teacher": wanted.teacher and Distillation.name}  # fmt: skip
-    kinds = {option: objective_class(name) for option, name in named.items() if name}
+    named = {
+        "--objective": wanted.objective,
+        "--next-sentence": MaskedWordsAndSentences.name if wanted.next_sentence else None,
+        "--teacher": None if wanted.teacher is None else Distillation.name,
+    }
+    kinds = {option: objective_class(name) for option, name in named.items() if name is not None}
     if len(set(kinds.values())) > 1:
         asked = " and ".join(f"{option} ({kind.name})" for option, kind in kinds.items())
         raise ValueError(f"{asked} ask for different objectives; leave out one of them")
