@@ -453,7 +453,7 @@ class Model(Saved):
         use, training = (f"{count * width * parameters / 1e9:,.1f} GB" for count in (2, 4))
         return (
             f"not enough memory for this model of {parameters:,} parameters: it needs {use} for weights and "
-            f"gradients, and at least {training} to train"
+            f"gradients, and at least {training} to train; `mini-bert plan` shows how to use less"
         )
 
     def replica(self) -> Self:

@@ -1,8 +1,8 @@
 """Clumsy and hostile uses of everything: each ends in the stated way, with a sentence instead of a traceback.
 
-The tables are in clumsy.py, hostile.py, calls.py and family_*.py, one line per case. Commands run in their own process, in an empty
-folder of their own, under a time limit and a memory limit. What a case was given must be unchanged afterwards, no file
-PWNED may appear (harmful files try to make one), and no escape sequence may reach the terminal.
+The tables are in clumsy.py, hostile.py, calls.py and family_*.py, one line per case. Commands run in their own
+process, in an empty folder, under a time limit and a memory limit. What a case was given must be unchanged afterwards,
+no file PWNED may appear (harmful files try to make one), and no escape sequence may reach the terminal.
 """
 
 from __future__ import annotations
