@@ -46,6 +46,7 @@ class Options(NamedTuple):
     out: Path
     minutes: float
     pairs: int
+    threads: int
 
 
 def run(*words: object) -> None:
@@ -70,6 +71,7 @@ def corpora(options: Options) -> list[Path]:
 def training_words(name: str, folder: Path, steps: int, options: Options) -> list[object]:
     """The command that trains a model."""
     words: list[object] = ["train", "--model", name, "--tokenizer", "8k", "--length", 64, "--batch-size", 32]
+    words += ["--threads", options.threads]
     words += ["--steps", steps, "--held-out", 0.01, "--out", folder, "--quiet"]
     words += [word for corpus in corpora(options) for word in ("--corpus", corpus)]
     return words + (["--teacher", TEACHERS[name]] if name in TEACHERS else [])
@@ -210,12 +212,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
     parser.add_argument("--minutes", type=float, default=20.0, help="of training for each, at the speed measured")
     parser.add_argument("--pairs", type=int, default=200, help="minimal pairs of each paradigm")
+    parser.add_argument("--threads", type=int, default=2, help="of a run; this does not change what it learns")
     parser.add_argument("--speed", action="store_true", help="measure seconds per step, and stop")
     parser.add_argument("--figure", type=Path, help="draw this picture of the results")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     if given.data is not None:
-        options = Options(given.data, given.out, given.minutes, given.pairs)
+        options = Options(given.data, given.out, given.minutes, given.pairs, given.threads)
         if given.speed:
             return measure_speed(given.models, options)
         measure(given.models, options)
