@@ -199,7 +199,7 @@ class Pieces:
         """One round of expectation and maximisation."""
         expected = self._expectation()
         kept = (expected >= FEWEST) | (self.lengths == 1)
-        self.expected = np.maximum(expected, 1e-3)
+        self.expected = np.maximum(expected, FEWEST)  # characters stay, even if hardly ever used
         self.scores = _digamma(self.expected) - _digamma(self.expected[kept].sum())
         self._keep(kept)
 

@@ -114,7 +114,7 @@ def test_new_scores_are_digammas_of_the_counts():
     pieces.estimate()
     kept = [(text, count) for text, count in zip(texts, counts, strict=True) if count >= 0.5 or len(text) == 1]
     assert pieces.texts() == [text for text, _ in kept]
-    values = np.maximum([count for _, count in kept], 1e-3)
+    values = np.maximum([count for _, count in kept], 0.5)
     np.testing.assert_allclose(pieces.scores, _digamma(values) - _digamma(values.sum()))
 
 
