@@ -10,10 +10,10 @@ import statistics
 import textwrap
 import time
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from mini_bert.checks.family_stories import parameters, story
+from mini_bert.common.wording import did_you_mean
 from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import prepare
 from mini_bert.models.family import MEMBERS, Member
@@ -114,9 +114,9 @@ def report(rows: list[Row]) -> str:
 def member_called(name: str) -> Member:
     names = [member.preset for member in MEMBERS]
     if name not in names:
-        close = get_close_matches(name, names, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise ValueError(f"there is no architecture {name!r:.40}; expected one of {', '.join(names)}{hint}")
+        raise ValueError(
+            f"there is no architecture {name!r:.40}; expected one of {', '.join(names)}{did_you_mean(name, names)}"
+        )
     return MEMBERS[names.index(name)]
 
 
@@ -132,10 +132,14 @@ def portrait(name: str) -> str:
     *_, largest = member.published
     configs = {f"our preset, `--model {name}`": preset(name)}
     configs |= {name: published_config(member, name) for name in member.published}
-    for title, config in configs.items():
+    for title in (next(iter(configs)), largest):
+        config = configs[title]
         lines.append(f"\n{title}: {parameters(config):,} parameters")
-        if title in (next(iter(configs)), largest):
-            lines.append(textwrap.indent(textwrap.fill(story(name, config), WIDTH - 2), "  "))
+        lines.append(textwrap.indent(textwrap.fill(story(name, config), WIDTH - 2), "  "))
+    others = [f"{title} {parameters(configs[title]):,}" for title in member.published if title != largest]
+    if others:
+        listed = f"Parameters of other sizes: {'; '.join(others)}"
+        lines.append("\n" + textwrap.fill(listed, WIDTH, break_on_hyphens=False))
     return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ from mini_bert.cli.words import sharing
 from mini_bert.finetuning.settings import FineTuning
 
 STRIDE = Annotated[int | None, typer.Option(min=1, help="tokens from one window to the next; default: half a window")]
+DROPOUT = "dropout in the encoder and before the head; replaces every dropout of the model's config, also the task's"
 AS_JSON = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -39,7 +40,7 @@ def _shared(
     layer_decay: Annotated[
         float, typer.Option(help="each layer's learning rate, as a fraction of the layer above's")
     ] = FineTuning.layer_decay,
-    dropout: Annotated[float, typer.Option(help="dropout in the encoder and before the head")] = FineTuning.dropout,
+    dropout: Annotated[float, typer.Option(help=DROPOUT)] = FineTuning.dropout,
     word_dropout: Annotated[
         float | None,
         typer.Option(help="fraction of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),

@@ -65,8 +65,10 @@ def tokenizer_train(
 
     As RoBERTa's:  mini-bert tokenizer train my_texts/ --kind bpe --out my_tokenizer
     """
+    from mini_bert.common.wording import did_you_mean
+
     if kind not in TRAINERS:
-        raise ValueError(f"--kind is {kind!r}, expected one of {', '.join(TRAINERS)}")
+        raise ValueError(f"--kind is {kind!r}, expected one of {', '.join(TRAINERS)}{did_you_mean(kind, TRAINERS)}")
     _check_out(out, force)
     options = TrainingOptions(corpus or ["builtin"], vocab_size, processes, column, cased, limit_alphabet, like)
     tokenizer, summary = TRAINERS[kind](options)

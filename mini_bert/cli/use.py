@@ -43,7 +43,7 @@ def generate(
     model: Annotated[
         str, typer.Option(help=f"a model that predicts the next word, such as a GPT-2: {MODELS}")
     ] = "mini-bert",
-    tokens: Annotated[int, typer.Option(min=1, help="at most so many tokens; the model may end earlier")] = 50,
+    tokens: Annotated[int, typer.Option(min=1, help="maximum number of new tokens; the model may end earlier")] = 50,
     temperature: Annotated[
         float, typer.Option(help="below 1: safer words; above: more surprising ones; 0: always the likeliest")
     ] = 1.0,
@@ -156,7 +156,7 @@ def evaluate(
         ),
     ] = None,
     max_pairs: Annotated[
-        int | None, typer.Option(min=1, help="with minimal pairs: the first so many of each paradigm; default: all")
+        int | None, typer.Option(min=1, help="at most this many minimal pairs of each paradigm; default: all")
     ] = None,
     neighbours: Annotated[list[str] | None, typer.Option(help="a word: which token vectors are nearest?")] = None,
     held_out: Annotated[
@@ -291,10 +291,11 @@ def export(
     """
     from mini_bert.export import folder
     from mini_bert.files.model_folder import CARD
-    from mini_bert.inference.loading import load
+    from mini_bert.inference.loading import load, with_generator
 
     source = folder.source_of(model, out)
     loaded, tokenizer = load(source)
+    loaded = with_generator(loaded, source)
     size = folder.export(loaded, tokenizer, out, half=not full, card=source / CARD)
     bits = 32 if full else 16
     print(f"{out}: {loaded.get_parameter_count():,} weights in {bits} bits, {size / 1e6:.1f} MB")

@@ -69,3 +69,12 @@ def check_rows(rows, targets, shape: tuple[int, ...]) -> tuple[np.ndarray, np.nd
             f"token t of sequence b is row b·{shape[1]} + t"
         )
     return rows, targets
+
+
+def check_finite(results: np.ndarray, what: str) -> None:
+    """Raise an error instead of returning results that are NaN or infinite."""
+    if not np.isfinite(results).all():
+        raise ValueError(
+            f"{what} are not finite: numbers inside the model are too large to compute with; its weights are "
+            "damaged, or the training that made them failed"
+        )

@@ -79,7 +79,7 @@ class TextBatches(Batches):
             f"{counted(self.sequences, 'sequence')} ({self.arguments['mode']}, at most "
             f"{self.arguments['max_seq_length']} tokens) from {counted(self.tokens, 'token')} of "
             f"{counted(self.documents.count, 'document')}: {counted(len(self), 'batch')} of {self.batch_size} per "
-            f"epoch. Left out: {self.source.left_out}"
+            "epoch." + (f" Left out: {self.source.left_out}" if self.source.left_out else "")
         )
 
     def __repr__(self) -> str:

@@ -128,7 +128,7 @@ class Source:
 
     documents: Documents
     count: int  # sequences
-    left_out: str  # which part of the text is in no sequence, for messages
+    left_out: str  # which part of the text is in no sequence, for messages; "": none
     lengths: Callable[[np.ndarray], np.ndarray] | None = None  # of sequences that differ in length
     rows: Callable[..., Rows]  # (numbers, keys) -> Rows
 
@@ -272,7 +272,7 @@ class Pairs(Source):
         self.room = length - self.template.added
         self.chunks, single = self._chunks()
         self.count = len(self.chunks)
-        self.left_out = f"{counted(single, 'document')} of one sentence, too short for a pair"
+        self.left_out = f"{counted(single, 'document')} of one sentence, too short for a pair" if single else ""
         if not self.count:
             raise ValueError(
                 f"none of the {documents.count:,} documents has two sentences, so there are no pairs; in plain text, "

@@ -115,12 +115,18 @@ def neighbours(model: Model, tokenizer: Tokenizer, word: str, count: int = 10) -
     return Neighbours(word, [tokenizer.readable(i) for i in own], others[:count])
 
 
+REMEDY = (
+    "Name the columns of the file sentence1, sentence2 and score; or, for minimal pairs, give a .jsonl file with "
+    "sentence_good and sentence_bad"
+)
+
+
 def read_pairs(path: str) -> list[Scored]:
     """Sentence pairs with scores, from a file with columns sentence1, sentence2 and score."""
     try:
         pairs = read_scored(path)
     except ColumnError as error:
-        raise error.with_remedy("Name the columns of the file sentence1, sentence2 and score") from None
+        raise error.with_remedy(REMEDY) from None
     if len({pair.score for pair in pairs}) == 1:
         raise ValueError(
             f"{path}: the score of {counted(len(pairs), 'pair')} is always {pairs[0].score:g}, so there is no "

@@ -4,8 +4,10 @@
     next word          Σ_i log p(w_i | the tokens before it)       one pass: the log-likelihood of the text
     replaced tokens    Σ_i log p(w_i is original | all tokens)     one pass: not a probability of the text
 
-Special tokens are context only: no model here was trained to predict them. The three sums cannot be compared with each
-other; compare the sums of two texts for one model, such as the sentences of a minimal pair (minimal_pairs.py).
+Special tokens are context only: no model here was trained to predict them. [UNK] is the exception: it stands for a word
+of the text, and left out of the sum, an unknown word would make a text more likely than a known one. The three sums
+cannot be compared with each other; compare the sums of two texts for one model, such as the sentences of a minimal pair
+(minimal_pairs.py).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.inputs import check_finite
 from mini_bert.common.values import check_positive
 from mini_bert.layers.base import Run
 from mini_bert.layers.matrices import total
@@ -50,7 +53,7 @@ def log_likelihoods(
     """The log-likelihood of each text, (N,). After each batch, `after_each(texts done)` is called."""
     way = WAYS[way_of(model)]
     check_positive("threads", threads)
-    sequences = [context_and_words(model, tokenizer, text) for text in texts]
+    sequences = [context_and_words(model, tokenizer, text, unknown=True) for text in texts]
     scores = np.empty(len(texts))
     order = sorted(range(len(texts)), key=lambda number: sequences[number].ids.size)
     batches = []
@@ -67,6 +70,7 @@ def log_likelihoods(
         for done in accumulate(pool.map(work, batches)):
             if after_each is not None:
                 after_each(done)
+    check_finite(scores, "the likelihoods of these texts")
     return scores
 
 
@@ -78,9 +82,12 @@ def way_of(model: Model) -> str:
     return str(model.output_head(MASKED_WORDS))  # raises the error that says what to do
 
 
-def context_and_words(model: Model, tokenizer: Tokenizer, text: str) -> Sequences:
+def context_and_words(model: Model, tokenizer: Tokenizer, text: str, unknown: bool = False) -> Sequences:
     """One text, (1,T). For a model of the next word, a document begins: it was trained on running text, in which
-    documents are separated, but no other special tokens occur (data/sequences.py)."""
+    documents are separated, but no other special tokens occur (data/sequences.py).
+
+    unknown: whether [UNK] is predicted, too.
+    """
     row = tokenizer.ids([text], special=tokenizer.mask_token)[0]
     if way_of(model) == NEXT_WORD:
         ids, types = [tokenizer.sep_id, *row], [0] * (1 + len(row))
@@ -90,6 +97,9 @@ def context_and_words(model: Model, tokenizer: Tokenizer, text: str) -> Sequence
     words = ~np.isin(ids, tokenizer.special_ids)
     if not words.any():
         raise ValueError(f"the text {text!r:.80} has no word in the model's vocabulary; give another")
+    if unknown and "unk" in tokenizer.roles:
+        others = [tokenizer.vocab[token] for role, token in tokenizer.roles.items() if role != "unk"]
+        words |= (np.array(ids) == tokenizer.unk_id) & ~np.isin(ids, others)  # GPT-2 has one token for both
     if len(ids) > model.max_length:
         raise ValueError(
             f"the text has {len(ids):,} tokens, including special ones, but this model has only {model.max_length} "

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.inputs import check_finite
 from mini_bert.common.progress import bar, counted
 from mini_bert.common.values import check_positive
 from mini_bert.evaluation.likelihood import (
@@ -133,6 +134,7 @@ def _at_words(
     for _, places, logits in predicted_logits(model, tokenizer, texts, together, batch_size):
         logits = logits.astype(float)  # (N,V)
         logits -= logits.max(1, keepdims=True)
+        check_finite(logits, "the scores of words")
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
         best = np.where(offered, log_p, -np.inf).argmax(1)
         for row, own, guess in zip(log_p, texts.ids[0, places], best, strict=True):

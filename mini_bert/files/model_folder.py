@@ -35,6 +35,8 @@ def locate(source: str | os.PathLike[str]) -> Path:
 
     If a run has no best model yet, its newest checkpoint is used, with a warning.
     """
+    if not os.fspath(source).strip():
+        raise FileNotFoundError("the name of the model folder is empty; give a folder, or a name such as mini-bert")
     folder = Path(source)
     refuse_pickle(folder)
     if os.fspath(source) in BUNDLED_NAMES and not (folder / CONFIG).is_file():  # your own folder takes precedence

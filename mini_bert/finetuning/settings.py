@@ -19,7 +19,7 @@ class FineTuning:
     warmup: float = 0.1  # fraction of the run in which the learning rate rises; then it falls to 0
     weight_decay: float = 0.01
     clip: float = 1.0  # the largest norm of the gradient
-    dropout: float = 0.1  # in the encoder and before the head
+    dropout: float = 0.1  # in the encoder and before the head; replaces every dropout of the config
     word_dropout: float | None = None  # fraction of words replaced by [MASK] in training
     patience: int = 6  # stop after this many measurements without a better score, counted after warm-up
     measurements: int = 2  # per epoch

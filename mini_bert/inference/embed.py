@@ -26,6 +26,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.atomic import write_atomic
+from mini_bert.common.inputs import check_finite
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
 from mini_bert.layers.base import Run
@@ -67,6 +68,11 @@ def embed(
         raise ValueError(f"text {empty} of {len(rows)}, {texts[empty - 1]!r:.40}, has no words; leave it out")
     limit = model.max_length
     room = limit - tokenizer.added_count()
+    if room < 1:
+        raise ValueError(
+            f"this {type(model).__name__} reads at most {counted(limit, 'token')} at once, and the special tokens "
+            f"around a text are {tokenizer.added_count()}, so no word fits; use a model with more positions"
+        )
     cut = sum(len(row) > room for row in rows)
     if cut:
         logger.warning("cut %d of %s to the model's limit of %d tokens", cut, counted(len(rows), "text"), limit)
@@ -91,6 +97,7 @@ def embed(
     else:
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             report(pool.map(work, batches))
+    check_finite(vectors, "the vectors of these texts")
     return vectors
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.inputs import check_finite
 from mini_bert.common.progress import bar, counted
 from mini_bert.layers.base import Run
 from mini_bert.layers.softmax import softmax
@@ -59,6 +60,7 @@ def fill_mask(model: Model, tokenizer: Tokenizer, text: str, top: int = 5) -> Fi
     inputs = model.hide(model.check_inputs(ids, None, batch["token_type_ids"]), rows, mask_id)
     hidden, _ = model.encode_inputs(inputs, run, rows)  # (N,H), only the masks
     probs, _ = softmax(head.forward(hidden, run)[0])  # (N,V)
+    check_finite(probs, "the probabilities of words")
     probs = probs[:, : tokenizer.vocab_size]  # a model may have more ids than the vocabulary has words
     offered = probs.copy()
     offered[:, list(tokenizer.special_ids)] = -1

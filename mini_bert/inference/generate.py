@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.values import check_positive
+from mini_bert.common.wording import with_article
 from mini_bert.inference.sampling import PLAIN, Sampling
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Model
@@ -103,12 +104,9 @@ class Reader:
             if len(self.ids) > self.most:  # the window slides by half
                 self.ids = self.ids[-max(1, self.model.max_length // 2) :]
             new, self.memory = self.ids, self.model.empty_memory
-        *before, last = [new[start : start + self.most] for start in range(0, len(new), self.most)]
-        for part in before:
-            self._pass(part)
-        hidden = self._pass(last)
+        passes = [self._pass(new[start : start + self.most]) for start in range(0, len(new), self.most)]
         self.ids = self.ids[-self.most :]
-        return self.head.forward(hidden, self.run)[0][0]
+        return self.head.forward(passes[-1], self.run)[0][0]
 
     def _pass(self, ids: list[int]) -> np.ndarray:
         """The hidden state of the last token, (1,H)"""
@@ -194,7 +192,7 @@ DOES = {  # what models do that do not write
 def check_causal(model: Model, name: str = "") -> None:
     """Raise an error for a model that does not predict the next word. name: what the user calls it"""
     if NEXT_WORD not in model.head_shapes:
-        which = f"{name} is a {type(model).__name__}, which" if name else f"this {type(model).__name__}"
+        which = f"{name} is {with_article(type(model).__name__)}, which" if name else f"this {type(model).__name__}"
         does = next((does for head, does in DOES.items() if head in model.output_heads), "it predicts no words")
         raise ValueError(
             f"{which} cannot write: {does}. To write, name the folder of a model that predicts the next word with "

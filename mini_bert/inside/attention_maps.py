@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.inside.inputs import as_trained, runs_on
 from mini_bert.layers.base import Run
 from mini_bert.models.base import CONTENT, MASKED_WORDS, QUERY, Model
 
@@ -93,14 +94,18 @@ def attention_maps(
         )
     limit = model.max_length if length is None else length
     special = tokenizer.mask_token if MASKED_WORDS in model.output_heads else False
-    whole = len(tokenizer.encode(text, second, special=special))
-    texts = 1 if second is None else 2
-    if whole < tokenizer.added_count(texts) + texts:
+    rows = tokenizer.ids([text] if second is None else [text, second], special=special)
+    together = as_trained(model, tokenizer, *rows)
+    whole = len(together.ids)
+    if not all(rows):
         raise ValueError(f"the text {text!r:.60} has no words; give a text with at least one word")
     if whole > limit:
         logger.warning("the text has %d tokens, but the model reads at most %d; the rest is cut off", whole, limit)
-    batch = tokenizer(text, second, truncation=True, max_length=limit, special=special)
-    ids, types = np.array(batch["input_ids"]), np.array(batch["token_type_ids"])
+    if runs_on(model, tokenizer):
+        ids, types = np.array(together.ids[:limit]), np.array(together.types[:limit])
+    else:
+        batch = tokenizer(text, second, truncation=True, max_length=limit, special=special)
+        ids, types = np.array(batch["input_ids"]), np.array(batch["token_type_ids"])
     read = _query_stream if stream == QUERY else _content_stream
     weights, memory = read(model, ids, types)
     visible = can_be_seen(weights)

@@ -27,6 +27,7 @@ import numpy as np
 
 from mini_bert.common.batching import batches
 from mini_bert.common.progress import counted
+from mini_bert.inside.inputs import as_trained
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 from mini_bert.probing.word_vectors import word_pieces
@@ -162,7 +163,7 @@ def relation_scores(
     """Scores all attention heads of a model. `after_each` is called with the number of finished sentences."""
     if not sentences:
         raise ValueError("there are no sentences to score heads on; give a treebank with at least one")
-    limit, added = model.max_length, tokenizer.added_count()
+    limit, added = model.max_length, len(as_trained(model, tokenizer, []).ids)
     read, left_out = [], 0
     for sentence in sentences:
         pieces = word_pieces(tokenizer, sentence.words)
@@ -174,7 +175,7 @@ def relation_scores(
     relations = Relations({}, {}, {}, len(sentences) - left_out, left_out)
     done = len(sentences) - len(read)
     for batch in batches(read, lambda item: sum(map(len, item[1])) + added, TOKENS):
-        rows = [tokenizer.assemble([i for row in pieces for i in row]) for _, pieces in batch]
+        rows = [as_trained(model, tokenizer, [i for row in pieces for i in row]) for _, pieces in batch]
         ids, mask, types, shifts = pad(rows, tokenizer.padding)
         _, cache = model.encode(ids, mask, types, Run())
         weights = np.stack(cache.attention_weights(), 1)  # (B,L,A,T,T)

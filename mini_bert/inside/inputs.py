@@ -1,4 +1,4 @@
-"""Texts for `mini-bert plot-model`: given on the command line, read from a file, or synthetic."""
+"""Texts for `mini-bert plot-model` (given, read from a file, or synthetic), and the special tokens around a text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from mini_bert.corpora.formats import format_of
 from mini_bert.data.labelled.readers import ColumnError, read_labelled
 from mini_bert.data.synthetic.dataset import SYNTHETIC, labelled, sentences
 from mini_bert.inference.embed import read_lines
+from mini_bert.models.base import NEXT_WORD, Model
+from mini_bert.text.base import Tokenizer
+from mini_bert.text.templates import Assembled
 
 SYNTHETIC_SENTENCES = 200  # for activations and words
 SYNTHETIC_POINTS = 60  # sentences in a figure of embeddings
@@ -50,3 +53,24 @@ def sentences_of(texts: Sequence[str] | None, file: str | None) -> tuple[list[st
         lines, source = texts_of(file)
         return lines, [""] * len(lines), source
     return [one.text for one in examples], [one.label for one in examples], source
+
+
+def runs_on(model: Model, tokenizer: Tokenizer) -> bool:
+    """Whether a model of the next word has a tokenizer that adds special tokens, which it did not see in training."""
+    return NEXT_WORD in model.output_heads and "sep" in tokenizer.roles and tokenizer.added_count() > 0
+
+
+def as_trained(model: Model, tokenizer: Tokenizer, *rows: Sequence[int]) -> Assembled:
+    """One text or two, given as ids, with the special tokens that the model saw in training.
+
+    A model of the next word was trained on running text, where a separator comes before each document and no other
+    special tokens occur (as in evaluation/likelihood.py). A tokenizer that adds nothing, as GPT-2's, is left alone.
+    """
+    if not runs_on(model, tokenizer):
+        return tokenizer.assemble(*rows)
+    ids: list[int] = []
+    starts = []
+    for row in rows:
+        starts.append(len(ids) + 1)
+        ids += [tokenizer.sep_id, *row]
+    return Assembled(ids, [0] * len(ids), starts, len(ids) - 1)

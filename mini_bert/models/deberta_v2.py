@@ -231,7 +231,8 @@ class DebertaV2(Pair, Disentangled):
     head_help: ClassVar = {
         **Disentangled.head_help,
         MASKED_WORDS: "no head for masked words: it was published without one, or fine-tuned, or it is a v3, which "
-        "finds replaced words; the generator of a v3 predicts masked words: the folder `generator` beside its files",
+        "finds replaced words. The generator of a v3 predicts masked words: the folder `generator` beside its files, "
+        "or model.generator",
         REPLACED: "no head for replaced words: load a DeBERTa v3 as its authors published it, or build one with "
         "DebertaV2(config, (REPLACED,))",
     }

@@ -71,7 +71,7 @@ class DisentangledConfig(PublishedConfig):
     position_biased_input: bool = True
     pos_att_type: tuple[str, ...] = ()  # a file may also have "c2p|p2c"
     embedding_size: int | None = None  # None: hidden_size
-    pooler_dropout: float = 0.0
+    pooler_dropout: float = 0.0  # more than 0: a classifier drops its input, too, with the p of `finetune --dropout`
     pooler_hidden_act: str = "gelu"
     pooler_hidden_size: int | None = None  # None: hidden_size
     legacy: bool = True

@@ -72,7 +72,7 @@ class DistilBertConfig(PublishedConfig):
     attention_dropout: float = 0.1
     activation: str = "gelu"
     initializer_range: float = 0.02
-    qa_dropout: float = 0.1
+    qa_dropout: float = 0.1  # this and the next are kept for transformers; `finetune --dropout` replaces them
     seq_classif_dropout: float = 0.2
     tie_word_embeddings: bool = True
 

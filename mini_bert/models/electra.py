@@ -194,7 +194,7 @@ class Electra(Pair, BertLike):
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", REPLACED: "(B,T,1)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it is a discriminator, which says whether words were replaced. Its "
-        "generator predicts masked words: model.generator, or the folder `generator` beside its files",
+        "generator predicts masked words: the folder `generator` beside its files, or model.generator",
         REPLACED: "no head for replaced words: it is a generator, or an encoder without a head; load an "
         "ElectraForPreTraining, or build one with Electra(config)",
         NEXT_SENTENCE: "no next-sentence head: ELECTRA is trained on replaced words only",

@@ -126,7 +126,7 @@ MEMBERS = (
         "XLNet",
         "Yang et al. 2019",
         "Unigram",
-        ("predicts words in a random order", "two streams: with and without the own word", "relative positions"),
+        ("predicts words in a random order", "two streams: with and without the word itself", "relative positions"),
         {
             "xlnet-base": {"d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072},
             "xlnet-large": {"d_model": 1024, "n_layer": 24, "n_head": 16, "d_inner": 4096},

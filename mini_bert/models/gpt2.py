@@ -69,6 +69,7 @@ class GPT2Config(PublishedConfig):
         # of the multiple-choice head of GPT2DoubleHeadsModel, which we do not have
         "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
         "summary_last_dropout",
+        "condition_on_chain", "condition_on_species",  # of IgLM: how its texts begin
     })  # fmt: skip
     other_names: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too
         "hidden_size": "n_embd",
@@ -101,6 +102,9 @@ class GPT2Config(PublishedConfig):
         activation(self.activation_function)
         if self.n_inner is not None:
             check_size("n_inner", self.n_inner)
+        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        if any(end is not None and type(end) is not int for end in ends):
+            raise ValueError(f"eos_token_id is {self.eos_token_id!r:.60}, expected an id, a list of ids, or null")
 
     @property
     def width(self) -> int:

@@ -97,7 +97,7 @@ class ModernBertConfig(PublishedConfig):
     mlp_dropout: float = 0.0
     decoder_bias: bool = True
     classifier_pooling: str = "cls"
-    classifier_dropout: float = 0.0
+    classifier_dropout: float = 0.0  # kept for transformers; `finetune --dropout` replaces it
     classifier_bias: bool = False
     classifier_activation: str = "gelu"
     tie_word_embeddings: bool = True

@@ -4,7 +4,8 @@ A config is a frozen dataclass whose fields have the published names and default
 
     only        have a single supported value: any other value would change the results, and is refused by name
     NEUTRAL     do not affect the results, and are ignored
-    the rest    are refused if they look like a misspelt field, and otherwise ignored with a warning
+    the rest    are refused by name, because they may change the results; empty ones (null, false, 0, "", [], {})
+                are ignored with a warning, unless they look like a misspelt field
 """
 
 from __future__ import annotations
@@ -36,11 +37,15 @@ _NEUTRAL = """
     max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p
     typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
     num_return_sequences output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id
+    max_new_tokens min_new_tokens max_time penalty_alpha guidance_scale low_memory generation_config renormalize_logits
+    sentence_transformers transformers.js_config onnx_config adapters adapter_fusion xla_device _commit_hash model_name
+    unk_token_id pad_token bos_token eos_token tie_weights_ tie_encoder_decoder use_return_dict license
     remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
 """
 NEUTRAL = frozenset(_NEUTRAL.split())
 ENCODER: Mapping[str, Any] = {"is_decoder": False, "is_encoder_decoder": False, "add_cross_attention": False,
                               "cross_attention_hidden_size": None, "pruned_heads": {}}  # fmt: skip
+EMPTY: tuple[Any, ...] = (None, False, 0, "", [], {})  # values of a switch that is off
 CLOSE = 0.85  # how similar a misspelt field is to the real one, from 0 to 1
 
 
@@ -118,7 +123,7 @@ class PublishedConfig:
         return None
 
     def with_dropout(self, p: float) -> Self:
-        """The same probability for every kind of dropout"""
+        """The same probability for every kind of dropout, also for those of a task, such as `classifier_dropout`"""
         return replace(self, **{field.name: p for field in fields(self) if "drop" in field.name})
 
     # Files
@@ -150,6 +155,11 @@ class PublishedConfig:
                 meant = get_close_matches(name, known | set(cls.only), 1, CLOSE)
                 if meant:
                     raise ValueError(f"unknown field {name!r:.60}; did you mean {meant[0]!r}?")
+                if value not in EMPTY:
+                    raise ValueError(
+                        f"{name!s:.60} is {value!r:.60}, but a {cls.name} here has no such field, and it may change "
+                        "the results; if it does not, remove it from config.json"
+                    )
                 odd.append(f"{name!s:.40}")
         if odd:
             more = f" and {len(odd) - 5:,} more" if len(odd) > 5 else ""
@@ -157,11 +167,8 @@ class PublishedConfig:
                 f"config.json has fields that a {cls.name} does not use: {', '.join(odd[:5])}{more}", stacklevel=2
             )
         config = cls(**given)
-        ids = {name: value for name, value in given.items() if name.endswith("_token_id")}
-        for name, value in (ids | {"pad_token_id": values.get("pad_token_id")}).items():
-            several = name == "eos_token_id" and isinstance(value, list)
-            for token in value if several else [value]:
-                check_token_id(name, token, config.vocab_size)  # type: ignore[attr-defined]
+        if "pad_token_id" in given:  # of the others, published folders have ids of other vocabularies
+            check_token_id("pad_token_id", given["pad_token_id"], config.vocab_size)  # type: ignore[attr-defined]
         return config
 
 

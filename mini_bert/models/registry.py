@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.json_values import read_object
+from mini_bert.common.wording import did_you_mean
 from mini_bert.models.base import Model
 
 PUBLISHED_CLASS = re.compile(r"(\w+?)(For[A-Z]\w*|(LMHead|DoubleHeads|PreTrained)?Model)")  # (family)(what it is for)
@@ -98,16 +99,18 @@ def preset_name(config: Any) -> str | None:
 
 
 def load_config(name: str | os.PathLike[str]) -> Any:
-    """Load a config: the name of a preset, or the path of a `config.json` or its folder."""
+    """Load a config: the name of a preset, or the path of a `config.json` or its folder, which may be that of a run."""
     if name in PRESETS:
         return preset(str(name))
     path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
     if not path.is_file():
         raise ValueError(
             f"{os.fspath(name)!r} is neither a preset ({', '.join(PRESETS)}) nor a model folder nor the path of a "
-            "config.json"
+            f"config.json{did_you_mean(os.fspath(name), PRESETS)}"
         )
     values = read_object(path)
+    if isinstance(values.get("model"), dict):  # the description of a run
+        values = values["model"]
     try:
         return config_from(values)
     except ValueError as error:

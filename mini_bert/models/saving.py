@@ -21,6 +21,7 @@ import numpy as np
 from mini_bert.common.sixteen_bit import Stored
 from mini_bert.layers.base import Flat, Layer
 
+LARGEST_WEIGHT = 1e9  # weights of trained models are below 100
 TOGETHER = "config.json and the weights must be those of one model: copy both from the same place"
 
 
@@ -225,7 +226,8 @@ class Saved(Layer):
 
         values, tensors = read_folder(folder)
         config = cls.config_in(values, tensors, str(folder))
-        if "fine_tuning" in values and any(name.startswith("task.") for name in tensors):
+        own = cls.of_task(values)
+        if "fine_tuning" in values and any(name.startswith(own) for name in tensors):
             from mini_bert.common.invocation import command
 
             warnings.warn(
@@ -233,11 +235,18 @@ class Saved(Layer):
                 f"(`{command('predict', folder)}` uses all of it)",
                 stacklevel=2,
             )
-            tensors = {name: array for name, array in tensors.items() if not name.startswith("task.")}
+            tensors = {name: array for name, array in tensors.items() if not name.startswith(own)}
         found = {cls.canonical(name): array for name, array in tensors.items()}
         model = cls.build(config, cls.heads_in(values, found), seed=None, dtype=dtype)
         model.assign_tensors(tensors, str(folder))
         return model
+
+    @classmethod
+    def of_task(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """How the names of a fine-tuned head begin in a file, from its config.json."""
+        classes = values.get("architectures") or [""]
+        layers = cls.task_heads.get(cls.task_of_class(str(classes[0])), {})
+        return ("task.", *(f"{name}." for name in layers.values()))
 
     @classmethod
     def config_in(cls, values: dict[str, Any], tensors: Mapping[str, Any], source: str) -> Any:
@@ -306,6 +315,12 @@ def check_numbers(tensors: Mapping[str, Any], source: str, dtype: np.dtype[Any])
             raise ValueError(
                 f"{source}: tensor {name} has {odd.size:,} of {numbers.size:,} values that are {kinds}; the file is "
                 "damaged, or the training that wrote it failed"
+            )
+        largest = max(numbers.max(initial=0), -numbers.min(initial=0))
+        if largest > LARGEST_WEIGHT:
+            raise ValueError(
+                f"{source}: tensor {name} has values of up to {largest:.2g}, expected at most {LARGEST_WEIGHT:.0e}: "
+                "products of such numbers overflow; the file is damaged, or the training that wrote it failed"
             )
 
 

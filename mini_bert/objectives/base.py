@@ -172,6 +172,10 @@ class Objective:
         """What to tell the user when training begins, or an empty string."""
         return ""
 
+    def tokenizer_for(self, tokenizer: Tokenizer) -> Tokenizer:
+        """The tokenizer for a model that was trained with this objective: how texts begin and end."""
+        return tokenizer
+
     def word_model(self, model: Model) -> Model | None:
         """The model that fills masked words, to show what it has learnt; None: there is none."""
         return None

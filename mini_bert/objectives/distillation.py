@@ -30,6 +30,7 @@ import numpy as np
 
 from mini_bert.common.inputs import check_rows
 from mini_bert.common.values import check_positive_number
+from mini_bert.common.wording import with_article
 from mini_bert.files.model_folder import locate, read_config
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
@@ -50,7 +51,7 @@ from mini_bert.text.base import Tokenizer
 
 SOFT_TARGETS, HIDDEN_STATES = "soft_targets", "hidden_states"  # parts of the loss
 WEIGHTS = {MASKED_WORDS: 2 / 8, SOFT_TARGETS: 5 / 8, HIDDEN_STATES: 1 / 8}
-TEMPERATURE = 2.0
+TEMPERATURE, LOWEST, HIGHEST = 2.0, 0.01, 1000
 BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
 
@@ -73,6 +74,11 @@ class Distillation(MaskedWords):
         """source: where the teacher comes from, for the model card"""
         super().__init__(masking)
         check_positive_number("temperature", temperature)
+        if not LOWEST <= temperature <= HIGHEST:
+            raise ValueError(
+                f"temperature is {temperature:g}, expected from {LOWEST} (only the teacher's first guess counts) to "
+                f"{HIGHEST:,} (all words are alike)"
+            )
         teacher.output_head(MASKED_WORDS)
         self.teacher, self.temperature, self.source = teacher, temperature, source or type(teacher).__name__
         self.digest = hashlib.sha256(teacher.flat.data.tobytes()).hexdigest()
@@ -169,8 +175,9 @@ class Distillation(MaskedWords):
         return found._replace(before=teacher, held=held, more_scores=3)
 
     def note(self, model: Model) -> str:
-        vectors = "their vectors are compared, too" if self.compares_vectors(model) else (
-            f"their vectors are not compared, because its width is {self.teacher.width} and the student's {model.width}"
+        vectors = "the vectors of teacher and student are compared, too" if self.compares_vectors(model) else (
+            "the vectors of teacher and student are not compared, because their widths are "
+            f"{self.teacher.width} and {model.width}"
         )  # fmt: skip
         return f"teacher: {self.source}, with {self.teacher.get_parameter_count():,} parameters; {vectors}"
 
@@ -219,8 +226,9 @@ def first_weights(student: Model, teacher: Model) -> list[str]:
             new.append(name)
     if any(BLOCK.match(name) for name in new):
         raise ValueError(
-            f"the blocks of a {type(student).__name__} of width {student.width} cannot start with those of its "
-            f"teacher, a {type(teacher).__name__} of width {teacher.width}: their weights differ in name or shape"
+            f"the blocks of {with_article(type(student).__name__)} of width {student.width} cannot start with those of "
+            f"its teacher, {with_article(type(teacher).__name__)} of width {teacher.width}: their weights differ in "
+            "name or shape"
         )
     return new
 

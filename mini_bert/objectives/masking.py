@@ -19,12 +19,12 @@ words before it in that order is chosen if
 so the count is one of the two whole numbers around the budget, and its mean is exactly the budget. The first word in
 the order is always chosen, so every sequence with a word has a target.
 
-Three harder variants keep tokens together in the random order. *Whole words*: the pieces of a word ("un ##break ##able")
-are chosen together or not at all; each chosen piece then becomes [MASK], becomes a random word or stays, independently,
-as in BERT's whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1 to 10 words, of
-geometric length, and each run stays together in the order; all pieces of a run are treated alike (mask, random, same).
-*N-grams* (Lan et al., ALBERT, 2019): runs of 1 to 3 words, of length n with probability ∝ 1/n; each piece then becomes
-[MASK], becomes a random word or stays, independently, as for whole words.
+Three harder variants keep tokens together in the random order. *Whole words*: the pieces of a word ("un ##break
+##able") are chosen together or not at all; each chosen piece then becomes [MASK], becomes a random word or stays,
+independently, as in BERT's whole-word models. *Spans* (Joshi et al., SpanBERT, 2020): the text is cut into runs of 1 to
+10 words, of geometric length, and each run stays together in the order; all pieces of a run are treated alike (mask,
+random, same). *N-grams* (Lan et al., ALBERT, 2019): the runs have 1 to 3 words, n of them with probability ∝ 1/n, and
+each piece is treated independently, as for whole words.
 A word of `size` pieces is chosen if before + size·v < budget: the same rule, with the same mean.
 """
 
@@ -192,7 +192,7 @@ def mask_tokens(
     Token t of sequence b has position b·T + t, so `model.loss(masked_ids, mask_positions, target_ids)` is the loss.
     Without a seed, every call makes a new choice. `special_ids` are never chosen and never used as random words; by
     default they are 0 to 4, as in Mini-BERT's vocabularies, if mask_token_id is 4. `whole_word` needs
-    `continues=tokenizer.continues`; with it, `span` and `ngram` mask runs of whole words, and without it, runs of pieces.
+    `continues=tokenizer.continues`; with it, `span` and `ngram` mask runs of whole words; without it, of pieces.
 
     >>> import numpy as np
     >>> masked_ids, target_ids, mask_positions = mask_tokens(np.array([[2, 1996, 4937, 2938, 3]]), seed=0)

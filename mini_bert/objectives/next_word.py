@@ -106,6 +106,10 @@ class NextWord(Objective):
     def sizes(cls, model: Sizes, **options: Any) -> Sizes:
         return model._replace(predicted=1.0)
 
+    def tokenizer_for(self, tokenizer: Tokenizer) -> Tokenizer:
+        """The model has never seen a cls token."""
+        return tokenizer.for_running_text()
+
     @property
     def summary(self) -> str:
         return "Trained to predict each word from the words before it."
@@ -120,6 +124,10 @@ class NextWordWithMemory(NextWord):
     def __init__(self, unknown: int | None = None):
         super().__init__(unknown)
         self.memory: dict[str, np.ndarray] = {}  # an array (lanes,M,H) for each block
+
+    @classmethod
+    def missing(cls, model: Model) -> list[str]:
+        return super().missing(model) + ([] if memory_length(model) else ["memory"])
 
     def check(self, model: Model) -> None:
         super().check(model)

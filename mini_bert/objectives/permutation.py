@@ -30,6 +30,7 @@ import numpy as np
 
 from mini_bert.common.draws import draws
 from mini_bert.common.inputs import check_rows
+from mini_bert.common.wording import with_article
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, LossCache, Model, Term
 from mini_bert.objectives.base import Rows, Size
@@ -76,8 +77,8 @@ class Permutation(MaskedWords):
         super().check(model)
         if self.missing(model):
             raise ValueError(
-                f"a {type(model).__name__} cannot be trained on permutations: it has no query stream, so each token "
-                "would see itself; use an XLNet, or the objective masked_words"
+                f"{with_article(type(model).__name__)} cannot be trained on permutations: it has no query stream, so "
+                "each token would see itself; use an XLNet, or the objective masked_words"
             )
 
     # ------------------------------------------------------------------ batches

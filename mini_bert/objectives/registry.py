@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mini_bert.common.wording import did_you_mean
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation
 from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
@@ -23,7 +24,8 @@ def objective_class(name: str) -> type[Objective]:
     """The objective with this name; words may also be joined by hyphens."""
     found = OBJECTIVES.get(name.replace("-", "_"))
     if found is None:
-        raise ValueError(f"objective is {name!r}, expected one of {', '.join(map(repr, OBJECTIVES))}")
+        hint = did_you_mean(name.replace("-", "_"), OBJECTIVES)
+        raise ValueError(f"objective is {name!r}, expected one of {', '.join(map(repr, OBJECTIVES))}{hint}")
     return found
 
 

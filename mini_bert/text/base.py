@@ -38,7 +38,7 @@ from mini_bert.common.batching import Padding
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.encoding import Batch, Encoding, cut, room
 from mini_bert.text.finding import Finder
-from mini_bert.text.templates import Assembled, Template
+from mini_bert.text.templates import RUNNING, Assembled, Template
 from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
 Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
@@ -186,6 +186,16 @@ class Tokenizer(ABC):
     def padding(self) -> Padding:
         """How sequences are padded to one length: see text/templates.py."""
         return Padding(self.pad_id, self.padding_side, self.padding_type)
+
+    def for_running_text(self) -> Tokenizer:
+        """This tokenizer for a model that was trained on running text: one that would add cls gets the templates
+        RUNNING (text/templates.py). The ids of texts stay the same. (A spiece.model has no place for templates.)"""
+        if self.template().cls is None:
+            return self
+        return self.with_templates(*RUNNING)
+
+    def with_templates(self, single: str, pair: str) -> Tokenizer:
+        return _rebuild(type(self), self.tokens, {**self.settings, "single": single, "pair": pair})
 
     def continuing(self, ids: np.ndarray) -> np.ndarray:
         """Which tokens of a sequence, or of several (B,T), continue the word of the token before.

@@ -5,6 +5,9 @@ A template names the parts of a sequence in order: a role, or text A or B, each 
     BERT       "cls:0 A:0 sep:0 B:1 sep:1"            RoBERTa    "cls:0 A:0 sep:0 sep:0 B:0 sep:0"
     XLNet      "A:0 sep:0 B:1 sep:1 cls:2"            GPT-2      "A:0 B:0"
 
+A model of the next word is trained on running text, in which documents are separated, but no cls occurs. RUNNING are
+templates for such a model: a text begins as a document does.
+
 The *summary* is the token whose vector stands for the whole sequence: cls, or without one the last token.
 """
 
@@ -16,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.batching import Padding, padded
+
+RUNNING = ("sep:0 A:0", "sep:0 A:0 sep:0 B:0")  # of one text, and of two
 
 
 class Assembled(NamedTuple):

@@ -63,7 +63,12 @@ class WordPieceTokenizer(Tokenizer):
         chinese_spacing: bool = True,
         max_word_chars: int = 100,
         extra_special_tokens: Sequence[str] = (),
+        single: str | None = None,
+        pair: str | None = None,
     ):
+        """single, pair: other templates than BERT's (text/templates.py)"""
+        self._own_templates = {} if single is None or pair is None else {"single": single, "pair": pair}
+        vars(self).update(self._own_templates)
         super().__init__(vocab, ROLES, extra_special_tokens)
         self.splitter = WordSplitter(lowercase, strip_accents, chinese_spacing)
         self.max_word_chars = max_word_chars
@@ -169,6 +174,7 @@ class WordPieceTokenizer(Tokenizer):
             "chinese_spacing": self.splitter.chinese_spacing,
             "max_word_chars": self.max_word_chars,
             "extra_special_tokens": self.extra_special_tokens,
+            **self._own_templates,
         }
 
     @classmethod

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
+from mini_bert.text.templates import RUNNING
 from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB, checked, checked_ids, in_order
 
 ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -77,9 +78,15 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
         _refuse(path, "normalizer's clean_text", normalizer["clean_text"], "true")
     _part(path, content, "pre_tokenizer", "BertPreTokenizer")
     processor = _part(path, content, "post_processor", "BertProcessing", "TemplateProcessing")
-    for name, template in _TEMPLATE.items():
-        if processor["type"] == "TemplateProcessing" and processor.get(name) != template:
-            _refuse(path, f"post_processor's {name} template", "different", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]")
+    templates = {}
+    if processor["type"] == "TemplateProcessing":
+        if all(processor.get(name) == _pieces(text) for name, text in _RUNNING.items()):
+            templates = _RUNNING
+        for name, text in ({} if templates else _BERT).items():
+            if processor.get(name) != _pieces(text):
+                _refuse(
+                    path, f"post_processor's {name} template", "different", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]"
+                )
 
     ids = checked_ids(path, "model.vocab", model["vocab"])
     extra = []
@@ -105,6 +112,7 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
         ),
         "max_word_chars": longest,
         "extra_special_tokens": tuple(extra),
+        **templates,
     }
 
 
@@ -137,6 +145,7 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
             f"the token {broken[0]!r} contains a line break, but {VOCAB} has one token per line; rename it"
         )
     ids = {token: i for i, token in enumerate(tokens)}
+    templates = {name: settings.get(name, text) for name, text in _BERT.items()}
     content = {
         "version": "1.0",
         "truncation": None,
@@ -154,7 +163,7 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
-            **_TEMPLATE,
+            **{name: _pieces(text) for name, text in templates.items()},
             "special_tokens": {
                 token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (ROLES["cls"], ROLES["sep"])
             },
@@ -169,7 +178,7 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
         },
     }
     config = {
-        "tokenizer_class": "BertTokenizer",
+        "tokenizer_class": "BertTokenizer" if templates == _BERT else "PreTrainedTokenizerFast",
         "do_lower_case": settings["lowercase"],
         "strip_accents": settings["strip_accents"],
         "tokenize_chinese_chars": settings["chinese_spacing"],
@@ -183,15 +192,15 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
     write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
-def _special(token: str, type_id: int) -> dict[str, Any]:
-    return {"SpecialToken": {"id": token, "type_id": type_id}}
+def _pieces(template: str) -> list[dict[str, Any]]:
+    """A template as in tokenizer.json."""
+    pieces = []
+    for part in template.split():
+        name, _, kind = part.partition(":")
+        what = {"id": ROLES.get(name, name), "type_id": int(kind)}
+        pieces.append({"SpecialToken" if name in ROLES else "Sequence": what})
+    return pieces
 
 
-def _text(name: str, type_id: int) -> dict[str, Any]:
-    return {"Sequence": {"id": name, "type_id": type_id}}
-
-
-_TEMPLATE = {
-    "single": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0)],
-    "pair": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0), _text("B", 1), _special("[SEP]", 1)],
-}
+_BERT = {"single": "cls:0 A:0 sep:0", "pair": "cls:0 A:0 sep:0 B:1 sep:1"}
+_RUNNING = dict(zip(_BERT, RUNNING, strict=True))

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from statistics import mean
 
 from mini_bert.common.invocation import broken
+from mini_bert.common.progress import counted
 from mini_bert.evaluation.unigram_baseline import against, knows_frequencies, uses_context, verdict
 from mini_bert.training.board import clock
 from mini_bert.training.history import METRICS, History, finite, read_run
@@ -96,7 +97,7 @@ def healthy(history: History) -> Finding:
     steps, losses = history.series("train", "loss")
     evals, held = history.series("eval", "loss")
     baseline, last = history.unigram_loss, mean(last_part(losses, 10))
-    what = f"The loss went from {losses[0]:.2f} to {last:.2f} in {steps[-1]:,} steps."
+    what = f"The loss went from {losses[0]:.2f} to {last:.2f} in {counted(steps[-1], 'step')}."
     if held:
         last = held[-1]
         top1 = finite(history.last("eval").get("top1"))
@@ -118,7 +119,9 @@ def healthy(history: History) -> Finding:
         return Finding("good", "Nothing is wrong so far", what, why, advice)
     fall, over = fall_at_the_end(evals, held) if len(held) >= 4 else fall_at_the_end(steps, losses)
     advice = "It hardly falls any more: more text, a larger model or a longer schedule would be the next step."
-    if fall > 0.02 * max(over / 1000, 1):
+    if not over:
+        advice = "There is only one record of the loss, so it is too early to tell whether it still falls."
+    elif fall > 0.02 * max(over / 1000, 1):
         advice = f"It fell by {fall:.2f} in the last {over:,} steps, so longer training will help."
     return Finding("good", title, what, why, advice)
 

@@ -50,6 +50,7 @@ class FolderRun:
             try:
                 run = RunFolder(path, self.batches.tokenizer, settings.keep, start_from, self._hooks(display))
                 run.lock, run.say = self.lock, say
+                run.tokenizer_for_use = self.batches.objective.tokenizer_for(self.batches.tokenizer)
                 self._introduce(display)
                 if start_from is not None:
                     run.word_frequencies = read_frequencies(start_from.path)

@@ -9,6 +9,7 @@ import numpy as np
 
 from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
+from mini_bert.common.wording import duration, with_article
 from mini_bert.data.generator import TextBatches
 from mini_bert.files.model_folder import MODEL
 from mini_bert.layers.base import Run
@@ -102,7 +103,7 @@ def model_card(run: FolderRun, state: State) -> str:
     corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
     changes = ", ".join(f"{earlier['step']:,}" for earlier in config.get("earlier_lengths", []))
     extended = f"; the length of the run was changed after step {changes}" if changes else ""
-    return f"""# A {model.config.name}, trained by mini-bert {config["versions"]["mini-bert"]}
+    return f"""# A{with_article(model.config.name)[1:]}, trained by mini-bert {config["versions"]["mini-bert"]}
 
 {model.get_parameter_count():,} parameters: {model.depth} layers, width {model.width}, {model.heads} heads,
 sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
@@ -112,7 +113,7 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 | text | {corpus} |
 | tokens | {batches.tokens:,}, each seen {read_run(run.path).epochs:.1f} times |
 | start | {started(config)} |
-| steps | {state.step:,} of {settings.batch_size} sequences, in {state.seconds / 60:.0f} minutes |
+| steps | {state.step:,} of {settings.batch_size} sequences, in {duration(state.seconds)} |
 | learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0{extended} |
 {measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)}
 {batches.objective.summary}

@@ -60,6 +60,7 @@ class RunFolder(Recorder):
     ):
         super().__init__()
         self.path, self.tokenizer, self.keep, self.resume, self.hooks = path, tokenizer, keep, resume, list(hooks)
+        self.tokenizer_for_use = tokenizer  # of the finished model
         self.start: Record = {}  # the first record of a new run; of a resumed one, its length
         self.word_frequencies: np.ndarray | None = None  # log frequencies (V,) of the training text
         self.lock = RunLock(path)  # `train` holds it; a caller that holds one already sets it here
@@ -169,6 +170,7 @@ class RunFolder(Recorder):
                 for path in source.iterdir():
                     if path.name not in (checkpoint.STATE, checkpoint.OPTIMIZER):
                         shutil.copy2(path, new / path.name)
+                self.tokenizer_for_use.save(new)
                 if is_pair(read_config(source)):
                     self._write_separately(source, new)
                 (new / "README.md").write_text(card, encoding="utf-8")

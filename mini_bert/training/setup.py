@@ -42,7 +42,8 @@ class Wanted:
     init            the folder of a model to start from, instead of random weights; it has config and tokenizer, too
     objective       a name from objectives/registry.py; default: that of the architecture
     next_sentence   the same as the objective masked_words_and_next_sentence
-    masking         "pieces", "whole-word", "span" or "ngram"; None: that of the architecture; mask_prob: the share of the words that are predicted
+    masking         "pieces", "whole-word", "span" or "ngram"; None: that of the architecture
+    mask_prob: the share of the words that are predicted
     teacher         the folder of a model to learn from, for the objective distillation; temperature: of its answers
     tokenizer       default: that of the folder, or the bundled one with the model's vocabulary size
     length          tokens per sequence; default: the model's maximum
@@ -205,9 +206,12 @@ def refuse_weights(model: str) -> None:
 
 def objective_for(wanted: Wanted, config: Any) -> type[Objective]:
     """The objective that was asked for, or that of the architecture."""
-    named = {"--objective": wanted.objective, "--next-sentence": wanted.next_sentence and MaskedWordsAndSentences.name,
-             "--teacher": wanted.teacher and Distillation.name}  # fmt: skip
-    kinds = {option: objective_class(name) for option, name in named.items() if name}
+    named = {
+        "--objective": wanted.objective,
+        "--next-sentence": MaskedWordsAndSentences.name if wanted.next_sentence else None,
+        "--teacher": None if wanted.teacher is None else Distillation.name,
+    }
+    kinds = {option: objective_class(name) for option, name in named.items() if name is not None}
     if len(set(kinds.values())) > 1:
         asked = " and ".join(f"{option} ({kind.name})" for option, kind in kinds.items())
         raise ValueError(f"{asked} ask for different objectives; leave out one of them")
@@ -226,7 +230,7 @@ def default_objective(config: Any, init: str | None = None) -> type[Objective]:
 
 
 def options_for(wanted: Wanted, objective: type[Objective], config: Any) -> dict[str, Any]:
-    """The options of the objective, as its `for_tokenizer` takes them. Masking is that of the architecture by default."""
+    """The options of the objective, as its `for_tokenizer` takes them."""
     if wanted.masking is not None and wanted.masking not in MASKING:
         raise ValueError(f"--masking is {wanted.masking!r}, expected one of {', '.join(MASKING)}")
     options = dict(MASKING[wanted.masking or "pieces"])

@@ -1,8 +1,8 @@
 """Clumsy and hostile uses of everything: each ends in the stated way, with a sentence instead of a traceback.
 
-The tables are in clumsy.py, hostile.py and calls.py, one line per case. Commands run in their own process, in an empty
-folder of their own, under a time limit and a memory limit. What a case was given must be unchanged afterwards, no file
-PWNED may appear (harmful files try to make one), and no escape sequence may reach the terminal.
+The tables are in clumsy.py, hostile.py, calls.py and family_*.py, one line per case. Commands run in their own
+process, in an empty folder, under a time limit and a memory limit. What a case was given must be unchanged afterwards,
+no file PWNED may appear (harmful files try to make one), and no escape sequence may reach the terminal.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from calls import CALLS
 from clumsy import CLUMSY
+from family_clumsy import FAMILY_CLUMSY
+from family_hostile import FAMILY_CALLS, FAMILY_HOSTILE
 from hostile import HOSTILE
 
 pytestmark = pytest.mark.slow
@@ -42,7 +44,7 @@ def set_limits(limits: dict[str, int]) -> None:
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
 
 
-@pytest.mark.parametrize("case", [*CLUMSY, *HOSTILE], ids=repr)
+@pytest.mark.parametrize("case", [*CLUMSY, *HOSTILE, *FAMILY_CLUMSY, *FAMILY_HOSTILE], ids=repr)
 def test_command(case, tmp_path):
     """The command ends in time with this exit code, says what it must, prints no traceback and harms no file."""
     made, here = tmp_path / "made", tmp_path / "here"
@@ -75,7 +77,7 @@ def test_command(case, tmp_path):
         case.check(here)
 
 
-@pytest.mark.parametrize("case", CALLS, ids=repr)
+@pytest.mark.parametrize("case", [*CALLS, *FAMILY_CALLS], ids=repr)
 def test_call(case, tmp_path, monkeypatch):
     """The call returns (None) or raises this kind of error with a message that says what it must."""
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_family as tiny
 
 from mini_bert.cli.main import main
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD
+from mini_bert.inference.loading import load_tokenizer
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED
 
 pytestmark = pytest.mark.slow
 TEXT = "the cat sat on the mat ."
@@ -63,6 +64,8 @@ def test_every_command(place, run, name):
     assert run("doctor", "run") and "parameters" in run("info", "--model", "config.json")
     assert config.name in run("plan", "--model", "config.json")
     model = tiny.tiny_model(name)
+    assert (load_tokenizer("run").template().cls is None) == (NEXT_WORD in model.output_heads)  # it has never seen cls
+    run("train", "--out", "run", "--resume", "--steps", 14, "--quiet")
     mask = tiny.tokenizer_for(name).mask_token
     if MASKED_WORDS in model.output_heads:
         assert "%" in run("fill-mask", f"the cat {mask} .", "--model", "run")
@@ -85,6 +88,10 @@ def test_every_command(place, run, name):
     assert run("plot-model", "activations", "--model", "run", "--out", "activations.svg")
     assert run("plot-model", "embeddings", TEXT, "a dog", "it ran", "--model", "run", "--out", "plane.svg")
     run("export", "run", "--out", "exported")
+    if REPLACED in model.output_heads:  # what the error of fill-mask says
+        assert "%" in run("fill-mask", "the cat [MASK] .", "--model", "run/model/generator")
+        assert "replaced: loss" in run("eval", "run", "--corpus", "text.txt")
+        assert "%" in run("fill-mask", "the cat [MASK] .", "--model", "exported/generator")
     assert "closest" in run("embed", TEXT, "a dog ran .", "--model", "exported")
     tune = ("--train", "labels.tsv", "--dev", "labels.tsv", "--epochs", 1, "--threads", 1)
     run("finetune", "classify", "--model", "run", "--out", "tuned", *tune)

@@ -376,7 +376,7 @@ def test_bad_pairs_are_reported_first(folder, corpus, tmp_path, capsys):
     bad.write_text("sentence1\tscore\na\t1\n")  # eval has no options that name columns
     with pytest.raises(
         ValueError,
-        match=r"no column for the second text, .*Name the columns of the file sentence1, sentence2 and score",
+        match=r"no column for the second text, .*the file sentence1, sentence2 and score; .* with sentence_good",
     ):
         use.evaluate("nowhere", pairs=[str(bad)])
     assert capsys.readouterr().out == ""

@@ -71,6 +71,22 @@ def test_a_model_of_the_next_word_reads_from_the_left():
     np.testing.assert_allclose(-sum(token.surprise for token in tokens), wanted, rtol=1e-12)
 
 
+def test_an_unknown_word_does_not_make_a_text_more_likely():
+    """[UNK] is part of the sum, as any other word; the table of surprises leaves it out and says so."""
+    model = NextWord(TINY)
+    ids = [TOKENIZER.sep_id, *TOKENIZER.ids(["a z j"])[0]]
+    assert ids[2] == TOKENIZER.unk_id
+    logits = model.forward([ids])[0].next_word[0]
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    wanted = sum(log_p[t - 1, ids[t]] for t in (1, 2, 3))
+    np.testing.assert_allclose(log_likelihoods(model, TOKENIZER, ["a z j"]), [wanted], rtol=1e-12)
+    found = pseudo_perplexity(model, TOKENIZER, "a z j")
+    assert [token.token for token in found.tokens] == ["a", "j"] and found.unknown == ["[UNK]"]
+    bert = Bert(TINY, dtype=np.float64)
+    shorter, longer, unknown = log_likelihoods(bert, TOKENIZER, ["a j", "a b j", "a z j"])
+    assert unknown < shorter - 1 and abs(unknown - longer) < 1  # each word costs about ln 15 in an untrained model
+
+
 def test_a_model_of_replaced_tokens_says_how_sure_it_is_that_none_was():
     """Σ log(1 − σ(z)) over the words"""
     model = Replaced(TINY)

@@ -138,6 +138,8 @@ def test_each_switch_changes_the_results():
         ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
         ({"activation_function": "mish"}, "unknown activation 'mish'"),
         ({"n_inner": 0}, "n_inner is 0, expected a whole number"),
+        ({"alibi": True}, "alibi is True, but a GPT-2 here has no such field.*remove it from config.json"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}, but a GPT-2"),
         ({"n_embed": 12}, "unknown field 'n_embed'; did you mean 'n_embd'"),
         ({"n_head": 3}, "cannot be split among 3 heads"),
         ({"scale_attn_weights": "yes"}, "scale_attn_weights is 'yes', expected True or False"),
@@ -147,6 +149,12 @@ def test_each_switch_changes_the_results():
 def test_configs_that_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         GPT2Config.from_dict(CONFIG.to_dict() | change)
+
+
+@pytest.mark.parametrize("empty", [None, False, 0, "", [], {}])
+def test_unknown_fields_that_are_off_are_ignored(empty):
+    with pytest.warns(UserWarning, match="fields that a GPT-2 does not use: alibi"):
+        assert GPT2Config.from_dict(CONFIG.to_dict() | {"alibi": empty}) == CONFIG
 
 
 def test_published_configs_are_read():
@@ -229,7 +237,6 @@ def test_transformers_opens_what_we_write(tied, next_word, tmp_path):
 
 @pytest.mark.peers
 @pytest.mark.parametrize("name", ["IgLM", "IgLM-S"])
-@pytest.mark.filterwarnings("ignore:config.json has fields that a GPT-2 does not use")
 def test_real_weights(name):
     """A published GPT-2 in float32, with and without padding: logits differ from transformers' by at most 1e-4."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

@@ -163,7 +163,8 @@ def test_published_task_heads(family, task, tmp_path):
     """For a folder written by `transformers`, loss and every gradient agree to 1e-9; what we save, it opens again."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     architecture, more, targets = TASKS[task]
-    values = PUBLISHED[family] | {"vocab_size": len(tiny_tasks.TOKENIZER)} | more
+    tokenizer = tiny_tasks.TOKENIZER
+    values = PUBLISHED[family] | {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_id} | more
     peer = random_model(Peer(family + architecture, values, {}), seed=1)
     peer.save_pretrained(tmp_path / "theirs")
     tiny_tasks.TOKENIZER.save(tmp_path / "theirs")

@@ -107,4 +107,5 @@ def test_no_other_room_knows_the_template():
         ("data/shards.py", "sep_id"),
         ("evaluation/likelihood.py", "sep_id"),
         ("inference/generate.py", "sep_id"),
+        ("inside/inputs.py", "sep_id"),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -291,7 +290,7 @@ def test_the_vocabulary_beside_the_config_is_used(place):
 def test_a_tokenizer_of_another_kind_beside_the_config_is_used(place, monkeypatch):
     """Its files may have any name that text/loading.py knows."""
     (place / "other").mkdir()
-    config = SimpleNamespace(vocab_size=8192)
+    config = load_config("mini")
     (place / "other" / "config.json").write_text("{}")
     assert _vocabulary(str(place / "other"), config) == "8k"
     (place / "other" / "spiece.model").write_text("")
@@ -299,3 +298,17 @@ def test_a_tokenizer_of_another_kind_beside_the_config_is_used(place, monkeypatc
     monkeypatch.setattr(loading, "KINDS", (*loading.KINDS, kind))
     for model in (place / "other", place / "other" / "config.json"):
         assert _vocabulary(str(model), config) == str(place / "other")
+
+
+def test_the_folder_of_a_run_has_the_config_of_its_model(tmp_path):
+    """RUN/config.json describes the run; its model is a GPT-2, and not a BERT with the default sizes."""
+    description = {"model": load_config("gpt2").to_dict(), "training": {"steps": 2}, "data": {"corpus": ["-"]}}
+    (tmp_path / "config.json").write_text(json.dumps(description))
+    assert load_config(tmp_path) == load_config(tmp_path / "config.json") == load_config("gpt2")
+
+
+def test_a_memory_is_only_offered_to_models_that_have_one():
+    """The check is made before a run folder exists, and the list of what is possible leaves the objective out."""
+    with pytest.raises(ValueError, match=r"it has no memory.*--objective can be next_word$"):
+        set_up(Wanted("gpt2", objective="next_word_with_memory"))
+    assert set_up(Wanted("transformer-xl", objective="next_word_with_memory")).objective.name == "next_word_with_memory"

@@ -132,6 +132,12 @@ def test_a_young_run(tmp_path):
     assert "of 6.50: it has not even learnt word frequencies yet" in finding.why and "Too early" in finding.try_
 
 
+def test_one_record_says_nothing_about_a_fall(tmp_path):
+    """With a single loss there is nothing to compare it with, so more text is not suggested."""
+    finding = found(run(tmp_path, steps=1, every=1, loss=lambda step: 2.0))["Nothing is wrong with this run"]
+    assert "too early to tell" in finding.try_ and "in 1 step." in finding.what
+
+
 def test_the_plateau(tmp_path):
     """Flat just below the unigram baseline for thousands of steps: it is named and explained, with what shortens it."""
     finding = found(run(tmp_path, loss=resting))[PLATEAU]

@@ -342,7 +342,7 @@ def test_a_student_starts_with_layers_of_its_teacher(place, capsys):
         np.testing.assert_allclose(array, before[name], atol=1e-6)
     said = capsys.readouterr().err
     assert "the weights start from layers of the teacher, teacher\n" in said
-    assert "teacher: teacher, with" in said and "their vectors are compared, too" in said
+    assert "teacher: teacher, with" in said and "the vectors of teacher and student are compared, too" in said
     assert "| start | layers of the teacher |" in Path("run/model/README.md").read_text()
     shutil.rmtree("run/checkpoints")
     shutil.rmtree("run/model")

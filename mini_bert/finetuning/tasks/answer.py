@@ -75,7 +75,7 @@ class Answer(Task):
             absent: list[Item] = []
             for start, stop in windows(len(row), size, min(self.stride or max(size // 2, 1), size)):
                 sequence = tokenizer.assemble(question, row[start:stop])
-                if "cls" not in tokenizer.roles:
+                if tokenizer.template(2).cls is None:
                     sequence = sequence._replace(summary=sequence.starts[0])
                 second, target = sequence.starts[1], (sequence.summary, sequence.summary)
                 contained = truth if truth is not None and start <= truth[0] and truth[1] < stop else None
