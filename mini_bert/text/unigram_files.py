@@ -129,7 +129,7 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
         "unused": tuple(piece.text for piece in model.pieces if piece.kind == UNUSED),
         "byte_fallback": model.trainer.flag(BYTE_FALLBACK, False),
         "extra_special_tokens": tuple(token for token in control if token not in roles.values()),
-        **_template(roles, style),
+        **template_of(roles, style),
         **_padding(path, config, style or (XLNET if roles.get("cls") == XLNET.roles["cls"] else None)),
     }
     return tokens, settings, model
@@ -200,7 +200,7 @@ def _roles(
     return roles
 
 
-def _template(roles: Mapping[str, str], style: Style | None) -> dict[str, Any]:
+def template_of(roles: Mapping[str, str], style: Style | None) -> dict[str, Any]:
     if not {"cls", "sep"} <= roles.keys():
         return BARE
     if style:

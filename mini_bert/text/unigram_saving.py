@@ -27,7 +27,7 @@ from mini_bert.text.sentencepiece_model import (
 )
 from mini_bert.text.sentencepiece_text import SPACE
 from mini_bert.text.tokenizer_files import CONFIG, JSON
-from mini_bert.text.unigram_files import ANY_CLASS, SPIECE, STYLES, SWITCHES
+from mini_bert.text.unigram_files import ANY_CLASS, DEBERTA, SPIECE, STYLES, SWITCHES, template_of
 
 if TYPE_CHECKING:
     from mini_bert.text.unigram import UnigramTokenizer
@@ -141,12 +141,8 @@ def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
     """The content of tokenizer_config.json."""
     config: dict[str, Any] = {"tokenizer_class": ANY_CLASS}
     if tokenizer.as_sentencepiece:
+        config["tokenizer_class"] = _class_of(tokenizer)
         steps = tokenizer.rules.get("steps", ())
-        split_commas = tokenizer.rules.get("split_commas", False)
-        for style in STYLES:
-            template = tokenizer.single, tokenizer.pair
-            if split_commas == style.split_commas and template == (style.template["single"], style.template["pair"]):
-                config["tokenizer_class"] = style.tokenizer_class
         config |= {name: (step in steps) is meaning for name, (step, meaning) in SWITCHES.items()}
         model = tokenizer.model_file
         more = tokenizer.tokens[len(model.pieces) :] if model else []
@@ -155,3 +151,16 @@ def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
         }
     config |= {f"{role}_token": token for role, token in tokenizer.roles.items()}
     return config | {"padding_side": tokenizer.padding_side, "pad_token_type_id": tokenizer.padding_type}
+
+
+def _class_of(tokenizer: UnigramTokenizer) -> str:
+    """The class of `transformers` by which the folder is read back as the same tokenizer."""
+    for style in STYLES:
+        template = template_of(tokenizer.roles, style)
+        if (
+            tokenizer.rules.get("split_commas", False) == style.split_commas
+            and (tokenizer.single, tokenizer.pair) == (template["single"], template["pair"])
+            and (style is not DEBERTA or style.roles["mask"] in tokenizer.vocab)  # this class would add its mask
+        ):
+            return style.tokenizer_class
+    return ANY_CLASS
