@@ -37,8 +37,7 @@ import numpy as np
 
 from mini_bert.text.base import Memory, Special, Tokenizer
 from mini_bert.text.bpe_conventions import ROBERTA, Conventions
-from mini_bert.text.bpe_files import VOCAB_JSON, read
-from mini_bert.text.bpe_saving import write
+from mini_bert.text.bpe_files import VOCAB_JSON, read, write
 from mini_bert.text.byte_level import (
     BYTE_CHARACTERS,
     SPACE,

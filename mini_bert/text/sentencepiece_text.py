@@ -24,9 +24,11 @@ Bytes that are not UTF-8 can be in a str if they are decoded with errors="surrog
 
 from __future__ import annotations
 
+import base64
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from mini_bert.text.base import Memory
 from mini_bert.text.character_map import CharacterMap
@@ -71,6 +73,17 @@ class SentencePieceText:
         self.drops_first_space = add_dummy_prefix or remove_extra_whitespaces  # when pieces are joined again
         self.drops_all_first_spaces = remove_extra_whitespaces
         self._chunks = Memory(self._chunk, CHUNKS_KEPT)
+
+    @classmethod
+    def read(cls, rules: Mapping[str, Any], symbols: Sequence[str]) -> SentencePieceText:
+        """From values that can be saved: the character map in base64, names of STEPS, other arguments by name."""
+        names = ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces", "space_as_suffix")
+        return cls(
+            CharacterMap(base64.b64decode(rules.get("character_map", ""))),
+            symbols,
+            steps=[STEPS[name]() for name in rules.get("steps", ())],
+            **{name: rules[name] for name in names if name in rules},
+        )
 
     def normalised(self, text: str) -> str:
         """The normalised text: words, each with ▁ in front."""
@@ -224,6 +237,11 @@ class LowerText(Step):
             end = place + len(character.lower())
             yield i, i + 1, lower[place:end]
             place = end
+
+
+STEPS: dict[str, Callable[[], Step]] = {
+    "spaces": OneSpace, "quotes": Quotes, "accents": DropAccents, "lower": LowerText,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

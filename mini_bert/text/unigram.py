@@ -34,12 +34,12 @@ import numpy as np
 from mini_bert.text.base import Memory, Tokenizer
 from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together
 from mini_bert.text.finding import Finder
+from mini_bert.text.metaspace_text import MetaspaceText
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
-from mini_bert.text.sentencepiece_text import SPACE
+from mini_bert.text.sentencepiece_text import SPACE, SentencePieceText
 from mini_bert.text.tokenizer_files import JSON, find
-from mini_bert.text.unigram_files import SPIECE, SPM, read
+from mini_bert.text.unigram_files import SPIECE, SPM, read, write
 from mini_bert.text.unigram_lattice import RESET, UNKNOWN, UNKNOWN_PENALTY, Cut, Lattice
-from mini_bert.text.unigram_rules import text_rules
 
 PARTS_KEPT = 1 << 18  # until a cache is cleared; this many take about 100 MB
 CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot change them while scores are below this
@@ -54,12 +54,16 @@ class UnigramTokenizer(Tokenizer):
 
     vocab, scores      the pieces in the order of their ids, and the logarithms of their probabilities
     roles              the special tokens by role
-    rules              how text becomes words; see text/unigram_rules.py
+    rules              how text becomes words; see below
     symbols            user-defined symbols: pieces that are always kept whole
     unused             pieces that are never chosen
     byte_fallback      whether unknown characters are spelt with the pieces of their bytes
     single, pair, padding_side, padding_type       see text/templates.py
     lstrip, rstrip     special tokens that take the white space beside them with them
+
+    Rules are {"type": "sentencepiece", ...} with the arguments of `SentencePieceText.read`, and "split_commas" for
+    ALBERT's pieces such as "2000,"; or {"type": "tokenizers", "normalizer": ..., "pre_tokenizer": ...} as in a
+    tokenizer.json.
     """
 
     single = "cls:0 A:0 sep:0"
@@ -96,7 +100,11 @@ class UnigramTokenizer(Tokenizer):
 
         self.as_sentencepiece = self.rules["type"] == "sentencepiece"
         self.lattice = self._lattice()
-        self.text = text_rules(self.rules, self.symbols)
+        self.text: SentencePieceText | MetaspaceText
+        if self.as_sentencepiece:
+            self.text = SentencePieceText.read(self.rules, self.symbols)
+        else:
+            self.text = MetaspaceText.read(self.rules["normalizer"], self.rules["pre_tokenizer"])
         self.space = "" if self.text.puts_space_in_front else " "
         self._added = Finder(() if self.as_sentencepiece else self.symbols)
         self._short = CERTAIN / max(map(abs, self.scores))  # known pieces cannot have a higher score together
@@ -338,8 +346,6 @@ class UnigramTokenizer(Tokenizer):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write tokenizer_config.json, and tokenizer.json or spiece.model, whichever this tokenizer was read from."""
-        from mini_bert.text.unigram_saving import write
-
         write(Path(folder), self)
 
     @classmethod
