@@ -19,10 +19,10 @@ from mini_bert.common.json_values import read_object
 from mini_bert.text.bpe_conventions import DEBERTA, GPT2, ROBERTA, Conventions, usual_conventions, usual_roles
 from mini_bert.text.byte_level import BYTE_CHARACTERS
 from mini_bert.text.tokenizer_files import (
-    ADDED,
     CONFIG,
     JSON,
     Added,
+    added_beside,
     checked,
     checked_ids,
     configs,
@@ -161,7 +161,7 @@ def _read_vocab(path: Path) -> Read:
     if not merges_path.is_file():
         raise FileNotFoundError(f"{path} needs {MERGES} in the same folder, the merges of its pieces; copy it there")
     merges = _read_merges(merges_path)
-    added = _added_beside(path, ids)
+    added = added_beside(path, ids)
     for token in added:
         ids.setdefault(token.content, token.id)
     rules = usual_conventions(usual_roles(named_tokens(path, (*ROBERTA.roles, "bos", "eos"), ids), ids))
@@ -209,28 +209,6 @@ def _read_merges(path: Path) -> list[tuple[str, str]]:
 def _config(path: Path) -> dict[str, Any]:
     beside = path.with_name(CONFIG)
     return read_object(beside) if beside.is_file() else {}
-
-
-def _added_beside(path: Path, ids: Mapping[str, int]) -> list[Added]:
-    """Tokens beside a vocab.json: `added_tokens_decoder` of tokenizer_config.json, or added_tokens.json."""
-    decoder = _config(path).get("added_tokens_decoder")
-    if decoder is not None:
-        beside = path.with_name(CONFIG)
-        checked(beside, "added_tokens_decoder", decoder, dict, "an object of ids and tokens")
-        entries = [
-            {**checked(beside, f"added_tokens_decoder[{i!r:.20}]", token, dict, "an object"), "id": _number(beside, i)}
-            for i, token in decoder.items()
-        ]
-        return read_added(beside, "added_tokens_decoder", entries)
-    beside = path.with_name(ADDED)
-    more = checked_ids(beside, "the file", read_object(beside)) if beside.is_file() else {}
-    return [Added(i, token, special=False) for token, i in more.items() if token not in ids]
-
-
-def _number(path: Path, text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(f"{path}: added_tokens_decoder has {text!r:.20}, expected ids")
-    return int(text)
 
 
 def _with_added(rules: Conventions, added: Sequence[Added]) -> Conventions:

@@ -29,7 +29,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from mini_bert.common.atomic import write_atomic
 
@@ -47,6 +47,7 @@ CHARACTER_MAP = "precompiled_charsmap"
 NORMALIZER_FIELDS = {
     "name": 1, CHARACTER_MAP: 2, "add_dummy_prefix": 3, "remove_extra_whitespaces": 4, "escape_whitespaces": 5,
 }  # fmt: skip
+_PIECE = {1: ("text", BYTES), 2: ("score", FOUR_BYTES), 3: ("kind", VARINT)}  # fields of a piece
 
 LARGEST_FILE = 1 << 28  # bytes; published models have less than 5 MB
 MOST_PIECES = 1_000_000
@@ -208,28 +209,24 @@ def byte_piece(byte: int) -> str:
 
 
 def _piece(data: bytes, where: str) -> Piece:
-    text, score, kind = "", 0.0, NORMAL
+    values: dict[str, Any] = {"text": b"", "score": bytes(4), "kind": NORMAL}
     more: list[Field] = []
     for one in fields_of(data, where):
-        if one.number == 1 and isinstance(one.value, bytes):
-            try:
-                text = one.value.decode("utf-8")
-            except UnicodeDecodeError as error:
-                _refuse(where, f"its text {one.value!r:.60} is not UTF-8 ({error.reason})")
-            if len(one.value) >= LONGEST_PIECE:
-                _refuse(where, f"its text has {len(one.value):,} bytes, expected less than {LONGEST_PIECE:,}")
-        elif one.number == 2 and one.type == FOUR_BYTES and isinstance(one.value, bytes):
-            (score,) = struct.unpack("<f", one.value)
-        elif one.number == 3 and isinstance(one.value, int):
-            kind = one.value
-        elif one.number <= 3:
-            name = ("text", "score", "kind")[one.number - 1]
-            _refuse(
-                where,
-                f"its {name} is {_TYPES[one.type]}, expected {_TYPES[(BYTES, FOUR_BYTES, VARINT)[one.number - 1]]}",
-            )
-        else:
+        if one.number not in _PIECE:
             more.append(one)
+            continue
+        name, type = _PIECE[one.number]
+        if one.type != type:
+            _refuse(where, f"its {name} is {_TYPES[one.type]}, expected {_TYPES[type]}")
+        values[name] = one.value
+    raw, kind = values["text"], values["kind"]
+    (score,) = struct.unpack("<f", values["score"])
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        _refuse(where, f"its text {raw!r:.60} is not UTF-8 ({error.reason})")
+    if len(raw) >= LONGEST_PIECE:
+        _refuse(where, f"its text has {len(raw):,} bytes, expected less than {LONGEST_PIECE:,}")
     if not text or "\0" in text:
         _refuse(where, f"its text is {text!r}, expected at least one character and no NUL")
     if not math.isfinite(score):

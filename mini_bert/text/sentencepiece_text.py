@@ -28,11 +28,12 @@ import base64
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mini_bert.text.base import Memory
 from mini_bert.text.character_map import CharacterMap
-from mini_bert.text.normalizers import Part, Step, Traced, normalised, traced
+from mini_bert.text.normalizers import Part, Replace, Step, Traced, normalised, traced
 
 SPACE = "▁"
 CHUNKS_KEPT = 1 << 16  # only chunks beyond plain ASCII are cached
@@ -190,6 +191,9 @@ def _character(character: str) -> str:
 # ---- what ALBERT's and XLNet's tokenizers do first; names and order as in their published code
 
 
+QUOTES = partial(Replace, re.compile("``|''"), '"')  # `` and '' become a double quote
+
+
 class OneSpace(Step):
     """White space becomes single spaces, none at the beginning and at the end."""
 
@@ -200,16 +204,6 @@ class OneSpace(Step):
         for match in re.finditer(r"\s+", text):
             outside = match.start() == 0 or match.end() == len(text)
             yield *match.span(), "" if outside else " "
-
-
-class Quotes(Step):
-    """`` and '' become a double quote."""
-
-    def text(self, text: str) -> str:
-        return text.replace("``", '"').replace("''", '"')
-
-    def parts(self, text: str) -> Iterable[Part]:
-        return [(*match.span(), '"') for match in re.finditer("``|''", text)]
 
 
 class DropAccents(Step):
@@ -240,11 +234,11 @@ class LowerText(Step):
 
 
 STEPS: dict[str, Callable[[], Step]] = {
-    "spaces": OneSpace, "quotes": Quotes, "accents": DropAccents, "lower": LowerText,
+    "spaces": OneSpace, "quotes": QUOTES, "accents": DropAccents, "lower": LowerText,
 }  # fmt: skip
 
 
 if __name__ == "__main__":
-    albert = SentencePieceText(steps=(OneSpace(), Quotes(), DropAccents(), LowerText()))
+    albert = SentencePieceText(steps=(OneSpace(), QUOTES(), DropAccents(), LowerText()))
     for text in ("Hello,  world", " ``Zoë'' "):
         print(repr(text), "->", albert.normalised(text), albert.traced(text).spans)

@@ -107,6 +107,23 @@ def read_added(path: Path, field: str, entries: Any) -> list[Added]:
     return found
 
 
+def added_beside(path: Path, tokens: Collection[str]) -> list[Added]:
+    """Tokens beside a vocabulary: `added_tokens_decoder` of tokenizer_config.json, or added_tokens.json, of which only
+    those count that are not among `tokens`."""
+    field, beside = "added_tokens_decoder", path.with_name(CONFIG)
+    decoder = read_object(beside).get(field) if beside.is_file() else None
+    if decoder is None:
+        beside = path.with_name(ADDED)
+        more = checked_ids(beside, "the file", read_object(beside)) if beside.is_file() else {}
+        return [Added(i, token, special=False) for token, i in more.items() if token not in tokens]
+    entries = []
+    for i, token in checked(beside, field, decoder, dict, "an object of ids and tokens").items():
+        if not i.isdecimal():
+            raise ValueError(f"{beside}: {field} has {i!r:.20}, expected ids")
+        entries.append({**checked(beside, f"{field}[{i!r:.20}]", token, dict, "an object"), "id": int(i)})
+    return read_added(beside, field, entries)
+
+
 def named_tokens(path: Path, roles: Iterable[str], tokens: Collection[str]) -> dict[str, str]:
     """The special tokens that tokenizer_config.json and special_tokens_map.json name, by role."""
     named = {}

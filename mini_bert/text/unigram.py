@@ -31,13 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Tokenizer
+from mini_bert.text.base import Memory, Spans, Tokenizer
 from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together
 from mini_bert.text.finding import Finder
 from mini_bert.text.metaspace_text import MetaspaceText
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
 from mini_bert.text.sentencepiece_text import SPACE, SentencePieceText
-from mini_bert.text.tokenizer_files import JSON, find
+from mini_bert.text.tokenizer_files import JSON
 from mini_bert.text.unigram_files import SPIECE, SPM, read, write
 from mini_bert.text.unigram_lattice import RESET, UNKNOWN, UNKNOWN_PENALTY, Cut, Lattice
 
@@ -46,7 +46,10 @@ CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot chang
 SPANS_KEPT = 1 << 16  # spans take more
 DELICATE = -1  # stands for the pieces of other parts
 UNKNOWN_RUN = 4  # characters that an unknown token may stand for in parts that are looked up
-Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
+SETTINGS = (
+    "scores", "roles", "rules", "symbols", "unused", "byte_fallback", "single", "pair", "padding_side", "padding_type",
+    "extra_special_tokens", "lstrip", "rstrip",
+)  # fmt: skip
 
 
 class UnigramTokenizer(Tokenizer):
@@ -141,10 +144,7 @@ class UnigramTokenizer(Tokenizer):
     def plain_ids(self, text: str) -> list[int]:
         if self._added.absent(text):
             return self._ids(text)
-        ids: list[int] = []
-        for part, _, symbol in self._added.cut(text):
-            ids += self._ids(part) if symbol is None else [self.vocab[symbol]]
-        return ids
+        return self._ids_of_parts(self._added.cut(text), self._ids)
 
     def _ids(self, text: str) -> list[int]:
         row = self._looked_up(text)
@@ -250,15 +250,7 @@ class UnigramTokenizer(Tokenizer):
     def plain_spans(self, text: str) -> Spans:
         if self._added.absent(text):
             return self._spans(text)
-        offsets: list[Span] = []
-        word_ids: list[int] = []
-        count = 0
-        for part, place, symbol in self._added.cut(text):
-            within, words, more = self._spans(part) if symbol is None else ([(0, len(symbol))], [0], 1)
-            offsets += [(first + place, last + place) for first, last in within]
-            word_ids += [word + count for word in words]
-            count += more
-        return offsets, word_ids, count
+        return self._spans_of_parts(self._added.cut(text), self._spans)
 
     def _spans(self, text: str) -> Spans:
         if self._is_chunked(text) and self._is_certain(self._looked_up(text)):
@@ -313,26 +305,7 @@ class UnigramTokenizer(Tokenizer):
     @property
     def settings(self) -> dict[str, Any]:
         """Everything besides the vocabulary that affects the ids: the other arguments of the constructor."""
-        return {
-            "scores": self.scores,
-            "roles": self.roles,
-            "rules": self.rules,
-            "symbols": self.symbols,
-            "unused": self.unused,
-            "byte_fallback": self.byte_fallback,
-            "single": self.single,
-            "pair": self.pair,
-            "padding_side": self.padding_side,
-            "padding_type": self.padding_type,
-            "extra_special_tokens": self.extra_special_tokens,
-            "lstrip": self.lstrip,
-            "rstrip": self.rstrip,
-        }
-
-    @classmethod
-    def load(cls, source: str | os.PathLike[str]) -> UnigramTokenizer:
-        """From a tokenizer.json, a spiece.model, a model folder, or by the name of a bundled one: "unigram-8k"."""
-        return cls.from_file(find(source, cls.files))
+        return {name: getattr(self, name) for name in SETTINGS}
 
     @classmethod
     def from_file(cls, path: Path, content: dict[str, Any] | None = None) -> UnigramTokenizer:

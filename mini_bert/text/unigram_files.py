@@ -36,10 +36,10 @@ from mini_bert.text.sentencepiece_model import (
 )
 from mini_bert.text.sentencepiece_text import SPACE
 from mini_bert.text.tokenizer_files import (
-    ADDED,
     CONFIG,
     JSON,
     Added,
+    added_beside,
     checked,
     json_content,
     named_tokens,
@@ -86,7 +86,7 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
     style = _style(path, config)
     tokens = [piece.text for piece in model.pieces]
     unknown = next(piece.text for piece in model.pieces if piece.kind == UNKNOWN)
-    tokens += _added(path, config, tokens, style)
+    tokens += _added(path, tokens, style)
     roles = _roles(path, config, tokens, style, unknown)
     control = [piece.text for piece in model.pieces if piece.kind == CONTROL] + tokens[len(model.pieces) :]
     rules = {
@@ -121,22 +121,16 @@ def _steps(path: Path, config: Mapping[str, Any], style: Style | None) -> list[s
     return [step for step, wanted in chosen.items() if wanted]
 
 
-def _added(path: Path, config: Mapping[str, Any], tokens: Sequence[str], style: Style | None) -> list[str]:
+def _added(path: Path, tokens: Sequence[str], style: Style | None) -> list[str]:
     """Tokens that are not in the model but follow its pieces: DeBERTa's mask."""
-    added: dict[int, str] = {}
-    for i, token in (config.get("added_tokens_decoder") or {}).items():
-        text = token.get("content") if isinstance(token, dict) else token
-        added[int(i)] = checked(path.with_name(CONFIG), f"added_tokens_decoder[{i!r}]", text, str, "text")
-    if path.with_name(ADDED).is_file():
-        for text, i in read_object(path.with_name(ADDED)).items():
-            added[checked(path.with_name(ADDED), text, i, int, "a whole number")] = text
-    extra = [text for i, text in sorted(added.items()) if text not in tokens]
-    ids = [i for i, text in sorted(added.items()) if text not in tokens]
-    if ids != list(range(len(tokens), len(tokens) + len(ids))):
-        raise ValueError(
-            f"{path} has {len(tokens):,} pieces, so added tokens should have the ids from {len(tokens):,} on, but "
-            f"{extra[0]!r} has {ids[0]}; take all files from the same folder"
-        )
+    added = sorted(token for token in added_beside(path, tokens) if token.content not in tokens)
+    for place, token in enumerate(added, len(tokens)):
+        if token.id != place:
+            raise ValueError(
+                f"{path} has {len(tokens):,} pieces, so added tokens should have the ids from {len(tokens):,} on, but "
+                f"{token.content!r} has {token.id}; take all files from the same folder"
+            )
+    extra = [token.content for token in added]
     if style is DEBERTA and DEBERTA.roles["mask"] not in (*tokens, *extra):
         extra.append(DEBERTA.roles["mask"])
     return extra
