@@ -120,4 +120,6 @@ class Corpus:
         line = f"On held-out text, {counted(words, 'word')}: {tokens / words:.4f} tokens per word"
         if isinstance(tokenizer, BpeTokenizer):  # it spells everything
             return f"{line}."
-        return f"{line}, {unknown / max(tokens, 1):.4%} of the tokens are {tokenizer.roles['unk']}."
+        whole = isinstance(tokenizer, WordPieceTokenizer)  # there, a word as a whole is unknown
+        share = unknown / (words if whole else max(tokens, 1))
+        return f"{line}, {share:.4%} of the {'words' if whole else 'tokens'} are {tokenizer.roles['unk']}."
