@@ -84,7 +84,7 @@ class Spec:
         if value is None:
             return default
         assert isinstance(value, int)
-        return value - (1 << 64) if value >> 63 else value  # negative numbers are written as 2⁶⁴ + n
+        return value - (1 << 64) if value >> 63 == 1 else value  # negative numbers are written as 2⁶⁴ + n
 
     def flag(self, name: str, default: bool) -> bool:
         return bool(self.number(name, default))

@@ -89,8 +89,9 @@ def test_settings_have_defaults_and_negative_values():
     assert model.trainer.number("bos_id", 1) == -1 and model.trainer.number("unk_id", 0) == 1
     assert Spec({"absent": 999}, model.trainer.fields).number("absent", 7) == 7
     assert not model.trainer.flag("byte_fallback", False)
-    changed = model.trainer.with_fields(unk_id=5, byte_fallback=1)
-    assert changed.number("unk_id", 0) == 5 and changed.flag("byte_fallback", False)
+    changed = model.trainer.with_fields(unk_id=5, eos_id=-7, byte_fallback=1)
+    assert changed.number("unk_id", 0) == 5 and changed.number("eos_id", 0) == -7
+    assert changed.flag("byte_fallback", False)
 
 
 # ---- the character map
