@@ -209,18 +209,18 @@ def byte_piece(byte: int) -> str:
 
 
 def _piece(data: bytes, where: str) -> Piece:
-    values: dict[str, Any] = {"text": b"", "score": bytes(4), "kind": NORMAL}
+    values: list[Any] = [None, b"", bytes(4), NORMAL]
     more: list[Field] = []
     for one in fields_of(data, where):
-        if one.number not in _PIECE:
+        number, type, value = one
+        if number > 3:
             more.append(one)
-            continue
-        name, type = _PIECE[one.number]
-        if one.type != type:
-            _refuse(where, f"its {name} is {_TYPES[one.type]}, expected {_TYPES[type]}")
-        values[name] = one.value
-    raw, kind = values["text"], values["kind"]
-    (score,) = struct.unpack("<f", values["score"])
+        elif type != _PIECE[number][1]:
+            _refuse(where, f"its {_PIECE[number][0]} is {_TYPES[type]}, expected {_TYPES[_PIECE[number][1]]}")
+        else:
+            values[number] = value
+    _, raw, packed, kind = values
+    (score,) = struct.unpack("<f", packed)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
