@@ -114,6 +114,11 @@ def test_the_class_follows_from_the_model_s_config(tmp_path):
     assert albert.rules["steps"] == ["spaces", "quotes", "accents", "lower"] and albert.rules["split_commas"]
     plain = loaded(tmp_path / "plain", "albert")
     assert plain.rules["steps"] == [] and not plain.rules["split_commas"] and plain.roles == albert.roles == SPECIAL
+    (tmp_path / "special_tokens_map.json").write_text('{"cls_token": {"content": "a"}, "sep_token": "the"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"sep_token": "[SEP]"}')  # takes precedence
+    assert load_tokenizer(tmp_path).roles == SPECIAL | {"cls": "a"}
+    (tmp_path / "special_tokens_map.json").unlink()
+    (tmp_path / "tokenizer_config.json").unlink()
     renamed = tmp_path / "any-name.model"
     renamed.write_bytes((tmp_path / "plain" / "spiece.model").read_bytes())
     (tmp_path / "config.json").unlink()
