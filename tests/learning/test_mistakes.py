@@ -1,0 +1,30 @@
+"""Every mistake that an exercise lists is told apart: as an answer, it gets its own explanation."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import pytest
+
+from mini_bert.learning import exercise as tools
+from mini_bert.learning.course import exercises
+from mini_bert.learning.exercise import explain
+
+
+@pytest.mark.parametrize("exercise", exercises(), ids=lambda exercise: exercise.id)
+def test_every_mistake_gets_its_own_explanation(exercise, monkeypatch):
+    """A mistake that another one hides, or that gives the right result, would never be explained."""
+    given: dict[str, tuple] = {}
+
+    def record(answer, name, right, cases, mistakes=(), tolerance=1e-5):
+        given[name] = right, mistakes
+        return tools.check_function(answer, name, right, cases, mistakes, tolerance)
+
+    monkeypatch.setattr(sys.modules[exercise.check.__module__], "check_function", record)
+    explain(exercise, {})  # the answer is missing, but by now the mistakes are known
+    for name, (right, mistakes) in given.items():
+        assert explain(exercise, {name: right}) is None
+        for mistake in mistakes:
+            assert inspect.isfunction(mistake.makes), mistake.explanation
+            assert explain(exercise, {name: mistake.makes}) == mistake.explanation
