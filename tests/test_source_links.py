@@ -20,7 +20,7 @@ PAGES = [
     if path.is_file()
 ]
 LINK = re.compile(r"(?<!`)\[`?(?P<label>[^\]`]*)`?\]\((?P<path>[^)#]+\.py)#L(?P<line>\d+)\)")
-LABEL = re.compile(r"[\w/]+\.py: (?P<name>[\w.]+)")
+LABEL = re.compile(r"(?P<file>[\w/]+\.py):\s(?P<name>[\w.]+)")
 
 
 def definitions(path: Path) -> dict[str, int]:
@@ -50,7 +50,7 @@ def problems(page: Path) -> list[str]:
             told.append(f"{link[0]}: the text of the link must be like layers/linear.py: Linear.forward")
         elif not target.is_file():
             told.append(f"{link[0]}: there is no such file")
-        elif not target.as_posix().endswith(link["label"].split(":")[0]):
+        elif not target.as_posix().endswith(label["file"]):
             told.append(f"{link[0]}: the text names another file")
         elif (line := definitions(target).get(label["name"])) != int(link["line"]):
             told.append(f"{link[0]}: {label['name']} is defined in line {line}")
