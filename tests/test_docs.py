@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from mini_bert.learning.course import PHASES
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTS += sorted((ROOT / "learn").rglob("*.md"))
+PAGES = [ROOT / "learn" / phase.page for phase in PHASES]  # tests/learning/test_pages.py runs them, as notebooks
 BLOCK = re.compile(r"(^<!-- slow -->\n)?^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```)?", re.S | re.M)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.S | re.M)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow, id="slow")])
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if path not in PAGES], ids=lambda path: path.name)
 def test_code_in_documents(path, slow, tmp_path, monkeypatch):
     """Every python block runs; where an output is shown, it is the actual output."""
     monkeypatch.chdir(tmp_path)
