@@ -10,6 +10,7 @@ import numpy as np
 from mini_bert.learning.exercise import Answer, Exercise, Mistake, check_function
 from mini_bert.learning.phase1 import random
 from mini_bert.learning.phase3_guesses import fill, top_words
+from mini_bert.learning.results import check_results
 
 # ------------------------------------------------------------------ 3.1
 
@@ -33,11 +34,12 @@ def batch(answer: Answer) -> str | None:
         T = min(map(len, rows))
         return np.array([row[:T] for row in rows]), np.ones((len(rows), T))
 
-    return check_function(
+    return check_results(
         answer,
         "my_batch",
         right,
         [([[2, 7, 3], [2, 5, 9, 8, 3]], 11), ([[2, 3]], 0), ([[2, 6, 0, 3], [2, 7, 6, 5, 3], [2, 3]], 0)],
+        {"ids": 0, "mask": 1},
         [
             Mistake(
                 lambda rows, pad_id: (padded(rows, pad_id), 1 - mask_of(rows)),
@@ -47,11 +49,6 @@ def batch(answer: Answer) -> str | None:
                 lambda rows, pad_id: (padded(rows, pad_id, left=True), mask_of([row[::-1] for row in rows])[:, ::-1]),
                 "You pad on the left, so the first token of a short text is not at position 0. Put the padding "
                 "at the end.",
-            ),
-            Mistake(
-                lambda rows, pad_id: (padded(rows, pad_id, left=True), mask_of(rows)),
-                "You pad on the left, but your mask says that the padding is on the right. Put the padding at "
-                "the end of each row.",
             ),
             Mistake(
                 cut,
@@ -71,7 +68,6 @@ def batch(answer: Answer) -> str | None:
                 "You compute the mask by comparing with pad_id. Here a text contains that id itself. Compute the "
                 "mask from the lengths of the rows.",
             ),
-            Mistake(padded, "You return the ids only. Return two arrays: the ids and the mask."),
         ],
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from mini_bert.learning.exercise import Answer, Mistake, check_function
 from mini_bert.learning.phase1 import random
 from mini_bert.learning.phase1 import softmax_of as softmax
+from mini_bert.learning.results import check_results
 
 # ------------------------------------------------------------------ 3.4
 
@@ -42,7 +43,7 @@ def top_words(answer: Answer) -> str | None:
         return names, p / p.sum()
 
     words = ["[PAD]", "[UNK]", "[MASK]", "cat", "dog", "ran", "[", "house"]
-    return check_function(
+    return check_results(
         answer,
         "my_top_words",
         right,
@@ -51,6 +52,7 @@ def top_words(answer: Answer) -> str | None:
             (np.array([9.0, -3.0, 8.0, 0.1, -2.0, 5.0, 6.0, 1.0]), words, 2),
             (np.array([0.0, 0.0, 0.0, 1000.0, 999.0, -1000.0, 0.0, 0.0]), words, 2),
         ],
+        {"words": 0, "probabilities": 1},
         [
             Mistake(
                 with_special,
@@ -81,10 +83,6 @@ def top_words(answer: Answer) -> str | None:
             Mistake(
                 lambda logits, words, k: best(-logits, softmax(logits), words, k),
                 "You return the least likely words. Sort by falling probability, for example with np.argsort(-logits).",
-            ),
-            Mistake(
-                lambda logits, words, k: right(logits, words, k)[0],
-                "You return the words only. Return two results: the words and their probabilities.",
             ),
         ],
     )

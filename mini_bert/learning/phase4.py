@@ -11,6 +11,7 @@ from mini_bert.learning.exercise import Answer, Exercise, Mistake, check_functio
 from mini_bert.learning.phase1 import random
 from mini_bert.learning.phase1 import softmax_of as softmax
 from mini_bert.learning.phase4_gradients import adam, backward, numerical_gradient
+from mini_bert.learning.results import check_results
 
 # ------------------------------------------------------------------ 4.1
 
@@ -46,11 +47,12 @@ def hide(answer: Answer) -> str | None:
     ids = np.array([2, 21, 22, 23, 24, 25, 26, 27, 28, 3])
     first = ids, np.array([1, 2, 4, 7, 8]), np.array([0.85, 0.05, 0.95, 0.79, 0.15]), np.arange(31, 36), 4
     second = ids, np.array([3, 5]), np.array([0.8, 0.9]), np.array([41, 42]), 6  # the bounds themselves
-    return check_function(
+    return check_results(
         answer,
         "my_hide",
         right,
         [first, second],
+        {"new_ids": 0, "targets": 1},
         [
             Mistake(
                 split(1.0, 1.0),
@@ -86,10 +88,6 @@ def hide(answer: Answer) -> str | None:
             Mistake(
                 all_targets,
                 "Your targets are all tokens. Only the chosen ones enter the loss: ids[positions].",
-            ),
-            Mistake(
-                lambda *a: right(*a)[0],
-                "You return the ids only. Return two arrays: the new ids and the targets.",
             ),
         ],
     )

@@ -10,13 +10,18 @@ import numpy as np
 from mini_bert.learning.exercise import Answer, Mistake, check_function
 from mini_bert.learning.phase1 import random
 from mini_bert.learning.phase1 import softmax_of as softmax
+from mini_bert.learning.results import check_results
 
 # ------------------------------------------------------------------ 4.3
 
 
 def backward(answer: Answer) -> str | None:
     def network(
-        gate=lambda h, da: h > 0, dz_of=lambda p, one_hot: (p - one_hot) / len(p), feature=lambda h: np.maximum(h, 0)
+        dz_of=lambda p, one_hot: (p - one_hot) / len(p),
+        feature=lambda h: np.maximum(h, 0),
+        to_a=lambda dz, W2: dz @ W2.T,
+        gate=lambda h, da: h > 0,
+        to_x=lambda dh, W1: dh @ W1.T,
     ):
         """Backward through softmax(ReLU(x W1) W2) and the cross-entropy, with its parts to be exchanged"""
 
@@ -24,29 +29,24 @@ def backward(answer: Answer) -> str | None:
             h = x @ W1
             p = softmax(np.maximum(h, 0) @ W2)
             dz = dz_of(p, np.eye(W2.shape[1])[targets])
-            da = dz @ W2.T
+            da = to_a(dz, W2)
             dh = da * gate(h, da)
-            return x.T @ dh, feature(h).T @ dz, dh @ W1.T
+            return x.T @ dh, feature(h).T @ dz, to_x(dh, W1)
 
         return gradients
 
     right = network()
 
-    def without_transposes(x, W1, W2, targets):
-        h = x @ W1
-        dz = (softmax(np.maximum(h, 0) @ W2) - np.eye(W2.shape[1])[targets]) / len(x)
-        dh = dz @ W2 * (h > 0)
-        return x.T @ dh, np.maximum(h, 0).T @ dz, dh @ W1
-
     def case(N, inputs, hidden, words):
         targets = np.arange(N) % words
         return random(N, inputs), random(inputs, hidden, seed=1), random(hidden, words, seed=2), targets
 
-    return check_function(
+    return check_results(
         answer,
         "my_backward",
         right,
         [case(3, 3, 3, 3), case(5, 2, 7, 3), case(1, 2, 3, 2)],
+        {"dW2": 1, "dW1": 0, "dx": 2},
         [
             Mistake(
                 network(gate=lambda h, da: 1),
@@ -79,10 +79,13 @@ def backward(answer: Answer) -> str | None:
                 "dW2 uses h. The input of the second layer is a = ReLU(h), so dW2 = aᵀ dz.",
             ),
             Mistake(
-                without_transposes,
-                "You go back through a linear layer with W. x_i affects y_o with factor W_io, so dx = dy Wᵀ.",
+                network(to_a=lambda dz, W2: dz @ W2),
+                "You go back to a with dz W2. a_i affects z_o with factor W2_io, so da = dz W2ᵀ.",
             ),
-            Mistake(lambda *a: right(*a)[:2], "You return two gradients. Return three: dW1, dW2 and dx."),
+            Mistake(
+                network(to_x=lambda dh, W1: dh @ W1),
+                "You go back to x with dh W1. x_i affects h_o with factor W1_io, so dx = dh W1ᵀ.",
+            ),
             Mistake(
                 lambda *a: (right(*a)[1], right(*a)[0], right(*a)[2]),
                 "You return dW2 before dW1. The order is dW1, dW2, dx.",
@@ -229,11 +232,12 @@ def adam(answer: Answer) -> str | None:
         return random(*shape, seed=seed), g, m, v, t, 0.01
 
     start = random(3), np.array([1e-8, -2.0, 300.0]), np.zeros(3), np.zeros(3), 1, 0.1
-    return check_function(
+    return check_results(
         answer,
         "my_adam",
         right,
         [case(3, 5, 7), case(1, 20, 2, 3), start],
+        {"m": 1, "v": 2, "w": 0},
         [
             Mistake(
                 update(first=lambda t: 1, second=lambda t: 1),
@@ -281,10 +285,6 @@ def adam(answer: Answer) -> str | None:
                 corrected_moments,
                 "You return m̂ and v̂. Return m and v: the corrections are for this step only, and the next step "
                 "needs the plain means.",
-            ),
-            Mistake(
-                lambda *a: right(*a)[0],
-                "You return w only. Return three arrays: w, m and v, which the next step needs.",
             ),
         ],
     )

@@ -74,7 +74,7 @@ ANSWERS = {
             batch(fill="0"): "You fill with 0",
             batch(start="ones"): "Your mask is 1 everywhere",
             batch(mask="ids != pad_id"): "Compute the mask from the lengths",
-            "def my_batch(rows, pad_id): return np.array([row[:3] for row in rows]), 1": "expected (2, 5)",
+            "def my_batch(rows, pad_id): return [row[:3] for row in rows], 1": "cut all texts to the shortest",
             "def my_batch(rows, pad_id): return np.array(rows), 1": "stopped with ValueError",
             """
 def my_batch(rows, pad_id):
@@ -117,7 +117,7 @@ def my_batch(rows, pad_id):
             top(shown="p[found] / p[found].sum()"): "Your k probabilities sum to 1",
             top(found="[i for i in np.argsort(-p)[:k] if '[' not in words[i]]"): "fewer than k words are left",
             top(found=BEST.format("p")): "the least likely words",
-            top(shown="p[found[0]]"): "result 2 of my_top_words",
+            top(shown="p[found[0]]"): "probabilities has shape (), expected (3,)",
         },
     ),
     "3.5": (

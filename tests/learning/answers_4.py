@@ -150,8 +150,9 @@ def my_cross_entropy(logits, targets):
             backward(dz="dz /= N"): "Subtract 1 at the target",
             backward(dz="dz[np.arange(N), targets] -= 1; dz /= -N"): "the wrong sign",
             backward(feature="h"): "dW2 uses h",
-            backward(result="x.T @ dh, dW2, dh @ W1"): "result 3 of my_backward",
-            backward(result="x.T @ dh, dW2"): "You return two gradients",
+            backward(dz="dz[np.arange(N), targets] -= 1", result="x.T @ dh, dW2, dh @ W1"): "N times too large",
+            backward(result="x.T @ dh, dW2, dh @ W1"): "dx = dh W1ᵀ",
+            backward(result="x.T @ dh, dW2"): "return dW1, dW2, dx.",
         },
     ),
     "4.4": (
@@ -186,7 +187,7 @@ def my_gradient(f, w, h):
             adam(result="w + lr * a / (np.sqrt(b) + 1e-8), m, v"): "move uphill",
             adam(result="w - lr * a / (np.sqrt(b) + 1e-8), a, b"): "You return m̂ and v̂",
             adam(result="w - lr * a / np.sqrt(b + 1e-8), m, v"): "inside the root",
-            adam(result="w - lr * a / (np.sqrt(b) + 1e-8)"): "You return w only",
+            adam(result="w - lr * a / (np.sqrt(b) + 1e-8)"): "return w, m, v.",
         },
     ),
     "4.6": (
