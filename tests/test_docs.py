@@ -49,6 +49,20 @@ def test_links_lead_somewhere(path):
             assert (path.parent / target).exists(), target
 
 
+def anchors(path: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a document: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", CODE.sub("", path.read_text(encoding="utf-8")), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_to_headings_lead_somewhere(path):
+    """A link such as page.md#11-a-section, or #a-section, names a heading that exists."""
+    text = CODE.sub("", path.read_text(encoding="utf-8"))
+    for target, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", text):
+        assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_are_typed_as_in_the_readme(path):
     """A reader who has only cloned the repository types `python run.py …`; there is no program mini-bert yet."""

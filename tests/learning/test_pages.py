@@ -62,7 +62,7 @@ def test_a_page_has_its_parts(phase):
 
 @every_page
 def test_every_notebook_runs(phase, tmp_path, monkeypatch):
-    """It has all blocks of the page, and prints what the page shows; no name of the page is one that learners define."""
+    """It has all blocks of the page, and prints what the page shows. The page defines no `my_…`, as learners do."""
     cells = notebook(text_of(phase))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     blocks = re.findall(r"^```python\n(.*?)\n```$", text_of(phase), re.DOTALL | re.MULTILINE)
