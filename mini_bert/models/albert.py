@@ -27,7 +27,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
@@ -36,9 +35,8 @@ from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, SENTENCE_ORDER
-from mini_bert.models.bert_like import BertLike, EmbeddingCache, block, block_names
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, EmbeddingCache, block, block_names
 from mini_bert.models.heads import MaskedWordHead, Pooler
-from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import FactorisedSizes, Sizes, block_parameters, inner_arrays
 
@@ -53,20 +51,19 @@ LAYER = {  # the parts of a block, in files
 
 
 @dataclass(frozen=True)
-class AlbertConfig(PublishedConfig):
+class AlbertConfig(BertLikeConfig):
     """The fields of a published `config.json` that affect the results. The defaults are those of ALBERT-xxlarge."""
 
     model_type: ClassVar[str] = "albert"
     name: ClassVar[str] = "ALBERT"
     only: ClassVar[Mapping[str, Any]] = {
-        **ENCODER, "position_embedding_type": "absolute", "gap_size": 0, "net_structure_type": 0,
+        **BertLikeConfig.only, "gap_size": 0, "net_structure_type": 0,
         "num_memory_blocks": 0, "down_scale_factor": 1, "layers_to_keep": [],
     }  # fmt: skip
 
     vocab_size: int = 30000
     embedding_size: int = 128
     hidden_size: int = 4096
-    num_hidden_layers: int = 12
     num_hidden_groups: int = 1
     num_attention_heads: int = 64
     intermediate_size: int = 16384
@@ -74,15 +71,10 @@ class AlbertConfig(PublishedConfig):
     hidden_act: str = "gelu_new"
     hidden_dropout_prob: float = 0.0
     attention_probs_dropout_prob: float = 0.0
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
     classifier_dropout_prob: float = 0.1
-    tie_word_embeddings: bool = True
 
     def check(self) -> None:
-        activation(self.hidden_act)
+        super().check()
         if self.num_hidden_groups > self.num_hidden_layers:
             raise ValueError(
                 f"num_hidden_groups is {self.num_hidden_groups}, expected at most {self.num_hidden_layers}, the "
@@ -116,13 +108,8 @@ class AlbertConfig(PublishedConfig):
 
 
 PRESET = AlbertConfig(
-    vocab_size=8192,
+    **SMALL | {"hidden_size": 256, "num_hidden_layers": 6, "intermediate_size": 1024},
     embedding_size=128,
-    hidden_size=256,
-    num_hidden_layers=6,
-    num_attention_heads=4,
-    intermediate_size=1024,
-    max_position_embeddings=64,
     classifier_dropout_prob=0.0,
 )
 

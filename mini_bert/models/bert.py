@@ -15,50 +15,29 @@ The embeddings are in bert_like.py, the heads in heads.py, because BERT's relati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mini_bert.layers.activations import activation
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
-from mini_bert.models.bert_like import BertLike, block, block_names
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block, block_names
 from mini_bert.models.heads import MaskedWordHead, Pooler
-from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 
 @dataclass(frozen=True)
-class BertConfig(PublishedConfig):
-    """The fields of a published `config.json` that affect the results; the defaults are those of BERT-base, uncased."""
+class BertConfig(BertLikeConfig):
+    """BERT's fields, with the defaults of BERT-base, uncased."""
 
     model_type: ClassVar[str] = "bert"
     name: ClassVar[str] = "BERT"
-    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
-
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
-    tie_word_embeddings: bool = True
-
-    def check(self) -> None:
-        activation(self.hidden_act)
 
     def sizes(self) -> Sizes:
         V, H, L, T, inner = self.vocab_size, self.width, self.depth, self.max_length, self.intermediate_size
@@ -69,16 +48,7 @@ class BertConfig(PublishedConfig):
                      self.attention_probs_dropout_prob > 0, True, kept, temporary, 3 + min(kept, 2))  # fmt: skip
 
 
-PRESET = BertConfig(
-    vocab_size=8192,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=64,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+PRESET = BertConfig(**SMALL)
 
 
 class Bert(BertLike):
@@ -162,3 +132,22 @@ class Bert(BertLike):
         if self.next_sentence:
             names += linear_names("next_sentence", "cls.seq_relationship")
         return names
+
+
+if __name__ == "__main__":
+    model = Bert(PRESET)
+    print(f"{model.get_parameter_count():,} parameters; a table for each of three questions about a token:")
+    for name, table in (
+        ("which word", model.tokens),
+        ("at which position", model.positions),
+        ("in which text", model.types),
+    ):
+        print(f"  {name:18} {table.table.shape}")
+    ids, types = np.array([[2, 45, 4, 3, 78, 3]]), np.array([[0, 0, 0, 0, 1, 1]])
+    output, _ = model.forward(ids, token_types=types)
+    print(
+        f"scores of all words at every token {output.masked_words.shape}; follows or not {output.next_sentence.shape}"
+    )
+    other, _ = model.forward(ids, token_types=1 - types)
+    change = np.abs(output.masked_words - other.masked_words).max()
+    print(f"with the two texts exchanged, scores differ by up to {change:.3f}")

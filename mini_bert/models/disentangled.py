@@ -33,21 +33,20 @@ from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
 from mini_bert.models.bert_like import LAYER as BERT_LAYER
-from mini_bert.models.bert_like import TOKENS, BertLike
+from mini_bert.models.bert_like import POSITIONS, BertLike, BertLikeConfig
 from mini_bert.models.disentangled_sizes import DisentangledSizes, Further
 from mini_bert.models.heads import MaskedWordHead
-from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.published import ENCODER
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 LAYER = {name: paths for name, paths in BERT_LAYER.items() if name != "attention.qkv"}  # the rest is BERT's
-POSITIONS = "embeddings.position_embeddings.weight"
 LEGACY_WORDS, OWN_WORDS = "cls.predictions", "lm_predictions.lm_head"
 Signed = int  # a whole number that may be −1, for "as many as there are positions" or "off"
 
 
 @dataclass(frozen=True)
-class DisentangledConfig(PublishedConfig):
+class DisentangledConfig(BertLikeConfig):
     """The fields that both versions have; the defaults are those of `transformers`."""
 
     only: ClassVar[Mapping[str, Any]] = ENCODER
@@ -55,16 +54,7 @@ class DisentangledConfig(PublishedConfig):
     neutral: ClassVar[frozenset[str]] = frozenset({"padding_idx", "cls_dropout"})
 
     vocab_size: int = 50265
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
     type_vocab_size: int = 0
-    initializer_range: float = 0.02
     layer_norm_eps: float = 1e-7
     relative_attention: bool = False
     max_relative_positions: Signed = -1  # less than 1: max_position_embeddings
@@ -75,11 +65,10 @@ class DisentangledConfig(PublishedConfig):
     pooler_hidden_act: str = "gelu"
     pooler_hidden_size: int | None = None  # None: hidden_size
     legacy: bool = True
-    tie_word_embeddings: bool = True
 
     def check(self) -> None:
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
-        activation(self.hidden_act)
+        super().check()
         activation(self.pooler_hidden_act)
         check_whole("max_relative_positions", self.max_relative_positions)
         for name in ("embedding_size", "pooler_hidden_size"):
@@ -252,9 +241,6 @@ class Disentangled(BertLike):
 
     # ------------------------------------------------------------------ embeddings
 
-    def check_types(self, token_types, ids):
-        return None if self.types is None else super().check_types(token_types, ids)
-
     def embed(self, inputs, run):
         """x = u ⊙ LayerNorm((E[ids] + P + S[types]) W)        ids, types (B,T) -> x (B,T,H)"""
         x, _ = self.tokens.forward(inputs.ids, run)  # (B,T,E)
@@ -335,11 +321,7 @@ class Disentangled(BertLike):
         return [name for some in names for name in some if name.ours in params]
 
     def embedding_names(self) -> list[Name]:
-        names = [Name("tokens.table", (TOKENS,)), *norm_names("norm", "embeddings.LayerNorm")]
-        if self.positions is not None:
-            names += [Name("positions.table", (POSITIONS,))]
-        if self.types is not None:
-            names += [Name("types.table", ("embeddings.token_type_embeddings.weight",))]
+        names = super().embedding_names()
         if self.project is not None:
             names += [Name("project.w", ("embeddings.embed_proj.weight",), transposed=True)]
         return names

@@ -38,10 +38,9 @@ from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, REPLACED
-from mini_bert.models.bert_like import BertLike, EmbeddingCache, block, block_names
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, EmbeddingCache, block, block_names
 from mini_bert.models.heads import MaskedWordHead
 from mini_bert.models.pairs import GENERATOR, Pair, PairConfig
-from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import FactorisedSizes, Kept, Sizes, block_parameters, inner_arrays
 
@@ -74,34 +73,23 @@ class DiscriminatorSizes(GeneratorSizes):
 
 
 @dataclass(frozen=True)
-class ElectraConfig(PairConfig, PublishedConfig):
+class ElectraConfig(PairConfig, BertLikeConfig):
     """The fields of a published `config.json` that affect the results. The defaults are those of ELECTRA-small."""
 
     model_type: ClassVar[str] = "electra"
     name: ClassVar[str] = "ELECTRA"
-    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
     neutral: ClassVar[frozenset[str]] = frozenset(  # of the head for multiple choice
         {"summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout"}
     )
 
-    vocab_size: int = 30522
     embedding_size: int = 128
     hidden_size: int = 256
-    num_hidden_layers: int = 12
     num_attention_heads: int = 4
     intermediate_size: int = 1024
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
-    tie_word_embeddings: bool = True
     generator: Mapping[str, Any] | None = None
 
     def check(self) -> None:
-        activation(self.hidden_act)
+        super().check()
         self.check_generator()
 
     def with_generator(self, share: int = 4) -> Self:
@@ -142,16 +130,9 @@ class ElectraConfig(PairConfig, PublishedConfig):
 
 
 PRESET = ElectraConfig(
-    vocab_size=8192,
+    **SMALL,
     embedding_size=128,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=64,
     generator={"hidden_size": 96, "num_attention_heads": 2, "intermediate_size": 384},
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
 )
 
 

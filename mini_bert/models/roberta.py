@@ -17,52 +17,36 @@ What differs from BERT (models/bert.py), and why:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mini_bert.common.values import check_token_id
-from mini_bert.layers.activations import activation
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
-from mini_bert.models.bert_like import BertLike, block, block_names
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block, block_names
 from mini_bert.models.heads import MaskedWordHead, Pooler
-from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 
 @dataclass(frozen=True)
-class RobertaConfig(PublishedConfig):
+class RobertaConfig(BertLikeConfig):
     """The fields of a published `config.json` that affect the results. The defaults are those of `transformers`."""
 
     model_type: ClassVar[str] = "roberta"
     name: ClassVar[str] = "RoBERTa"
-    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
     may_be_zero: ClassVar[frozenset[str]] = frozenset({"pad_token_id"})
 
     vocab_size: int = 50265
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
     pad_token_id: int = 1
-    tie_word_embeddings: bool = True
 
     def check(self) -> None:
-        activation(self.hidden_act)
+        super().check()
         check_token_id("pad_token_id", self.pad_token_id, self.vocab_size)
         if self.max_length < 1:
             raise ValueError(
@@ -96,16 +80,9 @@ class RobertaConfig(PublishedConfig):
 
 
 PRESET = RobertaConfig(
-    vocab_size=8192,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=66,  # for 64 tokens
+    **SMALL | {"max_position_embeddings": 66},  # for 64 tokens
     type_vocab_size=1,
     layer_norm_eps=1e-5,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
 )
 
 
@@ -175,3 +152,14 @@ class Roberta(BertLike):
         if self.masked_words:
             names += self.word_names("lm_head.dense", "lm_head.layer_norm")
         return names
+
+
+if __name__ == "__main__":
+    model = Roberta(PRESET)
+    ids = np.array([[0, 7, 8, 9, 2], [1, 1, 0, 7, 2]])  # <pad> is 1
+    print("positions count tokens, from 2; padding has position 1, also on the left:")
+    for row, positions in zip(ids.tolist(), model.positions_of(ids).tolist(), strict=True):
+        print(f"  ids {row} -> positions {positions}")
+    padded, _ = model.encode(ids[1:], ids[1:] != 1)
+    alone, _ = model.encode(ids[1:, 2:])
+    print(f"so padding on the left changes the vectors of a text by {np.abs(padded[:, 2:] - alone).max():.0e}")

@@ -40,8 +40,9 @@ from mini_bert.layers.soft_cross_entropy import (
     soft_cross_entropy,
     soft_cross_entropy_backward,
 )
-from mini_bert.models.base import MASKED_WORDS, Model, ScoreCache
+from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.models.cache import EncodeCache
+from mini_bert.models.loss import ScoreCache
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Part, Predictions, Size, part_of, predictions_of

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from mini_bert.models.albert import Albert, AlbertConfig
-from mini_bert.models.base import MASKED_WORDS, POOLER, REPLACED, SENTENCE_ORDER, Model, Term
+from mini_bert.models.base import MASKED_WORDS, POOLER, REPLACED, SENTENCE_ORDER, Model
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig
+from mini_bert.models.loss import Term
 from mini_bert.models.roberta import Roberta, RobertaConfig
 
 B, T, V = 3, 7, 31

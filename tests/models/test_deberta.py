@@ -19,9 +19,10 @@ from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.packed import Packed
-from mini_bert.models.base import MASKED_WORDS, REPLACED, Term
+from mini_bert.models.base import MASKED_WORDS, REPLACED
 from mini_bert.models.deberta import Deberta, DebertaConfig
 from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
+from mini_bert.models.loss import Term
 from mini_bert.models.registry import model_class, preset
 from mini_bert.models.sizes import Shape
 from mini_bert.objectives.masked_words import Batch, MaskedWords

@@ -21,9 +21,10 @@ from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.packed import Packed
 from mini_bert.models.albert import PRESET as ALBERT_PRESET
 from mini_bert.models.albert import Albert, AlbertConfig
-from mini_bert.models.base import MASKED_WORDS, POOLER, REPLACED, SENTENCE_ORDER, Term
+from mini_bert.models.base import MASKED_WORDS, POOLER, REPLACED, SENTENCE_ORDER
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig
+from mini_bert.models.loss import Term
 from mini_bert.models.registry import PRESETS, model_class, preset
 from mini_bert.models.roberta import Roberta, RobertaConfig
 from mini_bert.models.sizes import Shape

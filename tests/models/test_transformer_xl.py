@@ -18,7 +18,8 @@ from mini_bert.inference.generate import Reader, generate_ids
 from mini_bert.inference.loading import load_model
 from mini_bert.inference.sampling import Sampling
 from mini_bert.layers.base import Run
-from mini_bert.models.base import NEXT_WORD, Term
+from mini_bert.models.base import NEXT_WORD
+from mini_bert.models.loss import Term
 from mini_bert.models.registry import load_config
 from mini_bert.models.transformer_xl import PRESET, TransformerXL, TransformerXLConfig
 from tests.models.family import agree

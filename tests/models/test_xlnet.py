@@ -11,7 +11,8 @@ from safetensors.numpy import load_file
 
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, Term
+from mini_bert.models.base import MASKED_WORDS
+from mini_bert.models.loss import Term
 from mini_bert.models.registry import load_config
 from mini_bert.models.xlnet import PRESET, XLNet, XLNetConfig
 from tests.models.family import agree
