@@ -170,8 +170,10 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
             "baseline to compare with."
         )
     else:
+        owner = kind.part_name()
+        who = f"The {owner} of {model}" if owner else model
         comment = (
-            f"{model} is {against(result.loss, baseline)}, the loss of guessing by the word frequencies of its "
+            f"{who} is {against(result.loss, baseline)}, the loss of guessing by the word frequencies of its "
             f"training text: {verdict_on_text(result.loss, baseline, kind.copies)}."
         )
     return "\n".join([*lines, "", comment])

@@ -49,7 +49,7 @@ WORDS = [
 ]
 V = len(WORDS)
 BERT = BertConfig(V, 12, 2, 3, 16, max_position_embeddings=24)
-ELECTRA = ElectraConfig(V, 8, 12, 2, 3, 16, max_position_embeddings=24,
+ELECTRA = ElectraConfig(V, 12, 2, 3, 16, embedding_size=8, max_position_embeddings=24,
                         generator={"hidden_size": 6, "num_attention_heads": 1, "intermediate_size": 8})  # fmt: skip
 QUICK = {"batch_size": 8, "micro_batch": 4, "quiet": True, "learning_rate": 0.01, "warmup": 0.1, "held_out": 0.1}
 RUNS = {  # config, options, the parts of the loss after the first
@@ -58,7 +58,7 @@ RUNS = {  # config, options, the parts of the loss after the first
     "spans": (BERT, {"masking": "span"}, []),
     "next sentence": (BERT, {"objective": "masked-words-and-next-sentence"}, ["next_sentence"]),
     "sentence order": (
-        AlbertConfig(V, 5, 12, 2, 1, 3, 16, max_position_embeddings=24), {}, ["sentence_order"],
+        AlbertConfig(V, 12, 2, 3, 16, embedding_size=5, max_position_embeddings=24), {}, ["sentence_order"],
     ),
     "electra": (ELECTRA, {}, ["replaced"]),
     "deberta v3": (
