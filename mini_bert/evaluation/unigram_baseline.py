@@ -37,12 +37,16 @@ def verdict(loss: float, baseline: float, copies: bool = True, who: str = "it") 
     """What a loss shows about the model. who: what to call it
 
     >>> verdict(4.0, 6.5), verdict(6.2, 6.5)
-    ('it uses context', 'it has learnt word frequencies, but does not use context yet')
+    ('it uses context', 'it has learnt word frequencies, but there is no clear sign yet that it uses context')
+    >>> verdict(6.4, 6.5, who="the generator")
+    'the generator has learnt word frequencies, but does not use context yet'
     >>> verdict(8.0, 6.5)
     'it has not even learnt word frequencies yet'
     """
     if uses_context(loss, baseline, copies):
         return f"{who} uses context"
+    if uses_context(loss, baseline, copies=False):  # or it copies
+        return f"{who} has learnt word frequencies, but there is no clear sign yet that it uses context"
     if knows_frequencies(loss, baseline):
         return f"{who} has learnt word frequencies, but does not use context yet"
     return f"{who} has not even learnt word frequencies yet"
