@@ -20,9 +20,11 @@ from mini_bert.layers.activations import activation
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.layer_norm import LayerNormCache
+from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names, warn_of_own_matrix
+from mini_bert.models.starting import attend_to_neighbours
 
 TOKENS = "embeddings.word_embeddings.weight"  # the token table, in the files of all of them
 POSITIONS = "embeddings.position_embeddings.weight"
@@ -120,6 +122,14 @@ class BertLike(Model):
 
     def more_arrays(self, embedding, final):
         return {"embedding_norm": embedding.norm.x_hat}
+
+    @property
+    def mapping(self) -> Linear | None:
+        """From the embeddings to the blocks, if they differ in width."""
+        return None
+
+    def start_attention(self):
+        attend_to_neighbours(self, self.mapping)
 
     # ------------------------------------------------------------------ files
 
