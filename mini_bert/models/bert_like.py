@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,11 +20,14 @@ from mini_bert.common.inputs import check_ids
 from mini_bert.layers.activations import activation
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
-from mini_bert.layers.layer_norm import LayerNormCache
-from mini_bert.layers.linear import Linear
+from mini_bert.layers.embedding import Embedding, PositionEmbedding
+from mini_bert.layers.initialisers import normal
+from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.models.heads import MaskedWordHead
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names, warn_of_own_matrix
+from mini_bert.models.sizes import Sizes, inner_arrays
 from mini_bert.models.starting import attend_to_neighbours
 
 TOKENS = "embeddings.word_embeddings.weight"  # the token table, in the files of all of them
@@ -66,12 +70,22 @@ class BertLikeConfig(PublishedConfig):
     def check(self) -> None:
         activation(self.hidden_act)
 
+    def sizes_with(self, parameters: int, head_kept: int, kind: type[Sizes] = Sizes, *more: Any) -> Sizes:
+        """The sizes of a model with this many parameters. head_kept, more: fields of `Sizes`"""
+        kept, temporary = inner_arrays(self.hidden_act)
+        return kind(
+            self.name, self.vocab_size, self.width, self.depth, self.heads, self.intermediate_size, self.max_length,
+            parameters, self.tie_head, self.hidden_dropout_prob > 0, self.attention_probs_dropout_prob > 0, True, kept,
+            temporary, head_kept, *more,
+        )  # fmt: skip
+
 
 class EmbeddingCache(NamedTuple):
     types: np.ndarray | None  # (B,T)
     positions: Any
     norm: LayerNormCache
     dropped: Any
+    project: np.ndarray | None  # (B,T,E)
 
 
 class BertLike(Model):
@@ -80,11 +94,33 @@ class BertLike(Model):
     positions: Any
     types: Any  # None: the model has no token types
     norm: Any
-    embedding_parts: ClassVar[tuple[str, ...]] = ("tokens", "positions", "types", "norm")
+    project: Any = None  # from the width of the embeddings to that of the blocks, where they differ
+    embedding_parts: ClassVar[tuple[str, ...]] = ("tokens", "positions", "types", "norm", "project")
 
     head_tensors: ClassVar[Mapping[str, str]]  # for each head, a tensor that only files with this head have
     decoder: ClassVar[str]  # in files: the layer from vectors to words, shared with the token table if tied
     decoder_bias: ClassVar[str]  # in files: the name of its bias if tied
+
+    @classmethod
+    def build(cls, config, heads=None, seed=0, dtype=np.float32):
+        """heads None: those that it has by default"""
+        given: dict[str, Any] = {} if heads is None else {"heads": heads}
+        return cls(config=config, seed=seed, dtype=dtype, **given)  # type: ignore[call-arg]
+
+    def add_embeddings(self, width: int) -> None:
+        """Tables of tokens, positions and types, and the norm of their sum."""
+        config, std = self.config, self.config.initializer_range
+        self.tokens = Embedding(config.vocab_size, width, std)
+        self.positions = PositionEmbedding(config.max_position_embeddings, width, normal(std))
+        self.types = Embedding(config.type_vocab_size, width, std)
+        self.norm = LayerNorm(width, config.layer_norm_eps)
+
+    def word_head(self, activation_name: str | None = None) -> MaskedWordHead:
+        config = self.config
+        return MaskedWordHead(
+            config.hidden_size, self.tokens.table, activation_name or config.hidden_act, config.layer_norm_eps,
+            config.initializer_range, config.tie_head,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ embeddings
 
@@ -100,7 +136,10 @@ class BertLike(Model):
         return types
 
     def embed(self, inputs, run):
-        """x = dropout(LayerNorm(E[ids] + P[positions] + S[types]))        ids, positions, types (B,T) -> x (B,T,H)"""
+        """x = dropout(LayerNorm(E[ids] + P[positions] + S[types]))        ids, positions, types (B,T) -> x (B,T,H)
+
+        Where the tables have a width E of their own, x W + b        (B,T,E) -> (B,T,H)
+        """
         x, _ = self.tokens.forward(inputs.ids, run)
         x, positions = self.positions.forward(x, run, inputs.positions)
         types = None
@@ -109,9 +148,14 @@ class BertLike(Model):
             x = x + self.types.forward(types, run)[0]
         x, norm = self.norm.forward(x, run)
         x, dropped = dropout(x, self.config.dropout, run)
-        return x, EmbeddingCache(types, positions, norm, dropped)
+        project = None
+        if self.project is not None:
+            x, project = self.project.forward(x, run)
+        return x, EmbeddingCache(types, positions, norm, dropped, project)
 
     def embed_backward(self, dx, inputs, cache, run):
+        if self.project is not None:
+            dx = self.project.backward(dx, cache.project, run)
         dx = dropout_backward(dx, cache.dropped)
         dx = self.norm.backward(dx, cache.norm, run)
         if self.types is not None:
@@ -123,13 +167,8 @@ class BertLike(Model):
     def more_arrays(self, embedding, final):
         return {"embedding_norm": embedding.norm.x_hat}
 
-    @property
-    def mapping(self) -> Linear | None:
-        """From the embeddings to the blocks, if they differ in width."""
-        return None
-
     def start_attention(self):
-        attend_to_neighbours(self, self.mapping)
+        attend_to_neighbours(self, self.project)
 
     # ------------------------------------------------------------------ files
 
@@ -175,6 +214,11 @@ class BertLike(Model):
         if self.types is not None:
             names += [Name("types.table", ("embeddings.token_type_embeddings.weight",))]
         return names
+
+    def encoder_names(self, path: str = "encoder.layer", table: Mapping[str, Sequence[str]] = LAYER) -> list[Name]:
+        """The names of the embeddings and the blocks, given those of a block's path and parts in files."""
+        blocks = [block_names(f"encoder.blocks.{index}", f"{path}.{index}", table) for index in range(self.depth)]
+        return [*self.embedding_names(), *chain.from_iterable(blocks)]
 
     def word_names(self, dense: str, norm: str) -> list[Name]:
         """The names of the head for masked words, given those of its dense layer and its norm."""

@@ -35,7 +35,6 @@ from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
 from mini_bert.models.bert_like import LAYER as BERT_LAYER
 from mini_bert.models.bert_like import POSITIONS, BertLike, BertLikeConfig
 from mini_bert.models.disentangled_sizes import DisentangledSizes, Further
-from mini_bert.models.heads import MaskedWordHead
 from mini_bert.models.published import ENCODER
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
@@ -114,11 +113,8 @@ class DisentangledConfig(BertLikeConfig):
         parameters += (E * H if E != H else 0) + 2 * self.table()["span"] * H
         parameters += self.depth * (block_parameters(H, inner) + 3 * H + self.position_parameters())
         parameters += H * E + 3 * E + V + (0 if self.tie_head else E * V)
-        kept, temporary = inner_arrays(self.hidden_act)
-        return DisentangledSizes(
-            self.name, V, H, self.depth, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
-            self.attention_probs_dropout_prob > 0, True, kept, temporary, 2 + min(kept, 2), E, self.further(),
-        )  # fmt: skip
+        kept = 2 + min(inner_arrays(self.hidden_act)[0], 2)
+        return self.sizes_with(parameters, kept, DisentangledSizes, E, self.further())
 
     def with_dropout(self, p: float) -> Self:
         return replace(self, hidden_dropout_prob=p, attention_probs_dropout_prob=p)
@@ -207,21 +203,14 @@ class Disentangled(BertLike):
         self.encoder = DisentangledEncoder(self.blocks(), width, **config.table(), std=std)
         self.masked_words = self.word_head() if MASKED_WORDS in heads else None
 
-    def word_head(self) -> MaskedWordHead:
+    def word_head(self, activation_name=None):
         config = self.config
         if not config.legacy and config.embedding_width != config.hidden_size:
             raise ValueError(
                 f"embedding_size is {config.embedding_width} and hidden_size is {config.hidden_size}, but the head of "
                 '"legacy": false multiplies vectors of the blocks with the token table; set "legacy": true'
             )
-        return MaskedWordHead(
-            config.hidden_size, self.tokens.table, config.hidden_act, config.layer_norm_eps, config.initializer_range,
-            config.tie_head,
-        )  # fmt: skip
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
+        return super().word_head(activation_name)
 
     def block_options(self) -> dict[str, Any]:
         """The arguments of a block, besides its attention"""
@@ -268,6 +257,9 @@ class Disentangled(BertLike):
             self.positions.backward(dx, cache.positions, run)
         self.tokens.backward(dx, inputs.ids, run)
         return dx  # (B,T,E)
+
+    def start_attention(self):
+        """As published: distances are in its attention, and there are no positions whose waves heads could follow."""
 
     # ------------------------------------------------------------------ files
 

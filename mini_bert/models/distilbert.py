@@ -32,7 +32,7 @@ from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal, sinusoids
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
-from mini_bert.models.bert_like import BertLike, block_names
+from mini_bert.models.bert_like import BertLike
 from mini_bert.models.heads import MaskedWordHead
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name
@@ -103,7 +103,6 @@ class DistilBert(BertLike):
     """Published DistilBERT, with or without its head."""
 
     model_type, config_class, family = "distilbert", DistilBertConfig, "DistilBert"
-    embedding_parts = ("tokens", "positions", "norm")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
@@ -151,17 +150,11 @@ class DistilBert(BertLike):
             self.masked_words = MaskedWordHead(width, self.tokens.table, config.activation, EPS, std, config.tie_head)
         self._own_memory(seed, dtype)
 
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
-
     # ------------------------------------------------------------------ files
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
-        names = self.embedding_names()
-        for index in range(self.config.n_layers):
-            names += block_names(f"encoder.blocks.{index}", f"transformer.layer.{index}", LAYER)
+        names = self.encoder_names("transformer.layer", LAYER)
         if self.masked_words:
             names += self.word_names("vocab_transform", "vocab_layer_norm")
         return names

@@ -26,20 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Layer, Run, bind
-from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
-from mini_bert.layers.initialisers import normal
-from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, REPLACED
-from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, EmbeddingCache, block, block_names
-from mini_bert.models.heads import MaskedWordHead
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
 from mini_bert.models.pairs import GENERATOR, Pair, PairConfig
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import FactorisedSizes, Kept, Sizes, block_parameters, inner_arrays
@@ -122,11 +118,7 @@ class ElectraConfig(PairConfig, BertLikeConfig):
         V, E, H, T, inner = self.vocab_size, self.embedding_size, self.width, self.max_length, self.intermediate_size
         parameters = (V + T + self.type_vocab_size) * E + 2 * E + (E * H + H if E != H else 0) + head
         parameters += self.depth * (block_parameters(H, inner) + 4 * H)
-        kept, temporary = inner_arrays(self.hidden_act)
-        return kind(
-            self.name, V, H, self.depth, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
-            self.attention_probs_dropout_prob > 0, True, kept, temporary, head_kept, E,
-        )  # fmt: skip
+        return self.sizes_with(parameters, head_kept, kind, E)
 
 
 PRESET = ElectraConfig(
@@ -157,21 +149,11 @@ class ReplacedHead(Layer):
         return self.dense.backward(dh, dense, run)  # dx (...,H)
 
 
-class ProjectedCache(NamedTuple):
-    narrow: EmbeddingCache
-    project: np.ndarray | None  # (B,T,E)
-
-    @property
-    def norm(self):
-        return self.narrow.norm
-
-
 class Electra(Pair, BertLike):
     """Published ELECTRA: a discriminator (REPLACED), a generator (MASKED_WORDS), or the first with the second in it."""
 
     model_type, config_class, family = "electra", ElectraConfig, "Electra"
     objective = "replaced_tokens"
-    embedding_parts = ("tokens", "positions", "types", "norm", "project")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", REPLACED: "(B,T,1)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it is a discriminator, which says whether words were replaced. Its "
@@ -210,49 +192,19 @@ class Electra(Pair, BertLike):
         """discriminator: the model that this one is the generator of, and whose tables and memory it shares"""
         self.config = config if REPLACED in heads else config.alone()
         size, width, std = config.embedding_size, config.hidden_size, config.initializer_range
-        if discriminator is None:
-            self.tokens = Embedding(config.vocab_size, size, std)
-            self.positions = PositionEmbedding(config.max_position_embeddings, size, normal(std))
-        else:
+        self.add_embeddings(size)
+        if discriminator is not None:
             self.tokens, self.positions = discriminator.tokens, discriminator.positions
-        self.types = Embedding(config.type_vocab_size, size, std)
-        self.norm = LayerNorm(size, config.layer_norm_eps)
         self.project = Linear(size, width, std=std) if size != width else None
         self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
-        self.masked_words = self.replaced = self.generator = None
-        if MASKED_WORDS in heads:
-            self.masked_words = MaskedWordHead(
-                width, self.tokens.table, "gelu", config.layer_norm_eps, std, config.tie_head
-            )
+        self.masked_words = self.word_head("gelu") if MASKED_WORDS in heads else None
+        self.replaced = self.generator = None
         if REPLACED in heads:
             self.replaced = ReplacedHead(width, config.hidden_act, std)
             if config.generator is not None:
                 self.generator = Electra(config.generator_config, (MASKED_WORDS,), discriminator=self)
         if discriminator is None:
             self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(REPLACED,), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
-
-    # ------------------------------------------------------------------ embeddings
-
-    def embed(self, inputs, run):
-        """x = e W + b        e (B,T,E): BERT's embeddings, x (B,T,H); x = e if both have the same width"""
-        x, narrow = super().embed(inputs, run)
-        project = None
-        if self.project:
-            x, project = self.project.forward(x, run)
-        return x, ProjectedCache(narrow, project)
-
-    def embed_backward(self, dx, inputs, cache, run):
-        if self.project:
-            dx = self.project.backward(dx, cache.project, run)
-        return super().embed_backward(dx, inputs, cache.narrow, run)  # (B,T,E)
-
-    @property
-    def mapping(self):
-        return self.project
 
     def start_attention(self):
         """The generator shares the waves, so its heads must be as wide as the discriminator's."""
@@ -267,11 +219,9 @@ class Electra(Pair, BertLike):
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
-        names = self.embedding_names()
+        names = self.encoder_names()
         if self.project:
             names += linear_names("project", "embeddings_project")
-        for index in range(self.config.num_hidden_layers):
-            names += block_names(f"encoder.blocks.{index}", f"encoder.layer.{index}")
         if self.masked_words:
             names += self.word_names("generator_predictions.dense", "generator_predictions.LayerNorm")
         if self.replaced:

@@ -23,15 +23,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mini_bert.common.values import check_token_id
-from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
-from mini_bert.layers.initialisers import normal
-from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
-from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block, block_names
-from mini_bert.models.heads import MaskedWordHead, Pooler
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
+from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
-from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
+from mini_bert.models.sizes import Sizes, block_parameters
 
 
 @dataclass(frozen=True)
@@ -72,11 +69,7 @@ class RobertaConfig(BertLikeConfig):
         parameters = (V + self.max_position_embeddings + self.type_vocab_size) * H + 2 * H
         parameters += L * (block_parameters(H, inner) + 4 * H) + H * H + H  # and the pooler
         parameters += H * H + 3 * H + V + (0 if self.tie_head else H * V)
-        kept, temporary = inner_arrays(self.hidden_act)
-        return Sizes(
-            self.name, V, H, L, self.heads, inner, self.max_length, parameters, self.tie_head,
-            self.hidden_dropout_prob > 0, self.attention_probs_dropout_prob > 0, True, kept, temporary, 5,
-        )  # fmt: skip
+        return self.sizes_with(parameters, 5)
 
 
 PRESET = RobertaConfig(
@@ -111,22 +104,11 @@ class Roberta(BertLike):
     def __init__(self, config: RobertaConfig, heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32):
         self.config = config
         width, std = config.hidden_size, config.initializer_range
-        self.tokens = Embedding(config.vocab_size, width, std)
-        self.positions = PositionEmbedding(config.max_position_embeddings, width, normal(std))
-        self.types = Embedding(config.type_vocab_size, width, std)
-        self.norm = LayerNorm(width, config.layer_norm_eps)
+        self.add_embeddings(width)
         self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
         self.pooler = Pooler(width, std) if POOLER in heads else None
-        self.masked_words = None
-        if MASKED_WORDS in heads:
-            self.masked_words = MaskedWordHead(
-                width, self.tokens.table, "gelu", config.layer_norm_eps, std, config.tie_head
-            )
+        self.masked_words = self.word_head("gelu") if MASKED_WORDS in heads else None
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
 
     # ------------------------------------------------------------------ embeddings
 
@@ -144,9 +126,7 @@ class Roberta(BertLike):
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
-        names = self.embedding_names()
-        for index in range(self.config.num_hidden_layers):
-            names += block_names(f"encoder.blocks.{index}", f"encoder.layer.{index}")
+        names = self.encoder_names()
         if self.pooler:
             names += linear_names("pooler.dense", "pooler.dense")
         if self.masked_words:
