@@ -23,7 +23,7 @@ from mini_bert.models.sizes import Shape
 from mini_bert.training.plan import Choice, caches
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
-from tests.models.family import agree
+from tests.models.family import agree, agree_on_gradients, stored_gradients
 from tests.models.relatives import DEBERTA_PAIR as PAIR
 from tests.models.relatives import DEBERTAS as MODELS
 from tests.models.relatives import IDS, MASK, TYPES, V1, V2, V3, build, scattered, terms_of
@@ -55,14 +55,9 @@ def test_golden_outputs_loss_and_every_gradient(name):
     assert abs(loss - expected["loss"][0]) < 1e-9 * expected["loss"][0]
     model.loss_backward(cache)
 
-    twin = deepcopy(model)
-    twin.flat.data[...] = model.flat.grad
-    found = twin.file_tensors()
-    wanted = {key.removeprefix("grad."): array for key, array in expected.items() if key.startswith("grad.")}
-    assert set(found) == set(wanted) and (REPLACED in model.output_heads) == (name == "deberta_v3")
-    largest = max(np.abs(array).max() for array in wanted.values())
-    for key, array in wanted.items():
-        agree(found[key], array, key, 1e-6 * largest)
+    wanted = stored_gradients(expected)
+    assert agree_on_gradients(model, wanted) == set(wanted)
+    assert (REPLACED in model.output_heads) == (name == "deberta_v3")
 
 
 # ---------------------------------------------------------------------- what every model can do

@@ -31,23 +31,8 @@ from mini_bert.training.doctor import diagnose, summary
 from mini_bert.training.history import further_parts, read_run
 from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.setup import Wanted, set_up
+from tests.training.made_up import WORDS
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "cats",
-    "purr",
-    "dogs",
-    "bark",
-    "birds",
-    "sing",
-    "fish",
-    "swim",
-    ".",
-]
 V = len(WORDS)
 BERT = BertConfig(V, 12, 2, 3, 16, max_position_embeddings=24)
 ELECTRA = ElectraConfig(V, 12, 2, 3, 16, embedding_size=8, max_position_embeddings=24,
