@@ -37,7 +37,7 @@ def verdict(loss: float, baseline: float, copies: bool = True, who: str = "it") 
     """What a loss shows about the model. who: what to call it
 
     >>> verdict(4.0, 6.5), verdict(6.2, 6.5)
-    ('it uses context', 'it has learnt word frequencies, but there is no clear sign yet that it uses context')
+    ('it uses context', 'it has learnt word frequencies, but shows no clear sign of context yet')
     >>> verdict(6.4, 6.5, who="the generator")
     'the generator has learnt word frequencies, but does not use context yet'
     >>> verdict(8.0, 6.5)
@@ -46,7 +46,7 @@ def verdict(loss: float, baseline: float, copies: bool = True, who: str = "it") 
     if uses_context(loss, baseline, copies):
         return f"{who} uses context"
     if uses_context(loss, baseline, copies=False):  # or it copies
-        return f"{who} has learnt word frequencies, but there is no clear sign yet that it uses context"
+        return f"{who} has learnt word frequencies, but shows no clear sign of context yet"
     if knows_frequencies(loss, baseline):
         return f"{who} has learnt word frequencies, but does not use context yet"
     return f"{who} has not even learnt word frequencies yet"
@@ -60,6 +60,8 @@ def verdict_on_text(loss: float, baseline: float, copies: bool = True) -> str:
     """
     if uses_context(loss, baseline, copies):
         return "it uses context"
+    if uses_context(loss, baseline, copies=False):
+        return "on this text, it is hardly better than the word frequencies of its training text"
     if knows_frequencies(loss, baseline):
         return "on this text, it is no better than the word frequencies of its training text"
     return "it is worse than word frequencies: hardly trained, or on text very different from this"

@@ -40,7 +40,7 @@ def test_the_doctor_and_eval_agree(tmp_path, below, objective):
     assert verdict(loss, BASELINE, copies, who) in finding.why and verdict_on_text(loss, BASELINE, copies) in said
     for run_says, text_says in (
         (f"{who} uses context", "it uses context"),
-        ("has learnt word frequencies, but", "no better than the word frequencies"),
+        ("has learnt word frequencies, but", "better than the word frequencies"),
         ("not even learnt word frequencies", "worse than word frequencies"),
     ):
         assert (run_says in finding.why) == (text_says in said)
