@@ -21,9 +21,9 @@ from mini_bert.lab import rooms
 from mini_bert.lab.bench import Bench
 from mini_bert.lab.server import FIRST_VIEW, STATIC
 
-TEXT = "The cat sat on the mat because it was tired."
+TEXT = "She opened the door and looked into the room."  # as in static/parts/sentence.js
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
-    ("mask", "guess", {"text": TEXT, "hidden": [5], "context": "both", "top": 8}),
+    ("mask", "guess", {"text": TEXT, "hidden": [4], "context": "both", "top": 8}),
     ("mask", "surprise", {"text": TEXT}),
     ("stepper", "steps", {"text": TEXT}),
     ("stepper", "values", {"text": TEXT, "step": "embeddings", "layer": -1}),
