@@ -103,13 +103,18 @@ def _gap(bench: Bench, reading: Reading, gap: int, probs: np.ndarray, top: int) 
 
 
 def filled(bench: Bench, reading: Reading, ids: dict[int, int]) -> str:
-    """The text with these pieces in place of its tokens; a piece that continues a word joins the text before it."""
+    """The text with these pieces in place of its tokens. A piece that continues a word joins the text before it, and one
+    that begins a word gets a space if it replaces a piece that continued one."""
     text, done = "", 0
     for place, (start, end) in enumerate(reading.spans):
         if place in ids:
             text += reading.text[done:start]
             piece = ids[place]
-            text = (text.rstrip() if bench.tokenizer.continues[piece] else text) + bench.tokenizer.piece_text(piece)
+            if bench.tokenizer.continues[piece]:
+                text = text.rstrip()
+            elif reading.words[place] == reading.words[place - 1] and not text.endswith(" "):
+                text += " "
+            text += bench.tokenizer.piece_text(piece)
             done = end
     return text + reading.text[done:]
 

@@ -4,7 +4,7 @@ import { digits, make, percent } from "./dom.js";
 
 // rows: [{ name, share, note, mark, act }]; shares are from 0 to 1. act: called if the row is pressed
 export function bars(rows, { label, most } = {}) {
-  const longest = most ?? Math.max(1e-9, ...rows.map((row) => row.share));
+  const longest = most ?? Math.max(0.5, ...rows.map((row) => row.share)); // a weak best guess looks weak
   return make("ol", { class: "bars", "aria-label": label },
     rows.map((row) => {
       const inside = [

@@ -21,12 +21,15 @@ export function picture(values, rows, columns, most, signed) {
 
 const short = (text, most = 12) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-// names: of the rows; across: of the columns, or null; wide, high: of a cell, in pixels
+// names: of the rows; across: of the columns, or null; room: the width to use, in pixels; least, widest: of a cell; high:
+// of a cell, or null for squares
 // onPoint(row, column): pointed at, or reached with the arrow keys; onChoose(row, column): pressed
-export function heatMap({ label, values, names, across = null, columns, most, signed = false, wide, high, onPoint, onChoose, describe }) {
+export function heatMap({ label, values, names, across = null, columns, most, signed = false, room, least = 0, widest = 26, high = null, onPoint, onChoose, describe }) {
   const rows = names.length;
   const left = Math.ceil(LETTER * Math.max(...names.map((name) => short(name).length))) + 10;
   const head = across ? Math.ceil(LETTER * 0.95 * Math.max(...across.map((name) => short(name).length))) + 10 : 0;
+  const wide = Math.max(least, Math.min(widest, (room - left - 4) / columns));
+  high ??= wide;
   const width = left + wide * columns + 2, height = head + high * rows + 2;
   const image = svg("image", {
     x: left, y: head, width: wide * columns, height: high * rows, preserveAspectRatio: "none",

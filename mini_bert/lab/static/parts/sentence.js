@@ -54,11 +54,12 @@ export function sentenceEditor({ value, onChange, examples = EXAMPLES }) {
   return { element, set, fit, get value() { return field.value; } };
 }
 
-// Tokens as buttons. onPress(place); show(tokens, { pressed, current, note(place), tint(place), hint(place) })
+// Tokens as buttons. onPress(place); show(tokens, { pressed, current, note(place), tint(place), hint(place), fixed(place),
+// faded(place) })
 export function tokenRow({ label, onPress }) {
   const element = make("div", { class: "tokens", role: "group", "aria-label": label });
   const { refresh } = roving(element, "button");
-  function show(tokens, { pressed = new Set(), current = null, note, tint, hint, fixed } = {}) {
+  function show(tokens, { pressed = new Set(), current = null, note, tint, hint, fixed, faded } = {}) {
     const focused = element.contains(document.activeElement) ? Number(document.activeElement.dataset.place) : null;
     element.replaceChildren(...tokens.map((token, place) => {
       const locked = fixed?.(place) ?? false;
@@ -66,7 +67,7 @@ export function tokenRow({ label, onPress }) {
       const button = make("button", {
         type: "button", "data-place": place, "aria-pressed": locked ? null : String(pressed.has(place)),
         "aria-current": current === place ? "true" : null, "aria-disabled": locked ? "true" : null,
-        class: ["token", token.role && "added", token.word !== null && tokens[place - 1]?.word === token.word && "joined"].filter(Boolean).join(" "),
+        class: ["token", token.role && "added", token.word !== null && tokens[place - 1]?.word === token.word && "joined", faded?.(place) && "faded"].filter(Boolean).join(" "),
         style: colours ? { background: colours.background, color: colours.ink } : {},
         on: { click: () => locked || onPress(place) },
       }, make("bdi", {}, token.text));

@@ -25,6 +25,7 @@ export default function open(view, params) {
   const told = make("p", { class: "told note", role: "status" });
   const query = make("div", { class: "scroll query" });
   const queryTitle = make("h2", {});
+  const recipe = make("p", { class: "note" });
   const salient = make("div", {});
   const without = make("div", {});
   const limits = make("p", { class: "warning" });
@@ -36,7 +37,7 @@ export default function open(view, params) {
       make("section", {}, make("h2", {}, "All heads"), make("p", { class: "note" }, "Rows are layers, columns are heads. The bar below a map shows how much the guess of the chosen word changes without this head."), grid),
       make("section", { class: "head" }, title,
         make("div", { class: "options" }, way.element, special.element), drawing, told)),
-    make("section", {}, queryTitle, query),
+    make("section", {}, queryTitle, recipe, query),
     limits,
     make("div", { class: "two" },
       make("section", { class: "panel" }, make("h2", {}, "Saliency"), salient),
@@ -152,10 +153,8 @@ export default function open(view, params) {
 
   function drawMatrix() {
     const places = visible(), n = places.length, names = places.map((place) => data.tokens[place].text);
-    const room = Math.max(220, drawing.clientWidth - 100);
-    const cell = Math.max(9, Math.min(34, Math.floor(room / n)));
     const map = heatMap({
-      label: `Weights of layer ${state.layer}, head ${state.head}: rows attend to columns`, values: part(state.layer, state.head, places), names, across: names, columns: n, most: 1, wide: cell, high: cell,
+      label: `Weights of layer ${state.layer}, head ${state.head}: rows attend to columns`, values: part(state.layer, state.head, places), names, across: names, columns: n, most: 1, room: drawing.clientWidth - 8, least: 9, widest: 36,
       describe: (i, j) => sentenceOf(places[i], places[j]),
       onPoint: (i, j) => tell(places[i], places[j]),
       onChoose: (i) => { state.position = places[i]; focusToken(); },
@@ -209,7 +208,8 @@ export default function open(view, params) {
       },
     }, data.tokens[place].text));
     drawLines(places.includes(state.position) ? state.position : null);
-    drawing.replaceChildren(svg("svg", { class: "arcs", width, height: high + 34, viewBox: `0 0 ${width} ${high + 34}`, role: "group", "aria-label": "The sentence with arcs to the tokens that the chosen one attends to" }, lines, words));
+    const shrink = Math.max(0.7, Math.min(1, (drawing.clientWidth - 8) / width)); // a little smaller rather than cut off
+    drawing.replaceChildren(svg("svg", { class: "arcs", width: width * shrink, height: (high + 34) * shrink, viewBox: `0 0 ${width} ${high + 34}`, role: "group", "aria-label": "The sentence with arcs to the tokens that the chosen one attends to" }, lines, words));
   }
 
   // --- one query against all keys, number by number
@@ -259,8 +259,8 @@ export default function open(view, params) {
       make("td", {}, digits(answer.products[j], 2)), make("td", {}, digits(answer.scores[j], 2)),
       make("td", {}, digits(answer.powers[j], 3)),
       make("td", { class: "weight" }, make("span", { class: "track", "aria-hidden": "true" }, make("span", { class: "bar", style: { width: `${(100 * answer.weights[j]) / most}%` } })), make("span", {}, percent(answer.weights[j])))));
-    query.replaceChildren(make("table", { class: "steps-of-a-weight" },
-      make("caption", { class: "note" }, `Each key is multiplied with the query, number by number (the stripes: blue adds to the score, orange takes away). Their sum is q · k; ÷ √${answer.size} gives the score; exp and ÷ ${digits(answer.sum, 3)}, the sum of the column, the weight.`),
+    recipe.textContent = `Each key is multiplied with the query, number by number (the stripes: blue adds to the score, orange takes away). Their sum is q · k; ÷ √${answer.size} gives the score; exp and ÷ ${digits(answer.sum, 3)}, the sum of the column, the weight.`;
+    query.replaceChildren(make("table", {},
       make("thead", {}, make("tr", {}, ["key", `${answer.size} products q × k`, "q · k", `÷ √${answer.size}`, `exp(score − ${digits(answer.largest, 2)})`, "weight"].map((text) => make("th", { scope: "col" }, text)))),
       make("tbody", {}, body)));
   }
@@ -281,7 +281,7 @@ export default function open(view, params) {
       return make("span", {
         class: place === state.position ? "salient target" : "salient", role: "listitem",
         style: { background: colour(0.75 * score, most, true), color: inkOn(0.75 * score, most, true) },
-      }, make("bdi", {}, text), make("small", {}, (score > 0 ? "+" : "") + digits(score, 2)));
+      }, make("bdi", {}, text), make("small", {}, (score > 0 ? "+" : "") + digits(score, most < 0.1 ? 4 : 2)));
     });
     salient.replaceChildren(
       make("p", { class: "note" }, "Gradient × input of ", make("b", {}, saliency.of), ` = ${digits(saliency.value, 2)}: blue tokens support it, orange ones oppose it, to first order.`),

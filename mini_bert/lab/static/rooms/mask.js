@@ -15,8 +15,7 @@ export default function open(view, params) {
   const editor = sentenceEditor({ value: state.text, onChange: (text) => { state.text = text; state.hidden = []; refresh(); } });
   const row = tokenRow({ label: "Words; press one to hide it or to show it again", onPress: press });
   const context = segmented({ label: "What the model may see", choices: CONTEXTS, value: state.context, onChange: (value) => { state.context = value; guess(); } });
-  const shading = toggle({ label: "How surprising each word is", value: true, onChange: (on) => { state.surprise = on; draw(); } });
-  const legend = make("p", { class: "note" });
+  const shading = toggle({ label: "Colour each word by how much it surprises the model when it alone is hidden", value: true, onChange: (on) => { state.surprise = on; draw(); } });
   const cards = make("div", { class: "cards" });
   const filled = make("p", { class: "filled", "aria-live": "polite" });
 
@@ -24,7 +23,7 @@ export default function open(view, params) {
     editor.element, view.error,
     make("section", { class: "panel" },
       make("h2", {}, "Press words to hide them"),
-      row.element, legend,
+      row.element,
       make("div", { class: "options" }, make("div", { class: "option" }, make("span", { class: "label" }, "Context"), context.element), shading.element)),
     make("section", {}, make("h2", {}, "Guesses"), filled, cards));
 
@@ -106,10 +105,16 @@ export default function open(view, params) {
     view.announce(`The sentence is now: ${text}`);
   }
 
+  // Whether no gap sees this token.
+  const gaps = () => [...new Set([...state.hidden, ...tokens.flatMap((token, place) => (token.role === "mask" ? [place] : []))])];
+  const unseen = (place) => state.context !== "both" && gaps().length > 0 && isWord(place)
+    && gaps().every((gap) => (state.context === "left" ? place > gap : place < gap));
+  const isWord = (place) => !["cls", "sep"].includes(tokens[place].role);
+
   function draw() {
     const most = SURPRISING;
     row.show(tokens, {
-      pressed: new Set([...state.hidden, ...tokens.flatMap((token, place) => (token.role === "mask" ? [place] : []))]),
+      pressed: new Set(gaps()),
       fixed: (place) => ["cls", "sep", "mask"].includes(tokens[place].role),
       tint: (place) => {
         const one = surprises.get(place);
@@ -117,6 +122,7 @@ export default function open(view, params) {
         const value = 0.8 * one.surprise;
         return { background: colour(value, most, false), ink: inkOn(value, most, false) };
       },
+      faded: (place) => unseen(place),
       hint: (place) => {
         const one = surprises.get(place), token = tokens[place];
         if (["cls", "sep"].includes(token.role)) return `${token.text} is added by the tokenizer`;
@@ -124,8 +130,6 @@ export default function open(view, params) {
         return `surprise ${digits(one.surprise, 1)} nats; the model’s own guess: ${one.guess}, ${percent(one.certainty)}`;
       },
     });
-    legend.hidden = !state.surprise;
-    legend.textContent = "The stronger its colour, the more a word surprises the model when it alone is hidden.";
   }
 
   show(params);

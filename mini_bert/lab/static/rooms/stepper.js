@@ -142,11 +142,9 @@ export default function open(view, params) {
   function drawMap() {
     const names = tokens.map((token) => token.text);
     const offset = (hasHeads() ? state.head : 0) * rows() * columns();
-    const room = Math.max(200, drawing.clientWidth - 110);
-    const wide = Math.min(26, room / columns());
     map = heatMap({
       label: `${current.title}: a heat map of ${rows()} tokens and ${columns()} columns`, values: numbers.subarray(offset, offset + rows() * columns()),
-      names, columns: columns(), most: current.scale, signed: current.signed, wide, high: Math.max(9, Math.min(18, 420 / rows())),
+      names, columns: columns(), most: current.scale, signed: current.signed, room: drawing.clientWidth - 8, high: Math.max(9, Math.min(18, 420 / rows())),
       describe: (row, column) => `${names[row]}, column ${columnName(column)}: ${digits(value(row, column), 3)}`,
       onPoint: (row, column) => choose(row, column, true),
       onChoose: (row, column) => choose(row, column, true),
