@@ -27,7 +27,8 @@ def without_heads(model: Model, heads: Sequence[tuple[int, int]]) -> Model:
     for layer, head in heads:
         if not (0 <= layer < model.depth and 0 <= head < model.heads):
             raise ValueError(
-                f"there is no head {head} in layer {layer}; layers are 0 to {model.depth - 1}, heads 0 to {model.heads - 1}"
+                f"there is no head {head} in layer {layer}; layers are 0 to {model.depth - 1}, heads 0 to "
+                f"{model.heads - 1}"
             )
         block = twin.encoder.blocks[layer]
         attention = getattr(block, "attention", None)

@@ -56,7 +56,9 @@ def query(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     fields.end()
     attention = getattr(bench.model.encoder.blocks[layer], "attention", None)
     if type(attention) is not EfficientAttention:
-        raise ValueError("the scores of this architecture are more than q · k / √d, so they are not shown number by number")
+        raise ValueError(
+            "the scores of this architecture are more than q · k / √d, so they are not shown number by number"
+        )
     cache = bench.encode(reading)
     q = cache[f"query_{layer}"][0, head, position].astype(float)  # (d,)
     k = cache[f"key_{layer}"][0, head].astype(float)  # (T,d)
@@ -93,7 +95,7 @@ def saliency(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The guesses at a hidden word with and without some heads.        text, position, off (layer · A + head of each)"""
+    """The guesses at a hidden word with and without some heads.        text, position, off (layer · A + head)"""
     fields = Fields(request)
     reading = bench.read(fields.text())
     position = _gap(reading, fields)
@@ -114,7 +116,8 @@ def without(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
         "own": reading.tokens[position] if reading.roles[position] != "mask" else None,
         "divergence": rounded(divergence(before, after)),
         "guesses": [
-            {"word": bench.tokenizer.readable(i), "before": rounded(before[i]), "after": rounded(after[i])} for i in best
+            {"word": bench.tokenizer.readable(i), "before": rounded(before[i]), "after": rounded(after[i])}
+            for i in best
         ],
     }
 
@@ -127,7 +130,7 @@ def importance(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     fields.end()
     every = [(layer, head) for layer in range(bench.model.depth) for head in range(bench.model.heads)]
     if len(every) > MOST_HEADS:
-        raise ValueError(f"this model has {len(every)} heads; trying all of them takes too long here, so switch off one")
+        raise ValueError(f"this model has {len(every)} heads, too many to try all of them here; switch off one")
     gaps = gaps_of(reading, [position])
     row = gaps.index(position)
     before = gap_probabilities(bench, reading, gaps)[row].astype(float)

@@ -1,8 +1,8 @@
 """The fields of a request, checked. Every error is one sentence that the page shows under the sentence editor.
 
-    fields = Fields(request)
-    text, layer = fields.text(), fields.integer("layer", 0, 2)
-    fields.end()                                                    # refuses fields that nothing has read
+fields = Fields(request)
+text, layer = fields.text(), fields.integer("layer", 0, 2)
+fields.end()                                                    # refuses fields that nothing has read
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ def _gap(bench: Bench, reading: Reading, gap: int, probs: np.ndarray, top: int) 
 
 
 def filled(bench: Bench, reading: Reading, ids: dict[int, int]) -> str:
-    """The text with these pieces in place of its tokens. A piece that continues a word joins the text before it, and one
-    that begins a word gets a space if it replaces a piece that continued one."""
+    """The text with these pieces in place of its tokens. A piece that continues a word joins the text before it, and
+    one that begins a word gets a space if it replaces a piece that continued one."""
     text, done = "", 0
     for place, (start, end) in enumerate(reading.spans):
         if place in ids:

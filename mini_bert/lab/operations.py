@@ -193,8 +193,9 @@ def output_operations(bench: Bench, reading: Reading, cache: EncodeCache) -> lis
     model: Any = bench.model
     found = []
     if isinstance(model, MiniBERT):
-        model_input = model.encoder.blocks[-1].output_norm.rescale(cache.blocks[-1].output_norm.x_hat[0])
-        found.append(norm_operation("final_norm", None, "Final norm", model.final_norm, model_input))
+        last: Any = model.encoder.blocks[-1]
+        x = last.output_norm.rescale(cache.blocks[-1].output_norm.x_hat[0])
+        found.append(norm_operation("final_norm", None, "Final norm", model.final_norm, x))
     if MASKED_WORDS not in model.output_heads:
         return found
     head, y, run = model.output_head(MASKED_WORDS), cache.hidden[0], Run()
@@ -241,7 +242,9 @@ def norm_operation(step: str, layer: int | None, title: str, norm: Any, x: np.nd
     y = norm.forward(x, Run())[0]
     beta = None if norm.beta is None else norm.beta.data
     formula = "y = γ (x − μ) / σ" + ("" if beta is None else " + β")
-    about = "The numbers of each token are shifted and scaled to mean 0 and variance 1, then scaled by γ and shifted by β."
+    about = (
+        "The numbers of each token are shifted and scaled to mean 0 and variance 1, then scaled by γ and shifted by β."
+    )
     explain = normed(x, norm.gamma.data, beta, norm.eps)
     source = line_of(LayerNorm.rescale, "self.gamma.data * x_hat")
     return Operation(step, layer, title, formula, about, "(T,H)", y, FEATURES, source, explain)

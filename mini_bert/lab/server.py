@@ -2,19 +2,20 @@
 
     app = create_app(Loading("mini-bert"), port=8642)
 
-Only this computer can reach it, it listens on 127.0.0.1; and only our own page may use it (guard.py). The model loads in
-a thread while the page appears with answers that were computed beforehand (first_view.py). Actions run in two worker
-threads, each for at most TIME seconds; a text is bounded, so none takes longer.
+Only this computer can reach it, because it listens on 127.0.0.1, and only our own page may use it (guard.py). The model
+loads in a thread while the page appears with answers that were computed beforehand (first_view.py). Actions run in two
+worker threads. After TIME seconds a request gets an error; texts are bounded, so its thread ends soon after.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,13 @@ class Loading:
 
     def _run(self) -> None:
         try:
+            from threadpoolctl import threadpool_limits
+
             if self._load is None:  # imported here: the page need not wait for NumPy
                 from mini_bert.lab.bench import Bench
 
                 self._load = Bench.load
+            threadpool_limits(1, "blas")  # for the whole lab: a second thread gains nothing for one sentence
             self._bench = self._load(self.name)
         except Exception as error:
             self._error = error
@@ -71,35 +75,29 @@ class Loading:
 
 def create_app(loading: Loading, port: int, on_close: Callable[[], None] = lambda: None) -> Any:
     """The application, for a page at http://127.0.0.1:port. on_close is called when the lab ends."""
-    extra("starlette", NEEDED)
-    import anyio
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse, Response
-    from starlette.routing import Route
-
+    starlette = extra("starlette.applications", NEEDED)
+    responses, routing = extra("starlette.responses", NEEDED), extra("starlette.routing", NEEDED)
+    Response, JSONResponse, Route = responses.Response, responses.JSONResponse, routing.Route
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
-    workers: list[Any] = []  # made in the event loop
+    workers: ThreadPoolExecutor | None = None  # while the server runs
 
-    async def static(request: Request) -> Response:
+    async def static(request: Any) -> Any:
         name = request.path_params.get("path") or "index.html"
         path = files.get(name)
         if path is None or path.suffix not in TYPES:
             return error(404, f"there is no file {name!r:.80}")
         if name == FIRST_VIEW and loading.name != "mini-bert":
             return JSONResponse({})  # computed beforehand for the bundled model only
-        return Response(await run_in_threadpool(path.read_bytes), media_type=TYPES[path.suffix])
+        return Response(path.read_bytes(), media_type=TYPES[path.suffix])
 
-    async def about(request: Request) -> Response:
+    async def about(request: Any) -> Any:
         return JSONResponse({"model": loading.name, "ready": loading.ready})
 
-    async def act(request: Request) -> Response:
+    async def act(request: Any) -> Any:
         try:
             wanted = await read_object(request)
-            with anyio.fail_after(TIME):
-                work = partial(answer, loading, request.path_params["room"], request.path_params["action"], wanted)
-                text = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=workers[0])
+            parts = (loading, request.path_params["room"], request.path_params["action"], wanted)
+            text = await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(workers, answer, *parts), TIME)
         except KeyError as problem:
             return error(404, str(problem.args[0]))
         except ValueError as problem:
@@ -111,14 +109,16 @@ def create_app(loading: Loading, port: int, on_close: Callable[[], None] = lambd
             return error(500, "this is a mistake in the lab; the terminal in which it runs shows more")
         return Response(text, media_type="application/json")
 
-    def error(status: int, sentence: str) -> Response:
+    def error(status: int, sentence: str) -> Any:
         return JSONResponse({"error": sentence}, status)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        workers.append(anyio.CapacityLimiter(WORKERS))
+        nonlocal workers
+        workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="lab")
         loading.start()
         yield
+        workers.shutdown(wait=False, cancel_futures=True)
         on_close()
 
     routes = [
@@ -127,7 +127,7 @@ def create_app(loading: Loading, port: int, on_close: Callable[[], None] = lambd
         Route("/api/{room}/{action}", act, methods=["POST"]),
         Route("/{path:path}", static),
     ]
-    return Guard(Starlette(routes=routes, lifespan=lifespan), port)
+    return Guard(starlette.Starlette(routes=routes, lifespan=lifespan), port)
 
 
 async def read_object(request: Any) -> dict[str, Any]:
@@ -147,11 +147,7 @@ def _not_a_number(name: str) -> float:
 
 def answer(loading: Loading, room: str, action: str, request: dict[str, Any]) -> str:
     """The answer of an action as JSON. Runs in a worker thread."""
-    from threadpoolctl import threadpool_limits
-
     from mini_bert.lab import rooms
 
     chosen = rooms.action(room, action)
-    bench = loading.bench()
-    with threadpool_limits(1, "blas"):  # a second thread gains nothing for one sentence
-        return json.dumps(chosen(bench, request), allow_nan=False, separators=(",", ":"))
+    return json.dumps(chosen(loading.bench(), request), allow_nan=False, separators=(",", ":"))

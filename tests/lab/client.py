@@ -49,7 +49,9 @@ class Client:
         async def lifespan_send(message: Any) -> None:
             started.set()
 
-        life = asyncio.create_task(self.app({"type": "lifespan", "asgi": {}, "state": {}}, lifespan_receive, lifespan_send))
+        life = asyncio.create_task(
+            self.app({"type": "lifespan", "asgi": {}, "state": {}}, lifespan_receive, lifespan_send)
+        )
         await started.wait()
         sent: list[Any] = []
         waiting = list(pieces)
@@ -65,8 +67,9 @@ class Client:
 
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
         scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path.partition("?")[0],
-            "raw_path": path.encode(), "query_string": path.partition("?")[2].encode(), "root_path": "", "scheme": "http",
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
+            "path": path.partition("?")[0], "raw_path": path.encode(), "query_string": path.partition("?")[2].encode(),
+            "root_path": "", "scheme": "http",
             "headers": raw, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", PORT),
         }  # fmt: skip
         await asyncio.wait_for(self.app(scope, receive, send), 60)

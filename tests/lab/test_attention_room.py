@@ -51,7 +51,9 @@ def test_switching_off_leaves_the_model_alone_and_shares_its_weights(bench):
     np.testing.assert_array_equal(bench.model.flat.data, before)
     assert weaker.tokens is bench.model.tokens and weaker.encoder.blocks[1] is bench.model.encoder.blocks[1]
     assert not weaker.encoder.blocks[0].attention.output.w.data[48:144].any()
-    assert without_heads(bench.model, []).encode([[2, 5, 3]])[0].tobytes() == bench.model.encode([[2, 5, 3]])[0].tobytes()
+    assert (
+        without_heads(bench.model, []).encode([[2, 5, 3]])[0].tobytes() == bench.model.encode([[2, 5, 3]])[0].tobytes()
+    )
 
 
 def test_a_head_that_does_not_exist_is_refused(bench):

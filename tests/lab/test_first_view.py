@@ -21,4 +21,6 @@ def test_the_page_begins_with_the_same_sentence():
 def test_differences_are_noticed():
     assert same({"a": [1.0]}, {"a": [1.00001]}) and not same({"a": [1.0]}, {"a": [1.1]})
     assert not same({"a": 1}, {"b": 1}) and not same([1], [1, 2]) and not same("x", "y")
-    assert same({"numbers": "AACAPw=="}, {"numbers": "AQCAPw=="}) and not same({"numbers": "AACAPw=="}, {"numbers": "AAAAQA=="})
+    assert same({"numbers": "AACAPw=="}, {"numbers": "AQCAPw=="}) and not same(
+        {"numbers": "AACAPw=="}, {"numbers": "AAAAQA=="}
+    )

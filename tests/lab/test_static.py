@@ -20,7 +20,15 @@ def test_every_room_has_both_halves():
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_make_no_markup_and_load_nothing_foreign(path):
     text = path.read_text(encoding="utf-8")
-    for forbidden in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "https://", 'setAttribute("style"'):
+    for forbidden in (
+        "innerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "https://",
+        'setAttribute("style"',
+    ):
         assert forbidden not in text
     assert set(re.findall(r"http://[\w./]+", text)) <= {"http://www.w3.org/2000/svg"}
     for target in re.findall(r'from "(\.[^"]+)"', text):

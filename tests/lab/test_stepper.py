@@ -15,7 +15,7 @@ from mini_bert.lab.stepper import explain, steps, values
 from mini_bert.layers.base import Run
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.softmax import softmax
-from mini_bert.models.bert import BertConfig, BertModel
+from mini_bert.models.bert import Bert, BertConfig
 
 TEXT = "She opened the door and looked into the [MASK]."
 IN_A_BLOCK = [
@@ -36,7 +36,7 @@ def small_bert(bench):
         vocab_size=bench.tokenizer.vocab_size, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
         intermediate_size=29, max_position_embeddings=31,
     )  # fmt: skip
-    model = BertModel.build(config, ("masked_words",), 0, np.float32)
+    model = Bert.build(config, ("masked_words",), 0, np.float32)
     rng = np.random.default_rng(0)
     for param in model.named_params().values():
         param.data[...] += rng.normal(size=param.shape) * 0.1  # biases and norms count, too
@@ -59,18 +59,15 @@ def test_each_result_is_the_input_of_the_next_operation(bench, every):
     np.testing.assert_allclose(found[None, "embeddings"], cache["embeddings"][0], **close)
     for layer in range(3):
         np.testing.assert_allclose(softmax(found[layer, "scores"])[0], cache[f"attention_weights_{layer}"][0], **close)
-        np.testing.assert_allclose(found[layer, "attention_norm"], _norm(found[layer, "attention_sum"], layer, bench, 0), **close)
-        np.testing.assert_allclose(found[layer, "output_norm"], _norm(found[layer, "output_sum"], layer, bench, 1), **close)
+        for which in ("attention", "output"):
+            norm = getattr(bench.model.encoder.blocks[layer], f"{which}_norm")
+            expected = norm.forward(found[layer, f"{which}_sum"], Run())[0]
+            np.testing.assert_allclose(found[layer, f"{which}_norm"], expected, **close)
         if layer < 2:
             np.testing.assert_allclose(found[layer, "output_norm"], cache[f"block_input_{layer + 1}"][0], **close)
     np.testing.assert_allclose(found[None, "final_norm"], cache["hidden"][0], **close)
     np.testing.assert_allclose(found[None, "logits"], logits[0], **close)
     np.testing.assert_allclose(found[None, "probabilities"].sum(-1), 1, rtol=1e-5)
-
-
-def _norm(x, layer, bench, which):
-    block = bench.model.encoder.blocks[layer]
-    return (block.attention_norm, block.output_norm)[which].forward(x, Run())[0]
 
 
 def _explained(every):
@@ -132,8 +129,6 @@ def test_a_fragment_that_is_gone_is_an_error():
 
 def test_other_architectures_show_their_arrays(bench):
     """A model with other blocks can be stepped through, without sums."""
-    from tests.models import family  # noqa: F401  (only that the table of models exists)
-
     model = _another_model(bench.tokenizer.vocab_size)
     other = Bench("other", model, bench.tokenizer)
     answer = steps(other, {"text": "the cat sat"})
@@ -146,13 +141,13 @@ def test_other_architectures_show_their_arrays(bench):
 
 
 def _another_model(words):
-    from mini_bert.models.modernbert import ModernBertConfig, ModernBertModel
+    from mini_bert.models.modernbert import ModernBert, ModernBertConfig
 
     config = ModernBertConfig(
         vocab_size=words, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=29,
         max_position_embeddings=32,
     )  # fmt: skip
-    return ModernBertModel.build(config, (), 0, np.float32)
+    return ModernBert.build(config, (), 0, np.float32)
 
 
 def test_values_are_packed_as_the_page_reads_them(bench, every):
@@ -190,7 +185,11 @@ def test_a_wrong_index_gets_a_sentence(bench, more, said):
 
 def test_the_model_is_not_changed(bench):
     before = bench.model.flat.data.copy()
-    for action, more in ((steps, {}), (values, {"step": "logits"}), (explain, {"step": "logits", "row": 1, "column": 7})):
+    for action, more in (
+        (steps, {}),
+        (values, {"step": "logits"}),
+        (explain, {"step": "logits", "row": 1, "column": 7}),
+    ):
         action(bench, {"text": TEXT, **more})
     np.testing.assert_array_equal(bench.model.flat.data, before)
     assert load("mini-bert")[0].flat.data.tobytes() == before.tobytes()
