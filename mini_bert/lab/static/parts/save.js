@@ -30,24 +30,15 @@ function download(name, parts, type) {
 
 const theme = () => (isDark() ? "dark" : "light");
 
+// A string, not a document: one that is made here would inherit our security policy, which forbids its style element.
 export async function savePage(main, name, title) {
-  const copy = frozen(main);
-  const page = document.implementation.createHTMLDocument(title);
-  page.documentElement.lang = "en";
-  page.documentElement.dataset.theme = theme();
-  const meta = (properties) => {
-    const node = page.createElement("meta");
-    for (const [key, value] of Object.entries(properties)) node.setAttribute(key, value);
-    return node;
-  };
-  const sheet = page.createElement("style");
-  sheet.textContent = await style();
-  page.head.prepend(
-    meta({ charset: "utf-8" }), meta({ name: "viewport", content: "width=device-width, initial-scale=1" }),
-    meta({ "http-equiv": "Content-Security-Policy", content: "default-src 'none'; img-src data:; style-src 'unsafe-inline'" }));
-  page.head.append(sheet);
-  page.body.append(page.adoptNode(copy));
-  download(`${name}.html`, [`<!DOCTYPE html>\n${page.documentElement.outerHTML}`], "text/html");
+  const policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'";
+  const head = [
+    '<meta charset="utf-8">', '<meta name="viewport" content="width=device-width, initial-scale=1">',
+    `<meta http-equiv="Content-Security-Policy" content="${policy}">`, make("title", {}, title).outerHTML, `<style>${await style()}</style>`,
+  ].join("\n");
+  const page = `<!DOCTYPE html>\n<html lang="en" data-theme="${theme()}">\n<head>\n${head}\n</head>\n<body>\n${frozen(main).outerHTML}\n</body>\n</html>\n`;
+  download(`${name}.html`, [page], "text/html");
 }
 
 async function asSvg(main) {

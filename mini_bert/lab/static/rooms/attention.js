@@ -109,7 +109,7 @@ export default function open(view, params) {
   function drawGrid() {
     const places = visible(), n = places.length;
     const most = Math.max(1e-9, ...(changes ?? [1]));
-    const focused = grid.contains(document.activeElement);
+    const focused = [...grid.children].indexOf(document.activeElement); // the keyboard stays where it is
     grid.style.setProperty("--heads", data.heads);
     const buttons = [];
     for (let layer = 0; layer < data.layers; layer++) for (let head = 0; head < data.heads; head++) {
@@ -128,7 +128,7 @@ export default function open(view, params) {
     }
     grid.replaceChildren(...buttons);
     refresh(buttons[state.layer * data.heads + state.head]);
-    if (focused) buttons[state.layer * data.heads + state.head].focus();
+    buttons[focused]?.focus();
   }
 
   function choose(layer, head) {

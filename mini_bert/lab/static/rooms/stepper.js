@@ -2,7 +2,7 @@
 
 import { signedBars } from "../parts/bars.js";
 import { colour, inkOn } from "../parts/colour.js";
-import { digits, make, unpack } from "../parts/dom.js";
+import { digits, make, roving, unpack } from "../parts/dom.js";
 import { whole } from "../parts/link.js";
 import { heatMap } from "../parts/matrix.js";
 import { segmented, sentenceEditor, TEXT } from "../parts/sentence.js";
@@ -19,6 +19,7 @@ export default function open(view, params) {
   const back = make("button", { type: "button", class: "quiet", on: { click: () => go(place() - 1) } }, "← Back");
   const next = make("button", { type: "button", class: "strong", on: { click: () => go(place() + 1) } }, "Next →");
   const side = make("nav", { class: "steps", "aria-label": "Operations" });
+  const { refresh } = roving(side, "button", () => 1);
   const title = make("h2", { "aria-live": "polite" });
   const about = make("p", { class: "about" });
   const formula = make("p", { class: "formula" });
@@ -69,7 +70,7 @@ export default function open(view, params) {
     const groups = Map.groupBy ? Map.groupBy(list.map((one, number) => [one, number]), ([one, number]) => group(one, number)) : grouped();
     select.replaceChildren(...[...groups].map(([name, members]) => make("optgroup", { label: name },
       members.map(([one, number]) => make("option", { value: number }, `${one.title}`)))));
-    side.replaceChildren(...[...groups].map(([name, members]) => make("section", {}, make("h3", {}, name),
+    side.replaceChildren(...[...groups].map(([name, members]) => make("section", {}, make("p", { class: "group" }, name),
       make("ol", {}, members.map(([one, number]) => make("li", {}, make("button", {
         type: "button", "data-number": number, on: { click: () => go(number) },
       }, make("span", {}, short(one.title)), make("small", {}, one.letters))))))));
@@ -101,6 +102,7 @@ export default function open(view, params) {
       if (Number(button.dataset.number) === number) button.setAttribute("aria-current", "step");
       else button.removeAttribute("aria-current");
     }
+    if (!side.contains(document.activeElement)) refresh(side.querySelector("[aria-current]"));
     remember();
     const answer = await view.ask("values", { text: state.text, step: state.step, layer: state.layer });
     if (!answer) return;
