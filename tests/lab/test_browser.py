@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
@@ -302,7 +303,8 @@ def test_a_link_survives_a_reload_and_rooms_share_the_sentence(new_page):
     assert page.input_value("textarea") == "A cat sat."
 
 
-@pytest.mark.parametrize("link", ["#stepper?step=soup&layer=77&head=9&row=999&column=99999", "#%ff", "#attention?layer=x&off=1,zz,900&position=-4",
+@pytest.mark.parametrize("link", ["#stepper?step=soup&layer=77&head=9&row=999&column=99999", "#%ff",
+                                  "#attention?layer=x&off=1,zz,900&position=-4",
                                   "#mask?hidden=a,,1&context=up", "#?", "#mask?text="])  # fmt: skip
 def test_a_broken_link_opens_something(browser, address, link):
     page = browser.new_page()
@@ -350,9 +352,10 @@ def test_every_view_can_be_saved(new_page, browser, room, tmp_path):
         saved.close()
 
 
-NAMELESS = """() => [...document.querySelectorAll('button, a, input, textarea, select, [role=group], [role=grid], nav, aside')]
+NAMELESS = """() => [...document.querySelectorAll(
+    'button, a, input, textarea, select, [role=group], [role=grid], nav, aside')]
     .filter((node) => node.checkVisibility())
-    .filter((node) => !(node.textContent.trim() || node.getAttribute('aria-label') || node.title || node.labels?.length))
+    .filter((node) => !node.textContent.trim() && !node.ariaLabel && !node.title && !node.labels?.length)
     .map((node) => node.outerHTML.slice(0, 120))"""
 
 
@@ -363,7 +366,7 @@ def test_everything_has_a_name_for_a_screen_reader(new_page, room):
     page.wait_for_timeout(400)
     assert page.evaluate(NAMELESS) == []
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((node) => Number(node.tagName[1]))")
-    assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in pairwise(levels))
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -377,7 +380,7 @@ def test_the_keyboard_reaches_the_room(new_page, room):
         page.keyboard.press("Tab")
         reached.append(
             page.evaluate(
-                "document.activeElement.tagName + ' ' + (document.activeElement.className.baseVal ?? document.activeElement.className)"
+                "(({ tagName, className }) => `${tagName} ${className.baseVal ?? className}`)(document.activeElement)"
             )
         )
     for wanted in ("A", "TEXTAREA", {"mask": "BUTTON token", "stepper": "TD", "attention": "BUTTON token"}[room]):

@@ -23,16 +23,19 @@ export function bars(rows, { label, most } = {}) {
 // rows: [{ name, detail, value, rest }]
 export function signedBars(rows, label) {
   const longest = Math.max(1e-9, ...rows.map((row) => Math.abs(row.value)));
+  const zero = rows.some((row) => row.value < 0) ? (rows.some((row) => row.value > 0) ? 50 : 100) : 0; // percent from the left
+  const room = Math.max(zero, 100 - zero);
   return make("ol", { class: "terms", "aria-label": label },
     rows.map((row) => {
-      const half = (50 * Math.abs(row.value)) / longest;
+      const long = (room * Math.abs(row.value)) / longest;
       return make("li", { class: row.rest ? "rest" : "" },
         make("span", { class: "name" }, make("bdi", {}, row.name), row.detail ? make("small", {}, row.detail) : null),
         make("span", { class: "track", "aria-hidden": "true" },
           make("span", {
             class: row.value < 0 ? "bar minus" : "bar plus",
-            style: { width: `${half}%`, left: row.value < 0 ? `${50 - half}%` : "50%" },
-          })),
+            style: { width: `${long}%`, left: `${row.value < 0 ? zero - long : zero}%` },
+          }),
+          make("span", { class: "zero", style: { left: `${zero}%` } })),
         make("span", { class: "share" }, digits(row.value, 3)));
     }));
 }

@@ -57,6 +57,7 @@ export const percent = (share) =>
 // A number with a true minus sign, and as many digits as a column of numbers needs.
 export function digits(value, places = 2) {
   const size = Math.abs(value);
+  if (places > 2 && size > 0 && size < 0.5 * 10 ** -places) return value.toExponential(1).replaceAll("-", "−");
   const text = size >= 1000 ? size.toPrecision(4) : size >= 100 ? size.toFixed(Math.min(1, places)) : size.toFixed(places);
   return value < 0 && Number(text) !== 0 ? `−${text}` : text;
 }

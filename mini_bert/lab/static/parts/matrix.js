@@ -27,7 +27,7 @@ const short = (text, most = 12) => (text.length > most ? `${text.slice(0, most -
 export function heatMap({ label, values, names, across = null, columns, most, signed = false, room, least = 0, widest = 26, high = null, onPoint, onChoose, describe }) {
   const rows = names.length;
   const left = Math.ceil(LETTER * Math.max(...names.map((name) => short(name).length))) + 10;
-  const head = across ? Math.ceil(LETTER * 0.95 * Math.max(...across.map((name) => short(name).length))) + 10 : 0;
+  const head = across ? Math.ceil(LETTER * 1.12 * Math.max(...across.map((name) => short(name).length))) + 10 : 0;
   const wide = Math.max(least, Math.min(widest, (room - left - 4) / columns));
   high ??= wide;
   const width = left + wide * columns + 2, height = head + high * rows + 2;

@@ -17,7 +17,7 @@ function frozen(main) {
     else field.replaceWith(make("p", { class: "typed" }, source.tagName === "SELECT" ? source.selectedOptions[0]?.text ?? "" : source.value));
   });
   for (const node of copy.querySelectorAll(".unsaved, .examples, script")) node.remove();
-  for (const node of copy.querySelectorAll("button")) node.disabled = true;
+  for (const node of copy.querySelectorAll("button, [tabindex]")) node.setAttribute("tabindex", "-1"); // nothing happens there
   return copy;
 }
 

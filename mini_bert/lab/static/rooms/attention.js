@@ -208,7 +208,7 @@ export default function open(view, params) {
       },
     }, data.tokens[place].text));
     drawLines(places.includes(state.position) ? state.position : null);
-    const shrink = Math.max(0.7, Math.min(1, (drawing.clientWidth - 8) / width)); // a little smaller rather than cut off
+    const shrink = Math.max(0.85, Math.min(1, (drawing.clientWidth - 8) / width)); // a little smaller rather than cut off
     drawing.replaceChildren(svg("svg", { class: "arcs", width: width * shrink, height: (high + 34) * shrink, viewBox: `0 0 ${width} ${high + 34}`, role: "group", "aria-label": "The sentence with arcs to the tokens that the chosen one attends to" }, lines, words));
   }
 

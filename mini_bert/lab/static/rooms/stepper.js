@@ -13,6 +13,7 @@ const CELL = 62, LABEL = 92; // pixels of the table of numbers
 export default function open(view, params) {
   const state = { text: TEXT, step: "embeddings", layer: -1, head: 0, row: 1, column: 0, from: 0 };
   let list = [], tokens = [], current = null, numbers = null, map = null, cells = [], timer = 0;
+  let unsaid = true; // the link names no column
 
   const editor = sentenceEditor({ value: state.text, onChange: (text) => { state.text = text; load(); } });
   const select = make("select", { "aria-label": "Operation", on: { change: () => go(Number(select.value)) } });
@@ -54,6 +55,7 @@ export default function open(view, params) {
     state.head = whole(params.head, 0, 99, 0);
     state.row = whole(params.row, 0, 999, 1);
     state.column = whole(params.column, 0, 99999, 0);
+    unsaid = params.column === undefined;
     if (editor.value !== state.text) editor.set(state.text);
     load();
   }
@@ -92,7 +94,8 @@ export default function open(view, params) {
   async function go(number) {
     if (number < 0 || number >= list.length) return;
     const one = list[number];
-    if (one.step !== state.step || (one.layer ?? -1) !== state.layer) state.column = 0;
+    const other = one.step !== state.step || (one.layer ?? -1) !== state.layer;
+    if (other) state.column = 0;
     state.step = one.step;
     state.layer = one.layer ?? -1;
     select.value = String(number);
@@ -102,15 +105,27 @@ export default function open(view, params) {
       if (Number(button.dataset.number) === number) button.setAttribute("aria-current", "step");
       else button.removeAttribute("aria-current");
     }
-    if (!side.contains(document.activeElement)) refresh(side.querySelector("[aria-current]"));
+    const active = side.querySelector("[aria-current]");
+    if (!side.contains(document.activeElement)) refresh(active);
+    const above = active.offsetTop - side.offsetTop; // only the list scrolls, not the page
+    if (above < side.scrollTop || above > side.scrollTop + side.clientHeight - 60) side.scrollTop = above - side.clientHeight / 3;
     remember();
     const answer = await view.ask("values", { text: state.text, step: state.step, layer: state.layer });
     if (!answer) return;
     current = answer;
     numbers = unpack(answer.numbers, Float32Array);
     state.from = 0;
+    if ((other || unsaid) && current.labels) state.column = largest();
+    unsaid = false;
     draw();
     explain(0);
+  }
+
+  // Where a row has the most weight: a key, or a word
+  function largest() {
+    let best = 0;
+    for (let column = 1; column < columns(); column++) if (value(state.row, column) > value(state.row, best)) best = column;
+    return best;
   }
 
   const remember = () => view.link({
