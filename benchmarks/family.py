@@ -1,13 +1,17 @@
 """Trains every architecture for the same time on the same text, and measures whatever they can be compared on.
 
-    python benchmarks/family.py --data ../shared/data --out runs/family                  all: about seven hours
+    python benchmarks/family.py --data ../shared/data --out runs/family --speed          first, on a quiet machine
+    python benchmarks/family.py --data ../shared/data --out runs/family                  then all: about seven hours
     python benchmarks/family.py --data ../shared/data --out runs/family --models bert gpt2
     python benchmarks/family.py --out runs/family --figure docs/pictures/family.svg      only the table and the figure
 
 The folder needs the files that ../shared/data/MANIFEST.md lists: pretrain, ud_ewt, sst2, blimp. Everything is done by
 ordinary commands, which are printed. Each result is kept, and the same command continues after an interruption: a run
-goes on where it stopped, and what was measured is not measured again. The budget is time, so nothing else should run
-beside it.
+goes on where it stopped, and what was measured is not measured again.
+
+The budget is time on two cores, but a model should not learn less because something else ran beside it. So `--speed`
+first measures the seconds per step of all models, in turn, round after round; nothing else should run then. After that,
+a model trains for as many steps as would take 20 minutes at the median of its rounds, however long they really take.
 
 All models read with the same vocabulary (8k, WordPiece), so that the held-out loss of two models is the answer to the
 same question if their objective is the same. DistilBERT learns from the bundled Mini-BERT, which took two hours.
@@ -17,6 +21,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -40,6 +46,7 @@ class Options(NamedTuple):
     out: Path
     minutes: float
     pairs: int
+    threads: int
 
 
 def run(*words: object) -> None:
@@ -61,6 +68,42 @@ def corpora(options: Options) -> list[Path]:
 # ---------------------------------------------------------------------- training and measuring
 
 
+def training_words(name: str, folder: Path, steps: int, options: Options) -> list[object]:
+    """The command that trains a model."""
+    words: list[object] = ["train", "--model", name, "--tokenizer", "8k", "--length", 64, "--batch-size", 32]
+    words += ["--threads", options.threads]
+    words += ["--steps", steps, "--held-out", 0.01, "--out", folder, "--quiet"]
+    words += [word for corpus in corpora(options) for word in ("--corpus", corpus)]
+    return words + (["--teacher", TEACHERS[name]] if name in TEACHERS else [])
+
+
+def records(folder: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def measure_speed(names: Sequence[str], options: Options, rounds: int = 3) -> None:
+    """Write the seconds per step of each model and round to speed.json."""
+    path, found = options.out / "speed.json", {name: [] for name in names}
+    for _ in range(rounds):
+        for name in names:
+            folder = options.out / "speed"
+            shutil.rmtree(folder, ignore_errors=True)
+            mini_bert(*training_words(name, folder, 60, options))
+            first, last = (next(r for r in records(folder, "train") if r["step"] == step) for step in (20, 60))
+            found[name].append(round((last["seconds"] - first["seconds"]) / 40, 5))
+            shutil.rmtree(folder)
+    write_atomic(path, (json.dumps(found, indent=2) + "\n").encode())
+
+
+def steps_of(name: str, options: Options) -> int:
+    path = options.out / "speed.json"
+    if not path.is_file():
+        raise SystemExit(f"{path} is missing: start with --speed, which measures the seconds per step of each model")
+    seconds = statistics.median(json.loads(path.read_text(encoding="utf-8"))[name])
+    return round(60 * options.minutes / seconds)
+
+
 def trained(name: str, options: Options) -> Path:
     """The run of a model, finished."""
     folder = options.out / name
@@ -68,20 +111,15 @@ def trained(name: str, options: Options) -> Path:
         return folder
     if (folder / "config.json").is_file():
         mini_bert("train", "--out", folder, "--resume", "--quiet")
-        return folder
-    words: list[object] = ["--model", name, "--tokenizer", "8k", "--length", 64, "--minutes", options.minutes]
-    words += [word for corpus in corpora(options) for word in ("--corpus", corpus)]
-    words += ["--held-out", 0.01, "--out", folder, "--quiet"]
-    mini_bert("train", *words, *(["--teacher", TEACHERS[name]] if name in TEACHERS else []))
+    else:
+        mini_bert(*training_words(name, folder, steps_of(name, options), options))
     return folder
 
 
 def held_out(folder: Path, options: Options) -> dict[str, Any]:
     """The last evaluation of the run itself, by the parts of its loss."""
-    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    last = [record for record in records if record["kind"] == "eval"][-1]
-    speed = [record["tokens_per_second"] for record in records if record["kind"] == "train"]
-    return {"score": last["loss"], "steps": last["step"], "tokens_per_second": sorted(speed)[len(speed) // 2], **last}
+    last = records(folder, "eval")[-1]
+    return {"score": last["loss"], "steps": last["step"], **last}
 
 
 def pos(folder: Path, options: Options) -> dict[str, Any]:
@@ -172,13 +210,18 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder with pretrain, ud_ewt, sst2 and blimp")
     parser.add_argument("--out", type=Path, default=Path("runs/family"), help="where runs and results are kept")
     parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--minutes", type=float, default=20.0, help="of training for each")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of training for each, at the speed measured")
     parser.add_argument("--pairs", type=int, default=200, help="minimal pairs of each paradigm")
+    parser.add_argument("--threads", type=int, default=2, help="of a run; this does not change what it learns")
+    parser.add_argument("--speed", action="store_true", help="measure seconds per step, and stop")
     parser.add_argument("--figure", type=Path, help="draw this picture of the results")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     if given.data is not None:
-        measure(given.models, Options(given.data, given.out, given.minutes, given.pairs))
+        options = Options(given.data, given.out, given.minutes, given.pairs, given.threads)
+        if given.speed:
+            return measure_speed(given.models, options)
+        measure(given.models, options)
     found = results(given.out)
     if not found:
         raise SystemExit(f"{given.out} has no results; give --data to train and measure")

@@ -6,7 +6,8 @@
     sinusoids(a)           a position table of waves
     neighbours(A, a)       query and key weights with which each head attends to a token next to it
 
-Why Mini-BERT starts with the last two: docs/decisions/0003-start-by-looking-around.md.
+Why Mini-BERT starts with the last two, and its relatives as well (models/starting.py):
+docs/decisions/0003-start-by-looking-around.md.
 """
 
 from __future__ import annotations
@@ -80,32 +81,36 @@ def _sinusoids(amplitude, even, rng, shape):
     return amplitude * waves.reshape(length, -1)[:, :width]
 
 
-def neighbours(heads: int, amplitude: float, score: float = 4.0) -> Initialiser:
-    """W_qkv with which head 0 attends to the token before, head 1 to the one after, then two before, two after, …
+def neighbours(heads: int, amplitude: float) -> Initialiser:
+    """`neighbour_weights`, plus the usual N(0, 1/H), so that training can turn the heads into something else."""
+    return partial(_neighbours, heads, amplitude)
+
+
+def _neighbours(heads, amplitude, rng, shape):
+    return rng.normal(0.0, 1 / math.sqrt(shape[0]), shape) + neighbour_weights(shape[0], heads, amplitude)
+
+
+def neighbour_weights(width: int, heads: int, amplitude: float, score: float = 4.0) -> np.ndarray:
+    """W_qkv (H,3H): head 0 attends to the token before, head 1 to the one after, the next to two before, two after, …
 
     The first d input coordinates must be sinusoids(amplitude, even=d), and 0 apart from that. Keys copy these
     coordinates. Queries rotate each pair by ω·offset, which turns the waves of position t into those of t + offset. So
-    the score (after division by √d) is `score` for the key at that offset, and close to 0 for all others. The usual
-    N(0, 1/H) is added, so that training can turn the heads into something else.
+    the score (after division by √d) is `score` for the key at that offset, and close to 0 for all others.
     """
-    return partial(_neighbours, heads, amplitude, score)
-
-
-def _neighbours(heads, amplitude, score, rng, shape):
-    H, d = shape[0], shape[0] // heads
-    w = rng.normal(0.0, 1 / math.sqrt(H), shape)  # (H,3H)
+    H, d = width, width // heads
+    w = np.zeros((H, 3 * H))
     pairs = d // 2
     sin, cos = np.arange(pairs) * 2, np.arange(pairs) * 2 + 1
     gain = math.sqrt(score * math.sqrt(d) / (max(pairs, 1) * amplitude**2))
     for head in range(heads):
         turn = frequencies(H, 2 * pairs)[:pairs] * (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
         q, k = head * d, H + head * d  # the first column of each
-        w[sin, q + sin] += gain * np.cos(turn)  # sin(ωt + turn) = sin ωt cos turn + cos ωt sin turn
-        w[cos, q + sin] += gain * np.sin(turn)
-        w[cos, q + cos] += gain * np.cos(turn)  # cos(ωt + turn) = cos ωt cos turn − sin ωt sin turn
-        w[sin, q + cos] -= gain * np.sin(turn)
-        w[sin, k + sin] += gain
-        w[cos, k + cos] += gain
+        w[sin, q + sin] = gain * np.cos(turn)  # sin(ωt + turn) = sin ωt cos turn + cos ωt sin turn
+        w[cos, q + sin] = gain * np.sin(turn)
+        w[cos, q + cos] = gain * np.cos(turn)  # cos(ωt + turn) = cos ωt cos turn − sin ωt sin turn
+        w[sin, q + cos] = -gain * np.sin(turn)
+        w[sin, k + sin] = gain
+        w[cos, k + cos] = gain
     return w
 
 

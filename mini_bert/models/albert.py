@@ -229,6 +229,10 @@ class Albert(BertLike):
         de = self.widen.backward(dx, cache.widen, run)
         return super().embed_backward(de, inputs, cache.narrow, run)  # (B,T,E)
 
+    @property
+    def mapping(self):
+        return self.widen
+
     # ------------------------------------------------------------------ files
 
     def architecture(self):

@@ -176,6 +176,9 @@ class Model(Saved):
         self.word_bias.data[...] = np.log(shares.min())
         self.word_bias.data[: shares.size] = np.log(shares)
 
+    def start_attention(self) -> None:
+        """Initialise the attention of a new model that is about to be trained, where noise is a slow start."""
+
     # ------------------------------------------------------------------ sizes and heads
 
     @property

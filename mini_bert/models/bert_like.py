@@ -19,8 +19,10 @@ from mini_bert.common.inputs import check_ids
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.layer_norm import LayerNormCache
+from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.models.saving import Name, linear_names, norm_names
+from mini_bert.models.starting import attend_to_neighbours
 
 TOKENS = "embeddings.word_embeddings.weight"  # the token table, in the files of all of them
 LAYER: Mapping[str, Sequence[str]] = {  # the parts of a block, in the files of BERT, RoBERTa and ELECTRA
@@ -83,6 +85,14 @@ class BertLike(Model):
 
     def more_arrays(self, embedding, final):
         return {"embedding_norm": embedding.norm.x_hat}
+
+    @property
+    def mapping(self) -> Linear | None:
+        """From the embeddings to the blocks, if they differ in width."""
+        return None
+
+    def start_attention(self):
+        attend_to_neighbours(self, self.mapping)
 
     # ------------------------------------------------------------------ files
 

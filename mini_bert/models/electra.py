@@ -269,6 +269,16 @@ class Electra(Pair, BertLike):
             dx = self.project.backward(dx, cache.project, run)
         return super().embed_backward(dx, inputs, cache.narrow, run)  # (B,T,E)
 
+    @property
+    def mapping(self):
+        return self.project
+
+    def start_attention(self):
+        """The generator shares the waves, so its heads must be as wide as the discriminator's."""
+        super().start_attention()
+        if self.generator and self.generator.width // self.generator.heads == self.width // self.heads:
+            self.generator.start_attention()
+
     # ------------------------------------------------------------------ files
 
     def architecture(self):

@@ -208,12 +208,14 @@ def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards:
 
 
 def _start(run: FolderRun, description: dict[str, Any]) -> str:
-    """Replace the random weights of a new run by others, if it is to start from them. Returns a note for the user."""
+    """Initialise the weights of a new run: those of another model, if it is to start from them, or new ones that learn
+    fast. Returns a note for the user."""
     if "init" in description:
         started = start_from_folder(run.model, description["init"])
     elif description.get("init_from_teacher"):
         started = start_from_teacher(run.model, run.batches.objective)
     else:
+        run.model.start_attention()
         return ""
     run.adapts_to_text = started.word_head_is_new
     return started.note
