@@ -132,6 +132,7 @@ SETS = {
 
 # The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow nor browser.
 TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--browser": "browser", "--all": ""}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and probe do so with --out
 
 
@@ -195,7 +196,12 @@ def test(args: list[str]) -> int:
         install("peers")
     if tiers in (["--browser"], ["--all"]):
         install("browser")
+        if not any(map(shutil.which, BROWSERS)):
+            say(
+                "There is no Chromium here, so tests of the lab may be skipped. Debian and Ubuntu: apt install chromium"
+            )
     selection = ["-m", TIERS[tiers[0]]] if tiers else []
+    selection += ["-rs"] if tiers == ["--browser"] else []  # the reasons if something is skipped
     # Without arguments, use several cores, with all tests of a file on the same one.
     parallel = [] if args or cores() == 1 else ["-n", str(min(cores(), 4)), "--dist", "loadfile"]
     return call([program("python"), "-m", "pytest", *selection, *parallel, *others], cwd=ROOT)

@@ -1,6 +1,6 @@
 """How quickly the lab answers: replays the requests of its page against a running server.
 
-    python benchmarks/lab.py                    starts a lab of its own; prints the median of each action, and the slowest
+    python benchmarks/lab.py                    starts a lab of its own; the median of each action, and the slowest
     python benchmarks/lab.py --rounds 20
 
 Also measured: the time from starting the command to the first byte of the page, and to the first answer of the model.

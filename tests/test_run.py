@@ -49,7 +49,7 @@ def front(monkeypatch):
         ("test", ["dev"], "python -m pytest -n 2 --dist loadfile"),
         ("test --slow", ["dev"], "python -m pytest -m slow and not peers"),
         ("test --peers", ["dev", "peers"], "python -m pytest -m peers and not slow"),
-        ("test --browser", ["dev", "browser"], "python -m pytest -m browser"),
+        ("test --browser", ["dev", "browser"], "python -m pytest -m browser -rs"),
         ("test --all", ["dev", "peers", "browser"], "python -m pytest -m "),
         ("test -k norm --slow -x", ["dev"], "python -m pytest -m slow and not peers -k norm -x"),
         ("test tests/test_run.py -q", ["dev"], "python -m pytest tests/test_run.py -q"),

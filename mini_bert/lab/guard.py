@@ -2,8 +2,8 @@
 
 A web page that the user visits elsewhere can send requests to 127.0.0.1, too. So a request must name this server as its
 host (else DNS rebinding would make a foreign page "ours": 421), must not come from another origin (403), and if it asks
-for work it must be JSON, which a foreign page cannot send without asking first (415). Bodies are bounded (413), and so
-is the number of requests per second (429).
+for work it must be JSON, which a foreign page cannot send without asking first (415). Bodies are bounded in
+size (413) and time (408), and so is the number of requests per second (429).
 
 The content security policy lets the page load only files of this server: no inline script, no inline style, no eval,
 nothing from elsewhere; and no other page may frame it. `require-trusted-types-for` forbids innerHTML and its relatives,
@@ -12,12 +12,14 @@ so a text can only be shown as text.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 MOST_BYTES = 64 << 10  # of a body
+PATIENCE = 10.0  # seconds in which a body must arrive
 RATE, BURST = 40.0, 80.0  # requests per second for a while, and at once
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -131,7 +133,10 @@ class Guard:
         length = one(b"content-length")
         if length is not None and (not length.isdecimal() or int(length[:20]) > MOST_BYTES):
             raise Refused(413, f"the body has more than {MOST_BYTES:,} bytes")
-        return await bounded_body(receive)
+        try:
+            return await asyncio.wait_for(bounded_body(receive), PATIENCE)
+        except TimeoutError:
+            raise Refused(408, f"the body did not arrive within {PATIENCE:.0f} seconds") from None
 
 
 async def bounded_body(receive: Receive) -> bytes:

@@ -11,10 +11,11 @@ import webbrowser
 from typing import Any
 
 from mini_bert.common.extras import extra
-from mini_bert.lab.server import NEEDED, Loading, create_app
+from mini_bert.lab.server import DEFAULT, NEEDED, Loading, create_app
 
 HOST = "127.0.0.1"  # only this computer
 PORT = 8642  # if it is free
+CONNECTIONS = 100  # open at the same time: many tabs
 GRACE = 3  # seconds in which running requests may end
 
 
@@ -36,9 +37,13 @@ def open_port(port: int | None) -> socket.socket:
     raise ValueError(f"there is no free port on {HOST}; close another program")
 
 
-def run_lab(model: str = "mini-bert", port: int | None = None, browser: bool = True) -> None:
+def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True) -> None:
     """Serve the lab until Ctrl-C."""
     uvicorn: Any = extra("uvicorn", NEEDED)
+    if model != DEFAULT:
+        from mini_bert.files.model_folder import locate
+
+        locate(model)  # a wrong path is an error here, not only on the page
     loading = Loading(model)
     listening = open_port(port)
     with contextlib.closing(listening):
@@ -50,7 +55,7 @@ def run_lab(model: str = "mini-bert", port: int | None = None, browser: bool = T
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
-            date_header=False, ws="none", h11_max_incomplete_event_size=32 << 10,
+            date_header=False, ws="none", h11_max_incomplete_event_size=32 << 10, limit_concurrency=CONNECTIONS,
         )  # fmt: skip
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it after it has shut down
             uvicorn.Server(config).run(sockets=[listening])

@@ -24,6 +24,7 @@ from mini_bert.lab.guard import Guard
 
 STATIC = Path(__file__).parent / "static"
 FIRST_VIEW = "first_view.json"
+DEFAULT = "mini-bert"  # the model that the first view was computed with
 TYPES = {
     ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
     ".json": "application/json", ".svg": "image/svg+xml",
@@ -86,8 +87,8 @@ def create_app(loading: Loading, port: int, on_close: Callable[[], None] = lambd
         path = files.get(name)
         if path is None or path.suffix not in TYPES:
             return error(404, f"there is no file {name!r:.80}")
-        if name == FIRST_VIEW and loading.name != "mini-bert":
-            return JSONResponse({})  # computed beforehand for the bundled model only
+        if name == FIRST_VIEW and loading.name != DEFAULT:
+            return JSONResponse({})
         return Response(path.read_bytes(), media_type=TYPES[path.suffix])
 
     async def about(request: Any) -> Any:

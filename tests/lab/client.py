@@ -27,7 +27,8 @@ class Client:
     def __init__(self, app: Any):
         self.app = app
 
-    def call(self, method: str, path: str, *headers: tuple[str, str], pieces: list[bytes] | None = None) -> Answer:
+    # pieces of the body; None: the rest never arrives
+    def call(self, method: str, path: str, *headers: tuple[str, str], pieces: list[Any] | None = None) -> Answer:
         return asyncio.run(self._one(method, path, headers, pieces or [b""]))
 
     def get(self, path: str, *headers: tuple[str, str]) -> Answer:
@@ -57,7 +58,7 @@ class Client:
         waiting = list(pieces)
 
         async def receive() -> dict[str, Any]:
-            if waiting:
+            if waiting and waiting[0] is not None:
                 return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
             await asyncio.Event().wait()
             raise AssertionError

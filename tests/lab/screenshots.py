@@ -1,7 +1,7 @@
 """Screenshots of every room, to be looked at: both widths, light and dark.
 
-    python -m tests.lab.screenshots FOLDER          a lab of its own; FOLDER/mask-390-dark.png, …
-    python -m tests.lab.screenshots --picture       docs/pictures/lab.png, for the README
+python -m tests.lab.screenshots FOLDER          a lab of its own; FOLDER/mask-390-dark.png, …
+python -m tests.lab.screenshots --picture       docs/pictures/lab.png, for the README
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(words: list[str]) -> None:
 
 
 def shoot(browser, address: str, width: int, theme: str, path: Path, whole: bool = True) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 1010}, color_scheme=theme)
+    page = browser.new_page(viewport={"width": width, "height": 1200}, color_scheme=theme)
     page.goto(address)
     page.wait_for_timeout(1500)  # until the last answer is drawn
     page.screenshot(path=path, full_page=whole)

@@ -11,33 +11,34 @@ from urllib.parse import quote
 import pytest
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: python run.py test --browser")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-if CHROMIUM is None:
-    pytest.skip("there is no Chromium; install it (Debian: apt install chromium)", allow_module_level=True)
-
 WIDTHS = (390, 768, 1440, 2560)
 ROOMS = ("mask", "stepper", "attention")
 HOSTILE = '<img src=x onerror="document.title=1"> </script><script>document.title=2</script> {{7*7}} ${7*7}'
 
 
 @pytest.fixture(scope="module")
-def address():
-    """A lab that runs as a user would start it."""
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: python run.py test --browser")
+    with playwright.sync_playwright() as driver:
+        try:
+            opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])  # None: Playwright's own
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium could be started; install it (Debian: apt install chromium): {str(error)[:200]}")
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(browser):
+    """A lab that runs as a user would start it; none without a browser."""
+    pytest.importorskip("uvicorn", reason="needs the extra `lab`")
     command = [sys.executable, "-m", "mini_bert", "lab", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     line = process.stdout.readline()
     yield re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
     process.terminate()
     process.communicate(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("starlette", reason="the lab's server is an extra: pip install -e '.[lab]'")
 
-from mini_bert.lab import server
+from mini_bert.lab import guard, server
 from mini_bert.lab.guard import BURST, MOST_BYTES, POLICY, RATE, Guard, Rate
-from mini_bert.lab.running import open_port
+from mini_bert.lab.running import open_port, run_lab
 from mini_bert.lab.server import Loading, create_app
 from tests.lab.client import HOST, JSON, PORT, Client
 
@@ -144,6 +144,11 @@ def test_a_long_body_is_refused_whatever_its_length_says(client):
     assert client.call("POST", GUESS, HOST, JSON, ("content-length", "-1"), pieces=[b"{}"]).status == 413
 
 
+def test_a_body_that_never_arrives_is_given_up(client, monkeypatch):
+    monkeypatch.setattr(guard, "PATIENCE", 0.1)
+    assert client.call("POST", GUESS, HOST, JSON, pieces=[b"{", None]).status == 408
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b"null", b"3", b'"x"', b'{"text": NaN}', b"\xff\xfe", b"[" * 60_000,
@@ -226,6 +231,11 @@ def test_a_model_that_cannot_be_loaded_is_named():
     answer = Client(app).post(GUESS, {"text": TEXT})
     assert answer.status == 400 and "runs/none could not be loaded: there is no folder" in answer.json["error"]
     assert Client(app).get("/first_view.json").json == {}, "computed beforehand for the bundled model only"
+
+
+def test_a_wrong_folder_is_an_error_at_once():
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        run_lab("nowhere", browser=False)
 
 
 def test_a_taken_port_is_named():

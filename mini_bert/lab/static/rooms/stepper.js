@@ -71,7 +71,7 @@ export default function open(view, params) {
     state.row = Math.min(state.row, tokens.length - 1);
     const groups = Map.groupBy ? Map.groupBy(list.map((one, number) => [one, number]), ([one, number]) => group(one, number)) : grouped();
     select.replaceChildren(...[...groups].map(([name, members]) => make("optgroup", { label: name },
-      members.map(([one, number]) => make("option", { value: number }, `${one.title}`)))));
+      members.map(([one, number]) => make("option", { value: number }, full(one))))));
     side.replaceChildren(...[...groups].map(([name, members]) => make("section", {}, make("p", { class: "group" }, name),
       make("ol", {}, members.map(([one, number]) => make("li", {}, make("button", {
         type: "button", "data-number": number, on: { click: () => go(number) },
@@ -89,6 +89,7 @@ export default function open(view, params) {
     return found;
   }
 
+  const full = (one) => (one.layer === null ? one.title : `Block ${one.layer}: ${one.title}`);
   const short = (text) => text.replace(/^Feed-forward: /, "").replace(/: the output of the block$/, "").replace(/^./, (letter) => letter.toUpperCase());
 
   async function go(number) {
@@ -141,7 +142,7 @@ export default function open(view, params) {
 
   function draw() {
     state.column = Math.min(state.column, columns() - 1);
-    title.textContent = current.layer === null ? current.title : `Block ${current.layer}: ${current.title}`;
+    title.textContent = full(current);
     formula.replaceChildren(make("code", {}, current.formula || " "), make("span", { class: "shape" }, `${current.letters} = ${current.shape.map((one) => one.toLocaleString("en")).join(" × ")}`));
     about.textContent = current.about;
     heads.replaceChildren();
