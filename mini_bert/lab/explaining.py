@@ -81,7 +81,9 @@ def added(names: Sequence[str], parts: Sequence[np.ndarray]) -> Explain:
     return lambda t, c: summed(np.array([part[t, c] for part in parts]), lambda i: (f"{names[i]}[{t},{c}]", ""))
 
 
-def product(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, of: str = "x", by: str = "W") -> Explain:
+def product(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray | None, of: str = "x", by: str = "W", plus: str = "b"
+) -> Explain:
     """y[t,o] = Σ_i x[t,i] W[i,o] + b[o]        x (T,in), w (in,out)"""
 
     def explain(t: int, o: int) -> Explanation:
@@ -92,7 +94,7 @@ def product(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, of: str = "x", b
 
         def label(i: int) -> tuple[str, str]:
             if i == len(column):
-                return f"b[{o}]", "bias"
+                return f"{plus}[{o}]", "bias"
             return f"{of}[{t},{i}] × {by}[{i},{o}]", f"{number(x[t, i])} × {number(column[i])}"
 
         return summed(values, label)
@@ -176,6 +178,6 @@ def normed(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray | None, eps: float
     return explain
 
 
-def activated(x: np.ndarray, y: np.ndarray, formula: str) -> Explain:
-    """y = f(x), each number on its own"""
-    return lambda t, c: Explanation([], 0, 0.0, [Step(f"x[{t},{c}]", float(x[t, c])), Step(formula, float(y[t, c]))])
+def activated(h: np.ndarray, g: np.ndarray, formula: str) -> Explain:
+    """g = f(h), each number on its own"""
+    return lambda t, c: Explanation([], 0, 0.0, [Step(f"h[{t},{c}]", float(h[t, c])), Step(formula, float(g[t, c]))])

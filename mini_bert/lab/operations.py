@@ -138,10 +138,10 @@ def block_operations(block: Any, cache: Any, layer: int, reading: Reading) -> li
         *attention_operations(attention, arrays, x, a, layer, reading),
         residual_operation("attention_sum", layer, "x + a", first, {"x": x, "a": a}, "a += x"),
         norm_operation("attention_norm", layer, "Layer norm", block.attention_norm, first),
-        linear_operation("expand", layer, "Feed-forward: expand", "h = x W₁ + b₁", "(T,I)", feed_forward.expand,
-                         normal, h, "Each token on its own: four times as many features are computed from its vector."),
+        linear_operation("expand", layer, "Feed-forward: expand", "h x W₁ b₁", "(T,I)", feed_forward.expand, normal, h,
+                         f"Each token on its own: {h.shape[-1]} features are computed from its {x.shape[-1]} numbers."),
         activation_operation(layer, feed_forward, h, arrays["feed_forward_inner"]),
-        linear_operation("contract", layer, "Feed-forward: contract", "f = h W₂ + b₂", "(T,H)", feed_forward.contract,
+        linear_operation("contract", layer, "Feed-forward: contract", "f g W₂ b₂", "(T,H)", feed_forward.contract,
                          arrays["feed_forward_inner"], f, "The active features are turned into a vector again."),
         residual_operation("output_sum", layer, "x + f", normal + f, {"x": normal, "f": f}, "f += x"),
         norm_operation("output_norm", layer, "Layer norm: the output of the block", block.output_norm, normal + f),
@@ -183,7 +183,7 @@ def attention_operations(attention: Any, arrays: Any, x: np.ndarray, a: np.ndarr
                   "For each token, the average of all values, weighted by its row of P; all heads side by side.",
                   "(T,H)", arrays["context"], FEATURES, line_of(attend, "weights @ v"),
                   averaged(weights, v, reading.tokens)),
-        linear_operation("output", layer, "Output of attention", "a = C W_o", "(T,H)", attention.output,
+        linear_operation("output", layer, "Output of attention", "a C W_o b", "(T,H)", attention.output,
                          arrays["context"], a, "The contexts of all heads are mixed into one vector per token."),
     ]  # fmt: skip
 
@@ -206,7 +206,7 @@ def output_operations(bench: Bench, reading: Reading, cache: EncodeCache) -> lis
         head = head.decoder
     logits = model.output_head(MASKED_WORDS).forward(cache.hidden[0], run)[0]  # (T,V)
     found.append(
-        linear_operation("logits", None, "Scores of all words", "logits = y W + b", "(T,V)", head, y, logits,
+        linear_operation("logits", None, "Scores of all words", "logits y W b", "(T,V)", head, y, logits,
                          f"One score for each of the {logits.shape[-1]:,} words of the vocabulary. "
                          "Only some columns are shown: the best words for each token.", WORDS)
     )  # fmt: skip
@@ -225,16 +225,17 @@ def output_operations(bench: Bench, reading: Reading, cache: EncodeCache) -> lis
 
 
 def linear_operation(
-    step: str, layer: int | None, title: str, formula: str, shape: str, linear: Any, x: np.ndarray, y: np.ndarray,
+    step: str, layer: int | None, title: str, letters: str, shape: str, linear: Any, x: np.ndarray, y: np.ndarray,
     about: str, columns: str = FEATURES,
 ) -> Operation:  # fmt: skip
+    """y = x W + b        letters: how result, input, weights and bias are called here, such as "h x W₁ b₁" """
+    result, of, by, plus = letters.split()
     tied = isinstance(linear, TiedLinear)
-    source = line_of(TiedLinear.forward if tied else Linear.forward, "times(x, self.w.data")
-    weights = linear.w.data.T if tied else linear.w.data
+    weights, by = (linear.w.data.T, "Eᵀ") if tied else (linear.w.data, by)
     bias = None if linear.b is None else linear.b.data
-    letter = formula.split(" = ")[1].split()[0]
-    explain = product(x, weights, bias, letter, "Eᵀ" if tied else formula.split(" = ")[1].split()[1])
-    formula = formula if bias is not None or " + " not in formula else formula.split(" + ")[0]
+    formula = f"{result} = {of} {by}" + ("" if bias is None else f" + {plus}")
+    source = line_of(TiedLinear.forward if tied else Linear.forward, "times(x, self.w.data")
+    explain = product(x, weights, bias, of, by, plus)
     return Operation(step, layer, title, formula, about, shape, y, columns, source, explain)
 
 
@@ -258,15 +259,15 @@ def residual_operation(step: str, layer: int, formula: str, y: np.ndarray, parts
 
 
 def activation_operation(layer: int, feed_forward: Any, h: np.ndarray, y: np.ndarray) -> Operation:
-    names = {"relu": "max(x, 0)", "gelu": "x Φ(x)", "tanh": "tanh x"}
+    names = {"relu": "max(h, 0)", "gelu": "h Φ(h)", "tanh": "tanh h"}
     name = next(name for name, pair in ACTIVATIONS.items() if pair is feed_forward.activation)
-    formula = names.get(name, f"{name}(x)")
+    formula = names.get(name, f"{name}(h)")
     source = line_of(feed_forward.activation.forward, "y = ")
     active = (y > 0).mean()
     about = f"Each number on its own. Here {active:.0%} of the features are above 0."
     return Operation(
         "activation", layer, f"Activation: {name.upper() if len(name) > 4 else name.replace('relu', 'ReLU')}",
-        f"y = {formula}", about, "(T,I)", y, FEATURES, source, activated(h, y, formula),
+        f"g = {formula}", about, "(T,I)", y, FEATURES, source, activated(h, y, formula),
     )  # fmt: skip
 
 

@@ -24,7 +24,9 @@ def browser():
         try:
             opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])  # None: Playwright's own
         except playwright.Error as error:
-            pytest.skip(f"no Chromium could be started; install it (Debian: apt install chromium): {str(error)[:200]}")
+            pytest.skip(
+                f"no Chromium could be started; install it (Debian: apt install chromium): {str(error).splitlines()[0]}"
+            )
         yield opened
         opened.close()
 
@@ -198,7 +200,7 @@ def test_the_explained_sum_is_the_number_in_the_cell(new_page):
 
 
 def test_the_stepper_is_usable_by_keyboard(new_page):
-    page = new_page("#stepper?step=attention&layer=0&head=1")
+    page = new_page("#stepper?step=attention&layer=0&head=1&column=0")
     page.wait_for_selector(".why .terms")
     page.focus(".numbers td[tabindex='0']")
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):

@@ -130,7 +130,7 @@ export default function open(view, params) {
   }
 
   const remember = () => view.link({
-    text: state.text, step: state.step, layer: state.layer < 0 ? "" : state.layer, head: state.head || "", row: state.row === 1 ? "" : state.row, column: state.column || "",
+    text: state.text, step: state.step, layer: state.layer < 0 ? "" : state.layer, head: state.head || "", row: state.row === 1 ? "" : state.row, column: current?.labels ? state.column : state.column || "",
   });
 
   // --- the numbers of this operation
