@@ -38,6 +38,10 @@ Train
   python run.py doctor runs/run-1           find out what is wrong with a run
   python run.py export runs/run-1 --out X   a model folder to share
 
+Learn how it works
+  python run.py learn                       a course: six pages, with exercises
+  python run.py learn check 1.2 my_answer.py   explains what is wrong with it
+
 Use and measure a model
   python run.py fill-mask "A cat [MASK]."   predict the masked word
   python run.py generate "Once" --model DIR continue a text (GPT-2 and the like)
