@@ -12,7 +12,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]  # the pictures' modules, and mini_bert without an installation
 
-from drawing import attention_pictures, model_pictures  # noqa: E402
+from drawing import (  # noqa: E402
+    attention_pictures,
+    card_pictures,
+    model_pictures,
+    operation_pictures,
+    training_pictures,
+)
 
 PICTURES = {
     "1_big_picture": model_pictures.big_picture,
@@ -22,6 +28,17 @@ PICTURES = {
     "3_one_query": attention_pictures.one_query,
     "4_one_head": attention_pictures.one_head,
     "4_all_heads": attention_pictures.all_heads,
+    "5_feed_forward": operation_pictures.feed_forward,
+    "6_masking": training_pictures.masking,
+    "6_gradient_flow": training_pictures.gradient_flow,
+    "7_matrix_product": operation_pictures.matrix_product,
+    "7_softmax": operation_pictures.softmax,
+    "7_layer_norm": operation_pictures.layer_norm,
+    "8_parameters": card_pictures.parameters,
+    "8_memory": card_pictures.memory,
+    "9_card": card_pictures.card,
+    "10_block": training_pictures.block_pattern,
+    "10_training_loop": training_pictures.training_loop,
 }
 
 

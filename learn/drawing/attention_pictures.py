@@ -46,7 +46,7 @@ def heads() -> Picture:
     picture.text(278, 54, "(10, 192) each; split into 4 heads of 48 columns: (4, 10, 48)", 13, "soft")
     for place, (name, array) in enumerate(arrays.items()):
         left = 256 + place * 216
-        in_heads(left, 98, array, 6.0 if name != "value" else 2.0, 5.2, 10.4)
+        in_heads(left, 98, array, 4.0 if name != "value" else 2.0, 5.2, 10.4)
         picture.text(left + 96, 86, {"query": "queries q", "key": "keys k", "value": "values v"}[name], 13, anchor="middle")
         for head in range(4):
             centre = left + head * (SHOWN * 5.2 + 9) + SHOWN * 2.6
@@ -107,9 +107,9 @@ def one_query() -> Picture:
     top, step, cell = 118, 34, 6.2
     columns = {"key": 96, "product": 338, "score": 412, "power": 492, "weight": 512, "value": 700}
     picture.text(24, 32, f"Head {HEAD} of block {BLOCK}: to which tokens does “his” attend?", 17, bold=True)
-    picture.text(86, 66, "query", 12.5, "soft", "end")
-    picture.text(86, 80, "his", 14, "orange", "end", bold=True)
-    picture.heat(columns["key"], 62, q[QUERY, ::2], cell, 20, 6.0)
+    picture.text(86, 77, "his", 14, "orange", "end", bold=True)
+    picture.text(columns["key"] + 160, 77, "its query q: drawn, as below, every second of 48 numbers", 12.5, "soft")
+    picture.heat(columns["key"], 62, q[QUERY, ::2], cell, 20, 4.0)
     for name, title in (("product", "q · k"), ("score", "q · k / √48"), ("power", "exp")):
         picture.text(columns[name] - 4, 104, title, 12.5, "soft", "end")
     picture.text(columns["key"], 104, "keys k", 12.5, "soft")
@@ -121,7 +121,7 @@ def one_query() -> Picture:
         if strong:
             picture.rect(14, y - 5, 892, step, "warm", radius=5)
         picture.text(86, y + 16, piece, 14, "ink", "end", bold=strong)
-        picture.heat(columns["key"], y + 2, k[index, ::2], cell, 20, 6.0)
+        picture.heat(columns["key"], y + 2, k[index, ::2], cell, 20, 4.0)
         for name, value in (("product", products), ("score", scores), ("power", powers)):
             digits = 1 if name == "product" else 2
             picture.text(columns[name] - 4, y + 16, f"{value[index]:.{digits}f}", 14, "ink", "end")
@@ -161,7 +161,7 @@ def one_head() -> Picture:
             picture.rect(x, y, cell - 2, cell - 2, "panel")
             picture.rect(x, y, cell - 2, cell - 2, "blue", opacity=weight**0.6)
             picture.text(x + cell / 2 - 1, y + cell / 2 + 4, f"{weight:.2f}"[1:], 12.5,
-                         "on" if weight**0.6 > 0.5 else "ink", "middle", bold=weight > 0.5)  # fmt: skip
+                         "on" if weight**0.6 > 0.62 else "ink", "middle", bold=weight > 0.5)  # fmt: skip
     for row in (3, 6):
         picture.rect(left - 2, top + row * cell - 2, 10 * cell + 2, cell + 2, "", "orange", radius=3, thick=2)
     picture.text(left, top + 10 * cell + 20, "query: one row per token; a row sums to 1", 12.5, "soft")
@@ -188,17 +188,17 @@ def one_head() -> Picture:
 def all_heads() -> Picture:
     """The twelve heads of the model, and where each puts most of its weight."""
     f = facts()
-    picture = Picture(920, 816, "The weights of all twelve heads on the sentence, with the pattern of each")
+    picture = Picture(920, 832, "The weights of all twelve heads on the sentence, with the pattern of each")
     cell, across, down = 17, 214, 262
     picture.text(24, 34, "All twelve heads: row = query, column = key", 17, bold=True)
     for block in range(3):
-        y = 84 + block * down - 24
+        y = 72 + block * down
         picture.text(24, y, f"block {block}", 14.5, "blue", bold=True)
         for head in range(4):
-            left, top = 60 + head * across, y + 14
+            left, top = 62 + head * across, y + 14
             weights = f.arrays[f"attention_weights_{block}"][0, head]
             for index, piece in enumerate(f.pieces if head == 0 else ()):
-                picture.text(left - 6, top + cell * index + 12.5, short(piece), 11, "soft", "end")
+                picture.text(left - 8, top + cell * index + 12.5, short(piece), 11, "soft", "end")
             picture.heat(left, top, np.sqrt(weights), cell, cell, 1.0)
             if (block, head) == (BLOCK, HEAD):
                 picture.rect(left - 4, top - 4, 10 * cell + 7.4, 10 * cell + 7.4, "", "orange", radius=2, thick=2)

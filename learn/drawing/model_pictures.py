@@ -45,7 +45,7 @@ def big_picture() -> Picture:
         for token, x in enumerate(centres):
             picture.heat(x - 19, y, values[token, :ROWS, None], 38, 5.5, scale)
         y += 96
-    stage(y, "head", "logits = x W + b, then softmax", "(B, T, V) = (1, 10, 8192)")
+    stage(y, "head", "softmax(x W + b)", "(B, T, V) = (1, 10, 8192)")
     x = centres[f.row]
     picture.line(x, y - 30, x, y - 4, "orange", 2, arrow=True)
     picture.text(left, y + 16, "the likeliest of 8,192 words", 13, "soft")
