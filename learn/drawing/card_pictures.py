@@ -76,10 +76,10 @@ def memory() -> Picture:
         ("weights", "4 bytes each", [("", weights)]),
         ("gradients", "one per weight", [("", weights)]),
         ("Adam's moments", "two per weight", [("m", weights), ("v", weights)]),
-        ("caches", "8 sequences × 64 tokens",
-         [("", embeddings), *((f"block {i}", kept) for i, kept in enumerate(blocks)), ("", head)]),
+        ("caches", "kept by forward",
+         [("", embeddings), *((f"block {i}", kept) for i, kept in enumerate(blocks)), ("head", head)]),
     ]  # fmt: skip
-    picture = Picture(920, 274, "The memory of a training step: weights, gradients, Adam's moments, caches")
+    picture = Picture(920, 300, "The memory of a training step: weights, gradients, Adam's moments, caches")
     picture.text(24, 34, "What a training step keeps in memory", 17, bold=True)
     for index, (name, note, parts) in enumerate(rows):
         y, x = 58 + index * 48, 210.0
@@ -93,7 +93,8 @@ def memory() -> Picture:
                 picture.text(x + width / 2, y + 22, label, 12.5, "soft", "middle")
             x += width
         picture.text(x + 8, y + 23, f"{sum(count for _, count in parts) / MEGABYTE:.1f} MB", 14)
-    picture.text(24, 262, "The caches hold what backward needs. They grow with the batch; everything else depends on the model only.", 13, "soft")
+    picture.text(24, 266, "The caches hold what backward needs, here for 8 × 64 tokens. They grow with the batch; the rest depends on the model only.", 13, "soft")
+    picture.text(24, 286, "Block 2 (without a name) keeps little: after its keys and values, only the rows with a hidden word are computed.", 13, "soft")
     return picture
 
 
@@ -155,9 +156,9 @@ def card() -> Picture:
         picture.text(x + 34, line, name, 14)
         picture.text(x + 330, line, value, 14, "ink", "end", bold=True)
     y += 156
-    special = "   ".join(f"{f.tokenizer.readable(i)} {i}" for i in range(5))
+    special = ", ".join(f"{f.tokenizer.readable(i)} {i}" for i in range(5))
     picture.text(36, y, "special ids", 13.5, "soft")
     picture.text(140, y, special, 13.5)
-    picture.text(36, y + 26, "activation", 13.5, "soft")
+    picture.text(36, y + 26, "details", 13.5, "soft")
     picture.text(140, y + 26, f"ReLU; norms after the addition, ε = {c.layer_norm_eps:g}; no bias in attention; head not tied to E", 13.5)
     return picture
