@@ -40,7 +40,8 @@ Train
 
 Learn how it works
   python run.py learn                       a course: six pages, with exercises
-  python run.py learn check 1.2 my_answer.py   explains what is wrong with it
+  python run.py learn check 1.2 answer.py   what is wrong with your answer
+  python run.py learn notebooks --out DIR   the pages as Jupyter notebooks
 
 Use and measure a model
   python run.py fill-mask "A cat [MASK]."   predict the masked word

@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from mini_bert.learning.course import PHASES
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTS += sorted((ROOT / "learn").rglob("*.md"))
+PAGES = [ROOT / "learn" / phase.page for phase in PHASES]  # tests/learning/test_pages.py runs them, as notebooks
 BLOCK = re.compile(r"(^<!-- slow -->\n)?^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```)?", re.S | re.M)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.S | re.M)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow, id="slow")])
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if path not in PAGES], ids=lambda path: path.name)
 def test_code_in_documents(path, slow, tmp_path, monkeypatch):
     """Every python block runs; where an output is shown, it is the actual output."""
     monkeypatch.chdir(tmp_path)
@@ -44,6 +47,20 @@ def test_links_lead_somewhere(path):
     for target in LINK.findall(CODE.sub("", path.read_text(encoding="utf-8"))):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+def anchors(path: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a document: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", CODE.sub("", path.read_text(encoding="utf-8")), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_to_headings_lead_somewhere(path):
+    """A link such as page.md#11-a-section, or #a-section, names a heading that exists."""
+    text = CODE.sub("", path.read_text(encoding="utf-8"))
+    for target, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", text):
+        assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

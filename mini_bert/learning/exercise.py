@@ -39,6 +39,10 @@ import numpy as np
 from mini_bert.common.wording import did_you_mean
 
 HERE = Path(__file__).parent
+HINTS = {  # what NumPy says, and what it often means
+    "could not be broadcast": "keepdims=True keeps the axis that mean, sum or max would remove.",
+    "mismatch in its core dimension": "In a @ b, a must have as many columns as b has rows; .T swaps rows and columns.",
+}
 
 
 class Wrong(Exception):
@@ -134,12 +138,14 @@ def call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) ->
 def where(error: BaseException) -> str:
     """Which line of the learner's file stopped, and why."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent != HERE]
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    said = str(error).strip().rstrip(".").rstrip()
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    hints = "".join(f" {hint}" for part, hint in HINTS.items() if part in said)
     if not frames:
-        return f"Your code stopped with {text}."
+        return f"Your code stopped with {text}.{hints}"
     frame = [frame for frame in frames if frame.filename == frames[0].filename][-1]  # not that of a library it calls
     source = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-    return f"Line {frame.lineno} of your code{f', `{source}`,' if source else ''} stopped with {text}."
+    return f"Line {frame.lineno} of your code{f', `{source}`,' if source else ''} stopped with {text}.{hints}"
 
 
 # ------------------------------------------------------------------ values
@@ -247,7 +253,9 @@ def _call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -
 def _short(value: Any) -> str:
     if isinstance(value, np.ndarray) and value.size > 6:
         return f"an array of shape {value.shape}"
-    return str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)
+    if isinstance(value, np.ndarray):
+        return str((value.round(3) if value.dtype.kind == "f" else value).tolist())
+    return repr(value)
 
 
 def _described(value: Any) -> str:

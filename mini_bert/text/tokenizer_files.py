@@ -19,7 +19,8 @@ def find(source: str | os.PathLike[str], names: Sequence[str] = (JSON, VOCAB)) -
     if path.suffix in (".pkl", ".pickle"):
         raise ValueError(
             f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never loads one. "
-            f"Tokenizers are JSON and text files: tokenizer.save(folder) writes {JSON} and {VOCAB}"
+            f"Tokenizers are JSON and text files: tokenizer.save(folder) writes {JSON} and {VOCAB}; load('8k') gives "
+            "the bundled one"
         )
     if not path.exists():
         path = _bundled(os.fspath(source))

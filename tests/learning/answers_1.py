@@ -79,7 +79,7 @@ def my_layer_norm(x, gamma, beta, eps):
             """
 def my_layer_norm(x, gamma, beta, eps):
     return gamma * (x - x.mean(-1)) / np.sqrt(x.var(-1) + eps) + beta
-""": "stopped with ValueError: operands could not be broadcast",
+""": "with shapes (5,3) (5,). keepdims=True keeps the axis",
             """
 def my_layer_norm(x, gamma, beta, eps):
     x -= x.mean(-1, keepdims=True)

@@ -47,7 +47,7 @@ def my_attention(q, k, v):
             SOFTMAX + "def my_attention(q, k, v): return softmax(q @ k.T / len(q) ** 0.5) @ v": "number of tokens",
             SOFTMAX + "def my_attention(q, k, v): return softmax(q @ k.T) / q.shape[1] ** 0.5 @ v": "after softmax",
             SOFTMAX + "def my_attention(q, k, v): return softmax(q @ k.T / q.shape[1] ** 0.5) @ k": "average the keys",
-            SOFTMAX + "def my_attention(q, k, v): return softmax(q @ k / q.shape[1] ** 0.5) @ v": "Line 6 of your code",
+            SOFTMAX + "def my_attention(q, k, v): return softmax(q @ k / q.shape[1] ** 0.5) @ v": "a must have as many",
         },
     ),
     "2.4": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -60,16 +61,48 @@ def test_a_page_has_its_parts(phase):
 
 
 @every_page
-def test_every_notebook_runs(phase, tmp_path):
-    """Its cells print what they show. Answers of learners (`my_…`) do not collide with names of the page."""
-    names = run_cells(notebook(text_of(phase))["cells"], slow=False)
+def test_every_notebook_runs(phase, tmp_path, monkeypatch):
+    """It has all blocks of the page, and prints what the page shows. The page defines no `my_…`, as learners do."""
+    cells = notebook(text_of(phase))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    blocks = re.findall(r"^```python\n(.*?)\n```$", text_of(phase), re.DOTALL | re.MULTILINE)
+    assert [source for source in sources if source in blocks] == blocks
+    assert len(sources) == len(blocks) + 2 * len(phase.exercises)
+    assert sum(bool(cell.get("outputs")) for cell in cells) == text_of(phase).count("```text\n")
+    monkeypatch.chdir(tmp_path)
+    names = run_cells(cells, slow=False)
     assert not [name for name in names if name.startswith("my_")]
 
 
 @pytest.mark.slow
 @every_page
-def test_every_notebook_runs_with_its_slow_cells(phase):
+def test_every_notebook_runs_with_its_slow_cells(phase, tmp_path, monkeypatch):
+    if "<!-- slow -->" not in text_of(phase):
+        pytest.skip("no slow blocks")
+    monkeypatch.chdir(tmp_path)
     run_cells(notebook(text_of(phase))["cells"], slow=True)
+
+
+@every_page
+def test_a_page_does_not_need_its_folded_answers(phase):
+    """Who opens no answer can run the rest: no block outside of them uses a name that was last set inside of one."""
+    folded: dict[str, bool] = {}
+    for piece in pieces(text_of(phase)):
+        for statement in ast.parse(piece.source).body if piece.is_code else []:
+            names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+            used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+            own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+            if not isinstance(statement, ast.Assign | ast.AugAssign):  # for i in …: print(i)
+                used -= own
+            if not piece.folded:
+                assert not [name for name in used if folded.get(name)], ast.unparse(statement)
+            own |= {
+                alias.asname or alias.name
+                for node in ast.walk(statement)
+                for alias in getattr(node, "names", [])
+                if isinstance(node, ast.Import | ast.ImportFrom)
+            }
+            folded |= dict.fromkeys(own, piece.folded)
 
 
 def test_notebooks_are_written_and_their_links_lead_somewhere(tmp_path):
