@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,64 +46,92 @@ def masking() -> Picture:
     return picture
 
 
-def gradients() -> list[tuple[str, str, np.ndarray]]:
-    """Norms of the gradient from the loss back to the embeddings, per token: (name, what follows, (T,))."""
+class Flow(NamedTuple):
+    """A part of the model, backward."""
+
+    part: str
+    after: np.ndarray  # (T,) length of the gradient at its output, per token
+    straight: np.ndarray  # (T,) what goes straight down at each token: past attention
+    across: np.ndarray  # (T,T) what attention sends from a query, the row, to a key, the column
+
+
+def gradients() -> tuple[list[Flow], np.ndarray]:
+    """The gradient from the loss back to the embeddings: every part, and (T,) its lengths at the embeddings."""
     f = facts()
-    model = f.model
-    model.zero_grad()
+    model, T = f.model, len(f.pieces)
     logits, cache = model.forward(f.ids)
-    dlogits = np.zeros_like(logits)
-    dlogits[0, f.row] = f.probs
-    dlogits[0, f.row, f.target] -= 1
-    found = [("logits", "head", dlogits)]
-    d = model.head.backward(dlogits, cache.outputs["masked_words"], model.run)
-    found.append(("final vectors", "final norm", d))
-    d = model.finish_backward(d, cache.final, model.run)
-    for block in (2, 1, 0):
-        found.append((f"after block {block}", f"block {block}", d))
-        d = model.encoder.blocks[block].backward(d, cache.blocks[block], model.run)
-    found.append(("embeddings", "", d))
-    return [(name, part, np.linalg.norm(values[0], axis=-1)) for name, part, values in found]
+    d = np.zeros_like(logits)
+    d[0, f.row] = f.probs
+    d[0, f.row, f.target] -= 1
+    flows = []
+    for part, backward in (
+        ("head", lambda d: model.head.backward(d, cache.outputs["masked_words"], model.run)),
+        ("final norm", lambda d: model.finish_backward(d, cache.final, model.run)),
+    ):
+        below = backward(d)
+        flows.append(Flow(part, lengths(d), lengths(below), np.zeros((T, T))))
+        d = below
+    for index in (2, 1, 0):
+        block, kept, after = model.encoder.blocks[index], cache.blocks[index], d
+        past, inside = block.after_attention_backward(d, kept, model.run)
+        parts = [block.attention.backward(only(inside, t), kept.attention, model.run) for t in range(T)]
+        d = past + sum(parts)
+        flows.append(Flow(f"block {index}", lengths(after), lengths(past), np.array([lengths(part) for part in parts])))
+    model.zero_grad()
+    return flows, lengths(d)
+
+
+def lengths(vectors: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(vectors[0], axis=-1)
+
+
+def only(vectors: np.ndarray, token: int) -> np.ndarray:
+    """The vectors with zeros in all rows but one: backward is linear, so the results of all rows add up."""
+    kept = np.zeros_like(vectors)
+    kept[:, token] = vectors[:, token]
+    return kept
 
 
 def gradient_flow() -> Picture:
     """How large the gradient is at each token and stage: it starts at [MASK] and spreads through attention."""
     f = facts()
-    stages = gradients()
+    flows, end = gradients()
+    stages = [
+        *zip(("logits", "final vectors", "after block 2", "after block 1", "after block 0"), flows, strict=True),
+        ("embeddings", Flow("", end, end, np.zeros((10, 10)))),
+    ]
     picture = Picture(920, 668, "The gradient flows back from the loss at [MASK] through three blocks to the embeddings of all tokens")
     left, step, top, down = 190, 60, 118, 96
     centres = [left + step * (t + 0.5) for t in range(10)]
     picture.text(24, 34, "Backward: from the loss to the embeddings", 17, bold=True)
-    picture.text(24, 58, "Area of a circle: length of the gradient at this token. Lines: where it goes; curved ones through attention.", 13, "soft")
+    picture.text(24, 58, "Circles: length of the gradient at a token (area). Lines: what flows down, straight past attention, curved through it (thickness).", 12.5, "soft")
     picture.text(896, 84, "all tokens", 12.5, "soft", "end")
     for x, piece in zip(centres, f.pieces, strict=True):
         picture.text(x, 84, piece, 13, "orange" if piece == "[MASK]" else "ink", "middle", bold=piece == "[MASK]")
     heights = [top + index * down for index in range(len(stages))]
-    for index, (_, part, norms) in enumerate(stages[:-1]):
-        below = stages[index + 1][2]
-        y, end = heights[index], heights[index + 1]
+    for index, flow in enumerate(flows):
+        y, below = heights[index], heights[index + 1]
         for t, x in enumerate(centres):
-            if part.startswith("block"):
-                weights = f.arrays[f"attention_weights_{part[-1]}"][0].mean(0)  # (T,T), the mean over heads
-                for key, at in enumerate(centres):
-                    strength = float(norms[t] / norms.max() * weights[t, key])
-                    if strength >= 0.02 and key != t:
-                        picture.path(f"M{number(x)} {y}C{number(x)} {y + 50} {number(at)} {end - 50} {number(at)} {end}",
-                                     "orange", 14 * strength, opacity=0.35)  # fmt: skip
-            if norms[t] > 0.001 and below[t] > 0.001:
-                picture.line(x, y, x, end, "orange", 1 + 5 * float(norms[t] / norms.max()), opacity=0.35)
-        picture.text(104, y + down / 2 + 5, part, 13, "blue", "middle")
+            for key, at in enumerate(centres):
+                width = 5 * float(flow.across[t, key])
+                if width >= 0.25 and key != t:
+                    picture.path(f"M{number(x)} {y}C{number(x)} {y + 50} {number(at)} {below - 50} {number(at)} {below}",
+                                 "orange", width, opacity=0.5)  # fmt: skip
+            if flow.straight[t] > 0.001:
+                picture.line(x, y, x, below, "orange", max(0.6, 5 * float(flow.straight[t])), opacity=0.5)
+        picture.text(104, y + down / 2 + 5, flow.part, 13, "blue", "middle")
         picture.line(104, y + 12, 104, y + down / 2 - 10, "blue")
-        picture.line(104, y + down / 2 + 12, 104, end - 16, "blue", arrow=True)
-    for (name, _, norms), y in zip(stages, heights, strict=True):
+        picture.line(104, y + down / 2 + 12, 104, below - 16, "blue", arrow=True)
+    for (name, flow), y in zip(stages, heights, strict=True):
         picture.text(104, y + 5, name, 14, anchor="middle", bold=True)
-        for t, x in enumerate(centres):
-            if norms[t] > 0.001:
-                picture.circle(x, y, 11 * math.sqrt(float(norms[t])), "orange", 0.85)
+        for x, norm in zip(centres, flow.after, strict=True):
+            if norm > 0.001:
+                picture.circle(x, y, 11 * math.sqrt(float(norm)), "orange", 0.85)
             else:
                 picture.circle(x, y, 2, "rule")
-        picture.text(896, y + 5, f"{math.sqrt(float((norms**2).sum())):.2f}", 15, "orange", "end", bold=True)
-    picture.text(24, 650, f"At [MASK], from top to bottom: {', '.join(f'{norms[f.row]:.2f}' for *_, norms in stages)}.", 13, "soft")
+        picture.text(896, y + 5, f"{np.linalg.norm(flow.after):.2f}", 15, "orange", "end", bold=True)
+    at_mask = ", ".join(f"{flow.after[f.row]:.2f}" for _, flow in stages)
+    picture.text(24, 650, f"At [MASK], from top to bottom: {at_mask}.", 13, "soft")
     return picture
 
 
