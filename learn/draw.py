@@ -1,7 +1,7 @@
 """Draws the pictures of learn/visual_guide.md from the bundled Mini-BERT on one sentence.
 
-    python learn/draw.py                    all pictures, into learn/pictures/
-    python learn/draw.py big_picture        only those whose name contains this
+python learn/draw.py                    all pictures, into learn/pictures/
+python learn/draw.py big_picture        only those whose name contains this
 """
 
 from __future__ import annotations

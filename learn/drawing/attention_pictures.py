@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from drawing.facts import BLOCK, HEAD, QUERY, facts
-from drawing.svg import Picture, number
+from drawing.svg import LEGEND, Picture, number
 
 SHOWN = 8  # columns of each head that are drawn: every sixth of 48
 
@@ -18,7 +18,9 @@ def heads() -> Picture:
     context = f.arrays[f"context_{BLOCK}"][0]  # (T,H)
     x = f.arrays[f"block_input_{BLOCK}"][0]
     output = context @ f.model.encoder.blocks[BLOCK].attention.output.w.data
-    picture = Picture(920, 792, "Multi-head attention in block 1: queries, keys and values in four heads, weights, contexts, output")
+    picture = Picture(
+        920, 792, "Multi-head attention in block 1: queries, keys and values in four heads, weights, contexts, output"
+    )
 
     def token_names(right, y, step, size=11.5):
         for index, piece in enumerate(f.pieces):
@@ -47,7 +49,9 @@ def heads() -> Picture:
     for place, (name, array) in enumerate(arrays.items()):
         left = 256 + place * 216
         in_heads(left, 98, array, 4.0 if name != "value" else 2.0, 5.2, 10.4)
-        picture.text(left + 96, 86, {"query": "queries q", "key": "keys k", "value": "values v"}[name], 13, anchor="middle")
+        picture.text(
+            left + 96, 86, {"query": "queries q", "key": "keys k", "value": "values v"}[name], 13, anchor="middle"
+        )
         for head in range(4):
             centre = left + head * (SHOWN * 5.2 + 9) + SHOWN * 2.6
             picture.text(centre, 222, f"head {head}", 11, "orange" if head == HEAD else "soft", "middle")
@@ -89,8 +93,8 @@ def heads() -> Picture:
     picture.text(454, 630, "W_o", 12, "soft", "middle")
     token_names(556, 572, 13)
     picture.heat(564, 572, output[:, ::8], 8.4, 13, 1.0)
-    picture.words(24, 772, [("blue positive", "blue"), (", ", "soft"), ("orange negative", "orange"), (
-        "; drawn: every 6th column of a head (8th of y, 16th of x); weights: darker = larger", "soft")], 12.5)  # fmt: skip
+    drawn = "; drawn: every 6th column of a head (8th of y, 16th of x); weights: darker = larger"
+    picture.words(24, 772, [*LEGEND, (drawn, "soft")], 12.5)
     return picture
 
 
@@ -103,7 +107,9 @@ def one_query() -> Picture:
     powers = np.exp(scores)
     weights = powers / powers.sum()
     context = weights @ v
-    picture = Picture(920, 560, "One query against ten keys: dot products, scores, weights, and the weighted average of the values")
+    picture = Picture(
+        920, 560, "One query against ten keys: dot products, scores, weights, and the weighted average of the values"
+    )
     top, step, cell = 118, 34, 6.2
     columns = {"key": 96, "product": 338, "score": 412, "power": 492, "weight": 512, "value": 700}
     picture.text(24, 32, f"Head {HEAD} of block {BLOCK}: to which tokens does “his” attend?", 17, bold=True)
@@ -179,7 +185,9 @@ def one_head() -> Picture:
                 picture.path(f"M{one} {a}C{one + 70} {a} {two - 70} {b} {two} {b}", "orange" if strong else "blue",
                              10 * weight, opacity=0.9 if strong else 0.5)  # fmt: skip
     for index, piece in enumerate(f.pieces):
-        picture.text(one - 10, height[index] + 5, piece, 14, "orange" if index in (3, 6) else "ink", "end", bold=index in (3, 6))
+        picture.text(
+            one - 10, height[index] + 5, piece, 14, "orange" if index in (3, 6) else "ink", "end", bold=index in (3, 6)
+        )
         picture.text(two + 10, height[index] + 5, piece, 14, "orange" if index == 1 else "ink", bold=index == 1)
     picture.text((one + two) / 2, top + 10 * cell + 20, "thickness: weight, from 0.05 up", 12.5, "soft", "middle")
     return picture

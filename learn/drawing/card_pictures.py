@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from drawing.facts import facts
 from drawing.svg import Picture, text_width
-from mini_bert.training.plan import caches, default_choice, describe, shape_of, size as cache_size
+from mini_bert.training.plan import caches, default_choice, describe, shape_of
+from mini_bert.training.plan import size as cache_size
 
 MEGABYTE = 1e6
 
@@ -60,8 +61,12 @@ def parameters() -> Picture:
     norms = size(*(f"encoder.blocks.{b}.{n}" for b in range(3) for n in ("attention_norm", "output_norm")))
     picture.text(thin + 12, 508, f"a block has {size('encoder.blocks.0.'):,}, with 768 in its norms", 13, "soft")
     share = (tokens + head) / total
-    picture.text(24, 540, f"Table and head hold {share:.0%}. All norms together, {norms + size('final_norm'):,} parameters, would be "
-                 f"{(norms + size('final_norm')) / unit:.0f} square pixels.", 13, "soft")  # fmt: skip
+    norms += size("final_norm")
+    picture.note(
+        540,
+        f"Table and head hold {share:.0%}.",
+        f"All norms together, {norms:,} parameters, would be {norms / unit:.0f} square pixels.",
+    )
     return picture
 
 
@@ -93,8 +98,16 @@ def memory() -> Picture:
                 picture.text(x + width / 2, y + 22, label, 12.5, "soft", "middle")
             x += width
         picture.text(x + 8, y + 23, f"{sum(count for _, count in parts) / MEGABYTE:.1f} MB", 14)
-    picture.text(24, 266, "The caches hold what backward needs, here for 8 × 64 tokens. They grow with the batch; the rest depends on the model only.", 13, "soft")
-    picture.text(24, 286, "Block 2 (without a name) keeps little: after its keys and values, only the rows with a hidden word are computed.", 13, "soft")
+    picture.note(
+        266,
+        "The caches hold what backward needs, here for 8 × 64 tokens.",
+        "They grow with the batch; the rest depends on the model only.",
+    )
+    picture.note(
+        286,
+        "Block 2 (without a name) keeps little:",
+        "after its keys and values, only the rows with a hidden word are computed.",
+    )
     return picture
 
 
@@ -160,5 +173,10 @@ def card() -> Picture:
     picture.text(36, y, "special ids", 13.5, "soft")
     picture.text(140, y, special, 13.5)
     picture.text(36, y + 26, "details", 13.5, "soft")
-    picture.text(140, y + 26, f"ReLU; norms after the addition, ε = {c.layer_norm_eps:g}; no bias in attention; head not tied to E", 13.5)
+    picture.text(
+        140,
+        y + 26,
+        f"ReLU; norms after the addition, ε = {c.layer_norm_eps:g}; no bias in attention; head not tied to E",
+        13.5,
+    )
     return picture

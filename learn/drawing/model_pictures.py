@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from drawing.facts import MASKED, facts
-from drawing.svg import Picture, number
+from drawing.svg import LEGEND, Picture, number
 
 ROWS = 12  # of the 192 coordinates that are drawn
 
@@ -57,8 +57,7 @@ def big_picture() -> Picture:
         picture.rect(x + 22, top + 3, 700 * share, 15, "blue", radius=2, opacity=1 if place == 0 else 0.6)
         picture.text(x + 30 + 700 * share, top + 15, f"{share:.1%}", 13, "soft")
     picture.text(24, 784, "Drawn: the first 12 of each token's 192 numbers,", 12.5, "soft")
-    picture.words(338, 784, [("blue positive", "blue"), (", ", "soft"), ("orange negative", "orange"),
-                             (", paler near 0; each stage has its own scale.", "soft")], 12.5)  # fmt: skip
+    picture.words(338, 784, [*LEGEND, (", paler near 0; each stage has its own scale.", "soft")], 12.5)
     return picture
 
 
@@ -76,7 +75,9 @@ def batch() -> Picture:
     texts = [MASKED, OTHER]
     made = f.tokenizer(texts, padding=True, return_tensors="np")
     ids, mask = made["input_ids"], made["attention_mask"]
-    picture = Picture(920, 424, "A batch of two sentences: ids with padding, and a vector of 192 numbers for each token")
+    picture = Picture(
+        920, 424, "A batch of two sentences: ids with padding, and a vector of 192 numbers for each token"
+    )
     left, step = 150, 73
     picture.text(24, 34, "ids", 16, bold=True)
     picture.text(60, 34, "(B, T) = (2, 10)", 14, "soft")
@@ -90,9 +91,13 @@ def batch() -> Picture:
             real = bool(mask[b, t])
             x = left + t * step
             picture.rect(x, y, step - 6, 48, "tint" if real else "panel", "rule", radius=4)
-            picture.text(x + (step - 6) / 2, y + 20, f.tokenizer.readable(ids[b, t]), 13, "ink" if real else "soft", "middle")
+            picture.text(
+                x + (step - 6) / 2, y + 20, f.tokenizer.readable(ids[b, t]), 13, "ink" if real else "soft", "middle"
+            )
             picture.text(x + (step - 6) / 2, y + 39, str(ids[b, t]), 13, "soft", "middle")
-    picture.text(150, 196, "[PAD] fills the shorter sentence. The mask is 0 there, and no token attends to it.", 13, "soft")
+    picture.text(
+        150, 196, "[PAD] fills the shorter sentence. The mask is 0 there, and no token attends to it.", 13, "soft"
+    )
     picture.line(75, 196, 75, 222, arrow=True)
 
     hidden, _ = f.model.encode(ids, attention_mask=mask)
@@ -131,7 +136,9 @@ def shapes() -> Picture:
         ("logits", "x W + b", "(B, T, V)", [8192], f.logits),
     ]
     top, step = 62, 47
-    picture = Picture(920, top + step * len(rows) + 54, "The shape of every array between the ids and the logits, drawn to scale")
+    picture = Picture(
+        920, top + step * len(rows) + 54, "The shape of every array between the ids and the logits, drawn to scale"
+    )
     for x, heading in ((24, "array"), (266, "drawn to scale"), (580, "shape"), (690, "here"), (896, "numbers")):
         picture.text(x, 34, heading, 13, "soft", "end" if x == 896 else "start")
     block = top + 2 * step - 6
@@ -151,6 +158,8 @@ def shapes() -> Picture:
         picture.text(690, y + 24, str(array.shape).replace(" ", "").replace(",", ", "), 14)
         picture.text(896, y + 24, f"{array.size:,}", 14, "ink", "end")
     y = top + step * len(rows) + 16
-    picture.text(24, y, "On grey: one block. It ends with the shape it started with, so blocks can be stacked: three times here.", 13, "soft")
-    picture.text(24, y + 22, "The logits are cut: to scale they would be 2,458 pixels wide, 43 times as wide as a vector.", 13, "soft")
+    picture.note(
+        y, "On grey: one block. It ends with the shape it started with, so blocks can be stacked: three times here."
+    )
+    picture.note(y + 22, "The logits are cut: to scale they would be 2,458 pixels wide, 43 times as wide as a vector.")
     return picture

@@ -19,7 +19,9 @@ def feed_forward() -> Picture:
     a = np.maximum(h, 0)
     y = a @ layer.contract.w.data + layer.contract.b.data
     firing = int((a > 0).sum())
-    picture = Picture(920, 634, "The feed-forward network of block 1 on [MASK]: 192 to 768 numbers, ReLU, and back to 192")
+    picture = Picture(
+        920, 634, "The feed-forward network of block 1 on [MASK]: 192 to 768 numbers, ReLU, and back to 192"
+    )
     picture.text(24, 34, f"The feed-forward network of block {BLOCK}, on the vector of [MASK]", 17, bold=True)
 
     def grid(left, values, columns, scale, title, shape, anchor="start"):
@@ -77,7 +79,12 @@ def matrix_product() -> Picture:
 
     products = x[f.row] * w[:, COLUMN]
     y = 306
-    picture.text(24, y, "One number of q: row 4 (the token [MASK]) times column 9. Multiply pair by pair, add all 192 products.", 13.5)
+    picture.text(
+        24,
+        y,
+        "One number of q: row 4 (the token [MASK]) times column 9. Multiply pair by pair, add all 192 products.",
+        13.5,
+    )
     terms = " + ".join(f"({x[f.row, i]:.2f} · {w[i, COLUMN]:.2f})" for i in range(4)).replace("-", "−")
     picture.text(24, y + 34, f"{terms} + …", 15, "orange")
     sums = f"= {products[0]:.3f} + {products[1]:.3f} + {products[2]:.3f} + {products[3]:.3f} + …"
@@ -128,7 +135,11 @@ def layer_norm() -> Picture:
     mean, sigma = total.mean(), total.std()
     hat = (total - mean) / np.sqrt(sigma**2 + cell.attention_norm.eps)
     out = hat * cell.attention_norm.gamma.data + cell.attention_norm.beta.data
-    picture = Picture(920, 374, "Layer norm on the vector of [MASK]: subtract the mean, divide by the standard deviation, scale and shift")
+    picture = Picture(
+        920,
+        374,
+        "Layer norm on the vector of [MASK]: subtract the mean, divide by the standard deviation, scale and shift",
+    )
     picture.text(24, 34, "Layer norm: the 192 numbers of one vector, [MASK] in block 0", 17, bold=True)
     left, unit = 575, 66
 
@@ -150,5 +161,10 @@ def layer_norm() -> Picture:
     for value in range(-3, 5):
         picture.text(left + unit * value, 326, str(value).replace("-", "−"), 12, "soft", "middle")
         picture.line(left + unit * value, 306, left + unit * value, 312, "rule")
-    picture.text(24, 356, "Each line is one of the 192 numbers; the orange bracket reaches one standard deviation to each side of the mean.", 12.5, "soft")
+    picture.note(
+        356,
+        "Each line is one of the 192 numbers;",
+        "the orange bracket reaches one standard deviation to each side of the mean.",
+        size=12.5,
+    )
     return picture

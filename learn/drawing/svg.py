@@ -25,6 +25,7 @@ COLOURS = {  # name: (light, dark)
     "green": ("#18794a", "#5fd29a"),
     "on": ("#ffffff", "#0f141b"),  # text on a strong blue, orange or green
 }
+LEGEND = [("blue positive", "blue"), (", ", "soft"), ("orange negative", "orange")]  # for Picture.words
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
 # Advances in DejaVu Sans, in hundredths of the font size. It is the widest of the fonts above, so what fits here fits.
@@ -130,6 +131,10 @@ class Picture:
         )
         return left + width
 
+    def note(self, y, *parts: str, x=24.0, size=13.0):
+        """A line of explanation, given in parts."""
+        self.text(x, y, " ".join(parts), size, "soft")
+
     def words(self, x, y, parts, size=14.0):
         """Texts of several colours on one line: [("q", "blue"), (" · k", "ink")]."""
         whole = "".join(text for text, _ in parts)
@@ -138,11 +143,6 @@ class Picture:
         self.parts.append(
             f'<text x="{number(x)}" y="{number(y)}" font-size="{number(size)}" xml:space="preserve">{spans}</text>'
         )
-
-    def lines(self, x, y, texts, size=13.0, colour="soft", anchor="start", step=None):
-        """Several lines of text, one under the other."""
-        for index, text in enumerate(texts):
-            self.text(x, y + index * (step or size * 1.4), text, size, colour, anchor)
 
     def box(self, x, y, width, height, title, notes=(), colour="panel", line="rule", size=15.0, note_size=13.0):
         """A rounded box with a centred title and lines below it."""

@@ -16,7 +16,9 @@ def masking() -> Picture:
     """A word is hidden, the model guesses, the loss is −ln of the right word's probability."""
     f = facts()
     loss = -math.log(f.probs[f.target])
-    picture = Picture(920, 452, "Masked training: the word “hand” is hidden, and the loss is minus the logarithm of its probability")
+    picture = Picture(
+        920, 452, "Masked training: the word “hand” is hidden, and the loss is minus the logarithm of its probability"
+    )
     for y, title, text in ((34, "the text", SENTENCE), (66, "the input", MASKED)):
         picture.text(24, y, title, 13, "soft")
         picture.text(120, y, text, 17, bold=True)
@@ -36,7 +38,11 @@ def masking() -> Picture:
     picture.line(640, 130, 640, 300, "rule")
     picture.text(640, 322, "up", 13, "orange", "end")
     picture.text(656, 322, "down, a little each", 13, "blue")
-    picture.text(24, 348, "y: 1 for “hand”, 0 for all other words. A step against the gradient raises the logit of “hand” and lowers all others.", 13, "soft")
+    picture.note(
+        348,
+        "y: 1 for “hand”, 0 for all other words.",
+        "A step against the gradient raises the logit of “hand” and lowers all others.",
+    )
 
     picture.rect(24, 362, 872, 68, "warm", radius=7)
     picture.text(44, 392, "loss = −ln p(hand)", 17, bold=True)
@@ -100,11 +106,18 @@ def gradient_flow() -> Picture:
         *zip(("logits", "final vectors", "after block 2", "after block 1", "after block 0"), flows, strict=True),
         ("embeddings", Flow("", end, end, np.zeros((10, 10)))),
     ]
-    picture = Picture(920, 668, "The gradient flows back from the loss at [MASK] through three blocks to the embeddings of all tokens")
+    picture = Picture(
+        920, 668, "The gradient flows back from the loss at [MASK] through three blocks to the embeddings of all tokens"
+    )
     left, step, top, down = 190, 60, 118, 96
     centres = [left + step * (t + 0.5) for t in range(10)]
     picture.text(24, 34, "Backward: from the loss to the embeddings", 17, bold=True)
-    picture.text(24, 58, "Circles: length of the gradient at a token (area). Lines: what flows down, straight past attention, curved through it (thickness).", 12.5, "soft")
+    picture.note(
+        58,
+        "Circles: length of the gradient at a token (area).",
+        "Lines: what flows down, straight past attention, curved through it (thickness).",
+        size=12.5,
+    )
     picture.text(896, 84, "all tokens", 12.5, "soft", "end")
     for x, piece in zip(centres, f.pieces, strict=True):
         picture.text(x, 84, piece, 13, "orange" if piece == "[MASK]" else "ink", "middle", bold=piece == "[MASK]")
@@ -115,8 +128,8 @@ def gradient_flow() -> Picture:
             for key, at in enumerate(centres):
                 width = 5 * float(flow.across[t, key])
                 if width >= 0.25 and key != t:
-                    picture.path(f"M{number(x)} {y}C{number(x)} {y + 50} {number(at)} {below - 50} {number(at)} {below}",
-                                 "orange", width, opacity=0.5)  # fmt: skip
+                    curve = f"C{number(x)} {y + 50} {number(at)} {below - 50} {number(at)} {below}"
+                    picture.path(f"M{number(x)} {y}{curve}", "orange", width, opacity=0.5)
             if flow.straight[t] > 0.001:
                 picture.line(x, y, x, below, "orange", max(0.6, 5 * float(flow.straight[t])), opacity=0.5)
         picture.text(104, y + down / 2 + 5, flow.part, 13, "blue", "middle")
@@ -145,10 +158,20 @@ def block_pattern() -> Picture:
     inner = f.arrays[f"feed_forward_inner_{BLOCK}"][0, f.row]
     y = inner @ block.feed_forward.contract.w.data + block.feed_forward.contract.b.data
     out = f.arrays[f"block_input_{BLOCK + 1}"][0, f.row]
-    length = {name: float(np.linalg.norm(value)) for name, value in
-              (("x", x), ("a", a), ("x + a", x + a), ("middle", middle), ("y", y), ("sum", middle + y), ("out", out))}  # fmt: skip
-    picture = Picture(920, 330, "A block: each half adds its result to its input, then normalises; lengths of the vector of [MASK] in block 1")
-    picture.text(24, 34, f"A block: add, then normalise, twice. Lengths of the vector of [MASK] in block {BLOCK}", 16.5, bold=True)
+    vectors = {"x": x, "a": a, "x + a": x + a, "middle": middle, "y": y, "sum": middle + y, "out": out}
+    length = {name: float(np.linalg.norm(vector)) for name, vector in vectors.items()}
+    picture = Picture(
+        920,
+        330,
+        "A block: each half adds its result to its input, then normalises; lengths of the vector of [MASK] in block 1",
+    )
+    picture.text(
+        24,
+        34,
+        f"A block: add, then normalise, twice. Lengths of the vector of [MASK] in block {BLOCK}",
+        16.5,
+        bold=True,
+    )
     axis = 190
     for start, name, sums, result, label in (
         (70, "a", "x + a", "middle", "attention"), (470, "y", "sum", "out", "feed-forward"),
@@ -160,7 +183,9 @@ def block_pattern() -> Picture:
         picture.text(start + 215, axis - 10, f"{length[name]:.1f}", 14, "blue", "middle", bold=True)
         picture.path(f"M{start + 24} {axis}V100H{start + 264}V{axis - 18}", "orange", 2.2, arrow=True)
         picture.text(start + 144, 92, "the residual path: unchanged", 12.5, "orange", "middle")
-        picture.parts.append(f'<circle cx="{start + 264}" cy="{axis}" r="15" stroke-width="1.6" class="paper ink-line"/>')
+        picture.parts.append(
+            f'<circle cx="{start + 264}" cy="{axis}" r="15" stroke-width="1.6" class="paper ink-line"/>'
+        )
         picture.text(start + 264, axis + 7, "+", 20, anchor="middle")
         picture.line(start + 280, axis, start + 312, axis, arrow=True)
         picture.text(start + 264, axis + 46, f"{length[sums]:.1f}", 14, "blue", "middle", bold=True)
@@ -173,7 +198,9 @@ def block_pattern() -> Picture:
     cosine = float(out @ x / (np.linalg.norm(out) * np.linalg.norm(x)))
     picture.text(130, 282, "x′ = LayerNorm(x + attention(x))", 14)
     picture.text(530, 282, "y = LayerNorm(x′ + feed_forward(x′))", 14)
-    picture.text(24, 310, f"What comes out still points in a similar direction as what came in: cosine {cosine:.2f}.", 13, "soft")
+    picture.text(
+        24, 310, f"What comes out still points in a similar direction as what came in: cosine {cosine:.2f}.", 13, "soft"
+    )
     return picture
 
 
@@ -220,5 +247,7 @@ def training_loop() -> Picture:
         picture.text(736, y, f"{norm:.1f}", 14.5, "ink", "end")
         picture.rect(760, y - 13, 76 * p, 17, "blue", radius=2)
         picture.text(766 + 76 * p, y, f"{p:.2f}", 13.5, "soft")
-    picture.text(24, 308, "It memorises the one sentence. Real training takes a different batch in every round.", 13, "soft")
+    picture.text(
+        24, 308, "It memorises the one sentence. Real training takes a different batch in every round.", 13, "soft"
+    )
     return picture
