@@ -102,10 +102,11 @@ SETS = {
         ("PyTorch (large)", ["torch==2.13.0"]),
         # From the releases that the tests were written for, up to the next one that may change its interface.
         (
-            "transformers, tokenizers, onnxruntime, tensorboard",
+            "transformers, tokenizers, sentencepiece, onnxruntime, tensorboard",
             [
                 "transformers>=5.22,<6",
                 "tokenizers>=0.23,<0.24",
+                "sentencepiece>=0.2.2,<0.3",
                 "onnxruntime>=1.31,<2",
                 "onnx>=1.23,<2",
                 "tensorboard>=2.18",

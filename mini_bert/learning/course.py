@@ -37,6 +37,8 @@ class Phase(NamedTuple):
 PHASES = [
     Phase(1, "Building blocks", "1_building_blocks.md", "mini_bert.learning.phase1"),
     Phase(2, "Attention", "2_attention.md", "mini_bert.learning.phase2"),
+    Phase(3, "The full model", "3_the_model.md", "mini_bert.learning.phase3"),
+    Phase(4, "Training", "4_training.md", "mini_bert.learning.phase4"),
 ]
 
 
