@@ -93,7 +93,7 @@ def heads() -> Picture:
     picture.text(454, 630, "W_o", 12, "soft", "middle")
     token_names(556, 572, 13)
     picture.heat(564, 572, output[:, ::8], 8.4, 13, 1.0)
-    drawn = "; drawn: every 6th column of a head (8th of y, 16th of x); weights: darker = larger"
+    drawn = "; drawn: every 6th column of a head (8th of y, 16th of x); weights: stronger colour = larger"
     picture.words(24, 772, [*LEGEND, (drawn, "soft")], 12.5)
     return picture
 

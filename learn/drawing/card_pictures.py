@@ -151,7 +151,7 @@ def card() -> Picture:
         picture.text(884, y, number, 13.5, "ink", "end")
     y = top + 12 * step + 26
     whole = f"all: {sum(sizes.values()):,}"
-    picture.text(36, y, f"on blue: one block, {count(block)} parameters; there are {c.num_layers}", 13, "soft")
+    picture.text(36, y, f"shaded: one block, {count(block)} parameters; there are {c.num_layers}", 13, "soft")
     picture.text(884, y, whole, 14, "ink", "end", bold=True)
 
     y += 34

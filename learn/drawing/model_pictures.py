@@ -159,7 +159,7 @@ def shapes() -> Picture:
         picture.text(896, y + 24, f"{array.size:,}", 14, "ink", "end")
     y = top + step * len(rows) + 16
     picture.note(
-        y, "On grey: one block. It ends with the shape it started with, so blocks can be stacked: three times here."
+        y, "Shaded: one block. It ends with the shape it started with, so blocks can be stacked: three times here."
     )
     picture.note(y + 22, "The logits are cut: to scale they would be 2,458 pixels wide, 43 times as wide as a vector.")
     return picture
