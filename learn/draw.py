@@ -29,6 +29,7 @@ PICTURES = {
     "4_one_head": attention_pictures.one_head,
     "4_all_heads": attention_pictures.all_heads,
     "5_feed_forward": operation_pictures.feed_forward,
+    "5_units": operation_pictures.units,
     "6_masking": training_pictures.masking,
     "6_gradient_flow": training_pictures.gradient_flow,
     "7_matrix_product": operation_pictures.matrix_product,

@@ -56,6 +56,61 @@ def feed_forward() -> Picture:
     return picture
 
 
+def unit_effects() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For [MASK] in the last block: its units (I,), what each adds to every logit (I,V), and p(hidden word) without it.
+
+    A unit adds its value times its row of W₂ to the vector of the token. The two norms that follow subtract a mean and
+    divide by a standard deviation; with the latter as they are in this sentence, what is added to the logits is a
+    product of matrices. It is shown relative to the mean over all words, because softmax ignores a common term.
+    """
+    f = facts()
+    model, block = f.model, f.model.encoder.blocks[-1]
+    a = f.arrays["feed_forward_inner_2"][0, f.row]
+    x = block.attention_norm.rescale(f.arrays["attention_norm_2"])[0, f.row]
+    w = block.feed_forward.contract.w.data
+    total = x + a @ w + block.feed_forward.contract.b.data
+    middle = block.output_norm.forward(total, model.run)[0]
+
+    added = a[:, None] * w  # (I,H)
+    for norm, before in ((block.output_norm, total), (model.final_norm, middle)):
+        added = (added - added.mean(-1, keepdims=True)) / before.std() * norm.gamma.data
+    effects = added @ model.head.w.data
+    effects -= effects.mean(-1, keepdims=True)
+
+    without = []
+    for unit in np.argsort(-a, kind="stable")[:8]:
+        changed = block.output_norm.forward(total - a[unit] * w[unit], model.run)[0]
+        logits = model.head.forward(model.final_norm.forward(changed, model.run)[0], model.run)[0].astype(np.float64)
+        without.append(np.exp(logits[f.target]) / np.exp(logits).sum())
+    return a, effects, np.array(without)
+
+
+def units() -> Picture:
+    """The strongest inner units of the last block, and the words whose logits each raises most."""
+    f = facts()
+    a, effects, without = unit_effects()
+    picture = Picture(
+        920, 430, "The eight strongest inner units of block 2 at [MASK], and the words that each makes likelier"
+    )
+    picture.text(24, 34, "The eight strongest inner units of block 2, at [MASK]", 17, bold=True)
+    for x, title in ((24, "unit"), (84, "its value"), (250, "raises most the logits of")):
+        picture.text(x, 68, title, 12.5, "soft")
+    picture.text(896, 68, "p(hand) without it", 12.5, "soft", "end")
+    for place, unit in enumerate(np.argsort(-a, kind="stable")[:8]):
+        y = 98 + place * 38
+        if place == 0:
+            picture.rect(14, y - 23, 892, 36, "warm", radius=5)
+        picture.text(24, y, str(unit), 14.5, bold=True)
+        picture.rect(84, y - 13, 28 * a[unit], 17, "blue", radius=2)
+        picture.text(90 + 28 * a[unit], y, f"{a[unit]:.2f}", 13.5, "soft")
+        words = np.argsort(-effects[unit], kind="stable")[:5]
+        told = ", ".join(f"{f.tokenizer.readable(word)} {effects[unit, word]:+.1f}" for word in words)
+        picture.text(250, y, told, 13.5)
+        picture.text(896, y, f"{without[place]:.3f}", 14.5, "ink", "end", bold=place == 0)
+    picture.note(404, f"With all units, p(hand) is {f.probs[f.target]:.3f}. ## continues a word.")
+    return picture
+
+
 def matrix_product() -> Picture:
     """One number of a product is a row times a column."""
     f = facts()
