@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.derivations import basic_examples, position_examples, model_examples, loss_examples
+from tests.derivations import basic_examples, loss_examples, model_examples, position_examples
 
 EXAMPLES: dict[str, Callable[..., dict[str, Any]]] = {
     **basic_examples.EXAMPLES,

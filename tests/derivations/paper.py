@@ -1,6 +1,6 @@
 """Reads the pages of derivations: their sections, and the examples that are worked on paper.
 
-A section starts with `## Title` or `## Title: formula`. It names its code (links to lines), its rows in gradcheck (after
+A section starts with `## Title` and the formula. It names its code (links to lines), its rows in gradcheck (after
 **Gradcheck:**, in backticks) and one example, a block of ```text with a line for each array:
 
     x = [1 2; 3 4]                      given: rows are separated by semicolons
