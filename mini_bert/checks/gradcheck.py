@@ -60,7 +60,7 @@ from mini_bert.layers.similarity import (
 from mini_bert.layers.soft_cross_entropy import soft_cross_entropy, soft_cross_entropy_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.albert import Albert, AlbertConfig, SentenceOrderHead
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, SENTENCE_ORDER, Model, Term
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, SENTENCE_ORDER, Model
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.deberta import Deberta, DebertaConfig
@@ -69,6 +69,7 @@ from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig, ReplacedHead
 from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.heads import MaskedWordHead, Pooler
+from mini_bert.models.loss import Term
 from mini_bert.models.mini import MiniBERT
 from mini_bert.models.modernbert import ModernBert, ModernBertConfig, ModernWordHead, PredictionHead
 from mini_bert.models.roberta import Roberta, RobertaConfig

@@ -23,7 +23,8 @@ from mini_bert.layers.relative_attention import (
 from mini_bert.layers.relative_block import PreNormRelativeBlock, RelativeBlock
 from mini_bert.layers.two_stream_attention import RelativeSegments, TwoStreamAttention
 from mini_bert.layers.two_stream_block import TwoStreamBlock
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model, Term
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
+from mini_bert.models.loss import Term
 from mini_bert.models.transformer_xl import TransformerXL, TransformerXLConfig
 from mini_bert.models.xlnet import XLNet, XLNetConfig
 

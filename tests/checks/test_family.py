@@ -69,8 +69,17 @@ def test_a_portrait_has_the_numbers_of_all_sizes(member):
     assert max(map(len, text.splitlines())) <= 110
 
 
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in STORIES])
+def test_a_variant_names_its_member(name):
+    """Every preset has a portrait: the member that it is a variant of, what is different, and its own numbers."""
+    member, text = member_called(name), portrait(name)
+    assert text.startswith(f"{member.name} ({member.paper})") and f"\nA variant of {member.name}: " in text
+    assert f"our preset, `--model {name}`: {parameters(preset(name)):,} parameters\n" in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
 def test_an_unknown_architecture_is_named():
-    with pytest.raises(ValueError, match=r"no architecture 'alberta'; expected one of bert, .*; did you mean albert\?"):
+    with pytest.raises(ValueError, match=r"no architecture 'alberta'; expected one of mini, .*; did you mean albert\?"):
         member_called("alberta")
 
 
