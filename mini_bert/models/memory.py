@@ -31,7 +31,10 @@ class InMemory(Layer):
     _passes = 0
 
     def _own_memory(self, seed: int | None, dtype: Any) -> None:
-        """Call at the end of a constructor, when all Params are declared. Without a seed all weights are 0."""
+        """Call at the end of a constructor, when all Params are declared. Without a seed all weights are 0; without a
+        dtype there are none: a model to count the parameters of, however large."""
+        if dtype is None:
+            return
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
         try:
