@@ -99,7 +99,8 @@ def gradcheck(
     tolerance: Annotated[float, typer.Option(help="largest relative error that passes")] = 1e-6,
     tensors: Annotated[bool, typer.Option("--tensors", help="print a line for every tensor")] = False,
 ) -> None:
-    """Check every gradient against finite differences. Layer by layer, and for whole models.
+    """Check every gradient against finite differences. Layer by layer, and for whole models. Each row is derived in
+    docs/derivations.md.
 
     Exits with 1 if any error is above the tolerance. Takes about half a minute.
     """
