@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.models.family import MEMBERS
-from mini_bert.models.registry import model_class, preset
 from mini_bert.plots.style import colour, dress, new_figure, save
+from mini_bert.training.setup import Wanted, set_up
 
 HERE = Path(__file__).parent
 MODELS = ("mini", *(member.preset for member in MEMBERS))
@@ -178,13 +178,11 @@ def results(out: Path) -> dict[str, dict[str, Any]]:
 def table(found: dict[str, dict[str, Any]]) -> str:
     lines = ["| | parameters | objective | steps | " + " | ".join(TITLES.values()) + " |", "|---" * 8 + "|"]
     for name, one in found.items():
-        config = preset(name)
-        kind = model_class(config.to_dict())
-        count = kind.build(config, seed=None).get_parameter_count()
+        setup = set_up(Wanted(name, tokenizer="8k", length=64, teacher=TEACHERS.get(name)))
+        count = setup.build(seed=None).get_parameter_count()
         scores = [f"{one[way]['score']:.3f}" if way == "held_out" else f"{one[way]['score']:.1f}" for way in MEASURES]
-        objective = "distillation" if name in TEACHERS else kind.objective
         lines.append(
-            f"| {name} | {count:,} | {objective.replace('_', ' ')} | {one['held_out']['steps']:,} | "
+            f"| {name} | {count:,} | {setup.objective.name.replace('_', ' ')} | {one['held_out']['steps']:,} | "
             f"{' | '.join(scores)} |"
         )
     return "\n".join(lines)

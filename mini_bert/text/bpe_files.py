@@ -27,6 +27,7 @@ from mini_bert.text.tokenizer_files import (
     checked_ids,
     configs,
     in_order,
+    input_names,
     json_content,
     known_token,
     named_tokens,
@@ -290,6 +291,8 @@ def _config_entries(ids: Mapping[str, int], rules: Conventions) -> dict[str, Any
         "add_prefix_space": rules.add_prefix_space,
         "trim_offsets": rules.trim_offsets,
     }
+    if rules.pair not in classes:
+        entries |= input_names(rules.pair)
     names = {"bos": "cls", "eos": "sep"} if "cls" in rules.roles else {"bos": "sep", "eos": "sep"}
     for name, role in sorted(({role: role for role in rules.roles} | names).items()):
         if role in rules.roles:

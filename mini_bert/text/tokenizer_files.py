@@ -213,6 +213,13 @@ def template_processor(single: str, pair: str, roles: Mapping[str, str], ids: Ma
     return {"type": "TemplateProcessing", **templates, "special_tokens": special}
 
 
+def input_names(pair: str) -> dict[str, Any]:
+    """For tokenizer_config.json: what the general class of transformers returns. It leaves out token types unless they
+    are named here; a model that tells the texts of a pair apart would then read the second as part of the first."""
+    types = ["token_type_ids"] if any(not part.endswith(":0") for part in pair.split()) else []
+    return {"model_input_names": ["input_ids", *types, "attention_mask"]}
+
+
 def write_json(path: Path, content: Mapping[str, Any], indent: int | None = None) -> None:
     from mini_bert.common.atomic import write_atomic  # here, because most programs only read tokenizers
 

@@ -41,6 +41,7 @@ from mini_bert.text.tokenizer_files import (
     Added,
     added_beside,
     checked,
+    input_names,
     json_content,
     named_tokens,
     read_added,
@@ -342,7 +343,7 @@ def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
         config["added_tokens_decoder"] = {
             str(tokenizer.vocab[token]): {"content": token, "special": True} for token in more
         }
-    config |= {f"{role}_token": token for role, token in tokenizer.roles.items()}
+    config |= {f"{role}_token": token for role, token in tokenizer.roles.items()} | input_names(tokenizer.pair)
     return config | {"padding_side": tokenizer.padding_side, "pad_token_type_id": tokenizer.padding_type}
 
 

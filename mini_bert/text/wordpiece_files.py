@@ -21,6 +21,7 @@ from mini_bert.text.tokenizer_files import (
     checked,
     checked_ids,
     in_order,
+    input_names,
     json_content,
     read_added,
     template_pieces,
@@ -179,6 +180,7 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
         "strip_accents": settings["strip_accents"],
         "tokenize_chinese_chars": settings["chinese_spacing"],
         **{f"{role}_token": token for role, token in sorted(ROLES.items())},
+        **({} if templates == _BERT else input_names(templates["pair"])),
     }
     from mini_bert.common.atomic import write_atomic  # here, because most programs only read tokenizers
 

@@ -376,14 +376,19 @@ def test_tokenizers_opens_what_we_save(tmp_path, name):
 
 
 def test_transformers_opens_what_we_learn(tmp_path):
-    """`AutoTokenizer` gives the same batches for a tokenizer that we learnt, padded and cut."""
+    """`AutoTokenizer` gives the same batches for a tokenizer that we learnt, padded and cut; pairs with token types."""
     transformers = pytest.importorskip("transformers")
     ours = UnigramTokenizer.train(iter(sentences()), vocab_size=200, progress=False)
     ours.save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     texts = sentences(20, 1)
     mine = ours(texts, padding=True, truncation=True, max_length=20, return_tensors="np")
-    other = theirs(texts, padding=True, truncation=True, max_length=20, return_tensors="np", return_token_type_ids=True)
+    other = theirs(texts, padding=True, truncation=True, max_length=20, return_tensors="np")
+    pairs, others = (
+        ours([*zip(texts, texts[::-1], strict=True)], padding=True),
+        theirs(texts, texts[::-1], padding=True),
+    )
+    assert pairs["token_type_ids"] == others["token_type_ids"]
     for name in mine:
         np.testing.assert_array_equal(mine[name], other[name])
     assert (theirs.pad_token_id, theirs.mask_token_id, theirs.cls_token_id) == (ours.pad_id, ours.mask_id, ours.cls_id)
