@@ -54,6 +54,7 @@ Use and measure a model
   python run.py predict DIR "Great fun."    use a fine-tuned model
 
 Look inside
+  python run.py lab                         watch the model in your browser
   python run.py info                        shapes, parameters, memory
   python run.py config                      every setting, and why
   python run.py demo attention              a single layer; `demo` lists all
@@ -77,6 +78,7 @@ Develop (`test` passes other arguments to pytest; paths are relative to here)
   python run.py test --peers                compare with PyTorch and others
                                             (installs them: a large download)
   python run.py test --slow                 real data, long runs, faults
+  python run.py test --browser              the lab in a real browser: Chromium
   python run.py test --all                  everything
   python run.py test -x -k norm             tests with "norm" in their names
   python run.py lint                        ruff and mypy; --fix fixes problems
@@ -96,7 +98,9 @@ WINDOWS = os.name == "nt"
 SETS = {
     "base": [("Mini-BERT", ["-e", "."])],
     "plots": [("matplotlib", ["-e", ".[plots]"])],
+    "lab": [("Starlette and uvicorn, the server of the lab", ["-e", ".[lab]"])],
     "dev": [("Mini-BERT and its test tools", ["-e", ".[dev]"])],
+    "browser": [("Playwright, which drives a browser", ["playwright>=1.50,<2"])],
     "peers": [
         # PyTorch first, alone and exact: without the pin, pip takes a newer build that brings gigabytes along.
         ("PyTorch (large)", ["torch==2.13.0"]),
@@ -132,8 +136,9 @@ SETS = {
     ],
 }
 
-# The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow.
-TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--all": ""}
+# The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow nor browser.
+TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--browser": "browser", "--all": ""}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and probe do so with --out
 
 
@@ -165,6 +170,8 @@ def main(args: list[str]) -> int:
         install("base")
         if (word in PICTURES or (word in ("attention", "probe") and _draws(rest))) and not help_wanted:
             install("plots")
+        if word == "lab" and not help_wanted:
+            install("lab")
         os.environ["MINI_BERT_CALLED_AS"] = called_as()
         return call([program("mini-bert"), *args])
     except KeyboardInterrupt:
@@ -193,7 +200,14 @@ def test(args: list[str]) -> int:
     install("dev")
     if tiers in (["--peers"], ["--all"]):
         install("peers")
+    if tiers in (["--browser"], ["--all"]):
+        install("browser")
+        if not any(map(shutil.which, BROWSERS)):
+            say(
+                "There is no Chromium here, so tests of the lab may be skipped. Debian and Ubuntu: apt install chromium"
+            )
     selection = ["-m", TIERS[tiers[0]]] if tiers else []
+    selection += ["-rs"] if tiers == ["--browser"] else []  # the reasons if something is skipped
     # Without arguments, use several cores, with all tests of a file on the same one.
     parallel = [] if args or cores() == 1 else ["-n", str(min(cores(), 4)), "--dist", "loadfile"]
     return call([program("python"), "-m", "pytest", *selection, *parallel, *others], cwd=ROOT)

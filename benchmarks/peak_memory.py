@@ -29,13 +29,13 @@ def peak_of_training(*options: str, steps: int = 4) -> float:
         ]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "mini_bert", "train", *words]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
         most = 0
-        while process.poll() is None:
-            most = max(most, _anonymous(process.pid))
-            time.sleep(0.01)
-        said = process.stderr.read().decode() if process.stderr else ""
-        if process.wait():
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment) as process:
+            while process.poll() is None:
+                most = max(most, _anonymous(process.pid))
+                time.sleep(0.01)
+            said = process.stderr.read().decode() if process.stderr else ""
+        if process.returncode:
             raise SystemExit(f"training with {' '.join(options)} failed with {process.returncode}: {said}")
     return most
 

@@ -7,8 +7,7 @@ Each run is a separate process: `mini-bert train` on the built-in corpus for a f
 at the end. Nothing is held out: evaluation uses micro-batches like training, needs no gradients and takes long. Also, a
 run with held-out text reads its best model again at the end, 4 P bytes. They fit into the memory freed by the moments,
 if the system has reclaimed it. For a small model it has not: Mini-BERT with micro-batches of 4 on one thread takes
-123 MB while it trains, and 141 MB at that moment. The plan does not count this. Only Transformer-XL is evaluated, too:
-its adaptive softmax computes all scores there, and not in training.
+123 MB while it trains, and 141 MB at that moment. The plan does not count this.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ def compare(wanted: Wanted, batch: int, choice: Choice) -> tuple[float, float]:
     """Returns predicted and measured bytes."""
     setup = set_up(wanted)
     sizes = setup.sizes(setup.build(seed=None))
-    evaluated = ["--held-out", "0.05", "--eval-every", "3"] if sizes.name == "Transformer-XL" else []
-    return predicted_peak(sizes, choice), peak_of_training(*train_options(wanted, batch, choice), *evaluated, steps=3)
+    return predicted_peak(sizes, choice), peak_of_training(*train_options(wanted, batch, choice), steps=3)
 
 
 def main() -> None:

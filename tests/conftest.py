@@ -5,9 +5,13 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 threadpool_limits(1)  # small matrix products gain nothing from several BLAS threads, and lose much on a busy machine
+
+settings.register_profile("no deadline", deadline=None)  # a busy machine is not an error
+settings.load_profile("no deadline")
 
 # Many tests start a Python of their own: it keeps its bytecode, or each would compile the library again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

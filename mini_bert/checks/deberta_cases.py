@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from mini_bert.checks.case import Case, Function, plain
+from mini_bert.layers.base import bind
 from mini_bert.layers.convolution import Convolution
 from mini_bert.layers.disentangled_attention import DisentangledAttention
+from mini_bert.layers.disentangled_embedding import DisentangledEmbedding
 from mini_bert.layers.disentangled_encoder import ConvolvedBlock, DisentangledBlock, DisentangledEncoder
+from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.relative_positions import (
     add_distance_scores,
@@ -59,7 +62,14 @@ def _convolved_block(p: float = 0.0, groups: int = 1) -> ConvolvedBlock:
     return ConvolvedBlock(_disentangled(p=p, position_p=p), I, "gelu", p, 1e-7, None, 3, groups, "tanh")
 
 
+def _disentangled_embedding() -> DisentangledEmbedding:
+    generator = Embedding(11, 7)
+    bind(generator, seed=1)  # a constant here: its gradient is stopped
+    return DisentangledEmbedding(generator.table)
+
+
 DEBERTA_CASES = [
+    Case("disentangled embedding", _disentangled_embedding, (), fixed=(np.array([[1, 5, 1], [10, 1, 0]]),)),
     Case("scores by distance", lambda: Function(_distance_scores, _distance_scores_backward),
          ((B, A, T, D), (A, 2 * T - 1, D))),
     Case("scores by distance, windows", plain(lambda x: (windows(x, _PLACES), _PLACES), windows_backward),

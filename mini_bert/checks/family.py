@@ -16,8 +16,8 @@ from mini_bert.checks.family_stories import parameters, story
 from mini_bert.common.wording import did_you_mean
 from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import prepare
-from mini_bert.models.family import MEMBERS, Member
-from mini_bert.models.registry import model_class, preset
+from mini_bert.models.family import MEMBERS, VARIANTS, Member
+from mini_bert.models.registry import PRESETS, model_class, preset
 from mini_bert.training.parallel import Team, default_threads
 from mini_bert.training.plan import default_choice, predicted_peak
 from mini_bert.training.setup import Setup, Wanted, default_objective, set_up
@@ -112,12 +112,13 @@ def report(rows: list[Row]) -> str:
 
 
 def member_called(name: str) -> Member:
-    names = [member.preset for member in MEMBERS]
-    if name not in names:
+    """The architecture of a preset"""
+    if name not in PRESETS:
         raise ValueError(
-            f"there is no architecture {name!r:.40}; expected one of {', '.join(names)}{did_you_mean(name, names)}"
+            f"there is no architecture {name!r:.40}; expected one of {', '.join(PRESETS)}{did_you_mean(name, PRESETS)}"
         )
-    return MEMBERS[names.index(name)]
+    own = VARIANTS[name][0] if name in VARIANTS else name
+    return next(member for member in MEMBERS if member.preset == own)
 
 
 def portrait(name: str) -> str:
@@ -125,17 +126,19 @@ def portrait(name: str) -> str:
     member = member_called(name)
     kind = model_class(preset(name).to_dict())
     about = f"{member.name} ({member.paper}): {'; '.join(member.differences)}."
+    variant = [textwrap.fill(f"A variant of {member.name}: {VARIANTS[name][1]}.", WIDTH)] if name in VARIANTS else []
     lines = [
         textwrap.fill(about, WIDTH),
+        *variant,
         f"Tokenizer: {member.tokenizer}. Objective: {default_objective(preset(name)).name}. Code: {_path(kind)}",
     ]
     *_, largest = member.published
     configs = {f"our preset, `--model {name}`": preset(name)}
-    configs |= {name: published_config(member, name) for name in member.published}
+    configs |= {published: published_config(member, published) for published in member.published}
     for title in (next(iter(configs)), largest):
         config = configs[title]
         lines.append(f"\n{title}: {parameters(config):,} parameters")
-        lines.append(textwrap.indent(textwrap.fill(story(name, config), WIDTH - 2), "  "))
+        lines.append(textwrap.indent(textwrap.fill(story(member.preset, config), WIDTH - 2), "  "))
     others = [f"{title} {parameters(configs[title]):,}" for title in member.published if title != largest]
     if others:
         listed = f"Parameters of other sizes: {'; '.join(others)}"

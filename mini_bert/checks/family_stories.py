@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mini_bert.models.modernbert import LOCAL
-from mini_bert.training.setup import build, default_objective
+from mini_bert.models.registry import model_class
+from mini_bert.training.setup import default_objective
 
 MASKED = 0.15  # of the tokens, in masked language modelling
 BERT_VOCABULARY = 30522
@@ -17,7 +18,7 @@ BERT_VOCABULARY = 30522
 
 def parameters(config: Any, part: str = "") -> int:
     """The parameters of the model with the heads of its objective, or of one component, such as "encoder"."""
-    model = build(config, default_objective(config), seed=None)
+    model = model_class(config.to_dict()).build(config, default_objective(config).heads, seed=None, dtype=None)
     return sum(count for name, count in model.get_parameter_count(by_component=True).items() if name.startswith(part))
 
 

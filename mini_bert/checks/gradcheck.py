@@ -15,6 +15,7 @@ import numpy as np
 from mini_bert.checks.case import Case, Function, plain
 from mini_bert.checks.deberta_cases import DEBERTA_CASES
 from mini_bert.checks.gradients import Checked, gradient_check
+from mini_bert.checks.objective_cases import distilled, pair
 from mini_bert.checks.pre_norm_cases import PRE_NORM_CASES
 from mini_bert.checks.relative_cases import RELATIVE_CASES, transformer_xl, xlnet
 from mini_bert.finetuning.heads import (
@@ -59,7 +60,7 @@ from mini_bert.layers.similarity import (
 from mini_bert.layers.soft_cross_entropy import soft_cross_entropy, soft_cross_entropy_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
 from mini_bert.models.albert import Albert, AlbertConfig, SentenceOrderHead
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, SENTENCE_ORDER, Model, Term
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, SENTENCE_ORDER, Model
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MINI_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.deberta import Deberta, DebertaConfig
@@ -68,8 +69,9 @@ from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig, ReplacedHead
 from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.heads import MaskedWordHead, Pooler
+from mini_bert.models.loss import Term
 from mini_bert.models.mini import MiniBERT
-from mini_bert.models.modernbert import ModernBert, ModernBertConfig
+from mini_bert.models.modernbert import ModernBert, ModernBertConfig, ModernWordHead, PredictionHead
 from mini_bert.models.roberta import Roberta, RobertaConfig
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
@@ -97,6 +99,8 @@ _BERT = BertConfig(
     vocab_size=V, hidden_size=6, num_hidden_layers=2, num_attention_heads=2, intermediate_size=11,
     max_position_embeddings=7, type_vocab_size=3, initializer_range=0.5,
 )  # fmt: skip
+
+_MODERN = ModernBertConfig(V, 8, 11, 2, 2, initializer_range=0.5, local_attention=2, local_rope_theta=50.0)
 
 
 def _block(p: float = 0.0, activation: str = "relu", bias: bool = False) -> TransformerBlock:
@@ -172,6 +176,8 @@ CASES = [
          lambda: MaskedWordHead(11, Embedding(V, 5).table, "gelu_new", 1e-5, 0.5, tied=False), ((2, 3, 11),)),
     Case("sentence-order head", lambda: SentenceOrderHead(H, 0.2, 0.5), ((3, H),)),
     Case("replaced head", lambda: ReplacedHead(H, "gelu", 0.5), _X),
+    Case("prediction head", lambda: PredictionHead(_MODERN), ((2, 3, 8),)),
+    Case("prediction head, words", lambda: ModernWordHead(_MODERN, Embedding(V, 8, std=1.0).table), ((2, 3, 8),)),
 ]  # fmt: skip
 
 
@@ -331,8 +337,7 @@ def _tiny_gpt2() -> GPT2:
 
 def _tiny_modernbert() -> ModernBert:
     """A global layer and a local one."""
-    config = ModernBertConfig(V, 8, 11, 2, 2, initializer_range=0.5, local_attention=2, local_rope_theta=50.0)
-    return ModernBert(config.with_dropout(0.1), dtype=np.float64)
+    return ModernBert(_MODERN.with_dropout(0.1), dtype=np.float64)
 
 
 _TINY = MiniBertConfig(V, 2 * D, 2, 2, I, T + 2)
@@ -341,6 +346,8 @@ _SIZES: dict[str, Any] = {
     "vocab_size": V, "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 11,
     "type_vocab_size": 2, "initializer_range": 0.5,
 }  # fmt: skip
+
+_GENERATOR = {"hidden_size": 4, "num_attention_heads": 2, "intermediate_size": 7}
 
 
 def _tiny_roberta() -> Roberta:
@@ -409,6 +416,8 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
     "tiny ALBERT, masked words + sentence order": _relative(_tiny_albert, 100, SENTENCE_ORDER),
     "tiny ELECTRA, discriminator": _relative(_tiny_electra, 100),
     "tiny ELECTRA, generator": _relative(lambda: _tiny_electra((MASKED_WORDS,), tie_word_embeddings=False), 100),
+    "tiny ELECTRA, both models": pair(lambda: _tiny_electra(generator=_GENERATOR)),
+    "tiny DistilBERT, distilled from BERT": distilled(_tiny_distilbert, _tiny_bert),
     "tiny DeBERTa": _relative(_tiny_deberta, 100),
     "tiny DeBERTa, talking heads": _relative(lambda: _tiny_deberta(talking_head=True, embedding_size=5), 100),
     "tiny DeBERTa v2": _relative(_tiny_deberta_v2, 100),

@@ -21,9 +21,10 @@ from mini_bert.layers.relative_attention import (
     relative_shift_backward,
 )
 from mini_bert.layers.relative_block import PreNormRelativeBlock, RelativeBlock
-from mini_bert.layers.two_stream_attention import TwoStreamAttention
+from mini_bert.layers.two_stream_attention import RelativeSegments, TwoStreamAttention
 from mini_bert.layers.two_stream_block import TwoStreamBlock
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model, Term
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
+from mini_bert.models.loss import Term
 from mini_bert.models.transformer_xl import TransformerXL, TransformerXLConfig
 from mini_bert.models.xlnet import XLNet, XLNetConfig
 
@@ -55,6 +56,19 @@ class AdaptiveLoss(Layer):
 
     def backward(self, dy, cache, run):
         return self.softmax.loss_backward(dy, cache, run)
+
+
+class SegmentScores(Layer):
+    """The scores of segments, as a layer for the table."""
+
+    def __init__(self) -> None:
+        self.segments = RelativeSegments(A, D, std=0.5)
+
+    def forward(self, q, run, differs):
+        return self.segments.scores(q, differs), (q, differs)
+
+    def backward(self, dy, cache, run):
+        return self.segments.scores_backward(dy, *cache)
 
 
 class TwoStreams(Layer):
@@ -102,6 +116,7 @@ RELATIVE_CASES = [
     Case("relative block, norm first", lambda: PreNormRelativeBlock(_EVEN, A, D, I, p=0.2), _R, keywords=_REMEMBERED),
     Case("relative block, norm first, chosen rows", lambda: PreNormRelativeBlock(_EVEN, A, D, I), _R,
          keywords=_REMEMBERED | _CHOSEN),
+    Case("relative segments", SegmentScores, ((B, A, T, D),), keywords={"differs": _STREAMS["differs"]}),
     Case("two-stream attention", lambda: TwoStreams(TwoStreamAttention(_EVEN, A, D, 0.2, 0.5)), _TWO_STREAMS,
          keywords=_STREAMS),
     Case("two-stream block", lambda: TwoStreams(TwoStreamBlock(_EVEN, 2, I, "gelu", 0.2, 1e-5, 0.5)), _TWO_STREAMS,

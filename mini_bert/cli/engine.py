@@ -12,6 +12,7 @@ import typer
 from mini_bert.cli.training import Init, Length, NextSentence, ObjectiveName, TieHead, Tokenizer
 from mini_bert.cli.words import CONFIGS
 from mini_bert.common.invocation import command
+from mini_bert.common.wording import did_you_mean
 
 
 def config() -> None:
@@ -67,7 +68,7 @@ def info(
 
 def family(
     name: Annotated[
-        str | None, typer.Argument(help="one of them, such as albert: what its idea is worth, in numbers")
+        str | None, typer.Argument(help="a preset of `train`, such as albert: what its idea is worth, in numbers")
     ] = None,
     no_timing: Annotated[
         bool, typer.Option("--no-timing", help="do not run a training step of each, which takes some seconds")
@@ -98,7 +99,8 @@ def gradcheck(
     tolerance: Annotated[float, typer.Option(help="largest relative error that passes")] = 1e-6,
     tensors: Annotated[bool, typer.Option("--tensors", help="print a line for every tensor")] = False,
 ) -> None:
-    """Check every gradient against finite differences. Layer by layer, and for whole models.
+    """Check every gradient against finite differences. Layer by layer, and for whole models. Each row is derived in
+    docs/derivations.md.
 
     Exits with 1 if any error is above the tolerance. Takes about half a minute.
     """
@@ -143,22 +145,29 @@ def simple_test() -> None:
 
 
 def demo(
-    layer: Annotated[str, typer.Argument(help="linear, embedding, attention, block, …; without a name: the list")] = "",
+    name: Annotated[str, typer.Argument(help="attention, block, xlnet, …; without a name: the list")] = "",
 ) -> None:
-    """Run the small example at the end of a layer's file.
+    """Run the small example of a layer or a model. It is at the end of its file.
 
     For example:  mini-bert demo attention
     """
     import mini_bert.layers
+    import mini_bert.models
 
-    folder = Path(mini_bert.layers.__file__).parent
-    demos = sorted(path.stem for path in folder.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
-    if not layer:
-        print("layers with a demo:", ", ".join(demos))
-    elif layer in demos:
-        runpy.run_path(str(folder / f"{layer}.py"), run_name="__main__")
-    else:
-        raise ValueError(f"there is no demo for {layer!r}; expected one of {', '.join(demos)}")
+    demos: dict[str, Path] = {}
+    for package in (mini_bert.layers, mini_bert.models):
+        files = sorted(Path(str(package.__file__)).parent.glob("*.py"))
+        found = {path.stem: path for path in files if "__main__" in path.read_text(encoding="utf-8")}
+        demos |= found
+        if not name:
+            print(f"{package.__name__.rpartition('.')[2]} with a demo: {', '.join(found)}")
+    if not name:
+        return
+    if name not in demos:
+        raise ValueError(
+            f"there is no demo for {name!r}; expected one of {', '.join(demos)}{did_you_mean(name, demos)}"
+        )
+    runpy.run_path(str(demos[name]), run_name="__main__")
 
 
 def _one_blas_thread():

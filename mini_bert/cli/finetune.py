@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mini_bert.cli.words import sharing
+from mini_bert.cli.words import MODELS, sharing
 from mini_bert.finetuning.settings import FineTuning
 
 STRIDE = Annotated[int | None, typer.Option(min=1, help="tokens from one window to the next; default: half a window")]
@@ -27,9 +27,7 @@ def _shared(
         str | None, typer.Option(help="the file to evaluate on; default: a tenth of --train is held out")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="the folder for the best model; default: none is saved")] = None,
-    model: Annotated[
-        str, typer.Option(help="mini-bert (bundled), or the folder of a run or a published BERT")
-    ] = "mini-bert",
+    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
     epochs: Annotated[
         int | None, typer.Option(min=1, help="passes over the data", show_default="3; up to 10 on small data")
     ] = None,

@@ -28,6 +28,7 @@ from mini_bert.cli.finetune import (
     predict,
 )
 from mini_bert.cli.inside import attention, plot_activations, plot_embeddings, probe_dep, probe_ner, probe_pos
+from mini_bert.cli.lab import lab
 from mini_bert.cli.learn import learn, learn_check, learn_notebooks
 from mini_bert.cli.text import data_get, data_labelled, data_list, data_show, tokenizer_show, tokenizer_train
 from mini_bert.cli.training import doctor, plan, plot, train
@@ -91,6 +92,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plot-model activations": plot_activations,
     "plot-model embeddings": plot_embeddings,
     "plan": plan,
+    "lab": lab,
 }
 
 GROUPS = {

@@ -30,14 +30,16 @@ MaskingName = Annotated[
 MaskProb = Annotated[
     float | None, typer.Option(help="the share of the words to predict; default: 0.15, or 1/6 for permutation")
 ]
-Teacher = Annotated[str | None, typer.Option(help="the folder of a model with the same vocabulary to learn from")]
+Teacher = Annotated[
+    str | None, typer.Option(help="the folder of a model with the same vocabulary to learn from, for distillation")
+]
 Temperature = Annotated[float | None, typer.Option(help="of the teacher's answers; default: 2")]
 TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the token table: V × H fewer weights")]
 NextSentence = Annotated[
     bool, typer.Option("--next-sentence", help="short for --objective masked_words_and_next_sentence (BERT)")
 ]
 Length = Annotated[int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum")]
-Tokenizer = Annotated[str | None, typer.Option(help="8k, 50k or a path; default: the model's own")]
+Tokenizer = Annotated[str | None, typer.Option(help="8k, 50k, bpe-8k, unigram-8k or a path; default: the model's own")]
 
 
 def train(
@@ -83,7 +85,12 @@ def train(
     teacher: Teacher = None,
     temperature: Temperature = None,
     init_from_teacher: Annotated[
-        bool, typer.Option("--init-from-teacher", help="start with layers of the teacher, as DistilBERT does")
+        bool,
+        typer.Option(
+            "--init-from-teacher",
+            help="start with layers of the teacher, as DistilBERT does; advised if its blocks are as wide as "
+            "those of the model",
+        ),
     ] = False,
     length: Length = None,
     learning_rate: Annotated[

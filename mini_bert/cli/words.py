@@ -18,7 +18,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from mini_bert.common.invocation import as_called
 
 SOURCES = "files, folders, archives, patterns, - for standard input, builtin, or the name of a data set"
-MODELS = "mini-bert (bundled), or the folder of a run, a checkpoint, a Mini-BERT or a published BERT"
+MODELS = "mini-bert (bundled), or a folder: of a run, of a checkpoint, or of a published model of the family"
 CONFIGS = (
     "mini, larger, bert, roberta, distilbert, albert, electra, deberta, deberta-v2, deberta-v3, transformer-xl, xlnet, "
     "gpt2, modernbert, or the path of a config.json"

@@ -144,7 +144,8 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
     if len(rows) > 1:
         shown.append(("mean", mean_result(rows)))
     width = max(len("corpus"), *(len(name) for name, _ in shown))
-    asked = objective_class(rows[0].objective).targets
+    kind = objective_class(rows[0].objective)
+    asked = kind.targets
     wide = max(13, len(asked))
     lines = [
         f"{'corpus':{width}} {asked:>{wide}} {'loss':>7} {'perplexity':>11} {'top-1':>7} {'top-5':>7} "
@@ -169,9 +170,11 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
             "baseline to compare with."
         )
     else:
+        owner = kind.part_name()
+        who = f"The {owner} of {model}" if owner else model
         comment = (
-            f"{model} is {against(result.loss, baseline)}, the loss of guessing by the word frequencies of its "
-            f"training text: {verdict_on_text(result.loss, baseline)}."
+            f"{who} is {against(result.loss, baseline)}, the loss of guessing by the word frequencies of its "
+            f"training text: {verdict_on_text(result.loss, baseline, kind.copies)}."
         )
     return "\n".join([*lines, "", comment])
 
@@ -179,8 +182,8 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
 def _further_parts(shown: Sequence[tuple[str, CorpusResult]]) -> list[str]:
     """The first part of the loss is in the table; these are the others."""
     return [
-        f"{name}, {part.replace('_', ' ')}: loss {found.loss:.3f}, accuracy {found.top1:.1%} of "
-        f"{counted(found.targets, 'token')}"
+        f"{name}, {objective_class(row.objective).part_name(part)}: loss {found.loss:.3f}, accuracy {found.top1:.1%} "
+        f"of {counted(found.targets, 'token')}"
         for name, row in shown
         for part, found in row.more.items()
     ]

@@ -6,16 +6,19 @@ This is the loss of a model that has learnt the word frequencies of its training
 entropy of the measured text, −Σ q log q, is lower: it needs the frequencies of the very text that is measured, which no
 model knows. (Runs of older versions recorded it; their plots and diagnoses use it as the baseline.)
 
-A loss slightly below the baseline does not show that a model uses context: one chosen token in ten is left unchanged,
-and a model that has only learnt to copy those is about a tenth below. So losses from ABOVE over the baseline to BELOW
-under it count as "frequencies only".
+How far below the baseline a loss shows that a model uses context depends on the objective. Of masked words, one chosen
+token in ten is left unchanged, and a model that has only learnt to copy those is about a tenth below. So for masked
+words, losses from ABOVE over the baseline to COPYING under it count as "frequencies only". Where no target can be
+copied (next words, permutations, the gaps that a generator fills), a smaller difference is enough: CHANCE.
 """
 
-ABOVE, BELOW = 0.3, 0.8  # nats
+ABOVE = 0.3  # nats
+COPYING, CHANCE = 0.8, 0.2
 
 
-def uses_context(loss: float, baseline: float) -> bool:
-    return loss <= baseline - BELOW
+def uses_context(loss: float, baseline: float, copies: bool = True) -> bool:
+    """copies: whether some targets are visible in the input (objectives/base.py)"""
+    return loss <= baseline - (COPYING if copies else CHANCE)
 
 
 def knows_frequencies(loss: float, baseline: float) -> bool:
@@ -30,29 +33,35 @@ def against(loss: float, baseline: float) -> str:
     return f"{abs(baseline - loss):.2f} {'below' if loss < baseline else 'above'} the unigram baseline"
 
 
-def verdict(loss: float, baseline: float) -> str:
-    """What a loss shows about the model.
+def verdict(loss: float, baseline: float, copies: bool = True, who: str = "it") -> str:
+    """What a loss shows about the model. who: what to call it
 
     >>> verdict(4.0, 6.5), verdict(6.2, 6.5)
-    ('it uses context', 'it has learnt word frequencies, but does not use context yet')
+    ('it uses context', 'it has learnt word frequencies, but shows no clear sign of context yet')
+    >>> verdict(6.4, 6.5, who="the generator")
+    'the generator has learnt word frequencies, but does not use context yet'
     >>> verdict(8.0, 6.5)
     'it has not even learnt word frequencies yet'
     """
-    if uses_context(loss, baseline):
-        return "it uses context"
+    if uses_context(loss, baseline, copies):
+        return f"{who} uses context"
+    if uses_context(loss, baseline, copies=False):  # or it copies
+        return f"{who} has learnt word frequencies, but shows no clear sign of context yet"
     if knows_frequencies(loss, baseline):
-        return "it has learnt word frequencies, but does not use context yet"
-    return "it has not even learnt word frequencies yet"
+        return f"{who} has learnt word frequencies, but does not use context yet"
+    return f"{who} has not even learnt word frequencies yet"
 
 
-def verdict_on_text(loss: float, baseline: float) -> str:
+def verdict_on_text(loss: float, baseline: float, copies: bool = True) -> str:
     """What a loss on any text shows about a trained model.
 
     >>> verdict_on_text(4.0, 6.5)
     'it uses context'
     """
-    if uses_context(loss, baseline):
+    if uses_context(loss, baseline, copies):
         return "it uses context"
+    if uses_context(loss, baseline, copies=False):
+        return "on this text, it is hardly better than the word frequencies of its training text"
     if knows_frequencies(loss, baseline):
         return "on this text, it is no better than the word frequencies of its training text"
     return "it is worse than word frequencies: hardly trained, or on text very different from this"

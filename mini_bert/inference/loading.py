@@ -2,7 +2,7 @@
 
     model = load_model("mini-bert")                 the bundled model
     model = load_model("runs/first")                the best model of a training run
-    tokenizer = load_tokenizer("all-MiniLM-L6-v2/")     a folder of a published BERT
+    tokenizer = load_tokenizer("all-MiniLM-L6-v2/")     the folder of a published model
     model, tokenizer = load("runs/first")           both
 
 `model_type` in config.json determines the class of the model.

@@ -8,7 +8,7 @@ at any depth. (Ba, Kiros & Hinton 2016, eq. 3-4. A small ε keeps σ above 0. Mo
 
 Backward. γ and β are used by every token, so their gradients sum over tokens. For x, let g = γ ⊙ dy, the gradient with
 respect to x̂. Each x_i affects the loss along three paths: through x̂_i itself, through μ and through σ. The last two
-affect all H outputs, hence the two means (derived step by step in docs/derivations.md):
+affect all H outputs, hence the two means (step by step in docs/derivations/norms_and_activations.md):
 
     dβ += Σ dy      dγ += Σ dy ⊙ x̂      dx = (g − mean(g) − x̂ ⊙ mean(g ⊙ x̂)) / σ
 

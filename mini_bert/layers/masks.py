@@ -10,14 +10,19 @@ whole matrix, and what is returned is a view of them. Padding is combined with `
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 
-def causal(queries: int, keys: int | None = None) -> np.ndarray:
-    """True where key j ≤ query i. The queries are the last of the keys.        (T,K); by default K = T"""
-    return _of_distance(queries, keys, lambda distance: distance <= 0)
+def causal(queries: int, keys: int | None = None, window: int | None = None) -> np.ndarray:
+    """True where key j ≤ query i, and only for the last `window` of these. The queries are the last of the keys.
+
+    (T,K); by default K = T, and a query sees all keys before it.
+    """
+    reach = math.inf if window is None else window
+    return _of_distance(queries, keys, lambda distance: (-reach < distance) & (distance <= 0))
 
 
 def local(tokens: int, reach: int) -> np.ndarray:
@@ -28,6 +33,13 @@ def local(tokens: int, reach: int) -> np.ndarray:
 def both(mask: np.ndarray, padding: np.ndarray | None) -> np.ndarray:
     """mask & padding, where padding may be None: there is none.        padding (B,1,1,T) -> (B,1,T,T)"""
     return mask if padding is None else mask & padding
+
+
+def with_memory(mask: np.ndarray | None, M: int) -> np.ndarray | None:
+    """A mask for T keys becomes one for M + T, where a memory of M tokens comes first: it is always visible."""
+    if mask is None or M == 0:
+        return mask
+    return np.concatenate([np.ones((*mask.shape[:-1], M), bool), mask], -1)
 
 
 def _of_distance(queries: int, keys: int | None, allowed: Any) -> np.ndarray:

@@ -42,7 +42,7 @@ def top_words(answer: Answer) -> str | None:
         names, p = right(logits, words, k)
         return names, p / p.sum()
 
-    words = ["[PAD]", "[UNK]", "[MASK]", "cat", "dog", "ran", "[", "house"]
+    words = ["[PAD]", "[UNK]", "[CLS]", "cat", "dog", "ran", "[", "house"]
     return check_results(
         answer,
         "my_top_words",

@@ -23,22 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.dropout import dropout, dropout_backward
-from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
-from mini_bert.layers.initialisers import normal
-from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, SENTENCE_ORDER
-from mini_bert.models.bert_like import BertLike, EmbeddingCache, block, block_names
-from mini_bert.models.heads import MaskedWordHead, Pooler
-from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block, block_names
+from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import FactorisedSizes, Sizes, block_parameters, inner_arrays
 
@@ -53,20 +48,19 @@ LAYER = {  # the parts of a block, in files
 
 
 @dataclass(frozen=True)
-class AlbertConfig(PublishedConfig):
+class AlbertConfig(BertLikeConfig):
     """The fields of a published `config.json` that affect the results. The defaults are those of ALBERT-xxlarge."""
 
     model_type: ClassVar[str] = "albert"
     name: ClassVar[str] = "ALBERT"
     only: ClassVar[Mapping[str, Any]] = {
-        **ENCODER, "position_embedding_type": "absolute", "gap_size": 0, "net_structure_type": 0,
+        **BertLikeConfig.only, "gap_size": 0, "net_structure_type": 0,
         "num_memory_blocks": 0, "down_scale_factor": 1, "layers_to_keep": [],
     }  # fmt: skip
 
     vocab_size: int = 30000
     embedding_size: int = 128
     hidden_size: int = 4096
-    num_hidden_layers: int = 12
     num_hidden_groups: int = 1
     num_attention_heads: int = 64
     intermediate_size: int = 16384
@@ -74,15 +68,10 @@ class AlbertConfig(PublishedConfig):
     hidden_act: str = "gelu_new"
     hidden_dropout_prob: float = 0.0
     attention_probs_dropout_prob: float = 0.0
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
     classifier_dropout_prob: float = 0.1
-    tie_word_embeddings: bool = True
 
     def check(self) -> None:
-        activation(self.hidden_act)
+        super().check()
         if self.num_hidden_groups > self.num_hidden_layers:
             raise ValueError(
                 f"num_hidden_groups is {self.num_hidden_groups}, expected at most {self.num_hidden_layers}, the "
@@ -108,21 +97,12 @@ class AlbertConfig(PublishedConfig):
         parameters = (V + T + self.type_vocab_size) * E + 2 * E + E * H + H
         parameters += blocks * (block_parameters(H, inner) + 4 * H) + H * H + H + 2 * H + 2  # pooler, sentence order
         parameters += H * E + 3 * E + V + (0 if self.tie_head else E * V)
-        kept, temporary = inner_arrays(self.hidden_act)
-        return FactorisedSizes(
-            self.name, V, H, self.depth, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
-            self.attention_probs_dropout_prob > 0, True, kept, temporary, 2 + min(kept, 2), E,
-        )  # fmt: skip
+        return self.sizes_with(parameters, 2 + min(inner_arrays(self.hidden_act)[0], 2), FactorisedSizes, E)
 
 
 PRESET = AlbertConfig(
-    vocab_size=8192,
+    **SMALL | {"hidden_size": 256, "num_hidden_layers": 6, "intermediate_size": 1024},
     embedding_size=128,
-    hidden_size=256,
-    num_hidden_layers=6,
-    num_attention_heads=4,
-    intermediate_size=1024,
-    max_position_embeddings=64,
     classifier_dropout_prob=0.0,
 )
 
@@ -144,15 +124,6 @@ class SentenceOrderHead(Layer):
         return dropout_backward(self.classifier.backward(dy, classifier, run), dropped)
 
 
-class WidenedCache(NamedTuple):
-    narrow: EmbeddingCache
-    widen: np.ndarray  # (B,T,E)
-
-    @property
-    def norm(self):
-        return self.narrow.norm
-
-
 class Albert(BertLike):
     """Published ALBERT with a choice of heads."""
 
@@ -160,7 +131,6 @@ class Albert(BertLike):
     vocabulary = "unigram-8k"
     objective = "masked_words_and_sentence_order"
     masking = "ngram"
-    embedding_parts = ("tokens", "positions", "types", "norm", "widen")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", SENTENCE_ORDER: "(B,2)"}
     head_inputs: ClassVar = {SENTENCE_ORDER: POOLER}
     head_help: ClassVar = {
@@ -194,44 +164,17 @@ class Albert(BertLike):
     ):
         self.config = config
         size, width, std = config.embedding_size, config.hidden_size, config.initializer_range
-        self.tokens = Embedding(config.vocab_size, size, std)
-        self.positions = PositionEmbedding(config.max_position_embeddings, size, normal(std))
-        self.types = Embedding(config.type_vocab_size, size, std)
-        self.norm = LayerNorm(size, config.layer_norm_eps)
-        self.widen = Linear(size, width, std=std)
+        self.add_embeddings(size)
+        self.project = Linear(size, width, std=std)
         groups = [[block(config) for _ in range(config.inner_group_num)] for _ in range(config.num_hidden_groups)]
         self.encoder = Encoder(
             [shared for layer in range(config.num_hidden_layers) for shared in groups[config.group(layer)]]
         )
         ordered = SENTENCE_ORDER in heads
         self.pooler = Pooler(width, std) if ordered or POOLER in heads else None
-        self.masked_words = None
-        if MASKED_WORDS in heads:
-            self.masked_words = MaskedWordHead(
-                width, self.tokens.table, config.hidden_act, config.layer_norm_eps, std, config.tie_head
-            )
+        self.masked_words = self.word_head() if MASKED_WORDS in heads else None
         self.sentence_order = SentenceOrderHead(width, config.classifier_dropout_prob, std) if ordered else None
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS, POOLER, SENTENCE_ORDER), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
-
-    # ------------------------------------------------------------------ embeddings
-
-    def embed(self, inputs, run):
-        """x = e W + b        e (B,T,E): BERT's embeddings, x (B,T,H)"""
-        e, narrow = super().embed(inputs, run)
-        x, widen = self.widen.forward(e, run)
-        return x, WidenedCache(narrow, widen)
-
-    def embed_backward(self, dx, inputs, cache, run):
-        de = self.widen.backward(dx, cache.widen, run)
-        return super().embed_backward(de, inputs, cache.narrow, run)  # (B,T,E)
-
-    @property
-    def mapping(self):
-        return self.widen
 
     # ------------------------------------------------------------------ files
 
@@ -244,7 +187,7 @@ class Albert(BertLike):
         """The table of published tensor names and ours, for loading and saving. A block has the name of its first use;
         the others are the same Params."""
         config = self.config
-        names = [*self.embedding_names(), *linear_names("widen", "encoder.embedding_hidden_mapping_in")]
+        names = [*self.embedding_names(), *linear_names("project", "encoder.embedding_hidden_mapping_in")]
         for group in range(config.num_hidden_groups):
             layer = next(layer for layer in range(config.num_hidden_layers) if config.group(layer) == group)
             for inner in range(config.inner_group_num):

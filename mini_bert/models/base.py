@@ -5,33 +5,28 @@
     cache["attention_weights_0"], cache["query_0"], cache["block_input_0"]      the same names for every model
 
 A model consists of embeddings, an encoder of L blocks, and output heads. An architecture's file defines how ids are
-embedded, what follows the last block, which heads there are, and the names of its tensors in files. The rest is here;
-reading and writing files is in saving.py, and cache.py lists the arrays in a cache.
+embedded, what follows the last block, which heads there are, and the names of its tensors in files. The rest is here
+and in loss.py (the loss at chosen tokens), memory.py (the weights in memory) and saving.py (files); cache.py lists the
+arrays in a cache.
 
 Letters: B batch, T tokens, H hidden width, A heads, d = H/A, V vocabulary, L layers, N chosen rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mini_bert.common.inputs import check_ids, check_mask, check_rows
-from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
-from mini_bert.layers.base import Flat, Layer, Param, Pool, Run, bind
-from mini_bert.layers.chosen import choose_rows_backward
-from mini_bert.layers.cross_entropy import CrossEntropyCache, cross_entropy, cross_entropy_backward
+from mini_bert.layers.base import Layer, Param, Run
 from mini_bert.layers.encoder import Encoder
-from mini_bert.layers.matrices import add_rows, rows
 from mini_bert.models.cache import EncodeCache
 from mini_bert.models.cache import Inputs as Inputs  # part of the interface: objectives make them
+from mini_bert.models.loss import Term, WithLoss
 from mini_bert.models.saving import Saved
-
-PART = 1 << 20  # weights that are rounded at a time
 
 # The names of output heads that several models have: what they predict.
 MASKED_WORDS, NEXT_WORD = "masked_words", "next_word"
@@ -43,7 +38,6 @@ HEADS: Mapping[str, str] = {  # how errors call them
 }  # fmt: skip
 HIDDEN = "hidden"
 CONTENT, QUERY = "content", "query"  # streams of attention: a token that sees itself, and one that does not
-OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
 
 class Output(SimpleNamespace):
@@ -58,49 +52,8 @@ class Output(SimpleNamespace):
         raise AttributeError(name)
 
 
-class Term(NamedTuple):
-    """A part of the loss: the cross-entropy of an output head's scores at some rows."""
-
-    head: str
-    rows: np.ndarray | None  # (N,) row b·T + t is token t of sequence b; None: all rows, in order
-    targets: np.ndarray  # (N,) the correct class of each row
-    divisor: int | None = None  # of the sum over the rows; default: their number
-    weight: float = 1.0  # of this part in the sum of all
-
-
-class ScoreCache(NamedTuple):
-    below: Any  # of the head that this one reads, or None
-    own: Any
-    binary: bool  # whether the head has one logit per row
-    chosen: np.ndarray | None  # the rows that were asked for, of a head that reads whole sequences; None: all
-    shape: tuple[int, ...]  # of what the head returned
-
-
-class TermCache(NamedTuple):
-    term: Term
-    scores: ScoreCache | None  # None: the head has a loss of its own
-    loss: float  # of this term, before its weight
-    entropy: Any  # a CrossEntropyCache, or another with `targets`, `correct` and `pieces`
-
-
-class LossCache(NamedTuple):
-    encoded: EncodeCache
-    terms: list[TermCache]  # backward empties this: the scores of a head are the largest of all caches
-
-    def parts(self) -> dict[str, tuple[float, CrossEntropyCache]]:
-        """The terms of the loss with their cross-entropies, by the name of the head. Read them before backward."""
-        return {cache.term.head: (cache.loss, cache.entropy) for cache in self.terms}
-
-    @property
-    def cross_entropy(self) -> CrossEntropyCache:
-        """Of the first term"""
-        return self.terms[0].entropy
-
-
-class Model(Saved):
+class Model(WithLoss, Saved):
     """A layer that owns its memory: `flat.data` holds all weights, `flat.grad` all gradients, one vector each.
-
-    `run` is the default for calls without a `run` argument: `set_training` turns its dropout on and off.
 
     An architecture provides `build`, `embed` and `embed_backward`, the names of its tensors (saving.py), and output
     heads as attributes with the names in `head_shapes` (None or absent: this model has no such head).
@@ -113,8 +66,6 @@ class Model(Saved):
     model_type: ClassVar[str]
     # The output heads that it can have, with the shapes of their outputs; a head comes after the one that it reads.
     head_shapes: ClassVar[Mapping[str, str]] = {}
-    head_inputs: ClassVar[Mapping[str, str]] = {}  # a head that reads another one's output, such as the pooler's
-    sequence_heads: ClassVar[frozenset[str]] = frozenset()  # for a row, they read other rows of its sequence, too
     head_help: ClassVar[Mapping[str, str]] = {}  # "no pooler: what to do without it", by the name of a head
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
@@ -127,10 +78,8 @@ class Model(Saved):
 
     tokens: Any  # the embedding of token ids
     encoder: Encoder
+    final_norm: Any = None  # the norm after the last block, if there is one
     task: Any = None  # the layer on top of a fine-tuned model
-    flat: Flat
-    run: Run
-    _passes = 0
 
     # ------------------------------------------------------------------ what an architecture defines
 
@@ -143,15 +92,15 @@ class Model(Saved):
         return {"mask": inputs.mask}
 
     def finish(self, x, run: Run) -> tuple[np.ndarray, Any]:
-        """What follows the last block: nothing, or a final norm."""
-        return x, None
+        """What follows the last block: the final norm, or nothing."""
+        return (x, None) if self.final_norm is None else self.final_norm.forward(x, run)
 
     def finish_backward(self, dy, cache: Any, run: Run):
-        return dy
+        return dy if self.final_norm is None else self.final_norm.backward(dy, cache, run)
 
     def more_arrays(self, embedding: Any, final: Any) -> dict[str, np.ndarray]:
         """Arrays of the caches of `embed` and `finish` to look at, by the names in cache.py."""
-        return {}
+        return {} if self.final_norm is None else {"final_norm": final.x_hat}
 
     def embed_tokens(self, ids: Any) -> np.ndarray:
         """Each token's own term in the sum of the embeddings: (…,H), or (…,E) if the embeddings have another width."""
@@ -344,127 +293,6 @@ class Model(Saved):
             terms.append(Term(NEXT_SENTENCE, np.arange(B) * T, labels, sentences))  # it reads [CLS]
         return self.loss_of(inputs, terms, run)
 
-    def loss_of(self, inputs: Inputs, terms: Sequence[Term], run: Run | None = None):
-        """The sum of the terms, for inputs that are already checked. Returns the loss and the cache for
-        `loss_backward`."""
-        run = self._new_run() if run is None else run
-        for term in terms:
-            self.output_head(term.head)
-        every = any(term.rows is None or term.head in self.sequence_heads for term in terms)
-        chosen = None if every else _concatenated([term.rows for term in terms])
-        hidden, encoded = self.encode_inputs(inputs, run, chosen)  # (N,H) the rows of all terms, or (B,T,H)
-        x, start, loss, caches = rows(hidden), 0, 0.0, []
-        for term in terms:
-            if term.head in self.sequence_heads:
-                cache = self.term_loss(term, hidden, run)
-            elif every:
-                cache = self.term_loss(term, x if term.rows is None else x[term.rows], run)
-            else:
-                cache = self.term_loss(term, x[start : start + term.targets.size], run)
-                start += term.targets.size
-            loss += cache.loss if term.weight == 1 else term.weight * cache.loss
-            caches.append(cache)
-        return loss, LossCache(encoded, caches)
-
-    def loss_backward(self, cache: LossCache, dloss: float = 1.0, run: Run | None = None):
-        """Returns dx (B,T,H) at the sum of the embeddings; adds to every gradient."""
-        run = run or self.run
-        if not isinstance(cache, LossCache):
-            raise TypeError(f"loss_backward takes the cache of loss, not a {type(cache).__name__}; see also backward")
-        self.encoder.check(cache.encoded.blocks)
-        gradients = []
-        while cache.terms:
-            part = cache.terms.pop(0)
-            dx = self.term_loss_backward(dloss * part.term.weight, part, run)  # (N,H)
-            gradients.append((None if part.term.head in self.sequence_heads else part.term.rows, dx))
-            del part  # the blocks reuse its memory
-        dhidden = _joined(gradients, cache.encoded.hidden.shape)
-        del gradients
-        return self.encode_backward(dhidden, cache.encoded, run)
-
-    def term_loss(self, term: Term, x, run: Run) -> TermCache:
-        """The cross-entropy of a term for its rows x (N,H), or all rows (B,T,H) for a head that reads sequences.
-
-        A head may have a `loss` of its own that computes only some of the scores (adaptive_softmax.py).
-        """
-        head: Any = self.output_head(term.head)
-        if hasattr(head, "loss"):
-            return TermCache(term, None, *head.loss(x, term.targets, term.divisor, run))
-        chosen = term.rows if term.head in self.sequence_heads else None
-        scores, cache = self.score(term.head, x, run, chosen)  # (N,C)
-        return TermCache(term, cache, *cross_entropy(scores, term.targets, term.divisor, out=scores))
-
-    def term_loss_backward(self, dloss: float, cache: TermCache, run: Run):
-        """Returns dx (N,H); adds to the gradients of the head."""
-        head: Any = self.output_head(cache.term.head)
-        if cache.scores is None:
-            return head.loss_backward(dloss, cache.entropy, run)
-        dscores = cross_entropy_backward(dloss, cache.entropy, out=cache.entropy.exp)
-        return self.score_backward(cache.term.head, dscores, cache.scores, run)
-
-    def score(self, name: str, x, run: Run, chosen=None) -> tuple[np.ndarray, ScoreCache]:
-        """The scores of an output head for rows x (N,H): (N,C), and the cache for `score_backward`.
-
-        A head that reads whole sequences needs all rows, x (B,T,H), and its scores are those of the chosen ones.
-
-        One logit z per row answers a yes-or-no question: its scores are [0, z], and their softmax is [1 − σ(z), σ(z)].
-        """
-        below = None
-        if name in self.sequence_heads and x.ndim != 3:
-            raise ValueError(f"the head {name!r} reads whole sequences, so x needs the shape (B,T,H), got {x.shape}")
-        if name in self.head_inputs:
-            x, below = self.output_head(self.head_inputs[name]).forward(x[:, None], run)
-        scores, own = self.output_head(name).forward(x, run)
-        cache = ScoreCache(below, own, scores.shape[-1] == 1, chosen, scores.shape)
-        scores = rows(scores) if chosen is None else rows(scores)[chosen]
-        return np.pad(scores, ((0, 0), (1, 0))) if cache.binary else scores, cache
-
-    def score_backward(self, name: str, dscores, cache: ScoreCache, run: Run):
-        """Returns dx (N,H), of all rows for a head that reads whole sequences; adds to the gradients of the head."""
-        dscores = dscores[:, 1:] if cache.binary else dscores
-        if cache.chosen is not None:
-            dscores = choose_rows_backward(dscores, (cache.shape, cache.chosen))
-        dx = self.output_head(name).backward(dscores.reshape(cache.shape), cache.own, run)
-        if name in self.head_inputs:
-            dx = self.output_head(self.head_inputs[name]).backward(dx, cache.below, run)[:, 0]
-        return rows(dx)
-
-    # ------------------------------------------------------------------ weights in memory
-
-    def _own_memory(self, seed: int | None, dtype: Any) -> None:
-        """Call at the end of a constructor, when all Params are declared. Without a seed all weights are 0."""
-        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise ValueError(f"dtype is {np.dtype(dtype)}, expected float32 (for use) or float64 (for checking)")
-        try:
-            flat = bind(self, dtype=dtype, seed=seed)
-        except MemoryError:
-            raise MemoryError(self._needs_memory(np.dtype(dtype).itemsize)) from None
-        self._use(flat, Run(seed=seed or 0, pool=Pool()))
-
-    def _use(self, flat: Flat, run: Run) -> None:
-        """Set the memory and the default run, also for models inside this one."""
-        self.flat, self.run = flat, run
-        for inner in self.inner_models():
-            inner._use(flat, run)
-
-    def inner_models(self) -> list[Model]:
-        """Models inside this one, which share its memory: the generator of an ELECTRA."""
-        return [part for part in vars(self).values() if isinstance(part, Model)]
-
-    def _needs_memory(self, width: int) -> str:
-        parameters = sum(param.size for param in self.named_params().values())
-        use, training = (f"{count * width * parameters / 1e9:,.1f} GB" for count in (2, 4))
-        return (
-            f"not enough memory for this model of {parameters:,} parameters: it needs {use} for weights and "
-            f"gradients, and at least {training} to train; `mini-bert plan` shows how to use less"
-        )
-
-    def replica(self) -> Self:
-        """The same model on the same weights, with its own gradients and scratch memory: for a second thread."""
-        twin = self._unbound({})
-        twin._use(bind(twin, self.flat.data), self._own_run())
-        return twin
-
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The same as `forward`."""
         return self.forward(*args, **options)
@@ -476,120 +304,3 @@ class Model(Saved):
             f"<{type(self).__name__}: {self.get_parameter_count():,} parameters in {self.dtype}; {sizes}, at most "
             f"{self.max_length} tokens; output heads: {heads}>"
         )
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        twin = self._unbound(memo)
-        if OUTER not in memo:
-            data, grad = (np.concatenate([flat[place] for place in self._places()]) for flat in self.flat[:2])
-            twin._use(bind(twin, data, grad), self._own_run())
-        return twin
-
-    def __reduce__(self):
-        """A pickle contains the weights, but not the gradients, which are 0 afterwards."""
-        return _unpickled, (
-            type(self),
-            self._parts(),
-            self.flat.data,
-            self.flat.grad.dtype,
-            self.run.seed,
-            self.run.train,
-        )
-
-    def __copy__(self) -> Self:
-        return self.replica()
-
-    def _parts(self) -> dict[str, Any]:
-        """All attributes but those that concern memory."""
-        return {name: part for name, part in vars(self).items() if name not in ("flat", "run")}
-
-    def _unbound(self, memo: dict[Any, Any]) -> Self:
-        """A copy of all layers whose weights have no memory yet. memo: as for `__deepcopy__`"""
-        twin = object.__new__(type(self))
-        vars(twin).update(deepcopy(self._parts(), {**memo, OUTER: True} if OUTER not in memo else memo))
-        return twin
-
-    def _places(self) -> list[slice]:
-        """Our parts of the flat arrays, in the order of `bind`: all of them, unless this model is inside another."""
-        if self.flat.data.size == self.get_parameter_count():
-            return [slice(None)]
-        return [param.place for param in sorted(self.named_params().values(), key=lambda param: not param.decay)]
-
-    def _own_run(self) -> Run:
-        """A Run with its own scratch memory"""
-        return Run(self.run.seed, self.run.train, Pool())
-
-    def keep_weights(self, kind: str) -> Self:
-        """Store the weights as "float32", "bfloat16" or "float16"; products and gradients stay float32."""
-        self.check_weights(kind)
-        exact = self.flat.data if self.flat.data.itemsize == 4 else widen(self.flat.data)
-        data = exact if kind == "float32" else stored(exact.size, kind)
-        if data is not exact:
-            for start in range(0, exact.size, PART):  # rounding copies: one part at a time
-                narrow(exact[start : start + PART], data[start : start + PART])
-        self._use(bind(self, data, self.flat.grad), self.run)
-        return self
-
-    def check_weights(self, kind: str) -> None:
-        """Raise the error that `keep_weights` would raise."""
-        check_kind("kind", kind)
-        if self.dtype != np.float32:
-            raise ValueError(f"this model computes in {self.dtype}; 16-bit weights need float32")
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.flat.grad.dtype
-
-    def set_training(self, training: bool) -> Self:
-        """True: dropout is on. False, as at the start: the same input gives the same output every time."""
-        self.run.train = bool(training)
-        return self
-
-    def _new_run(self) -> Run:
-        """A Run for one forward pass without a `run` argument: in training, every pass draws different numbers."""
-        self._passes += 1
-        return self.run.fork(self._passes)
-
-    def zero_grad(self) -> None:
-        self.flat.grad[...] = 0
-        for param in self.named_params().values():
-            param.grad_is_unset = False
-
-    def get_parameter_count(self, by_component: bool = False) -> Any:
-        """The number of parameters, or a dictionary {component: number} that sums to it."""
-        if not by_component:
-            return sum(param.size for param in self.named_params().values())
-        counts: dict[str, int] = {}
-        for name, param in self.named_params().items():
-            parts = name.split(".")  # encoder.blocks.0.attention.qkv.w belongs to encoder.blocks.0, head.b to head
-            inside = 0 if parts[0] != "encoder" else 2 if parts[1] == "blocks" else 1
-            component = ".".join(parts[: 1 + inside])
-            counts[component] = counts.get(component, 0) + param.size
-        return counts
-
-
-def _concatenated(arrays):
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _joined(gradients, shape):
-    """The gradient at the hidden states, from those at the rows of each term; rows None: all.
-
-    shape (N,H): the hidden states are the rows of all terms, one after the other. shape (B,T,H): they are all rows.
-    """
-    if len(shape) == 2 or (gradients[0][0] is None and len(gradients) == 1):
-        return _concatenated([dx for _, dx in gradients]).reshape(shape)
-    dhidden = np.zeros(shape, gradients[0][1].dtype)
-    for chosen, dx in gradients:
-        if chosen is None:
-            dhidden += dx.reshape(shape)
-        else:
-            add_rows(rows(dhidden), chosen, dx)
-    return dhidden
-
-
-def _unpickled(kind: type[Model], parts: dict[str, Any], data: np.ndarray, dtype: Any, seed: Any, train: bool) -> Model:
-    model = object.__new__(kind)
-    vars(model).update(parts)
-    if data.size == model.get_parameter_count():  # else it is inside another model, which is unpickled next
-        model._use(bind(model, data, np.zeros(data.size, dtype)), Run(seed, train, Pool()))
-    return model

@@ -15,70 +15,35 @@ The embeddings are in bert_like.py, the heads in heads.py, because BERT's relati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mini_bert.layers.activations import activation
-from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
-from mini_bert.layers.initialisers import normal
-from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
-from mini_bert.models.bert_like import BertLike, block, block_names
-from mini_bert.models.heads import MaskedWordHead, Pooler
-from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
+from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 
 @dataclass(frozen=True)
-class BertConfig(PublishedConfig):
-    """The fields of a published `config.json` that affect the results; the defaults are those of BERT-base, uncased."""
+class BertConfig(BertLikeConfig):
+    """BERT's fields, with the defaults of BERT-base, uncased."""
 
     model_type: ClassVar[str] = "bert"
     name: ClassVar[str] = "BERT"
-    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
-
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
-    tie_word_embeddings: bool = True
-
-    def check(self) -> None:
-        activation(self.hidden_act)
 
     def sizes(self) -> Sizes:
         V, H, L, T, inner = self.vocab_size, self.width, self.depth, self.max_length, self.intermediate_size
         parameters = (V + T + self.type_vocab_size) * H + 2 * H + L * (block_parameters(H, inner) + 4 * H)
         parameters += 2 * (H * H + H) + 2 * H + V + (0 if self.tie_head else H * V) + 2 * H + 2  # pooler and heads
-        kept, temporary = inner_arrays(self.hidden_act)
-        return Sizes(self.name, V, H, L, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
-                     self.attention_probs_dropout_prob > 0, True, kept, temporary, 3 + min(kept, 2))  # fmt: skip
+        return self.sizes_with(parameters, 3 + min(inner_arrays(self.hidden_act)[0], 2))
 
 
-PRESET = BertConfig(
-    vocab_size=8192,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=64,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+PRESET = BertConfig(**SMALL)
 
 
 class Bert(BertLike):
@@ -121,17 +86,10 @@ class Bert(BertLike):
             raise ValueError("the next-sentence head reads the pooled vector: it needs pooler=True")
         self.config = config
         width, std = config.hidden_size, config.initializer_range
-        self.tokens = Embedding(config.vocab_size, width, std)
-        self.positions = PositionEmbedding(config.max_position_embeddings, width, normal(std))
-        self.types = Embedding(config.type_vocab_size, width, std)
-        self.norm = LayerNorm(width, config.layer_norm_eps)
+        self.add_embeddings(width)
         self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
         self.pooler = Pooler(width, std) if pooler else None
-        self.masked_words = None
-        if masked_words:
-            self.masked_words = MaskedWordHead(
-                width, self.tokens.table, config.hidden_act, config.layer_norm_eps, std, config.tie_head
-            )
+        self.masked_words = self.word_head() if masked_words else None
         self.next_sentence = Linear(width, 2, std=std) if next_sentence else None
         self._own_memory(seed, dtype)
 
@@ -152,9 +110,7 @@ class Bert(BertLike):
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
-        names = self.embedding_names()
-        for index in range(self.config.num_hidden_layers):
-            names += block_names(f"encoder.blocks.{index}", f"encoder.layer.{index}")
+        names = self.encoder_names()
         if self.pooler:
             names += linear_names("pooler.dense", "pooler.dense")
         if self.masked_words:
@@ -162,3 +118,16 @@ class Bert(BertLike):
         if self.next_sentence:
             names += linear_names("next_sentence", "cls.seq_relationship")
         return names
+
+
+if __name__ == "__main__":
+    model = Bert(PRESET)
+    print(f"{model.get_parameter_count():,} parameters; a table for each of three questions about a token:")
+    for name, part in {"which word": "tokens", "at which position": "positions", "in which text": "types"}.items():
+        print(f"  {name:18} {getattr(model, part).table.shape}")
+    ids, types = np.array([[2, 45, 4, 3, 78, 3]]), np.array([[0, 0, 0, 0, 1, 1]])
+    output, _ = model.forward(ids, token_types=types)
+    print(f"scores of words at every token {output.masked_words.shape}; follows or not {output.next_sentence.shape}")
+    other, _ = model.forward(ids, token_types=1 - types)
+    change = np.abs(output.masked_words - other.masked_words).max()
+    print(f"with the two texts exchanged, scores differ by up to {change:.3f}")

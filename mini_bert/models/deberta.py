@@ -36,7 +36,7 @@ from mini_bert.common.sixteen_bit import Stored
 from mini_bert.layers.disentangled_attention import DisentangledAttention
 from mini_bert.layers.disentangled_encoder import DisentangledBlock
 from mini_bert.layers.talking_heads import TalkingHeadAttention
-from mini_bert.models.bert_like import block_names
+from mini_bert.models.bert_like import SMALL, block_names
 from mini_bert.models.disentangled import LAYER, Disentangled, DisentangledConfig
 from mini_bert.models.saving import Name
 
@@ -68,17 +68,10 @@ class DebertaConfig(DisentangledConfig):
 
 
 PRESET = DebertaConfig(
-    vocab_size=8192,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=64,
+    **SMALL,
     relative_attention=True,
     position_biased_input=False,
     pos_att_type=("c2p", "p2c"),
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
 )
 
 

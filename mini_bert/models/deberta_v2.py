@@ -45,7 +45,7 @@ from mini_bert.layers.disentangled_encoder import ConvolvedBlock, DisentangledBl
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, REPLACED
-from mini_bert.models.bert_like import block_names
+from mini_bert.models.bert_like import SMALL, block_names
 from mini_bert.models.disentangled import (
     LAYER,
     Disentangled,
@@ -173,12 +173,7 @@ class DebertaV2Config(PairConfig, DisentangledConfig):
 
 
 PRESET = DebertaV2Config(
-    vocab_size=8192,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=64,
+    **SMALL,
     relative_attention=True,
     position_buckets=32,
     pos_att_type=("p2c", "c2p"),
@@ -187,8 +182,6 @@ PRESET = DebertaV2Config(
     norm_rel_ebd="layer_norm",
     conv_kernel_size=3,
     conv_act="gelu",
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
 )
 V3_PRESET = replace(PRESET, conv_kernel_size=0, generator={"num_hidden_layers": 1})
 

@@ -33,21 +33,19 @@ from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
 from mini_bert.models.bert_like import LAYER as BERT_LAYER
-from mini_bert.models.bert_like import TOKENS, BertLike
+from mini_bert.models.bert_like import POSITIONS, BertLike, BertLikeConfig
 from mini_bert.models.disentangled_sizes import DisentangledSizes, Further
-from mini_bert.models.heads import MaskedWordHead
-from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.published import ENCODER
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 LAYER = {name: paths for name, paths in BERT_LAYER.items() if name != "attention.qkv"}  # the rest is BERT's
-POSITIONS = "embeddings.position_embeddings.weight"
 LEGACY_WORDS, OWN_WORDS = "cls.predictions", "lm_predictions.lm_head"
 Signed = int  # a whole number that may be −1, for "as many as there are positions" or "off"
 
 
 @dataclass(frozen=True)
-class DisentangledConfig(PublishedConfig):
+class DisentangledConfig(BertLikeConfig):
     """The fields that both versions have; the defaults are those of `transformers`."""
 
     only: ClassVar[Mapping[str, Any]] = ENCODER
@@ -55,16 +53,7 @@ class DisentangledConfig(PublishedConfig):
     neutral: ClassVar[frozenset[str]] = frozenset({"padding_idx", "cls_dropout"})
 
     vocab_size: int = 50265
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
     type_vocab_size: int = 0
-    initializer_range: float = 0.02
     layer_norm_eps: float = 1e-7
     relative_attention: bool = False
     max_relative_positions: Signed = -1  # less than 1: max_position_embeddings
@@ -75,11 +64,10 @@ class DisentangledConfig(PublishedConfig):
     pooler_hidden_act: str = "gelu"
     pooler_hidden_size: int | None = None  # None: hidden_size
     legacy: bool = True
-    tie_word_embeddings: bool = True
 
     def check(self) -> None:
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
-        activation(self.hidden_act)
+        super().check()
         activation(self.pooler_hidden_act)
         check_whole("max_relative_positions", self.max_relative_positions)
         for name in ("embedding_size", "pooler_hidden_size"):
@@ -125,11 +113,8 @@ class DisentangledConfig(PublishedConfig):
         parameters += (E * H if E != H else 0) + 2 * self.table()["span"] * H
         parameters += self.depth * (block_parameters(H, inner) + 3 * H + self.position_parameters())
         parameters += H * E + 3 * E + V + (0 if self.tie_head else E * V)
-        kept, temporary = inner_arrays(self.hidden_act)
-        return DisentangledSizes(
-            self.name, V, H, self.depth, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
-            self.attention_probs_dropout_prob > 0, True, kept, temporary, 2 + min(kept, 2), E, self.further(),
-        )  # fmt: skip
+        kept = 2 + min(inner_arrays(self.hidden_act)[0], 2)
+        return self.sizes_with(parameters, kept, DisentangledSizes, E, self.further())
 
     def with_dropout(self, p: float) -> Self:
         return replace(self, hidden_dropout_prob=p, attention_probs_dropout_prob=p)
@@ -218,21 +203,14 @@ class Disentangled(BertLike):
         self.encoder = DisentangledEncoder(self.blocks(), width, **config.table(), std=std)
         self.masked_words = self.word_head() if MASKED_WORDS in heads else None
 
-    def word_head(self) -> MaskedWordHead:
+    def word_head(self, activation_name=None):
         config = self.config
         if not config.legacy and config.embedding_width != config.hidden_size:
             raise ValueError(
                 f"embedding_size is {config.embedding_width} and hidden_size is {config.hidden_size}, but the head of "
                 '"legacy": false multiplies vectors of the blocks with the token table; set "legacy": true'
             )
-        return MaskedWordHead(
-            config.hidden_size, self.tokens.table, config.hidden_act, config.layer_norm_eps, config.initializer_range,
-            config.tie_head,
-        )  # fmt: skip
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
+        return super().word_head(activation_name)
 
     def block_options(self) -> dict[str, Any]:
         """The arguments of a block, besides its attention"""
@@ -251,9 +229,6 @@ class Disentangled(BertLike):
         return {"activation_name": self.config.pooler_hidden_act, "drops_input": self.config.pooler_dropout > 0}
 
     # ------------------------------------------------------------------ embeddings
-
-    def check_types(self, token_types, ids):
-        return None if self.types is None else super().check_types(token_types, ids)
 
     def embed(self, inputs, run):
         """x = u ⊙ LayerNorm((E[ids] + P + S[types]) W)        ids, types (B,T) -> x (B,T,H)"""
@@ -338,11 +313,7 @@ class Disentangled(BertLike):
         return [name for some in names for name in some if name.ours in params]
 
     def embedding_names(self) -> list[Name]:
-        names = [Name("tokens.table", (TOKENS,)), *norm_names("norm", "embeddings.LayerNorm")]
-        if self.positions is not None:
-            names += [Name("positions.table", (POSITIONS,))]
-        if self.types is not None:
-            names += [Name("types.table", ("embeddings.token_type_embeddings.weight",))]
+        names = super().embedding_names()
         if self.project is not None:
             names += [Name("project.w", ("embeddings.embed_proj.weight",), transposed=True)]
         return names

@@ -21,19 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mini_bert.layers.activations import activation
 from mini_bert.layers.block import TransformerBlock
-from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal, sinusoids
-from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
+from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
-from mini_bert.models.bert_like import BertLike, block_names
+from mini_bert.models.bert_like import BertLike
 from mini_bert.models.heads import MaskedWordHead
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name
@@ -79,18 +78,6 @@ class DistilBertConfig(PublishedConfig):
     def check(self) -> None:
         activation(self.activation)
 
-    @property
-    def width(self) -> int:
-        return self.dim
-
-    @property
-    def depth(self) -> int:
-        return self.n_layers
-
-    @property
-    def heads(self) -> int:
-        return self.n_heads
-
     def sizes(self) -> Sizes:
         V, H, L, T, inner = self.vocab_size, self.dim, self.n_layers, self.max_length, self.hidden_dim
         parameters = (V + T) * H + 2 * H + L * (block_parameters(H, inner) + 4 * H)
@@ -112,17 +99,10 @@ PRESET = DistilBertConfig(
 )
 
 
-class EmbeddingCache(NamedTuple):
-    positions: Any
-    norm: LayerNormCache
-    dropped: Any
-
-
 class DistilBert(BertLike):
     """Published DistilBERT, with or without its head."""
 
     model_type, config_class, family = "distilbert", DistilBertConfig, "DistilBert"
-    embedding_parts = ("tokens", "positions", "norm")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
@@ -148,6 +128,7 @@ class DistilBert(BertLike):
         self.tokens = Embedding(config.vocab_size, width, std)
         start = sinusoids(1.0) if config.sinusoidal_pos_embds else normal(std)
         self.positions = PositionEmbedding(config.max_position_embeddings, width, start)
+        self.types = None
         self.norm = LayerNorm(width, EPS)
         self.encoder = Encoder(
             [
@@ -169,37 +150,24 @@ class DistilBert(BertLike):
             self.masked_words = MaskedWordHead(width, self.tokens.table, config.activation, EPS, std, config.tie_head)
         self._own_memory(seed, dtype)
 
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
-
-    # ------------------------------------------------------------------ embeddings
-
-    def check_types(self, token_types, ids):
-        return None  # it has none
-
-    def embed(self, inputs, run):
-        """x = dropout(LayerNorm(E[ids] + P[positions]))        ids, positions (B,T) -> x (B,T,H)"""
-        x, _ = self.tokens.forward(inputs.ids, run)
-        x, positions = self.positions.forward(x, run, inputs.positions)
-        x, norm = self.norm.forward(x, run)
-        x, dropped = dropout(x, self.config.dropout, run)
-        return x, EmbeddingCache(positions, norm, dropped)
-
-    def embed_backward(self, dx, inputs, cache, run):
-        dx = dropout_backward(dx, cache.dropped)
-        dx = self.norm.backward(dx, cache.norm, run)
-        self.positions.backward(dx, cache.positions, run)
-        self.tokens.backward(dx, inputs.ids, run)
-        return dx
-
     # ------------------------------------------------------------------ files
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
-        names = [entry for entry in self.embedding_names() if entry.ours != "types.table"]
-        for index in range(self.config.n_layers):
-            names += block_names(f"encoder.blocks.{index}", f"transformer.layer.{index}", LAYER)
+        names = self.encoder_names("transformer.layer", LAYER)
         if self.masked_words:
             names += self.word_names("vocab_transform", "vocab_layer_norm")
         return names
+
+
+if __name__ == "__main__":
+    from mini_bert.models.bert import Bert, BertConfig
+
+    for name, model in (
+        ("BERT-base", Bert.build(BertConfig(), seed=None)),
+        ("DistilBERT", DistilBert(DistilBertConfig(), seed=None)),
+    ):
+        count = model.get_parameter_count(by_component=True)
+        blocks = sum(number for part, number in count.items() if part.startswith("encoder"))
+        print(f"{name:10} {model.get_parameter_count():11,} parameters, {blocks:10,} of them in {model.depth:2} layers")
+    print("the parts that only BERT has: types (which text), pooler, next_sentence")

@@ -26,22 +26,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Layer, Run, bind
-from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
-from mini_bert.layers.initialisers import normal
-from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, REPLACED
-from mini_bert.models.bert_like import BertLike, EmbeddingCache, block, block_names
-from mini_bert.models.heads import MaskedWordHead
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
 from mini_bert.models.pairs import GENERATOR, Pair, PairConfig
-from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names
 from mini_bert.models.sizes import FactorisedSizes, Kept, Sizes, block_parameters, inner_arrays
 
@@ -74,34 +69,23 @@ class DiscriminatorSizes(GeneratorSizes):
 
 
 @dataclass(frozen=True)
-class ElectraConfig(PairConfig, PublishedConfig):
+class ElectraConfig(PairConfig, BertLikeConfig):
     """The fields of a published `config.json` that affect the results. The defaults are those of ELECTRA-small."""
 
     model_type: ClassVar[str] = "electra"
     name: ClassVar[str] = "ELECTRA"
-    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
     neutral: ClassVar[frozenset[str]] = frozenset(  # of the head for multiple choice
         {"summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout"}
     )
 
-    vocab_size: int = 30522
     embedding_size: int = 128
     hidden_size: int = 256
-    num_hidden_layers: int = 12
     num_attention_heads: int = 4
     intermediate_size: int = 1024
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
-    tie_word_embeddings: bool = True
     generator: Mapping[str, Any] | None = None
 
     def check(self) -> None:
-        activation(self.hidden_act)
+        super().check()
         self.check_generator()
 
     def with_generator(self, share: int = 4) -> Self:
@@ -134,24 +118,13 @@ class ElectraConfig(PairConfig, PublishedConfig):
         V, E, H, T, inner = self.vocab_size, self.embedding_size, self.width, self.max_length, self.intermediate_size
         parameters = (V + T + self.type_vocab_size) * E + 2 * E + (E * H + H if E != H else 0) + head
         parameters += self.depth * (block_parameters(H, inner) + 4 * H)
-        kept, temporary = inner_arrays(self.hidden_act)
-        return kind(
-            self.name, V, H, self.depth, self.heads, inner, T, parameters, self.tie_head, self.hidden_dropout_prob > 0,
-            self.attention_probs_dropout_prob > 0, True, kept, temporary, head_kept, E,
-        )  # fmt: skip
+        return self.sizes_with(parameters, head_kept, kind, E)
 
 
 PRESET = ElectraConfig(
-    vocab_size=8192,
+    **SMALL,
     embedding_size=128,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=64,
     generator={"hidden_size": 96, "num_attention_heads": 2, "intermediate_size": 384},
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
 )
 
 
@@ -176,21 +149,11 @@ class ReplacedHead(Layer):
         return self.dense.backward(dh, dense, run)  # dx (...,H)
 
 
-class ProjectedCache(NamedTuple):
-    narrow: EmbeddingCache
-    project: np.ndarray | None  # (B,T,E)
-
-    @property
-    def norm(self):
-        return self.narrow.norm
-
-
 class Electra(Pair, BertLike):
     """Published ELECTRA: a discriminator (REPLACED), a generator (MASKED_WORDS), or the first with the second in it."""
 
     model_type, config_class, family = "electra", ElectraConfig, "Electra"
     objective = "replaced_tokens"
-    embedding_parts = ("tokens", "positions", "types", "norm", "project")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", REPLACED: "(B,T,1)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it is a discriminator, which says whether words were replaced. Its "
@@ -229,49 +192,19 @@ class Electra(Pair, BertLike):
         """discriminator: the model that this one is the generator of, and whose tables and memory it shares"""
         self.config = config if REPLACED in heads else config.alone()
         size, width, std = config.embedding_size, config.hidden_size, config.initializer_range
-        if discriminator is None:
-            self.tokens = Embedding(config.vocab_size, size, std)
-            self.positions = PositionEmbedding(config.max_position_embeddings, size, normal(std))
-        else:
+        self.add_embeddings(size)
+        if discriminator is not None:
             self.tokens, self.positions = discriminator.tokens, discriminator.positions
-        self.types = Embedding(config.type_vocab_size, size, std)
-        self.norm = LayerNorm(size, config.layer_norm_eps)
         self.project = Linear(size, width, std=std) if size != width else None
         self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
-        self.masked_words = self.replaced = self.generator = None
-        if MASKED_WORDS in heads:
-            self.masked_words = MaskedWordHead(
-                width, self.tokens.table, "gelu", config.layer_norm_eps, std, config.tie_head
-            )
+        self.masked_words = self.word_head("gelu") if MASKED_WORDS in heads else None
+        self.replaced = self.generator = None
         if REPLACED in heads:
             self.replaced = ReplacedHead(width, config.hidden_act, std)
             if config.generator is not None:
                 self.generator = Electra(config.generator_config, (MASKED_WORDS,), discriminator=self)
         if discriminator is None:
             self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(REPLACED,), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
-
-    # ------------------------------------------------------------------ embeddings
-
-    def embed(self, inputs, run):
-        """x = e W + b        e (B,T,E): BERT's embeddings, x (B,T,H); x = e if both have the same width"""
-        x, narrow = super().embed(inputs, run)
-        project = None
-        if self.project:
-            x, project = self.project.forward(x, run)
-        return x, ProjectedCache(narrow, project)
-
-    def embed_backward(self, dx, inputs, cache, run):
-        if self.project:
-            dx = self.project.backward(dx, cache.project, run)
-        return super().embed_backward(dx, inputs, cache.narrow, run)  # (B,T,E)
-
-    @property
-    def mapping(self):
-        return self.project
 
     def start_attention(self):
         """The generator shares the waves, so its heads must be as wide as the discriminator's."""
@@ -286,11 +219,9 @@ class Electra(Pair, BertLike):
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
-        names = self.embedding_names()
+        names = self.encoder_names()
         if self.project:
             names += linear_names("project", "embeddings_project")
-        for index in range(self.config.num_hidden_layers):
-            names += block_names(f"encoder.blocks.{index}", f"encoder.layer.{index}")
         if self.masked_words:
             names += self.word_names("generator_predictions.dense", "generator_predictions.LayerNorm")
         if self.replaced:

@@ -159,3 +159,18 @@ MEMBERS = (
         },
     ),
 )  # fmt: skip
+
+# Presets that are variants of a member: its preset, and what is different.
+VARIANTS: Mapping[str, tuple[str, str]] = {
+    "deberta-v2": (
+        "deberta-v3",
+        "DeBERTa v2 has the same architecture, with a convolution beside the first block, and is trained "
+        "on masked words instead of replaced tokens",
+    ),
+    "mini": (
+        "bert",
+        "Mini-BERT is a small BERT without token types and pooler: no norm at the embeddings, but one after the last "
+        "block, no biases in attention, ReLU, and a head with a matrix of its own",
+    ),
+    "larger": ("bert", "Larger-BERT is a Mini-BERT with more of everything, to be trained for longer on more text"),
+}

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -44,13 +43,13 @@ from mini_bert.layers.feed_forward import FeedForward
 from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear, TiedLinear
-from mini_bert.layers.masks import both, causal
+from mini_bert.layers.masks import both, causal, with_memory
 from mini_bert.layers.past import PastAttention
 from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NEXT_WORD, POOLER, Model
 from mini_bert.models.pre_norm_sizes import PreNormSizes
 from mini_bert.models.published import ENCODER, PublishedConfig
-from mini_bert.models.saving import Name, linear_names, norm_names
+from mini_bert.models.saving import Name, linear_names, norm_names, warn_of_own_matrix
 from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
 
 
@@ -107,22 +106,6 @@ class GPT2Config(PublishedConfig):
             raise ValueError(f"eos_token_id is {self.eos_token_id!r:.60}, expected an id, a list of ids, or null")
 
     @property
-    def width(self) -> int:
-        return self.n_embd
-
-    @property
-    def depth(self) -> int:
-        return self.n_layer
-
-    @property
-    def heads(self) -> int:
-        return self.n_head
-
-    @property
-    def max_length(self) -> int:
-        return self.n_positions
-
-    @property
     def inner(self) -> int:
         return 4 * self.n_embd if self.n_inner is None else self.n_inner
 
@@ -158,6 +141,7 @@ class GPT2(Model):
     """logits = LayerNorm(blocks(E[ids] + P)) Eᵀ"""
 
     model_type, config_class, family = "gpt2", GPT2Config, "GPT2"
+    with_head = "LMHeadModel"
     vocabulary = "bpe-8k"
     prefix = "transformer."
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
@@ -238,10 +222,7 @@ class GPT2(Model):
     def encoder_inputs(self, inputs):
         """A memory holds the keys and values of earlier tokens, all of which the new tokens see."""
         first, T = remembered(inputs.memory), inputs.ids.shape[1]
-        padding = inputs.mask
-        if padding is not None and first:
-            padding = np.concatenate([np.ones((*padding.shape[:-1], first), bool), padding], -1)
-        return {"mask": both(causal(T, first + T), padding), "past": inputs.memory}
+        return {"mask": both(causal(T, first + T), with_memory(inputs.mask, first)), "past": inputs.memory}
 
     def encode_inputs(self, inputs, run, chosen=None):
         """With a memory (at first, an empty one), `cache.memory` is the next: keys and values of all tokens so far."""
@@ -249,15 +230,6 @@ class GPT2(Model):
         if inputs.memory is not None:
             cache.memory = [keys_and_values(block) for block in cache.blocks]
         return hidden, cache
-
-    def finish(self, x, run):
-        return self.final_norm.forward(x, run)
-
-    def finish_backward(self, dy, cache, run):
-        return self.final_norm.backward(dy, cache, run)
-
-    def more_arrays(self, embedding, final):
-        return {"final_norm": final.x_hat}
 
     # ------------------------------------------------------------------ files
 
@@ -272,20 +244,11 @@ class GPT2(Model):
         written = " ".join(map(str, values.get("architectures") or ["GPT2LMHeadModel"]))
         return [NEXT_WORD] if "lm_head.weight" in tensors or re.search("LMHead|DoubleHeads", written) else []
 
-    @classmethod
-    def canonical(cls, name: str) -> str:
-        return name.removeprefix("transformer.")
-
     def reconcile(self, tensors, table, source):
-        tied, words = tensors.get("lm_head.weight"), tensors.get("wte.weight")
-        if self.config.tie_word_embeddings and tied is not None and not np.array_equal(tied, words):
-            warnings.warn(
-                f"{source}: config.json says that the head shares the token table, so the file's own matrix for the "
-                'head is not used; to use it, set "tie_word_embeddings": false there',
-                stacklevel=4,
-            )
-        used = {name for entry in table for name in entry.theirs} | {"lm_head.weight"}
-        return sorted(name for name in set(tensors) - used if not _CAUSAL_MASK.fullmatch(name))
+        if self.config.tie_word_embeddings:
+            warn_of_own_matrix(tensors, "lm_head.weight", "wte.weight", source)
+        unused = super().reconcile(tensors, table, source)
+        return [name for name in unused if name != "lm_head.weight" and not _CAUSAL_MASK.fullmatch(name)]
 
     def file_tensors(self, task=""):
         """As in the files of transformers, the encoder's names have a prefix wherever there is a head, tied or not."""
@@ -293,10 +256,6 @@ class GPT2(Model):
         if self.next_word and not any(name.startswith(self.prefix) for name in tensors):
             return {self.prefix + name: array for name, array in tensors.items()}
         return tensors
-
-    def file_config(self) -> dict[str, Any]:
-        architecture = "GPT2LMHeadModel" if self.next_word else "GPT2Model"
-        return {**self.config.to_dict(), "architectures": [architecture]}
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
@@ -348,3 +307,22 @@ def _convolution(ours: str, theirs: str) -> list[Name]:
 
 
 _CAUSAL_MASK = re.compile(r"h\.\d+\.(attn|crossattention)\.(bias|masked_bias)")  # constants that older files hold
+
+
+if __name__ == "__main__":
+    from mini_bert.layers.base import Run
+    from mini_bert.models.base import Inputs
+
+    model, run = GPT2(PRESET), Run()
+    ids = np.array([[5, 6, 7, 8]])
+    hidden, cache = model.encode(ids)
+    print(
+        "attention weights of head 0: a token sees itself and those before it\n",
+        cache["attention_weights_0"][0, 0].round(2),
+    )
+    changed, _ = model.encode(np.array([[5, 6, 7, 99]]))
+    print("change of each vector when the last word changes:", np.abs(changed - hidden).max(-1)[0].round(3))
+    _, first = model.encode_inputs(Inputs(ids[:, :3], memory=()), run)
+    last, _ = model.encode_inputs(Inputs(ids[:, 3:], memory=first.memory), run)
+    difference = np.abs(last - hidden[:, 3:]).max()
+    print(f"the last token alone, with the keys and values of three: the same up to {difference:.0e}")

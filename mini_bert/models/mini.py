@@ -115,7 +115,7 @@ class MiniBERT(Model):
     def word_bias(self):
         return self.head and self.head.b
 
-    # ------------------------------------------------------------------ embeddings, and what follows the last block
+    # ------------------------------------------------------------------ embeddings
 
     def embed(self, inputs, run):  # ids (B,T) -> (B,T,H)
         x, _ = self.tokens.forward(inputs.ids, run)
@@ -129,15 +129,6 @@ class MiniBERT(Model):
         self.positions.backward(dx, length, run)
         self.tokens.backward(dx, inputs.ids, run)
         return dx
-
-    def finish(self, x, run):
-        return self.final_norm.forward(x, run)
-
-    def finish_backward(self, dy, cache, run):
-        return self.final_norm.backward(dy, cache, run)
-
-    def more_arrays(self, embedding, final):
-        return {"final_norm": final.x_hat}
 
     # ------------------------------------------------------------------ logits for every token
 

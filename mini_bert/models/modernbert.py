@@ -27,7 +27,6 @@ The published code also removes padding before it computes ("unpadding"); that c
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -50,7 +49,7 @@ from mini_bert.layers.rotary import RotaryAttention
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
 from mini_bert.models.pre_norm_sizes import GatedSizes
 from mini_bert.models.published import ENCODER, PublishedConfig
-from mini_bert.models.saving import Name, linear_names, norm_names
+from mini_bert.models.saving import Name, linear_names, norm_names, warn_of_own_matrix
 from mini_bert.models.sizes import Sizes
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # the published names of the two kinds of layers
@@ -326,12 +325,6 @@ class ModernBert(Model):
         near = both(local(inputs.ids.shape[1], self.config.reach), inputs.mask)
         return {"mask": inputs.mask, "near": near}
 
-    def finish(self, x, run):
-        return self.final_norm.forward(x, run)
-
-    def finish_backward(self, dy, cache, run):
-        return self.final_norm.backward(dy, cache, run)
-
     def more_arrays(self, embedding, final):
         return {"embedding_norm": embedding[0].x_hat, "final_norm": final.x_hat}
 
@@ -352,28 +345,15 @@ class ModernBert(Model):
         is_held = "decoder.bias" in tensors or "decoder.weight" in tensors or "MaskedLM" in written
         return [MASKED_WORDS] if is_held and "head.dense.weight" in tensors else []
 
-    @classmethod
-    def canonical(cls, name: str) -> str:
-        return name.removeprefix("model.")
-
     def reconcile(self, tensors, table, source):
-        own, words = tensors.get("decoder.weight"), tensors.get("embeddings.tok_embeddings.weight")
         if self.masked_words and "decoder.bias" in tensors and not self.config.decoder_bias:
             raise ValueError(
                 f"{source}: config.json says that the head has no bias (decoder_bias is false), but the weights have "
                 "decoder.bias; set decoder_bias to true, or use the weights that belong to this config.json"
             )
-        if self.config.tie_word_embeddings and own is not None and not np.array_equal(own, words):
-            warnings.warn(
-                f"{source}: config.json says that the head shares the token table, so the file's own matrix for the "
-                'head is not used; to use it, set "tie_word_embeddings": false there',
-                stacklevel=4,
-            )
-        return sorted(set(tensors) - {name for entry in table for name in entry.theirs} - {"decoder.weight"})
-
-    def file_config(self) -> dict[str, Any]:
-        architecture = "ModernBertForMaskedLM" if self.masked_words else "ModernBertModel"
-        return {**self.config.to_dict(), "architectures": [architecture]}
+        if self.config.tie_word_embeddings:
+            warn_of_own_matrix(tensors, "decoder.weight", "embeddings.tok_embeddings.weight", source)
+        return [name for name in super().reconcile(tensors, table, source) if name != "decoder.weight"]
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
@@ -421,3 +401,15 @@ def _block(config: ModernBertConfig, index: int) -> PreNormBlock:
     for part in (attention.output, feed_forward.contract):
         part.w.init = _initial(config, residual=True)
     return PreNormBlock(_norm(config) if index else Unchanged(), attention, _norm(config), feed_forward, p)
+
+
+if __name__ == "__main__":
+    model = ModernBert(replace(PRESET, local_attention=4))
+    _, cache = model.encode(np.arange(5, 15)[None])
+    for index, kind in enumerate(model.config.kinds):
+        seen = np.flatnonzero(cache[f"attention_weights_{index}"][0, 0, 5]).tolist()
+        print(f"layer {index}, {kind}: token 5 sees tokens {seen}")
+    T, reach = ModernBertConfig.max_position_embeddings, ModernBertConfig.local_attention
+    print(f"ModernBERT-base has {T:,} scores per token in a global layer and {reach + 1} in a local one")
+    biases = [name for name in model.named_params() if name.endswith((".b", ".beta"))]
+    print(f"{len(model.named_params())} weights, of which biases: {', '.join(biases)}")

@@ -80,23 +80,27 @@ class PublishedConfig:
     def check(self) -> None:
         """Checks of an architecture's own, after those of the fields."""
 
-    # The sizes under the names that every config has. An architecture with other published names overrides them.
+    # The sizes under the names that every config has. `other_names` has the fields of architectures that do not use
+    # BERT's names.
+
+    def _size(self, name: str) -> int:
+        return getattr(self, self.other_names.get(name, name))
 
     @property
     def width(self) -> int:
-        return self.hidden_size  # type: ignore[attr-defined]
+        return self._size("hidden_size")
 
     @property
     def depth(self) -> int:
-        return self.num_hidden_layers  # type: ignore[attr-defined]
+        return self._size("num_hidden_layers")
 
     @property
     def heads(self) -> int:
-        return self.num_attention_heads  # type: ignore[attr-defined]
+        return self._size("num_attention_heads")
 
     @property
     def max_length(self) -> int:
-        return self.max_position_embeddings  # type: ignore[attr-defined]
+        return self._size("max_position_embeddings")
 
     @property
     def dropout(self) -> float:

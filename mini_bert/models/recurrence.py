@@ -77,8 +77,7 @@ class Recurrent(Model):
                     f"{source}: config.json says that {copy} and {original} are shared, but they differ; change "
                     f"{' or '.join(self.sharing)} there to what the model was trained with"
                 )
-        used = {name for entry in table for name in entry.theirs}
-        return sorted(set(tensors) - used - set(self.copies()))
+        return [name for name in super().reconcile(tensors, table, source) if name not in self.copies()]
 
 
 def next_memory(memory: Sequence[np.ndarray] | None, states: Sequence[np.ndarray], most: int | None = None):
@@ -94,20 +93,6 @@ def next_memory(memory: Sequence[np.ndarray] | None, states: Sequence[np.ndarray
             state = state[:, T - most :]
         found.append(state)
     return found
-
-
-def with_memory(mask: np.ndarray | None, M: int) -> np.ndarray | None:
-    """A mask for T keys becomes one for M + T: the memory is always visible."""
-    if mask is None or M == 0:
-        return mask
-    return np.concatenate([np.ones((*mask.shape[:-1], M), bool), mask], -1)
-
-
-def causal_mask(T: int, M: int, window: int | None = None) -> np.ndarray:
-    """(T,M+T) True where key j may be seen by query i: j ≤ M + i, and only the last `window` of these"""
-    distance = M + np.arange(T)[:, None] - np.arange(M + T)
-    seen = distance >= 0
-    return seen if window is None else seen & (distance < window)
 
 
 def share_biases(blocks: Sequence[Any]) -> None:

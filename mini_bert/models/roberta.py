@@ -17,52 +17,33 @@ What differs from BERT (models/bert.py), and why:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mini_bert.common.values import check_token_id
-from mini_bert.layers.activations import activation
-from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
-from mini_bert.layers.initialisers import normal
-from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
-from mini_bert.models.bert_like import BertLike, block, block_names
-from mini_bert.models.heads import MaskedWordHead, Pooler
-from mini_bert.models.published import ENCODER, PublishedConfig
+from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
+from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
-from mini_bert.models.sizes import Sizes, block_parameters, inner_arrays
+from mini_bert.models.sizes import Sizes, block_parameters
 
 
 @dataclass(frozen=True)
-class RobertaConfig(PublishedConfig):
+class RobertaConfig(BertLikeConfig):
     """The fields of a published `config.json` that affect the results. The defaults are those of `transformers`."""
 
     model_type: ClassVar[str] = "roberta"
     name: ClassVar[str] = "RoBERTa"
-    only: ClassVar[Mapping[str, Any]] = {**ENCODER, "position_embedding_type": "absolute"}
     may_be_zero: ClassVar[frozenset[str]] = frozenset({"pad_token_id"})
 
     vocab_size: int = 50265
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
     pad_token_id: int = 1
-    tie_word_embeddings: bool = True
 
     def check(self) -> None:
-        activation(self.hidden_act)
+        super().check()
         check_token_id("pad_token_id", self.pad_token_id, self.vocab_size)
         if self.max_length < 1:
             raise ValueError(
@@ -88,24 +69,13 @@ class RobertaConfig(PublishedConfig):
         parameters = (V + self.max_position_embeddings + self.type_vocab_size) * H + 2 * H
         parameters += L * (block_parameters(H, inner) + 4 * H) + H * H + H  # and the pooler
         parameters += H * H + 3 * H + V + (0 if self.tie_head else H * V)
-        kept, temporary = inner_arrays(self.hidden_act)
-        return Sizes(
-            self.name, V, H, L, self.heads, inner, self.max_length, parameters, self.tie_head,
-            self.hidden_dropout_prob > 0, self.attention_probs_dropout_prob > 0, True, kept, temporary, 5,
-        )  # fmt: skip
+        return self.sizes_with(parameters, 5)
 
 
 PRESET = RobertaConfig(
-    vocab_size=8192,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=66,  # for 64 tokens
+    **SMALL | {"max_position_embeddings": 66},  # for 64 tokens
     type_vocab_size=1,
     layer_norm_eps=1e-5,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
 )
 
 
@@ -134,22 +104,11 @@ class Roberta(BertLike):
     def __init__(self, config: RobertaConfig, heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32):
         self.config = config
         width, std = config.hidden_size, config.initializer_range
-        self.tokens = Embedding(config.vocab_size, width, std)
-        self.positions = PositionEmbedding(config.max_position_embeddings, width, normal(std))
-        self.types = Embedding(config.type_vocab_size, width, std)
-        self.norm = LayerNorm(width, config.layer_norm_eps)
+        self.add_embeddings(width)
         self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
         self.pooler = Pooler(width, std) if POOLER in heads else None
-        self.masked_words = None
-        if MASKED_WORDS in heads:
-            self.masked_words = MaskedWordHead(
-                width, self.tokens.table, "gelu", config.layer_norm_eps, std, config.tie_head
-            )
+        self.masked_words = self.word_head("gelu") if MASKED_WORDS in heads else None
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, heads, seed, dtype)
 
     # ------------------------------------------------------------------ embeddings
 
@@ -167,11 +126,20 @@ class Roberta(BertLike):
 
     def names(self) -> list[Name]:
         """The table of published tensor names and ours, for loading and saving."""
-        names = self.embedding_names()
-        for index in range(self.config.num_hidden_layers):
-            names += block_names(f"encoder.blocks.{index}", f"encoder.layer.{index}")
+        names = self.encoder_names()
         if self.pooler:
             names += linear_names("pooler.dense", "pooler.dense")
         if self.masked_words:
             names += self.word_names("lm_head.dense", "lm_head.layer_norm")
         return names
+
+
+if __name__ == "__main__":
+    model = Roberta(PRESET)
+    ids = np.array([[0, 7, 8, 9, 2], [1, 1, 0, 7, 2]])  # <pad> is 1
+    print("positions count tokens, from 2; padding has position 1, also on the left:")
+    for row, positions in zip(ids.tolist(), model.positions_of(ids).tolist(), strict=True):
+        print(f"  ids {row} -> positions {positions}")
+    padded, _ = model.encode(ids[1:], ids[1:] != 1)
+    alone, _ = model.encode(ids[1:, 2:])
+    print(f"so padding on the left changes the vectors of a text by {np.abs(padded[:, 2:] - alone).max():.0e}")

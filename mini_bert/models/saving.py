@@ -19,7 +19,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from mini_bert.common.sixteen_bit import Stored
-from mini_bert.layers.base import Flat, Layer
+from mini_bert.layers.base import Layer
+from mini_bert.models.memory import InMemory
 
 LARGEST_WEIGHT = 1e9  # weights of trained models are below 100
 TOGETHER = "config.json and the weights must be those of one model: copy both from the same place"
@@ -59,15 +60,16 @@ class Name(NamedTuple):
         return dict(zip(self.theirs, parts, strict=True))
 
 
-class Saved(Layer):
+class Saved(InMemory):
     """The part of a `Model` that concerns files."""
 
     config: Any
-    flat: Flat
     config_class: ClassVar[Any]
     build: Callable[..., Any]
 
     family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
+    with_head: ClassVar[str] = "ForMaskedLM"  # the rest of such a name, for a model with its usual head
+    output_heads: Any
     in_transformers: ClassVar[str | None] = ""  # the versions that have this architecture; "": all, None: none
     prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
     head_prefixes: ClassVar[tuple[str, ...]] = ()  # of the names of its heads, those of published tasks included
@@ -100,8 +102,8 @@ class Saved(Layer):
 
     @classmethod
     def canonical(cls, name: str) -> str:
-        """One spelling for the names that different versions of a library wrote."""
-        return name
+        """One spelling for the names that different versions of a library wrote: without the encoder's prefix."""
+        return name.removeprefix(cls.prefix)
 
     def task_names(self, task: str) -> list[Name]:
         """The same for the head of a fine-tuned model. task: a key of `task_heads`"""
@@ -128,7 +130,7 @@ class Saved(Layer):
 
     def reconcile(self, tensors: dict[str, Any], table: list[Name], source: str) -> list[str]:
         """Complete a file's tensors where older files lack some; returns the names that no part of the model uses."""
-        return []
+        return sorted(set(tensors) - {name for entry in table for name in entry.theirs})
 
     def file_tensors(self, task: str = "") -> dict[str, Any]:
         """All weights under the names that files use."""
@@ -145,9 +147,16 @@ class Saved(Layer):
         """The models that are written for others to read, by the name of a subfolder; "": the folder itself."""
         return {"": self}
 
+    def architecture(self) -> str:
+        """The published class for a model with these heads, without the family: "ForMaskedLM"."""
+        return self.with_head if self.output_heads else "Model"
+
     def file_config(self) -> dict[str, Any]:
         """The content of config.json."""
-        return self.config.to_dict()
+        values = self.config.to_dict()
+        return (
+            values if self.in_transformers is None else {**values, "architectures": [self.family + self.architecture()]}
+        )
 
     def assign_tensors(self, tensors: Mapping[str, Any], source: str, task: str = "") -> None:
         """Copy a file's tensors into our weights; nothing changes unless all of them fit."""
@@ -298,6 +307,16 @@ def linear_names(ours: str, *theirs: str) -> list[Name]:
 
 def norm_names(ours: str, theirs: str) -> list[Name]:
     return [Name(f"{ours}.gamma", (f"{theirs}.weight",)), Name(f"{ours}.beta", (f"{theirs}.bias",))]
+
+
+def warn_of_own_matrix(tensors: Mapping[str, Any], own: str, table: str, source: str) -> None:
+    """For a head that shares the token table: warn if a file has another matrix for it, which is not used."""
+    if own in tensors and table in tensors and not np.array_equal(tensors[own], tensors[table]):
+        warnings.warn(
+            f"{source}: config.json says that the head shares the token table, so the file's own matrix for the head "
+            'is not used; to use it, set "tie_word_embeddings": false there',
+            stacklevel=5,
+        )
 
 
 def check_numbers(tensors: Mapping[str, Any], source: str, dtype: np.dtype[Any]) -> None:

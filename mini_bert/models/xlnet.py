@@ -36,6 +36,7 @@ from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal
 from mini_bert.layers.linear import Linear, TiedLinear
+from mini_bert.layers.masks import causal, with_memory
 from mini_bert.layers.matrices import sum_rows
 from mini_bert.layers.relative_attention import distance_waves
 from mini_bert.layers.two_stream_block import TwoStreamBlock
@@ -46,14 +47,13 @@ from mini_bert.models.recurrence import (
     ANY_LENGTH,
     OTHER_NAMES,
     Recurrent,
-    causal_mask,
     next_memory,
     share_biases,
     waves_run,
-    with_memory,
 )
 from mini_bert.models.relative_sizes import RelativeParts, TwoStreamSizes
 from mini_bert.models.saving import Name, linear_names, norm_names
+from mini_bert.models.sizes import inner_arrays
 
 
 @dataclass(frozen=True)
@@ -106,20 +106,6 @@ class XLNetConfig(PublishedConfig):
         if not isinstance(self.clamp_len, int) or isinstance(self.clamp_len, bool):
             raise ValueError(f"clamp_len is {self.clamp_len!r:.60}, expected a whole number")
 
-    # The sizes under the names that every config has.
-
-    @property
-    def width(self) -> int:
-        return self.d_model
-
-    @property
-    def depth(self) -> int:
-        return self.n_layer
-
-    @property
-    def heads(self) -> int:
-        return self.n_head
-
     @property
     def head_width(self) -> int:
         return self.d_model // self.n_head
@@ -132,7 +118,7 @@ class XLNetConfig(PublishedConfig):
         V, H, L, inner = self.vocab_size, self.d_model, self.n_layer, self.d_inner
         block = 5 * H * H + 2 * H + 2 * H * inner + inner + H + 4 * H  # attention with 2 segments, network, norms
         parameters = V * H + H + L * block + 3 * H * (L if self.untie_r else 1) + V + (0 if self.tie_head else H * V)
-        kept, temporary = {"relu": (1, 1.25), "tanh": (1, 3.0), "gelu": (2, 3.25)}.get(self.ff_activation, (3, 5.0))
+        kept, temporary = inner_arrays(self.ff_activation)
         drops = self.dropout > 0
         uses = self.use_mems_train
         parts = RelativeParts((self.mem_len or self.seq_len) if uses else 0, uses, H, later=self.attn_type == "bi")
@@ -191,6 +177,7 @@ class XLNet(Recurrent):
     """XLNet, with or without the head for words."""
 
     model_type, config_class, family = "xlnet", XLNetConfig, "XLNet"
+    with_head = "LMHeadModel"
     vocabulary = "unigram-8k"
     prefix = "transformer."
     head_prefixes = ("lm_loss.", "sequence_summary.", "logits_proj.", "classifier.", "qa_outputs.")
@@ -259,7 +246,7 @@ class XLNet(Recurrent):
         """Masks of content and query stream, (…,T,K): which keys each token may see; None: all"""
         T, given = inputs.ids.shape[1], list[Any]()
         if self.config.attn_type == "uni":
-            given.append(causal_mask(T, M, M + 1 if self.config.same_length else None))
+            given.append(causal(T, M + T, M + 1 if self.config.same_length else None))
         if inputs.mask is not None:
             given.append(with_memory(inputs.mask, M))
         content, query = list(given), list(given)
@@ -356,10 +343,6 @@ class XLNet(Recurrent):
     def heads_in(cls, values, tensors):
         return [MASKED_WORDS] if "lm_loss.bias" in tensors else []
 
-    @classmethod
-    def canonical(cls, name: str) -> str:
-        return name.removeprefix("transformer.")
-
     def names(self) -> list[Name]:
         """The table of published tensor names and ours. Files have weights of shape (H,A,d), for each head apart."""
         config = self.config
@@ -396,9 +379,6 @@ class XLNet(Recurrent):
         shared = [(index, name) for index in range(1, self.config.n_layer) for name in BIASES.values()]
         return found | {f"layer.{index}.rel_attn.{name}": f"layer.0.rel_attn.{name}" for index, name in shared}
 
-    def file_config(self) -> dict[str, Any]:
-        return {**self.config.to_dict(), "architectures": ["XLNetLMHeadModel" if self.masked_words else "XLNetModel"]}
-
 
 BIASES = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias", "segments.bias": "r_s_bias"}
 
@@ -408,3 +388,17 @@ def _all(masks: list[Any]) -> Any:
     for mask in masks[1:]:
         found = found & mask
     return found
+
+
+if __name__ == "__main__":
+    model, run = XLNet(PRESET), Run()
+    order = np.array([[0, 2, 0, 1]])
+    print("order 0 2 0 1: word 3 is predicted from words 0 and 2, then word 1 from the other three")
+    hidden, cache = model.encode_inputs(Inputs(np.array([[7, 8, 9, 10]]), order=order), run)
+    for name, stream in (("content", "attention_weights_0"), ("query", "query_stream_attention_weights_0")):
+        print(f"what each token sees in the {name} stream:", (cache[stream][0, 0] > 0).astype(int).tolist())
+    other, _ = model.encode_inputs(Inputs(np.array([[7, 8, 9, 99]]), order=order), run)
+    print(
+        "change of each prediction when word 3 changes, which only word 1 may use:",
+        np.abs(other - hidden).max(-1)[0].round(3),
+    )

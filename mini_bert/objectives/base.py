@@ -22,7 +22,8 @@ import numpy as np
 from mini_bert.common.batching import RIGHT, Padding
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import CrossEntropyCache
-from mini_bert.models.base import LossCache, Model
+from mini_bert.models.base import Model
+from mini_bert.models.loss import LossCache
 from mini_bert.models.sizes import Sizes
 from mini_bert.text.base import Tokenizer
 
@@ -79,6 +80,10 @@ class Objective:
     heads: ClassVar[tuple[str, ...]] = ()  # the output heads that a model needs
     options: ClassVar[tuple[str, ...]] = ()  # further arguments of `for_tokenizer`, which `mini-bert train` sets
     targets: ClassVar[str] = "masked tokens"  # what the first part predicts, for the titles of plots
+    copies: ClassVar[bool] = False  # whether some of the targets are visible in the input
+    owners: ClassVar[
+        Mapping[str, str]
+    ] = {}  # whose loss each part is, where two models are trained; "": the first part
     sequences: ClassVar[dict[str, Any]] = {"mode": "packed"}  # how text is cut into sequences: data/generator.py
     consecutive: ClassVar[bool] = False  # whether each sequence continues one of the batch before: data/lanes.py
     memory: Mapping[str, np.ndarray] = {}  # arrays carried from batch to batch; saved and restored with checkpoints
@@ -96,6 +101,11 @@ class Objective:
     def summary(self) -> str:
         """For the model card: what a model was trained to do."""
         return ""
+
+    @classmethod
+    def part_name(cls, part: str = "") -> str:
+        """A part of the loss in words: "next sentence", or the model whose loss it is. "": the first part"""
+        return cls.owners.get(part, part.replace("_", " "))
 
     @classmethod
     def missing(cls, model: Model) -> list[str]:

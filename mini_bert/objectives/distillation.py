@@ -6,9 +6,11 @@
     soft     τ² KL(teacher ‖ student) of the words' distributions, at τ = 2     what else could have been there?
     hidden   1 − cos(student's vector, teacher's vector), where both are of the same width
 
-all at the masked tokens, means over these. The weights are those of the published DistilBERT (Sanh et al. 2019), whose
-training has them in the ratio 2 : 5 : 1, divided by their sum. layers/soft_cross_entropy.py explains the second part,
-layers/similarity.py the cosine.
+**All three are learnt at the masked tokens only**, and are means over these. The published training compares
+distributions and vectors at every token. But where a token is visible, the teacher's distribution says little more than
+that token, and 15 % of the rows take 15 % of the memory and time of two heads over all words. The weights are those of
+the published DistilBERT (Sanh et al. 2019), whose training has them in the ratio 2 : 5 : 1, divided by their sum.
+layers/soft_cross_entropy.py explains the second part, layers/similarity.py the cosine.
 
 The teacher is any model that predicts masked words with the same vocabulary. It runs forward only, without dropout, on
 the same inputs. All threads share its weights. Its folder is part of the run's description, and a checksum of its
@@ -40,8 +42,9 @@ from mini_bert.layers.soft_cross_entropy import (
     soft_cross_entropy,
     soft_cross_entropy_backward,
 )
-from mini_bert.models.base import MASKED_WORDS, Model, ScoreCache
+from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.models.cache import EncodeCache
+from mini_bert.models.loss import ScoreCache
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Part, Predictions, Size, part_of, predictions_of
@@ -65,7 +68,7 @@ class DistillationCache(NamedTuple):
 
 
 class Distillation(MaskedWords):
-    """Masked words, the teacher's distribution over words, and its vectors."""
+    """Masked words, the teacher's distribution over words, and its vectors, all at the masked tokens."""
 
     name = "distillation"
     options = (*MaskedWords.options, "teacher", "temperature")

@@ -14,7 +14,8 @@ import numpy as np
 
 from mini_bert.common.inputs import check_ids, check_rows
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, LossCache, Model, Term
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, Model
+from mini_bert.models.loss import LossCache, Term
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective, Rows, Size
 from mini_bert.objectives.masking import MASK_PROB, TO_MASK, TO_RANDOM, Masking
@@ -54,6 +55,7 @@ class MaskedWords(Objective):
     heads: ClassVar[tuple[str, ...]] = (MASKED_WORDS,)
     options: ClassVar[tuple[str, ...]] = ("mask_prob", "whole_word", "span", "ngram")
     share: ClassVar[float] = MASK_PROB  # of the words that are predicted, by default
+    copies: ClassVar[bool] = True  # a tenth of the chosen words stay as they are
 
     def __init__(self, masking: Masking | None = None):
         self.masking = masking

@@ -24,7 +24,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from mini_bert.layers.base import Run
-from mini_bert.models.base import NEXT_WORD, Inputs, LossCache, Model, Term
+from mini_bert.models.base import NEXT_WORD, Inputs, Model
+from mini_bert.models.loss import LossCache, Term
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective, Part, Predictions, Rows, Size, part_of, predictions_of
 from mini_bert.objectives.masked_words import unigram_loss, word_shares

@@ -32,7 +32,8 @@ from mini_bert.common.draws import draws
 from mini_bert.common.inputs import check_rows
 from mini_bert.common.wording import with_article
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, LossCache, Model, Term
+from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.models.loss import LossCache, Term
 from mini_bert.objectives.base import Rows, Size
 from mini_bert.objectives.masked_words import MaskedWords, percent
 from mini_bert.objectives.masking import Masking
@@ -58,6 +59,7 @@ class Permutation(MaskedWords):
 
     name = "permutation"
     targets = "predicted tokens"
+    copies = False  # no word sees itself
     share = PREDICTED
 
     @classmethod

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,8 @@ from mini_bert.common.draws import draws, uniform
 from mini_bert.common.inputs import check_rows
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import CrossEntropyCache
-from mini_bert.models.base import MASKED_WORDS, REPLACED, Inputs, LossCache, Model, Term
+from mini_bert.models.base import MASKED_WORDS, REPLACED, Inputs, Model
+from mini_bert.models.loss import LossCache, Term
 from mini_bert.models.pairs import PairConfig
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Part, Predictions, Rows, Size, part_of, predictions_of
@@ -66,6 +67,8 @@ class ReplacedTokens(MaskedWords):
 
     name = "replaced_tokens"
     heads = (REPLACED,)
+    copies = False
+    owners: ClassVar = {"": "generator", REPLACED: "discriminator"}
 
     @classmethod
     def missing(cls, model: Model) -> list[str]:
@@ -166,12 +169,20 @@ class ReplacedTokens(MaskedWords):
         before = None if model.before is None else super().sizes(model.before, **options)
         return model._replace(predicted=1.0, before=before)
 
+    def note(self, model: Model) -> str:
+        return (
+            "two models are trained: the generator predicts masked words, and the discriminator, the model to keep, "
+            "says of every token whether the generator replaced it; each has a loss of its own"
+        )
+
     @property
     def summary(self) -> str:
         return (
             f"Trained to find replaced words: a generator, trained at the same time, fills in "
-            f"{percent(self.predicted)} of the words{self._units}, and the model says of every token whether it is the "
-            "original."
+            f"{percent(self.predicted)} of the words{self._units}, and the model, the discriminator, says of every "
+            "token whether it is the original.\nThe generator is in the folder `generator`. Its loss is that of "
+            'predicting the masked words, the discriminator\'s that of yes or no. Always saying "original" would be '
+            f"right for at least {percent(1 - self.predicted)} of the tokens."
         )
 
 

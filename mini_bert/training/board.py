@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mini_bert.training.history import Record, finite, further_parts, unigram_loss
+from mini_bert.objectives.base import Objective
+from mini_bert.training.history import Record, finite, further_parts, kind_of, unigram_loss
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -27,6 +28,7 @@ class Board:
         self.total_steps = total_steps
         self.minutes = minutes
         self.baseline: float | None = None
+        self.kind: type[Objective] = Objective
         self.losses: list[tuple[int, float]] = []
         self.latest: dict[str, Record] = {}  # by kind
         self.updated = time.monotonic()  # time of the latest "train" record
@@ -34,7 +36,7 @@ class Board:
     def take(self, record: Record) -> None:
         self.latest[record["kind"]] = record
         if record["kind"] == "start":
-            self.baseline = unigram_loss(record)
+            self.baseline, self.kind = unigram_loss(record), kind_of(record)
         elif record["kind"] == "resume":
             self.losses = [(step, loss) for step, loss in self.losses if step <= record["step"]]
         elif record["kind"] == "train":
@@ -121,7 +123,7 @@ class Board:
             table.add_column(style="dim", no_wrap=True, overflow="crop")
             table.add_column(no_wrap=True, overflow="crop", min_width=9)
         cells = [
-            ("loss", shown("train", "loss", "{:.3f}")),
+            (f"{self.kind.part_name()} loss".lstrip(), shown("train", "loss", "{:.3f}")),
             ("held-out loss", shown("eval", "loss", "{:.3f}")),
             ("unigram baseline", "-" if self.baseline is None else f"{self.baseline:.3f}"),
             ("accuracy", shown("train", "accuracy", "{:.1%}")),
@@ -132,9 +134,8 @@ class Board:
             ("memory", shown("train", "memory_mb", "{:,.0f} MB")),
         ]
         for name in further_parts(self.latest.get("train", {})):
-            words = name.replace("_", " ")
             cells += [
-                (f"{words} loss", shown("train", f"{name}_loss", "{:.3f}")),
+                (f"{self.kind.part_name(name)} loss", shown("train", f"{name}_loss", "{:.3f}")),
                 ("accuracy", shown("train", f"{name}_accuracy", "{:.1%}")),
                 ("held out", shown("eval", f"{name}_accuracy", "{:.1%}")),
             ]

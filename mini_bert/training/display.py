@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 from mini_bert.common.progress import show_cursor_at_exit
 from mini_bert.common.visible import filter_redirected, unfiltered, visible
 from mini_bert.evaluation.unigram_baseline import against
+from mini_bert.objectives.base import Objective
 from mini_bert.training.board import Board, clock, step_of
 from mini_bert.training.history import Record, finite, further_parts, read_run
 
@@ -113,14 +114,14 @@ class Display:
                 self._write_pending()
         elif record["kind"] == "eval":
             self._write_pending()
-            self._line(eval_line(record, self.board.baseline))
+            self._line(eval_line(record, self.board.baseline, self.board.kind))
         elif record["kind"] == "nonfinite":
             self._write_pending()
             self.note(nonfinite_line(record))
 
     def _write_pending(self) -> None:
         if self.pending is not None:
-            self._line(train_line(self.pending, self.board.total_steps))
+            self._line(train_line(self.pending, self.board.total_steps, self.board.kind))
             self.pending, self.written = None, time.monotonic()
 
     def _line(self, text: str) -> None:
@@ -173,39 +174,41 @@ class WarningHandler(logging.Handler):
 # --- plain lines -------------------------------------------------------------------------------------------
 
 
-def train_line(record: Record, total_steps: int | None = None) -> str:
+def train_line(record: Record, total_steps: int | None = None, kind: type[Objective] = Objective) -> str:
     """A "train" record as a plain line.
 
     >>> train_line({"kind": "train", "step": 50, "loss": 7.31, "accuracy": 0.061, "lr": 1e-3, "eta": 230.0}, 4000)
     'step 50 of 4,000: loss 7.310, accuracy 6.1%, learning rate 1.0e-03, 3:50 left'
     """
-    parts = present(record, ("loss", "loss {:.3f}"), ("accuracy", "accuracy {:.1%}"), ("lr", "learning rate {:.1e}"),
-                    ("grad_norm", "gradient norm {:.2f}"), ("tokens_per_second", "{:,.0f} tokens/s"),
-                    ("memory_mb", "{:,.0f} MB"))  # fmt: skip
+    parts = present(record, kind, ("loss", "loss {:.3f}"), ("accuracy", "accuracy {:.1%}"),
+                    ("lr", "learning rate {:.1e}"), ("grad_norm", "gradient norm {:.2f}"),
+                    ("tokens_per_second", "{:,.0f} tokens/s"), ("memory_mb", "{:,.0f} MB"))  # fmt: skip
     eta = finite(record.get("eta"))
     if eta is not None:
         parts.append(f"{clock(eta)} left")
     return f"{step_of(record['step'], total_steps)}: {', '.join(parts)}"
 
 
-def eval_line(record: Record, baseline: float | None = None) -> str:
+def eval_line(record: Record, baseline: float | None = None, kind: type[Objective] = Objective) -> str:
     """An "eval" record as a plain line, with the loss compared with the unigram baseline.
 
     >>> eval_line({"kind": "eval", "step": 500, "loss": 6.1, "perplexity": 446.0, "top1": 0.12, "top5": 0.25}, 6.51)
     'step 500, held-out text: loss 6.100 (0.41 below the unigram baseline), perplexity 446, top-1 12.0%, top-5 25.0%'
     """
-    parts = present(record, ("loss", "loss {:.3f}"), ("perplexity", "perplexity {:,.0f}"), ("top1", "top-1 {:.1%}"),
-                    ("top5", "top-5 {:.1%}"))  # fmt: skip
+    parts = present(record, kind, ("loss", "loss {:.3f}"), ("perplexity", "perplexity {:,.0f}"),
+                    ("top1", "top-1 {:.1%}"), ("top5", "top-5 {:.1%}"))  # fmt: skip
     loss = finite(record.get("loss"))
     if loss is not None and baseline is not None:
         parts[0] += f" ({against(loss, baseline)})"
     return f"step {record['step']:,}, held-out text: {', '.join(parts)}"
 
 
-def present(record: Record, *forms: tuple[str, str]) -> list[str]:
+def present(record: Record, kind: type[Objective], *forms: tuple[str, str]) -> list[str]:
     """The finite numbers of a record, formatted; a loss that is not finite is mentioned."""
+    if owner := kind.part_name():
+        forms = tuple((name, f"{owner} {form}" if name in ("loss", "accuracy") else form) for name, form in forms)
     for name in further_parts(record):
-        words = name.replace("_", " ")
+        words = kind.part_name(name)
         forms += ((f"{name}_loss", f"{words} loss {{:.3f}}"), (f"{name}_accuracy", f"{words} accuracy {{:.1%}}"))
     parts = [form.format(value) for name, form in forms if (value := finite(record.get(name))) is not None]
     return parts if finite(record.get("loss")) is not None else ["loss is not a finite number", *parts]

@@ -16,10 +16,10 @@ from statistics import mean
 
 from mini_bert.common.invocation import broken
 from mini_bert.common.progress import counted
-from mini_bert.evaluation.unigram_baseline import against, knows_frequencies, uses_context, verdict
+from mini_bert.evaluation.unigram_baseline import against, knows_frequencies
 from mini_bert.training.board import clock
 from mini_bert.training.history import METRICS, History, finite, read_run
-from mini_bert.training.part_symptoms import PART_CHECKS
+from mini_bert.training.part_symptoms import PART_CHECKS, discriminator
 from mini_bert.training.symptoms import (
     CHECKS,
     NOT_FINITE,
@@ -74,7 +74,7 @@ def summary(run: str | os.PathLike[str]) -> str:
     if seconds is not None:
         parts[0] += f" in {clock(seconds)}"
     if losses:
-        parts.append(f"loss {losses[0]:.2f} to {losses[-1]:.2f}")
+        parts.append(f"{history.loss_name} {losses[0]:.2f} to {losses[-1]:.2f}")
     if held:
         parts.append(f"{held[-1]:.2f} on held-out text")
     if history.unigram_loss is not None:
@@ -97,7 +97,7 @@ def healthy(history: History) -> Finding:
     steps, losses = history.series("train", "loss")
     evals, held = history.series("eval", "loss")
     baseline, last = history.unigram_loss, mean(last_part(losses, 10))
-    what = f"The loss went from {losses[0]:.2f} to {last:.2f} in {counted(steps[-1], 'step')}."
+    what = f"The {history.loss_name} went from {losses[0]:.2f} to {last:.2f} in {counted(steps[-1], 'step')}."
     if held:
         last = held[-1]
         top1 = finite(history.last("eval").get("top1"))
@@ -105,16 +105,18 @@ def healthy(history: History) -> Finding:
         what += f" On held-out text it is {last:.2f} (perplexity {number(math.exp(min(last, 50)))}){right}."
     why, title, advice = "All numbers are in their normal range.", "Nothing is wrong with this run", ""
     if baseline is not None:
-        why = f"That is {against(last, baseline)} of {baseline:.2f}: {verdict(last, baseline)}."
+        why = f"That is {against(last, baseline)} of {baseline:.2f}: {history.verdict(last)}."
         if not knows_frequencies(last, baseline):
             advice = (
                 "Too early to say more. Try again after a few hundred steps. A learning rate near 0.001 works for "
                 "Mini-BERT; wider models need a lower one."
             )
-        elif not uses_context(last, baseline) and history.end_of_warmup is None:
+        elif not history.uses_context(last) and history.end_of_warmup is None:
             advice = "Keep training: the learning rate is still rising, and its effect shows later."
-        elif not uses_context(last, baseline):
+        elif not history.uses_context(last):
             advice = "Keep training. The loss may stay here for a few thousand steps, then falls as context is used."
+    if found := discriminator(history):
+        why += f" {found[0].upper()}{found[1:]}."
     if advice:
         return Finding("good", "Nothing is wrong so far", what, why, advice)
     fall, over = fall_at_the_end(evals, held) if len(held) >= 4 else fall_at_the_end(steps, losses)

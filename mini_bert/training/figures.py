@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mini_bert.objectives.registry import OBJECTIVES
+from mini_bert.objectives.base import Objective
 from mini_bert.plots.style import (
     COLOURS,
     DASHES,
@@ -104,7 +104,7 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
     if held:
         panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label="held-out text")
     for part in further_parts(history.last("train")):
-        words = f"{part.replace('_', ' ')}, training"
+        words = f"{history.kind.part_name(part)}, training"
         panel.plot(
             *history.series("train", f"{part}_loss"), color=colour(index), linestyle=":", linewidth=1.1, label=words
         )
@@ -114,18 +114,19 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
         panel.axhline(baseline, color=COLOURS[4], linestyle=DASHES[1], linewidth=1.3, label=words)
     for lost in history.of("nonfinite"):
         panel.axvline(lost["step"], color=COLOURS[1], linewidth=1.5, label=f"not finite, step {lost['step']:,}")
-    dress(panel, name, "step", "loss")
+    dress(panel, name, "step", history.loss_name)
     panel.set_title(name, fontsize=10, fontweight="bold", color=colour(index))
 
 
 def accuracy_title(histories: Sequence[History]) -> str:
     """What is predicted, if that is the same for all runs; other parts of the loss are dotted."""
-    kinds = [OBJECTIVES.get(history.objective) for history in histories]
-    what = {"tokens" if kind is None else kind.targets for kind in kinds}
+    what = {"tokens" if history.kind is Objective else history.kind.targets for history in histories}
     title = f"accuracy on {what.pop()}" if len(what) == 1 else "accuracy"
-    last = [history.last("train") for history in histories]
-    more = {part for record in last for part in further_parts(record) if f"{part}_accuracy" in record}
-    dotted = ", ".join(sorted(part.replace("_", " ") for part in more))
+    last = [(history.kind, history.last("train")) for history in histories]
+    more = {
+        kind.part_name(part) for kind, record in last for part in further_parts(record) if f"{part}_accuracy" in record
+    }
+    dotted = ", ".join(sorted(more))
     return f"{title}\n(dotted: {dotted})" if more else title
 
 

@@ -11,7 +11,7 @@ from mini_bert.common.invocation import command
 from mini_bert.common.memory import return_freed_memory
 from mini_bert.data.generator import TextBatches
 from mini_bert.evaluation.evaluate import word_counts
-from mini_bert.evaluation.unigram_baseline import against, uses_context, verdict
+from mini_bert.evaluation.unigram_baseline import against
 from mini_bert.evaluation.word_frequencies import log_frequencies, read_frequencies
 from mini_bert.files.model_folder import MODEL, WEIGHTS
 from mini_bert.models.base import Model
@@ -94,10 +94,11 @@ class FolderRun:
     def _finish(self, run: RunFolder, state: State, display: Display) -> None:
         from mini_bert.training.doctor import diagnose, report, weights_are_useless
         from mini_bert.training.figures import loss_picture
+        from mini_bert.training.part_symptoms import discriminator
 
         findings = [finding for finding in diagnose(self.path) if finding.level != "good"]
-        baseline = read_run(self.path).unigram_loss
-        learnt = state.best is not None and baseline is not None and uses_context(state.best, baseline)
+        history = read_run(self.path)
+        learnt = state.best is not None and history.uses_context(state.best)
         if state.stopped == "done" and weights_are_useless(findings) and not learnt:
             state.stopped = "diverged"
         target = self.path / MODEL
@@ -118,16 +119,19 @@ class FolderRun:
             return
         if findings:
             display.note(report(findings), must=any(finding.level != "note" for finding in findings))
-        if state.best is not None and baseline is not None:
+        if state.best is not None and history.unigram_loss is not None:
             display.note(
-                f"\nheld-out loss {state.best:.3f}, {against(state.best, baseline)} of {baseline:.3f}: "
-                f"{verdict(state.best, baseline)}"
+                f"\nheld-out {history.loss_name} {state.best:.3f}, {against(state.best, history.unigram_loss)} of "
+                f"{history.unigram_loss:.3f}: {history.verdict(state.best)}"
             )
+        if found := discriminator(history):
+            display.note(found)
         if self.validation is not None and self.batches.objective.word_model(self.model) is not None:
             self.model.load_checkpoint(run.best(state) / WEIGHTS)  # into the same memory: a second model may not fit
             words: Any = self.batches.objective.word_model(self.model)
             if lines := examples(words, self.validation):
-                display.note("\nMasked words in unseen text, and the model's guesses (★ marks the true word):\n")
+                guesses = f"{history.kind.part_name() or 'model'}'s guesses"
+                display.note(f"\nMasked words in unseen text, and the {guesses} (★ marks the true word):\n")
                 for line in lines:
                     display.note(line)
         curve = f"    loss curve: {self.path / 'loss.png'}" if drawn else ""

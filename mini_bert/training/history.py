@@ -18,6 +18,10 @@ from typing import Any
 
 from mini_bert.common.invocation import command
 from mini_bert.common.json_values import parse_json
+from mini_bert.evaluation.unigram_baseline import uses_context, verdict
+from mini_bert.objectives.base import Objective
+from mini_bert.objectives.masked_words import MaskedWords
+from mini_bert.objectives.registry import OBJECTIVES
 
 METRICS = "metrics.jsonl"
 Record = dict[str, Any]
@@ -64,9 +68,24 @@ class History:
         return finite(start.get("predicted", start.get("mask_prob")))
 
     @property
-    def objective(self) -> str:
-        """Its name. Older runs do not record it."""
-        return str(self.last("start").get("objective", "masked_words"))
+    def kind(self) -> type[Objective]:
+        """The objective"""
+        return kind_of(self.last("start"))
+
+    @property
+    def loss_name(self) -> str:
+        """What "loss" means in its records: "loss", or "generator loss" if two models are trained"""
+        return f"{self.kind.part_name()} loss".lstrip()
+
+    def uses_context(self, loss: float) -> bool:
+        """Whether a loss shows that the model uses context; False if there is no baseline."""
+        return self.unigram_loss is not None and uses_context(loss, self.unigram_loss, self.kind.copies)
+
+    def verdict(self, loss: float) -> str:
+        """What a loss shows about the model, or about the one of two models whose loss it is"""
+        assert self.unigram_loss is not None
+        owner = self.kind.part_name()
+        return verdict(loss, self.unigram_loss, self.kind.copies, f"the {owner}" if owner else "it")
 
     @property
     def tensors(self) -> dict[str, Record]:
@@ -116,6 +135,11 @@ def unigram_loss(start: Record) -> float | None:
     (6.6, 6.5)
     """
     return finite(start.get("unigram_loss", start.get("unigram_entropy")))
+
+
+def kind_of(start: Record) -> type[Objective]:
+    """The objective in a "start" record. Older runs do not record it; another program may have one of its own."""
+    return OBJECTIVES.get(start.get("objective", MaskedWords.name), Objective)
 
 
 def further_parts(record: Record) -> list[str]:

@@ -16,17 +16,14 @@ LEARNT = 0.97  # of the loss of knowing only how many words are replaced; below 
 
 
 def blind_discriminator(history: History) -> Iterator[Finding]:
-    """Long after warm-up, the discriminator's loss is that of always saying how many words are replaced.
-
-    The generator's accuracy a gives their share: a masked word is filled in wrongly with a probability of about 1 − a.
-    """
+    """Long after warm-up, the discriminator's loss is that of knowing only how many words are replaced."""
     steps, losses = history.series("train", f"{REPLACED}_loss")
     _, accuracies = history.series("train", "accuracy")
     share, risen = history.predicted, history.end_of_warmup
     if len(losses) < 6 or share is None or risen is None or steps[-1] - risen < PATIENCE:
         return
-    replaced = share * (1 - mean(last_part(accuracies, 5)))
-    late, blind = mean(last_part(losses, 5)), binary_entropy(replaced)
+    late = mean(last_part(losses, 5))
+    replaced, blind = constant_answer(share, mean(last_part(accuracies, 5)))
     if late < LEARNT * blind:
         return
     yield Finding(
@@ -39,6 +36,31 @@ def blind_discriminator(history: History) -> Iterator[Finding]:
         f"A generator of a quarter to half the width; a learning rate near 0.0005 instead of "
         f"{number(history.peak_learning_rate)}; more --steps or --minutes.",
     )
+
+
+def discriminator(history: History) -> str:
+    """What its loss on held-out text shows, or on the training text if none is held out; "" if there is none."""
+    kind, right = ("eval", "top1") if history.of("eval") else ("train", "accuracy")
+    _, losses = history.series(kind, f"{REPLACED}_loss")
+    _, accuracies = history.series(kind, right)
+    if not losses or not accuracies or history.predicted is None:
+        return ""
+    replaced, blind = constant_answer(history.predicted, accuracies[-1])
+    found = "it finds some of them" if losses[-1] < LEARNT * blind else "it does not find them yet"
+    where = "held-out " if kind == "eval" else ""
+    return (
+        f"{where}discriminator loss {losses[-1]:.3f}; knowing only that about {replaced:.0%} of the tokens are "
+        f"replaced gives {blind:.3f}: {found}"
+    )
+
+
+def constant_answer(predicted: float, accuracy: float) -> tuple[float, float]:
+    """The share of the tokens that are replaced, and the loss of a discriminator that knows only this share.
+
+    A masked word is filled in wrongly with a probability of about 1 − accuracy, the generator's.
+    """
+    replaced = predicted * (1 - accuracy)
+    return replaced, binary_entropy(replaced)
 
 
 def binary_entropy(p: float) -> float:

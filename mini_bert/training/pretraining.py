@@ -18,7 +18,7 @@ from mini_bert.common.invocation import command
 from mini_bert.common.memory import share_memory_among_threads
 from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import Shards, open_shards, prepare
-from mini_bert.files.model_folder import MODEL
+from mini_bert.files.model_folder import MODEL, locate, read_config
 from mini_bert.models.registry import config_from
 from mini_bert.objectives.registry import objective_of_run
 from mini_bert.text.base import Tokenizer
@@ -38,7 +38,7 @@ from mini_bert.training.initial_weights import start_from_folder, start_from_tea
 from mini_bert.training.loop import is_done, next_learning_rate
 from mini_bert.training.plan import explained_memory
 from mini_bert.training.recorder import State
-from mini_bert.training.run_folder import RunFolder
+from mini_bert.training.run_folder import CONFIG, RunFolder
 from mini_bert.training.run_lock import RunLock
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.setup import Wanted, absolute, build, config_of, refuse_weights, set_up
@@ -151,12 +151,26 @@ def resume(
                 state.stopped = "done"
                 return state
             note = "the run is finished; only its model is written"
+        _check_teacher(path, description)
         tokenizer = load_tokenizer(newest.path if newest else description["data"]["tokenizer"])
         with _explained_memory(description):
             run = _open(path, description, tokenizer, _text(description["data"], tokenizer, quiet), quiet)
             run.lock, run.logged, run.tensorboard = lock, logged, tensorboard
             run.notes += filter(None, [note, "" if newest else _start(run, description)])
             return run.train(newest)
+
+
+def _check_teacher(path: Path, description: dict[str, Any]) -> None:
+    """Raise an error if the teacher of a run was moved or deleted."""
+    teacher = description.get("objective_options", {}).get("teacher")
+    try:
+        if teacher is not None:
+            read_config(locate(teacher))
+    except FileNotFoundError:
+        raise ValueError(
+            f"the teacher of this run is no longer in {teacher}; put it back there, or if it was moved, write its new "
+            f'folder into {path / CONFIG}, as "teacher" in "objective_options"'
+        ) from None
 
 
 def _change_length(path: Path, description: dict[str, Any], state: State, length: dict[str, Any]) -> str:

@@ -80,15 +80,18 @@ def _around(T: int) -> int:
 
 def measured(run: Path, sequences: int, most: int) -> str:
     """Rows of the model card: the best measurement on held-out text, with a dash for numbers that are not finite"""
-    evals = [record for record in read_run(run).of("eval") if finite(record.get("loss")) is not None]
+    history = read_run(run)
+    evals = [record for record in history.of("eval") if finite(record.get("loss")) is not None]
     if not evals:
         return "| held-out loss | not measured |\n"
     text = f"the first {most:,} of {sequences:,} sequences" if most < sequences else counted(sequences, "sequence")
     best = min(evals, key=lambda record: record["loss"])
     rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
             ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
+    if owner := history.kind.part_name():
+        rows = [(f"{owner}: {label}", name, form) for label, name, form in rows]
     for name in further_parts(best):
-        words = name.replace("_", " ")
+        words = history.kind.part_name(name) + (": held-out" if owner else "")
         rows += [(f"{words} loss", f"{name}_loss", ".3f"), (f"{words} accuracy", f"{name}_accuracy", ".1%")]
     return f"| held-out text | {text} |\n" + "".join(
         f"| {label} | {'–' if (value := finite(best.get(name))) is None else format(value, form)} |\n"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from mini_bert.common.invocation import command, unbroken
 from mini_bert.common.progress import counted
-from mini_bert.evaluation.unigram_baseline import ABOVE, against, knows_frequencies, uses_context
+from mini_bert.evaluation.unigram_baseline import ABOVE, against, knows_frequencies
 from mini_bert.training.history import History, Record, finite
 
 PATIENCE = 3_000  # steps at the full learning rate; a shorter plateau is normal
@@ -91,7 +91,7 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
     baseline, peak, signs = history.unigram_loss, history.peak_learning_rate, signs_of_large_steps(history)
     late, best = mean(last_part(losses, 5)), min(smoothed(losses, max(3, len(losses) // 20)))
     rises = late > best + ABOVE
-    high = baseline is not None and not uses_context(late, baseline)
+    high = baseline is not None and not history.uses_context(late)
     early = losses[len(losses) // 5 : max(1, 2 * len(losses) // 5)] or losses[:1]
     falls = late < mean(early) - 0.05  # not: than a little before, since every run flattens as its rate decays
     grave = diverged or (peak > HIGH_LR and (rises or high))
@@ -145,22 +145,23 @@ def plateau(history: History) -> Iterator[Finding]:
     recent = last_part(losses, 3)
     first_half, second_half = mean(recent[: len(recent) // 2]), mean(recent[len(recent) // 2 :])
     flat = first_half - second_half < 0.1
-    stuck = all(knows_frequencies(value, baseline) and not uses_context(value, baseline) for value in smoothed(recent))
+    stuck = all(knows_frequencies(value, baseline) and not history.uses_context(value) for value in smoothed(recent))
     if not (flat and stuck):
         return
     since = next(step for step, loss in zip(steps, losses, strict=True) if knows_frequencies(loss, baseline))
     risen = history.end_of_warmup
-    copying = ", and to copy the chosen tokens that are not masked" if history.objective.startswith("masked") else ""
+    copying = ", and to copy the chosen tokens that are not masked" if history.kind.copies else ""
+    model = history.kind.part_name() or "model"
     if risen is None or (waited := steps[-1] - max(since, risen)) < PATIENCE:  # too early to tell
         return
     yield Finding(
         "warning",
         PLATEAU,
-        f"The loss has been near {second_half:.2f} for {waited:,} steps at the full learning rate, "
+        f"The {history.loss_name} has been near {second_half:.2f} for {waited:,} steps at the full learning rate, "
         f"{against(second_half, baseline)} of {baseline:.2f}. In the last third of the run it "
         f"changed by {second_half - first_half:+.2f}.",
-        f"The model has learnt token frequencies{copying}. It does not use "
-        "context yet. Small BERTs often stay here for 3,000 steps of 2,000 tokens, until attention has found the "
+        f"The {model} has learnt token frequencies{copying}. It does not use context yet. "
+        "Small BERTs often stay here for 3,000 steps of 2,000 tokens, until attention has found the "
         "neighbouring tokens; then the loss falls quickly.",
         "More --steps or --minutes. After more than 5,000 steps: a learning rate near 0.001 (0.002 stays longer), "
         "small batches and short sequences at first, positions that start as sinusoids, and running text instead of "

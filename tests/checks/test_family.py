@@ -1,6 +1,7 @@
 """`mini-bert family`: what is said about each architecture is computed from its configs, and is true."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from mini_bert.checks.family import member_called, overview, portrait, published
 from mini_bert.checks.family_stories import STORIES, parameters, story
 from mini_bert.cli.main import main
 from mini_bert.models.albert import Albert, AlbertConfig
+from mini_bert.models.electra import Electra
 from mini_bert.models.family import MEMBERS
+from mini_bert.models.gpt2 import GPT2Config
 from mini_bert.models.registry import MODELS, PRESETS, model_class, preset
 
 # The number of parameters that papers and model cards report, in millions; ours include the pretraining heads.
@@ -69,8 +72,17 @@ def test_a_portrait_has_the_numbers_of_all_sizes(member):
     assert max(map(len, text.splitlines())) <= 110
 
 
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in STORIES])
+def test_a_variant_names_its_member(name):
+    """Every preset has a portrait: the member that it is a variant of, what is different, and its own numbers."""
+    member, text = member_called(name), portrait(name)
+    assert text.startswith(f"{member.name} ({member.paper})") and f"\nA variant of {member.name}: " in text
+    assert f"our preset, `--model {name}`: {parameters(preset(name)):,} parameters\n" in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
 def test_an_unknown_architecture_is_named():
-    with pytest.raises(ValueError, match=r"no architecture 'alberta'; expected one of bert, .*; did you mean albert\?"):
+    with pytest.raises(ValueError, match=r"no architecture 'alberta'; expected one of mini, .*; did you mean albert\?"):
         member_called("alberta")
 
 
@@ -91,3 +103,17 @@ def test_a_step_is_timed(tmp_path):
     (tmp_path / "text.txt").write_text("The cat sat on the mat.\n" * 500)
     found = row(member_called("bert"), timed=True, threads=1, corpus=str(tmp_path / "text.txt"))
     assert found.seconds is not None and 0 < found.seconds < 600 and np.isfinite(found.seconds)
+
+
+def test_the_largest_published_model_is_counted_without_its_memory():
+    """GPT-2 XL has 1.6 billion parameters; counting them allocates next to nothing."""
+    config = GPT2Config(n_embd=1600, n_layer=48, n_head=25)
+    tracemalloc.start()
+    assert parameters(config) == 1_557_611_200
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
+
+
+def test_counting_without_memory_finds_the_same_parameters():
+    config = preset("electra")
+    assert parameters(config) == Electra(config).get_parameter_count()

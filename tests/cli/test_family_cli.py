@@ -90,7 +90,7 @@ def test_every_command(place, run, name):
     run("export", "run", "--out", "exported")
     if REPLACED in model.output_heads:  # what the error of fill-mask says
         assert "%" in run("fill-mask", "the cat [MASK] .", "--model", "run/model/generator")
-        assert "replaced: loss" in run("eval", "run", "--corpus", "text.txt")
+        assert "discriminator: loss" in run("eval", "run", "--corpus", "text.txt")
         assert "%" in run("fill-mask", "the cat [MASK] .", "--model", "exported/generator")
     assert "closest" in run("embed", TEXT, "a dog ran .", "--model", "exported")
     tune = ("--train", "labels.tsv", "--dev", "labels.tsv", "--epochs", 1, "--threads", 1)

@@ -207,7 +207,7 @@ def test_eval_corpus(models, corpus, name, tmp_path):
     assert abs(found.result.loss - math.log(model.vocab_size)) < 1.5
     assert list(found.more) == (["replaced"] if name in DISCRIMINATORS else [])
     if found.more:
-        assert 0.2 < found.more["replaced"].loss < 3 and "replaced: loss" in corpus_report("model", [found, found])
+        assert 0.2 < found.more["replaced"].loss < 3 and "discriminator: loss" in corpus_report("model", [found, found])
     assert json.dumps(content([found])[0]["more"])
 
 

@@ -279,7 +279,10 @@ def test_gradcheck_fails_above_the_tolerance(monkeypatch):
 
 
 def test_demo_lists_and_shows():
-    """`demo` lists the layers, `demo softmax` shows one, and an unknown name gives an error that lists them."""
-    assert "attention" in CliRunner().invoke(app, ["demo"]).stdout
+    """`demo` lists layers and models, `demo softmax` shows one, and an unknown name gives an error that lists them."""
+    layers, models = CliRunner().invoke(app, ["demo"]).stdout.splitlines()
+    assert layers.startswith("layers with a demo: ") and "attention, " in layers
+    assert models.startswith("models with a demo: ") and "xlnet" in models
     assert "probabilities" in mini("demo", "softmax").stdout
+    assert "query stream" in CliRunner().invoke(app, ["demo", "xlnet"]).stdout
     assert "there is no demo for 'sofmax'" in str(CliRunner().invoke(app, ["demo", "sofmax"]).exception)

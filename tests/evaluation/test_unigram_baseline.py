@@ -8,27 +8,39 @@ import pytest
 from mini_bert.evaluation import unigram_baseline as yardstick
 from mini_bert.evaluation.corpus import CorpusResult, report
 from mini_bert.evaluation.evaluate import Evaluation
-from mini_bert.evaluation.unigram_baseline import BELOW, knows_frequencies, uses_context, verdict, verdict_on_text
+from mini_bert.evaluation.unigram_baseline import (
+    CHANCE,
+    COPYING,
+    knows_frequencies,
+    uses_context,
+    verdict,
+    verdict_on_text,
+)
+from mini_bert.objectives.registry import OBJECTIVES
 from mini_bert.training.doctor import diagnose
 
 BASELINE = 6.5
 
 
-@pytest.mark.parametrize("loss", [3.0, BASELINE - BELOW - 0.01, BASELINE - BELOW + 0.01, 6.4, 6.6, 6.9, 9.0])
-def test_the_doctor_and_eval_agree(tmp_path, loss):
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("below", [3.0, COPYING + 0.01, COPYING - 0.01, CHANCE + 0.01, CHANCE - 0.01, 0.1, -0.4, -2.5])
+def test_the_doctor_and_eval_agree(tmp_path, below, objective):
     """The limits are the same, on both sides of each. The wording differs: a run is not finished, a text may be odd."""
-    records = [{"kind": "start", "step": 0, "unigram_loss": BASELINE}]
+    loss, copies = BASELINE - below, OBJECTIVES[objective].copies
+    records = [{"kind": "start", "step": 0, "unigram_loss": BASELINE, "objective": objective}]
     records += [{"kind": "train", "step": 10 * i, "loss": loss, "lr": 1e-3} for i in range(1, 5)]
     records.append({"kind": "stop", "step": 40, "reason": "done"})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     (finding,) = diagnose(tmp_path)
     said = report(
-        "model", [CorpusResult("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), 1.0, 0.1, 0.5, (), BASELINE)]
+        "model",
+        [CorpusResult("text.txt", Evaluation(loss, 1.0, 0.1, 0.2, 100), 1.0, 0.1, 0.5, (), BASELINE, objective)],
     )
-    assert verdict(loss, BASELINE) in finding.why and verdict_on_text(loss, BASELINE) in said
+    who = "the generator" if objective == "replaced_tokens" else "it"
+    assert verdict(loss, BASELINE, copies, who) in finding.why and verdict_on_text(loss, BASELINE, copies) in said
     for run_says, text_says in (
-        ("it uses context", "it uses context"),
-        ("has learnt word frequencies, but", "no better than the word frequencies"),
+        (f"{who} uses context", "it uses context"),
+        ("has learnt word frequencies, but", "better than the word frequencies"),
         ("not even learnt word frequencies", "worse than word frequencies"),
     ):
         assert (run_says in finding.why) == (text_says in said)
@@ -36,8 +48,11 @@ def test_the_doctor_and_eval_agree(tmp_path, loss):
 
 def test_the_limits():
     """0.8 nats below the unigram baseline shows context: smaller gains may come from copying the tenth of the tokens
-    left unchanged."""
+    left unchanged. Where nothing can be copied, 0.2 are enough: permutations, next words, a generator."""
     assert uses_context(5.7, BASELINE) and not uses_context(5.71, BASELINE)
+    assert uses_context(6.3, BASELINE, copies=False) and not uses_context(6.31, BASELINE, copies=False)
+    copying = {name for name, kind in OBJECTIVES.items() if kind.copies}
+    assert set(OBJECTIVES) - copying == {"replaced_tokens", "permutation", "next_word", "next_word_with_memory"}
     assert knows_frequencies(6.79, BASELINE) and not knows_frequencies(6.8, BASELINE)
 
 

@@ -17,7 +17,7 @@ from mini_bert.layers.dropout import draw_keep, dropout, dropout_backward
 from mini_bert.layers.embedding import PositionEmbedding
 from mini_bert.layers.encoder import Encoder, Recompute
 from mini_bert.layers.feed_forward import FeedForward
-from mini_bert.layers.initialisers import frequencies, neighbours, normal, sinusoids
+from mini_bert.layers.initialisers import frequencies, neighbour_weights, normal, sinusoids
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.softmax import softmax, softmax_backward
 
@@ -294,7 +294,8 @@ def test_heads_start_by_looking_at_their_neighbours(heads):
     H = heads * d
     rng = np.random.default_rng(0)
     layer = MultiHeadAttention(H, heads, bias=False)
-    layer.qkv.w.init = neighbours(heads, amplitude, score=6.0)
+    wanted = neighbour_weights(H, heads, amplitude, score=6.0)
+    layer.qkv.w.init = lambda rng, shape: rng.normal(0.0, H**-0.5, shape) + wanted
     bind(layer, dtype=np.float64, seed=1)
     x = normal(0.1, silent=d)(rng, (1, T, H)) + sinusoids(amplitude, even=d)(rng, (T, H))
     _, cache = layer.forward(x, Run())

@@ -102,14 +102,24 @@ def their_outputs(theirs: Any, inputs: Inputs, **more: Any) -> Any:
 
 def compare_gradients(ours: Model, theirs: Any) -> None:
     """Every gradient, by the names that files use"""
-    twin = deepcopy(ours)
-    twin.flat.data[...] = ours.flat.grad
+    agree_on_gradients(ours, {name: p.grad.numpy() for name, p in theirs.named_parameters() if p.grad is not None})
+
+
+def stored_gradients(expected: dict[str, Any]) -> dict[str, Any]:
+    """Those in a golden file, by the names of the tensors"""
+    return {name.removeprefix("grad."): array for name, array in expected.items() if name.startswith("grad.")}
+
+
+def agree_on_gradients(model: Model, wanted: dict[str, Any], least: float = 1e-6) -> set[str]:
+    """Returns the names of all our tensors. least: of the largest gradient; a key's bias has none but rounding"""
+    twin = deepcopy(model)
+    twin.flat.data[...] = model.flat.grad
     found = twin.file_tensors()
-    wanted = {name: p.grad.numpy() for name, p in theirs.named_parameters() if p.grad is not None}
-    assert wanted and len({*wanted} - {*found}) == 0, f"we have no gradient for {sorted({*wanted} - {*found})}"
+    assert wanted and not {*wanted} - {*found}, f"we have no gradient for {sorted({*wanted} - {*found})}"
     largest = max(np.abs(array).max() for array in wanted.values())
     for name, array in wanted.items():
-        agree(found[name], array, name, 1e-6 * largest)  # a key's bias has no gradient but rounding
+        agree(found[name], array, name, least * largest)
+    return set(found)
 
 
 def agree(found: np.ndarray, wanted: np.ndarray, name: str, least: float = 0.0) -> None:

@@ -1,15 +1,19 @@
-"""Tiny models of BERT's relatives, for several tests: every dimension is different."""
+"""Tiny models of BERT's relatives and of DeBERTa, for several tests: every dimension is different."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mini_bert.models.albert import Albert, AlbertConfig
-from mini_bert.models.base import MASKED_WORDS, POOLER, REPLACED, SENTENCE_ORDER, Model, Term
+from mini_bert.models.base import MASKED_WORDS, POOLER, REPLACED, SENTENCE_ORDER, Model
+from mini_bert.models.deberta import Deberta, DebertaConfig
+from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig
+from mini_bert.models.loss import Term
 from mini_bert.models.roberta import Roberta, RobertaConfig
 
 B, T, V = 3, 7, 31
@@ -38,13 +42,33 @@ MODELS: dict[str, tuple[Any, type[Any], tuple[str, ...]]] = {
     "electra": (ELECTRA, Electra, (REPLACED,)),
     "electra, generator": (ELECTRA, Electra, (MASKED_WORDS,)),
 }
+BOTH: dict[str, Any] = {"max_position_embeddings": 11, "relative_attention": True, "pos_att_type": ("c2p", "p2c")}
+ALONE: dict[str, Any] = {"type_vocab_size": 0, "position_biased_input": False}
+V1 = DebertaConfig(**SIZES, **BOTH, max_relative_positions=4, embedding_size=5)
+V2 = DebertaV2Config(
+    **SIZES | ALONE, **BOTH, position_buckets=4, norm_rel_ebd="layer_norm", conv_kernel_size=3, conv_groups=2
+)
+V3 = replace(V2, conv_kernel_size=0, share_att_key=True, legacy=False)
+DEBERTA_PAIR = replace(V3, embedding_size=5, legacy=True, generator=GENERATOR)
+
+DEBERTAS: dict[str, tuple[Any, type[Any], tuple[str, ...]]] = {
+    "v1": (V1, Deberta, (MASKED_WORDS,)),
+    "v1, one term": (replace(V1, pos_att_type=("p2c",), embedding_size=None), Deberta, (MASKED_WORDS,)),
+    "v1, talking": (replace(V1, talking_head=True), Deberta, (MASKED_WORDS,)),
+    "v1, without distances": (replace(V1, relative_attention=False), Deberta, (MASKED_WORDS,)),
+    "v2": (V2, DebertaV2, (MASKED_WORDS,)),
+    "v3": (V3, DebertaV2, (MASKED_WORDS, REPLACED)),
+    "v3, discriminator": (V3, DebertaV2, (REPLACED,)),
+}
+EVERY = MODELS | DEBERTAS
+PAIRS: dict[str, tuple[Any, type[Any]]] = {"electra": (PAIR, Electra), "deberta": (DEBERTA_PAIR, DebertaV2)}
 IDS = np.random.default_rng(0).integers(2, V, (B, T))
 MASK = np.arange(T) < np.array([[7], [5], [4]])
 TYPES = np.array([[0] * 3 + [1] * 4, [0] * 2 + [1] * 3 + [0] * 2, [0] * 7])
 
 
 def build(name: str, dtype: Any = np.float64, **options: Any) -> Model:
-    config, kind, heads = MODELS[name]
+    config, kind, heads = EVERY[name]
     return kind.build(config, heads, dtype=dtype, **options)
 
 

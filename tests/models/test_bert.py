@@ -263,7 +263,8 @@ def dropout_masks(model):
     ids = np.random.default_rng(0).integers(0, 300, (8, 64))
     _, cache = model.loss(ids, [1], [2], run=Run(0, train=True))
     block = cache.encoded.blocks[0]
-    return cache.encoded.embedding[-1], block.attention_dropped, block.output_dropped, block.attention.attended.dropped
+    attention, dropped = block.attention.attended.dropped, cache.encoded.embedding.dropped
+    return dropped, block.attention_dropped, block.output_dropped, attention
 
 
 def test_count_and_dloss_scale_the_loss(expected):

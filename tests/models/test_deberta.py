@@ -4,64 +4,34 @@ from __future__ import annotations
 
 import json
 import pickle
-import tracemalloc
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from mini_bert.common.sixteen_bit import widen
 from mini_bert.files.model_folder import read_tensors, write_folder
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
-from mini_bert.layers.encoder import Recompute
-from mini_bert.layers.packed import Packed
-from mini_bert.models.base import MASKED_WORDS, REPLACED, Term
+from mini_bert.models.base import MASKED_WORDS, REPLACED
 from mini_bert.models.deberta import Deberta, DebertaConfig
 from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
+from mini_bert.models.loss import Term
 from mini_bert.models.registry import model_class, preset
 from mini_bert.models.sizes import Shape
-from mini_bert.objectives.masked_words import Batch, MaskedWords
-from mini_bert.training.parallel import Team
-from mini_bert.training.plan import Choice, caches, peak_activations, shape_of
+from mini_bert.training.plan import Choice, caches
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.switches import applied, apply
-from tests.models.family import agree
-from tests.models.relatives import IDS, MASK, SIZES, TYPES, gradient, scattered, terms_of
-from tests.training.test_plan import distinct, peak_of_a_step
+from mini_bert.training.switches import apply
+from tests.models.family import agree, agree_on_gradients, stored_gradients
+from tests.models.relatives import DEBERTA_PAIR as PAIR
+from tests.models.relatives import DEBERTAS as MODELS
+from tests.models.relatives import IDS, MASK, TYPES, V1, V2, V3, build, scattered, terms_of
+from tests.training.test_plan import distinct
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 WRITTEN = ["deberta", "deberta_v2", "deberta_v3"]
-GENERATOR = {"hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17}
-
-BOTH: dict[str, Any] = {"max_position_embeddings": 11, "relative_attention": True, "pos_att_type": ("c2p", "p2c")}
-ALONE: dict[str, Any] = {"type_vocab_size": 0, "position_biased_input": False}
-V1 = DebertaConfig(**SIZES, **BOTH, max_relative_positions=4, embedding_size=5)
-V2 = DebertaV2Config(
-    **SIZES | ALONE, **BOTH, position_buckets=4, norm_rel_ebd="layer_norm", conv_kernel_size=3, conv_groups=2
-)
-V3 = replace(V2, conv_kernel_size=0, share_att_key=True, legacy=False)
-PAIR = replace(V3, embedding_size=5, legacy=True, generator=GENERATOR)
-
-# name -> config, class, the heads that it is trained with
-MODELS: dict[str, tuple[Any, type[Any], tuple[str, ...]]] = {
-    "v1": (V1, Deberta, (MASKED_WORDS,)),
-    "v1, one term": (replace(V1, pos_att_type=("p2c",), embedding_size=None), Deberta, (MASKED_WORDS,)),
-    "v1, talking": (replace(V1, talking_head=True), Deberta, (MASKED_WORDS,)),
-    "v1, without distances": (replace(V1, relative_attention=False), Deberta, (MASKED_WORDS,)),
-    "v2": (V2, DebertaV2, (MASKED_WORDS,)),
-    "v3": (V3, DebertaV2, (MASKED_WORDS, REPLACED)),
-    "v3, discriminator": (V3, DebertaV2, (REPLACED,)),
-}
 every_model = pytest.mark.parametrize("name", MODELS)
-
-
-def build(name: str, dtype: Any = np.float64) -> Any:
-    config, kind, heads = MODELS[name]
-    return kind.build(config, heads, dtype=dtype)
 
 
 # ---------------------------------------------------------------------- the numbers of transformers
@@ -85,34 +55,12 @@ def test_golden_outputs_loss_and_every_gradient(name):
     assert abs(loss - expected["loss"][0]) < 1e-9 * expected["loss"][0]
     model.loss_backward(cache)
 
-    twin = deepcopy(model)
-    twin.flat.data[...] = model.flat.grad
-    found = twin.file_tensors()
-    wanted = {key.removeprefix("grad."): array for key, array in expected.items() if key.startswith("grad.")}
-    assert set(found) == set(wanted) and (REPLACED in model.output_heads) == (name == "deberta_v3")
-    largest = max(np.abs(array).max() for array in wanted.values())
-    for key, array in wanted.items():
-        agree(found[key], array, key, 1e-6 * largest)
+    wanted = stored_gradients(expected)
+    assert agree_on_gradients(model, wanted) == set(wanted)
+    assert (REPLACED in model.output_heads) == (name == "deberta_v3")
 
 
 # ---------------------------------------------------------------------- what every model can do
-
-
-@every_model
-def test_chosen_rows_are_those_rows_of_all(name):
-    model = scattered(build(name))
-    whole, _ = model.encode(IDS, MASK, TYPES)
-    chosen = np.array([0, 3, 9, 15, 3])
-    some, _ = model.encode(IDS, MASK, TYPES, chosen=chosen)
-    np.testing.assert_allclose(some, whole.reshape(21, -1)[chosen], rtol=1e-9, atol=1e-12)
-
-
-@every_model
-def test_padding_changes_nothing(name):
-    model = scattered(build(name))
-    together, _ = model.encode(IDS, MASK, TYPES)
-    alone, _ = model.encode(IDS[1:2, :5], token_types=TYPES[1:2, :5])
-    np.testing.assert_allclose(together[1, :5], alone[0], rtol=1e-9, atol=1e-12)
 
 
 @every_model
@@ -134,52 +82,6 @@ def test_the_cache_has_the_names_of_every_model(name):
     assert cache["embedding_norm"].shape == (3, 7, 10) and ("convolution_norm_0" in cache) == (name == "v2")
     dx = model.encode_backward(np.ones_like(hidden), cache)
     assert dx.shape == model.embed_tokens(IDS).shape == (3, 7, model.config.embedding_width)
-
-
-@every_model
-def test_recomputed_and_packed_blocks(name):
-    """Recomputing gives the same bits, with dropout; 16-bit caches nearly the same."""
-    model = build(name, np.float32)
-    loss, exact = gradient(model, Run(3, train=True))
-    for checkpointing in (True, (1,)):
-        with applied(model, TrainingConfig(steps=1, checkpointing=checkpointing)):
-            assert Recompute in {type(block) for block in model.encoder.blocks}
-            again = gradient(model, Run(3, train=True))
-        assert again[0] == loss
-        np.testing.assert_array_equal(again[1], exact)
-    with pytest.raises(ValueError, match="attention is 'lean', but layer 0 of this Deberta"):
-        apply(model, TrainingConfig(steps=1, attention="lean"))
-    model = MODELS[name][1].build(replace(model.config, hidden_size=60), MODELS[name][2])  # small arrays are not packed
-    loss, exact = gradient(model)
-    with applied(model, TrainingConfig(steps=1, activations="bfloat16")):
-        assert {type(block) for block in model.encoder.blocks} == {Packed}
-        packed = gradient(model)[1]
-    assert not np.array_equal(packed, exact)
-    np.testing.assert_allclose(packed, exact, atol=0.03 * np.abs(exact).max())
-
-
-@every_model
-@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_weights_in_16_bits(name, kind):
-    """Loss and gradients are those of the rounded weights."""
-    narrow, exact = build(name, np.float32).keep_weights(kind), build(name, np.float32)
-    exact.flat.data[...] = widen(narrow.flat.data)
-    (loss, found), (wanted, gradients) = gradient(narrow), gradient(exact)
-    assert loss == pytest.approx(wanted, rel=1e-5)
-    np.testing.assert_allclose(found, gradients, rtol=1e-4, atol=1e-5 * np.abs(gradients).max())
-
-
-@pytest.mark.parametrize("name", [name for name, (*_, heads) in MODELS.items() if MASKED_WORDS in heads])
-def test_two_threads_give_the_gradient_of_one(name):
-    rows = np.array([1, 4, 9])
-    parts = [Batch(IDS, rows, IDS.ravel()[rows], MASK, TYPES), Batch(IDS[::-1], rows, IDS.ravel()[rows])]
-    found = []
-    for threads in (1, 2):
-        model = scattered(build(name))
-        with Team(model, threads) as team:
-            team.gradient(parts, objective=MaskedWords())
-        found.append(model.flat.grad.copy())
-    np.testing.assert_allclose(found[0], found[1], atol=1e-12)
 
 
 @every_model
@@ -207,25 +109,6 @@ def test_the_plan_counts_its_arrays(name, activation, checkpointing):
     found = [distinct((cache.encoded.embedding, blocks.positions, table), seen)]  # all blocks share one table
     found += [distinct(block, seen) for block in blocks]
     assert [*found, distinct(cache.terms, seen)] == predicted
-
-
-@pytest.mark.parametrize(
-    ("config", "batch"),
-    [
-        (DebertaConfig(6000, 96, 4, 4, 384, max_position_embeddings=64, relative_attention=True,
-                       pos_att_type=("c2p", "p2c")), 8),
-        (replace(preset("deberta-v2"), vocab_size=6000, hidden_size=96, intermediate_size=384), 8),
-        (DebertaConfig(1000, 48, 2, 4, 192, max_position_embeddings=256, relative_attention=True,
-                       pos_att_type=("c2p", "p2c")), 4),
-    ],
-)  # fmt: skip
-def test_the_peak_of_a_step_is_foreseen(config, batch):
-    """Within 10 %, not counting the weights (as in tests/training/test_plan.py)"""
-    model = config.sizes()
-    shape = shape_of(model, batch)
-    held, when = peak_activations(model, shape, Choice(batch))
-    ranked = shape.N * model.vocab_size if when == "at the output head" else 0
-    assert peak_of_a_step(config, shape, {}) == pytest.approx(held - ranked + 4 * (1 << 18), rel=0.1), when
 
 
 # ---------------------------------------------------------------------- files
@@ -460,68 +343,3 @@ def test_copies_of_a_pair():
     assert not np.array_equal(replica.encode(IDS, MASK)[0], wanted)
     for twin in (copied, again):
         np.testing.assert_array_equal(twin.encode(IDS, MASK)[0], wanted)
-
-
-def test_switches_reach_the_generator():
-    pair = DebertaV2(PAIR, (REPLACED,))
-    with applied(pair, TrainingConfig(steps=1, checkpointing=(0, 2), weights="bfloat16")):
-        assert [type(block) is Recompute for block in pair.encoder.blocks] == [True, False, True]
-        assert [type(block) is Recompute for block in pair.generator.encoder.blocks] == [True, False]
-        assert pair.file_tensors()  # names do not depend on wrappers
-        gradient(pair), pair.generator.encode(IDS)
-
-
-@pytest.mark.filterwarnings("error::UserWarning")
-def test_a_pair_is_saved_as_two_models(tmp_path):
-    """The folder holds the discriminator, its subfolder the generator; together they are the pair again."""
-    pair = scattered(DebertaV2(PAIR, (REPLACED,)))
-    pair.save_pretrained(tmp_path)
-    discriminator, generator = load_model(tmp_path), load_model(tmp_path / "generator")
-    assert discriminator.output_heads == (REPLACED,) and generator.output_heads == (MASKED_WORDS,)
-    np.testing.assert_allclose(discriminator.encode(IDS)[0], pair.encode(IDS)[0], atol=1e-6)
-    np.testing.assert_array_equal(generator.forward(IDS)[0].masked_words, pair.generator.forward(IDS)[0].masked_words)
-    again = DebertaV2.pair(discriminator, generator)
-    assert again.config == pair.config
-    np.testing.assert_allclose(again.flat.data, pair.flat.data, atol=1e-6)
-    with pytest.raises(ValueError, match="does not fit this discriminator: they differ in norm_rel_ebd"):
-        DebertaV2.pair(DebertaV2(replace(PAIR, generator=None, norm_rel_ebd="none"), (REPLACED,)), generator)
-    with pytest.raises(ValueError, match="expected a discriminator and a generator"):
-        DebertaV2.pair(discriminator, DebertaV2(generator.config, ()))
-
-
-def test_a_checkpoint_holds_both_in_one_file(tmp_path):
-    """As the training loop writes it: one config.json, one model.safetensors."""
-    pair = scattered(DebertaV2(PAIR, (REPLACED,)))
-    write_folder(tmp_path, pair.file_config(), pair.file_tensors())
-    again = load_model(tmp_path)
-    assert again.config == pair.config
-    np.testing.assert_array_equal(again.flat.data, pair.flat.data)
-
-
-def test_the_peak_of_a_pair_is_foreseen():
-    """Each model in turn, forward and backward: the larger of the two peaks"""
-    config = replace(preset("deberta-v3"), vocab_size=6000, hidden_size=96, intermediate_size=384, num_hidden_layers=4)
-    sizes = config.sizes()
-    shape = shape_of(sizes, 8)
-    held, when = peak_activations(sizes, shape, Choice(8))
-    ranked = shape.N * sizes.vocab_size if "at the output head" in when else 0
-    ids = np.random.default_rng(0).integers(5, 6000, (shape.B, shape.T))
-    rows = (np.arange(0, ids.size, shape.T)[:, None] + np.arange(shape.M)).ravel()[: shape.N]
-    tracemalloc.start()
-    try:
-        pair = DebertaV2(config, (REPLACED,))
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(2):
-            tracemalloc.reset_peak()
-            for model, term in (
-                (pair.generator, Term(MASKED_WORDS, rows, ids.ravel()[rows])),
-                (pair, Term(REPLACED, None, ids.ravel() % 2)),
-            ):
-                run = Run(train=True, pool=pair.run.pool)
-                _, cache = model.loss_of(model.check_inputs(ids), [term], run)
-                model.loss_backward(cache, run=run)
-                del cache
-        peak = tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
-    assert peak == pytest.approx(held - ranked + 4 * (1 << 18), rel=0.1), when

@@ -15,9 +15,10 @@ from mini_bert.finetuning import model as finetuned
 from mini_bert.finetuning.tasks.base import Batch
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, REPLACED, Term
+from mini_bert.models.base import MASKED_WORDS, REPLACED
 from mini_bert.models.deberta import Deberta, DebertaConfig
 from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
+from mini_bert.models.loss import Term
 from tests.models.family import Peer, agree, compare, random_inputs, random_model, their_outputs
 from tests.models.relatives import scattered
 

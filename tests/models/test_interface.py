@@ -1,5 +1,8 @@
 """All models have the same interface: the states and weights in the cache are those that the model computed."""
 
+import runpy
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from mini_bert.models import cache as cache_module
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.registry import MODELS
 
 MINI = MiniBertConfig(vocab_size=31, hidden_size=10, num_layers=3, num_heads=2, intermediate_size=13, max_seq_length=11)
 BERT = BertConfig(
@@ -104,3 +108,11 @@ def test_backward_reaches_the_weights(model):
     hidden, cache = model.encode(IDS, MASK)
     dx = model.encode_backward(np.ones_like(hidden), cache)
     assert dx.shape == hidden.shape and np.abs(model.tokens.table.grad).max() > 0
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_each_architecture_shows_itself(kind, capsys):
+    """`python -m mini_bert.models.<name>` runs and prints what is special about this architecture, in numbers."""
+    runpy.run_path(find_spec(MODELS[kind][0]).origin, run_name="__main__")
+    shown = capsys.readouterr().out
+    assert len(shown) > 200 and any(letter.isdigit() for letter in shown)

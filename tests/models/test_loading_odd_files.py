@@ -13,7 +13,7 @@ from mini_bert.finetuning.model import load as load_tuned
 from mini_bert.finetuning.model import save, with_task
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.inference.loading import load_model
-from mini_bert.models import base
+from mini_bert.models import memory
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
@@ -103,7 +103,7 @@ def test_config_of_a_larger_model(kind, field, value, tmp_path, monkeypatch):
     MODELS[kind][0]().save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text()) | {field: value}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    monkeypatch.setattr(base, "bind", None)
+    monkeypatch.setattr(memory, "bind", None)
     with pytest.raises(ValueError, match=rf"parameters \(.*{field} {value:,}.*\), but the weights file has only \d+"):
         load_model(tmp_path)
 
@@ -133,7 +133,7 @@ def test_too_little_memory(monkeypatch, capsys):
     def full(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(base, "bind", full)
+    monkeypatch.setattr(memory, "bind", full)
     with pytest.raises(MemoryError, match=r"model of 4,498,880 parameters: it needs 0\.0 GB.*0\.1 GB to train"):
         MiniBERT()
     with pytest.raises(SystemExit, match=r"not enough memory.*4,498,880 parameters.*plan` shows"):

@@ -13,9 +13,10 @@ from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
 from mini_bert.layers.encoder import Recompute
 from mini_bert.layers.packed import Packed
-from mini_bert.models.base import Inputs, Output, Term
+from mini_bert.models.base import Inputs, Output
 from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.gpt2 import PRESET as GPT2_PRESET
+from mini_bert.models.loss import Term
 from mini_bert.models.modernbert import PRESET as MODERN_PRESET
 from mini_bert.models.modernbert import ModernBert, ModernBertConfig
 from mini_bert.models.registry import config_from, load_config, preset_name

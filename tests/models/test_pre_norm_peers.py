@@ -10,7 +10,7 @@ from mini_bert.finetuning.model import save as save_tuned
 from mini_bert.finetuning.tasks.base import Batch
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
-from mini_bert.models.base import Term
+from mini_bert.models.loss import Term
 from tests.finetuning import tiny_tasks
 from tests.models.family import (
     Inputs,

@@ -8,7 +8,8 @@ import pytest
 
 from mini_bert.common.sixteen_bit import widen
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Term
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD
+from mini_bert.models.loss import Term
 from mini_bert.models.registry import model_class
 from mini_bert.models.sizes import Kept, Shape
 from mini_bert.models.transformer_xl import TransformerXL, TransformerXLConfig

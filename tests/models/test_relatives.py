@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import tracemalloc
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -13,29 +12,25 @@ import numpy as np
 import pytest
 
 from mini_bert.checks.info import architecture
-from mini_bert.common.sixteen_bit import widen
 from mini_bert.files.model_folder import read_tensors, write_folder
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
-from mini_bert.layers.encoder import Recompute
-from mini_bert.layers.packed import Packed
 from mini_bert.models.albert import PRESET as ALBERT_PRESET
 from mini_bert.models.albert import Albert, AlbertConfig
-from mini_bert.models.base import MASKED_WORDS, POOLER, REPLACED, SENTENCE_ORDER, Term
+from mini_bert.models.base import MASKED_WORDS, POOLER, REPLACED, SENTENCE_ORDER
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig
+from mini_bert.models.loss import Term
 from mini_bert.models.registry import PRESETS, model_class, preset
 from mini_bert.models.roberta import Roberta, RobertaConfig
 from mini_bert.models.sizes import Shape
-from mini_bert.objectives.masked_words import Batch, MaskedWords
-from mini_bert.training.parallel import Team
-from mini_bert.training.plan import Choice, caches, peak_activations, shape_of
+from mini_bert.training.plan import Choice, caches
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.switches import applied, apply
+from mini_bert.training.switches import apply
 from tests.models import relatives as tiny
-from tests.models.family import agree
-from tests.models.relatives import IDS, MASK, MODELS, TYPES, build, gradient, scattered
-from tests.training.test_plan import distinct, peak_of_a_step
+from tests.models.family import agree, agree_on_gradients, stored_gradients
+from tests.models.relatives import IDS, MASK, MODELS, TYPES, build, scattered
+from tests.training.test_plan import distinct
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -68,14 +63,8 @@ def test_golden_outputs_loss_and_every_gradient(name):
     assert abs(loss - expected["loss"][0]) < 1e-9 * expected["loss"][0]
     model.loss_backward(cache)
 
-    twin = deepcopy(model)
-    twin.flat.data[...] = model.flat.grad
-    found = twin.file_tensors()
-    wanted = {key.removeprefix("grad."): array for key, array in expected.items() if key.startswith("grad.")}
-    assert set(found) == set(wanted)
-    largest = max(np.abs(array).max() for array in wanted.values())
-    for key, array in wanted.items():
-        agree(found[key], array, key, 1e-6 * largest)
+    wanted = stored_gradients(expected)
+    assert agree_on_gradients(model, wanted) == set(wanted)
 
 
 def test_positions_of_roberta_count_tokens():
@@ -135,23 +124,6 @@ def test_distilbert_can_start_with_waves():
 
 
 @every_model
-def test_chosen_rows_are_those_rows_of_all(name):
-    model = scattered(build(name))
-    whole, _ = model.encode(IDS, MASK, TYPES)
-    chosen = np.array([0, 3, 9, 15])
-    some, _ = model.encode(IDS, MASK, TYPES, chosen=chosen)
-    np.testing.assert_allclose(some, whole.reshape(21, -1)[chosen], rtol=1e-10)
-
-
-@every_model
-def test_padding_changes_nothing(name):
-    model = scattered(build(name))
-    together, _ = model.encode(IDS, MASK, TYPES)
-    alone, _ = model.encode(IDS[1:2, :5], token_types=TYPES[1:2, :5])
-    np.testing.assert_allclose(together[1, :5], alone[0], rtol=1e-9, atol=1e-12)
-
-
-@every_model
 def test_the_cache_has_the_names_of_every_model(name):
     model = scattered(build(name))
     hidden, cache = model.encode(IDS, MASK, TYPES)
@@ -164,54 +136,6 @@ def test_the_cache_has_the_names_of_every_model(name):
     assert cache[f"attention_weights_{model.depth - 1}"].shape == (3, 2, 7, 7)
     dx = model.encode_backward(np.ones_like(hidden), cache)
     assert dx.shape == model.embed_tokens(IDS).shape
-
-
-@every_model
-def test_recomputed_and_packed_blocks(name):
-    """Recomputing gives the same bits, with dropout; 16-bit caches nearly the same."""
-    model = build(name, np.float32)
-    loss, plain = gradient(model, Run(3, train=True))
-    for checkpointing in (True, (1,)):
-        with applied(model, TrainingConfig(steps=1, checkpointing=checkpointing)):
-            assert Recompute in {type(block) for block in model.encoder.blocks}
-            again = gradient(model, Run(3, train=True))
-        assert again[0] == loss
-        np.testing.assert_array_equal(again[1], plain)
-    with applied(model, TrainingConfig(steps=1, attention="lean")):
-        lean = gradient(model, Run(3, train=True))[1]
-    np.testing.assert_allclose(lean, plain, atol=1e-4 * np.abs(plain).max())
-    wide = replace(model.config, **{"dim" if name == "distilbert" else "hidden_size": 60})
-    model = MODELS[name][1].build(wide, MODELS[name][2])  # small arrays are not packed
-    loss, plain = gradient(model)
-    with applied(model, TrainingConfig(steps=1, activations="bfloat16")):
-        assert {type(block) for block in model.encoder.blocks} == {Packed}
-        packed = gradient(model)[1]
-    assert not np.array_equal(packed, plain)
-    np.testing.assert_allclose(packed, plain, atol=0.03 * np.abs(plain).max())
-
-
-@every_model
-@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_weights_in_16_bits(name, kind):
-    """Loss and gradients are those of the rounded weights."""
-    narrow, exact = build(name, np.float32).keep_weights(kind), build(name, np.float32)
-    exact.flat.data[...] = widen(narrow.flat.data)
-    (loss, found), (wanted, gradients) = gradient(narrow), gradient(exact)
-    assert loss == pytest.approx(wanted, rel=1e-5)
-    np.testing.assert_allclose(found, gradients, rtol=1e-4, atol=1e-5 * np.abs(gradients).max())
-
-
-@pytest.mark.parametrize("name", [name for name, (*_, heads) in MODELS.items() if MASKED_WORDS in heads])
-def test_two_threads_give_the_gradient_of_one(name):
-    rows = np.array([1, 4, 9])
-    parts = [Batch(IDS, rows, IDS.ravel()[rows], MASK, TYPES), Batch(IDS[::-1], rows, IDS.ravel()[rows])]
-    found = []
-    for threads in (1, 2):
-        model = scattered(build(name))
-        with Team(model, threads) as team:
-            team.gradient(parts, objective=MaskedWords())
-        found.append(model.flat.grad.copy())
-    np.testing.assert_allclose(found[0], found[1], atol=1e-12)
 
 
 @every_model
@@ -414,48 +338,6 @@ def test_info_shows_both_models():
     assert rows[1] == ("embeddings: tokens", "(B,11,5)", "table (31,5)")
 
 
-def test_switches_reach_the_generator():
-    pair = Electra(tiny.PAIR)
-    with applied(pair, TrainingConfig(steps=1, checkpointing=(0, 2), attention="lean", weights="bfloat16")):
-        assert [type(block) is Recompute for block in pair.encoder.blocks] == [True, False, True]
-        assert [type(block) is Recompute for block in pair.generator.encoder.blocks] == [True, False]
-        assert pair.generator.encoder.blocks[1].attention.method == "lean"
-        assert pair.generator.flat.data.itemsize == 2
-        gradient(pair), pair.generator.encode(IDS)
-    assert not any(isinstance(block, Recompute) for block in pair.generator.encoder.blocks)
-    assert pair.generator.flat.data.itemsize == 4
-
-
-@pytest.mark.filterwarnings("error::UserWarning")
-def test_a_pair_is_saved_as_two_models(tmp_path):
-    """The folder holds the discriminator, its subfolder the generator; together they are the pair again."""
-    pair = scattered(Electra(tiny.PAIR))
-    for _ in range(2):  # the second time over what is there
-        pair.save_pretrained(tmp_path)
-    discriminator, generator = load_model(tmp_path), load_model(tmp_path / "generator")
-    assert discriminator.output_heads == (REPLACED,) and discriminator.generator is None
-    np.testing.assert_array_equal(discriminator.encode(IDS)[0], pair.encode(IDS)[0])
-    np.testing.assert_array_equal(generator.forward(IDS)[0].masked_words, pair.generator.forward(IDS)[0].masked_words)
-    again = Electra.pair(discriminator, generator)
-    assert again.config == pair.config
-    np.testing.assert_array_equal(again.flat.data, pair.flat.data)
-    with pytest.raises(ValueError, match="does not fit this discriminator: they differ in type_vocab_size"):
-        Electra.pair(Electra(replace(tiny.ELECTRA, type_vocab_size=3)), generator)
-    with pytest.raises(ValueError, match="expected a discriminator and a generator"):
-        Electra.pair(discriminator, Electra(generator.config, ()))
-
-
-def test_a_checkpoint_holds_both_in_one_file(tmp_path):
-    """As the training loop writes it: one config.json, one model.safetensors."""
-    pair = scattered(Electra(tiny.PAIR))
-    write_folder(tmp_path, pair.file_config(), pair.file_tensors())
-    again = load_model(tmp_path)
-    assert again.config == pair.config
-    np.testing.assert_array_equal(again.flat.data, pair.flat.data)
-    other = Electra(tiny.PAIR, seed=5).load_checkpoint(tmp_path)
-    np.testing.assert_array_equal(other.flat.data, pair.flat.data)
-
-
 def test_a_generator_is_a_share_of_its_discriminator():
     config = ElectraConfig().with_generator()
     assert config.generator == {"hidden_size": 64, "num_attention_heads": 1, "intermediate_size": 256}
@@ -469,62 +351,3 @@ def test_a_generator_is_a_share_of_its_discriminator():
 
 SMALL = {"vocab_size": 6000, "hidden_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
          "intermediate_size": 384}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("config", "batch", "switches"),
-    [
-        (RobertaConfig(**SMALL, max_position_embeddings=66), 8, {}),
-        (DistilBertConfig(6000, 64, n_layers=4, n_heads=4, dim=96, hidden_dim=384), 8, {}),
-        (AlbertConfig(**SMALL, embedding_size=32, max_position_embeddings=64), 16, {}),
-        pytest.param(
-            AlbertConfig(**SMALL, embedding_size=32, max_position_embeddings=64), 16, {"checkpointing": True},
-            marks=pytest.mark.slow,
-        ),
-    ],
-)  # fmt: skip
-def test_the_peak_of_a_step_is_foreseen(config, batch, switches):
-    """Within 10 %, not counting the weights (as in tests/training/test_plan.py)"""
-    model = config.sizes()
-    shape = shape_of(model, batch)
-    held, when = peak_activations(model, shape, Choice(batch, **switches))
-    ranked = shape.N * model.vocab_size if when == "at the output head" else 0
-    assert peak_of_a_step(config, shape, switches) == pytest.approx(held - ranked + 4 * (1 << 18), rel=0.1), when
-
-
-@pytest.mark.parametrize(
-    ("sizes", "moment"),
-    [({}, "in the backward pass of block 3"),
-     ({"num_hidden_layers": 1, "vocab_size": 20000}, "at the output head of the generator")],
-)  # fmt: skip
-def test_the_peak_of_a_pair_is_foreseen(sizes, moment):
-    """Each model in turn, forward and backward: the larger of the two peaks"""
-    config = ElectraConfig(
-        **SMALL | sizes, embedding_size=32, max_position_embeddings=64,
-        generator={"hidden_size": 48, "intermediate_size": 192, "num_attention_heads": 2},
-    )  # fmt: skip
-    sizes = config.sizes()
-    shape = shape_of(sizes, 16)
-    held, when = peak_activations(sizes, shape, Choice(16))
-    assert when == moment
-    ranked = shape.N * sizes.vocab_size if "at the output head" in when else 0
-    ids = np.random.default_rng(0).integers(5, 6000, (shape.B, shape.T))
-    rows = (np.arange(0, ids.size, shape.T)[:, None] + np.arange(shape.M)).ravel()[: shape.N]
-    tracemalloc.start()
-    try:
-        pair = Electra(config)
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(2):
-            tracemalloc.reset_peak()
-            for model, term in (
-                (pair.generator, Term(MASKED_WORDS, rows, ids.ravel()[rows])),
-                (pair, Term(REPLACED, None, ids.ravel() % 2)),
-            ):
-                run = Run(train=True, pool=pair.run.pool)
-                _, cache = model.loss_of(model.check_inputs(ids), [term], run)
-                model.loss_backward(cache, run=run)
-                del cache
-        peak = tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
-    assert peak == pytest.approx(held - ranked + 4 * (1 << 18), rel=0.1), when

@@ -9,7 +9,7 @@ from mini_bert.cli.main import main
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.initialisers import neighbour_weights, neighbours
 from mini_bert.models.bert import Bert, BertConfig
-from mini_bert.models.registry import model_class, preset
+from mini_bert.models.registry import PRESETS, model_class, preset
 
 
 def built(name, **options):
@@ -37,6 +37,15 @@ def test_heads_of_the_first_block_attend_to_neighbours(name):
         weights = one.encode(ids)[1]["attention_weights_0"]
         for head, offset in zip(range(one.heads), (-1, 1, -2, 2), strict=False):
             assert weights_at_offset(weights, offset)[head] > 0.5
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in ("larger", "mini")])
+def test_every_preset_can_start(name):
+    """Models without a table of positions, such as DeBERTa, keep their weights."""
+    model = built(name)
+    before = model.flat.data.copy()
+    model.start_attention()
+    assert np.array_equal(model.flat.data, before) == (getattr(model, "positions", None) is None or name == "gpt2")
 
 
 def test_a_generator_with_other_heads_keeps_its_noise():

@@ -15,7 +15,8 @@ from mini_bert.finetuning.tasks.base import Item, packed
 from mini_bert.finetuning.tasks.classify import Classify, sentence_scores
 from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, Term
+from mini_bert.models.base import MASKED_WORDS
+from mini_bert.models.loss import Term
 from mini_bert.models.xlnet import XLNet, XLNetConfig
 from tests.models.family import Peer, agree, as_tensor, compare_gradients, random_model
 

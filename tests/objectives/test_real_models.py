@@ -38,13 +38,13 @@ XL = TransformerXLConfig(V, (7,), 6, 6, 2, 3, 11, 2, n_layer=2, mem_len=3, clamp
 PAIR = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 5}
 CASES = {
     "sentence order": (
-        lambda dtype: Albert.build(AlbertConfig(V, 5, 6, 2, 1, 2, 11, max_position_embeddings=9, **LARGE),
+        lambda dtype: Albert.build(AlbertConfig(V, 6, 2, 2, 11, embedding_size=5, max_position_embeddings=9, **LARGE),
                                    (MASKED_WORDS, SENTENCE_ORDER), dtype=dtype),
         lambda: MaskedWordsAndOrder(MASKING), None,
     ),
     "replaced tokens, ELECTRA": (
-        lambda dtype: Electra.build(ElectraConfig(V, 5, 6, 2, 2, 11, max_position_embeddings=9, generator=PAIR,
-                                                  **LARGE), dtype=dtype),
+        lambda dtype: Electra.build(ElectraConfig(V, 6, 2, 2, 11, embedding_size=5, max_position_embeddings=9,
+                                                  generator=PAIR, **LARGE), dtype=dtype),
         lambda: ReplacedTokens(MASKING), {REPLACED: WEIGHT},
     ),
     "replaced tokens, DeBERTa v3": (

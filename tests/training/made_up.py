@@ -1,6 +1,23 @@
-"""Records of a training run that never happened."""
+"""A tiny vocabulary, and records of a training run that never happened."""
 
 import math
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "cats",
+    "purr",
+    "dogs",
+    "bark",
+    "birds",
+    "sing",
+    "fish",
+    "swim",
+    ".",
+]
 
 
 def made_up_run(steps: int = 4000, every: int = 50) -> list[dict]:

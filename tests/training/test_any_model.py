@@ -30,23 +30,8 @@ from mini_bert.training.recorder import Recorder
 from mini_bert.training.report import examples
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.setup import Wanted, _vocabulary, set_up
+from tests.training.made_up import WORDS
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "cats",
-    "purr",
-    "dogs",
-    "bark",
-    "birds",
-    "sing",
-    "fish",
-    "swim",
-    ".",
-]
 TINY = BertConfig(len(WORDS), 12, 2, 3, 16, max_position_embeddings=24)
 QUICK = {"batch_size": 8, "micro_batch": 4, "quiet": True, "learning_rate": 0.01, "warmup": 0.1, "held_out": 0.1}
 

@@ -388,6 +388,21 @@ def test_the_gravest_comes_first(tmp_path):
     assert [finding.level for finding in diagnose(folder)] == ["error", "warning", "note", "note"]
 
 
+@pytest.mark.parametrize(("loss", "says"), [(0.39, "it does not find them yet"), (0.35, "it finds some of them")])
+def test_a_discriminator_is_compared_with_a_constant_answer(tmp_path, loss, says):
+    """The generator fills in 0.15 · (1 − 0.2) = 12 % of the tokens wrongly; knowing only that costs 0.367 nats. Of the
+    generator it is said whether it uses context, for which 0.3 below the baseline are enough: it cannot copy."""
+    start = {"kind": "start", "step": 0, "unigram_loss": U, "objective": "replaced_tokens", "mask_prob": 0.15}
+    found = {"loss": U - 0.3, "replaced_loss": loss, "replaced_accuracy": 0.88}
+    records = [start, *({"kind": "train", "step": step, "lr": 1e-3, **found} for step in range(10, 50, 10))]
+    records.append({"kind": "eval", "step": 40, "top1": 0.2, **found})
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    finding = next(finding for finding in diagnose(tmp_path) if finding.level == "good")
+    assert finding.what.startswith("The generator loss went from") and "the generator uses context." in finding.why
+    constant = "knowing only that about 12% of the tokens are replaced gives 0.367"
+    assert f"Held-out discriminator loss {loss:.3f}; {constant}: {says}." in finding.why
+
+
 def test_records_that_lack_most_fields(tmp_path):
     """Loss and step are enough for a verdict."""
     lines = [json.dumps({"kind": "train", "step": step, "loss": falling(step)}) for step in range(50, 4000, 50)]

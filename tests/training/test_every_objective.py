@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -26,30 +27,15 @@ from mini_bert.objectives.registry import OBJECTIVES
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures
 from mini_bert.training.defaults import default_learning_rate
-from mini_bert.training.doctor import diagnose
+from mini_bert.training.doctor import diagnose, summary
 from mini_bert.training.history import further_parts, read_run
 from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.setup import Wanted, set_up
+from tests.training.made_up import WORDS
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "cats",
-    "purr",
-    "dogs",
-    "bark",
-    "birds",
-    "sing",
-    "fish",
-    "swim",
-    ".",
-]
 V = len(WORDS)
 BERT = BertConfig(V, 12, 2, 3, 16, max_position_embeddings=24)
-ELECTRA = ElectraConfig(V, 8, 12, 2, 3, 16, max_position_embeddings=24,
+ELECTRA = ElectraConfig(V, 12, 2, 3, 16, embedding_size=8, max_position_embeddings=24,
                         generator={"hidden_size": 6, "num_attention_heads": 1, "intermediate_size": 8})  # fmt: skip
 QUICK = {"batch_size": 8, "micro_batch": 4, "quiet": True, "learning_rate": 0.01, "warmup": 0.1, "held_out": 0.1}
 RUNS = {  # config, options, the parts of the loss after the first
@@ -58,7 +44,7 @@ RUNS = {  # config, options, the parts of the loss after the first
     "spans": (BERT, {"masking": "span"}, []),
     "next sentence": (BERT, {"objective": "masked-words-and-next-sentence"}, ["next_sentence"]),
     "sentence order": (
-        AlbertConfig(V, 5, 12, 2, 1, 3, 16, max_position_embeddings=24), {}, ["sentence_order"],
+        AlbertConfig(V, 12, 2, 3, 16, embedding_size=5, max_position_embeddings=24), {}, ["sentence_order"],
     ),
     "electra": (ELECTRA, {}, ["replaced"]),
     "deberta v3": (
@@ -330,6 +316,43 @@ def test_a_discriminator_continues_with_its_generator(place, capsys, with_genera
         if with_generator or not name.startswith("generator."):
             np.testing.assert_allclose(after[name], before[name].data, atol=1e-6, err_msg=name)
     assert load_model("run/model/generator").width == (6 if with_generator else 3)
+
+
+def test_each_loss_of_a_pair_says_whose_it_is(place, capsys):
+    """In the display, at the end, in the model card and in the doctor's summary."""
+    train("run", ELECTRA, quiet=False)
+    said, card = capsys.readouterr().err, Path("run/model/README.md").read_text()
+    assert "two models are trained: the generator predicts masked words, and the discriminator" in said
+    for line in re.findall("^step .*: .*loss.*$", said, re.M):
+        assert re.search(r"generator loss \d.*discriminator loss \d.*discriminator accuracy \d", line), line
+    assert re.search(r"held-out generator loss \S+, .* the unigram baseline of \S+: the generator ", said)
+    assert re.search(r"held-out discriminator loss \S+; knowing only that about \d+% of the tokens are replaced", said)
+    assert "and the generator's guesses" in said or "guesses" not in said
+    for row in ("generator: held-out loss", "generator: perplexity", "discriminator: held-out accuracy"):
+        assert re.search(rf"^\| {row} \| \d", card, re.M), card
+    assert 'Always saying "original" would be right for at least 85 % of the tokens.' in card
+    assert ", generator loss " in summary("run")
+
+
+def test_a_teacher_that_is_gone_is_named(place):
+    """With the folder, and where to write another one; with the same teacher there, the run ends with the same bits."""
+    config, options, _ = RUNS["distillation"]
+    train("run", config, **options)
+    whole = tensors("run")
+    shutil.rmtree("run/checkpoints/step-00000004")
+    shutil.rmtree("run/model")
+    Path("teacher").rename("moved")
+    with pytest.raises(ValueError, match=r"the teacher of this run is no longer in \S+teacher; put it back") as error:
+        resume(Path("run"), quiet=True)
+    assert str(error.value).endswith(
+        f'its new folder into {Path("run/config.json")}, as "teacher" in "objective_options"'
+    )
+    text = Path("run/config.json").read_text()
+    Path("run/config.json").write_text(
+        text.replace(json.dumps(str(place / "teacher")), json.dumps(str(place / "moved")))
+    )
+    resume(Path("run"), quiet=True)
+    assert_same(tensors("run"), whole)
 
 
 def test_a_student_starts_with_layers_of_its_teacher(place, capsys):

@@ -26,7 +26,7 @@ from mini_bert.training.switches import apply
 
 V, T = 6000, 64
 BERT = BertConfig(V, 96, 4, 4, 384, max_position_embeddings=T)
-ELECTRA = ElectraConfig(V, 64, 96, 4, 4, 384, max_position_embeddings=T,
+ELECTRA = ElectraConfig(V, 96, 4, 4, 384, embedding_size=64, max_position_embeddings=T,
                         generator={"hidden_size": 48, "num_attention_heads": 2, "intermediate_size": 192})  # fmt: skip
 GPT2 = replace(gpt2.PRESET, vocab_size=V, n_embd=96, n_layer=4, resid_pdrop=0.1, attn_pdrop=0.1)
 MASKING, HALF = Masking(V, 4, range(5)), Masking(V, 4, range(5), 0.5)

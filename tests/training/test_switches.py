@@ -12,7 +12,7 @@ from mini_bert.data.generator import Batch
 from mini_bert.layers.base import Run
 from mini_bert.layers.dropout import draw_keep
 from mini_bert.layers.encoder import Recompute, RecomputeCache
-from mini_bert.models import base
+from mini_bert.models import memory
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
 from mini_bert.training.optim import Adam
@@ -151,7 +151,7 @@ def test_sixteen_bits_are_put_on_and_taken_off():
 
 @pytest.mark.parametrize("part", [1, 100, 1 << 20])
 def test_weights_are_rounded_a_part_at_a_time_and_none_is_left_out(part, monkeypatch):
-    monkeypatch.setattr(base, "PART", part)
+    monkeypatch.setattr(memory, "PART", part)
     model = MiniBERT(replace(CONFIG, num_layers=1), seed=2)
     model.flat.data[...] += 1.0  # so that none is 0, as in memory that was never written
     expected = stored(model.flat.data.size, "bfloat16")

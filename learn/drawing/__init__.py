@@ -1,0 +1,1 @@
+"""The pictures of the visual guide; learn/draw.py writes them."""

@@ -1,0 +1,27 @@
+"""`mini-bert lab`: the local page on which a model can be watched at work."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mini_bert.cli.words import MODELS
+
+
+def lab(
+    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="the port of the page; default: 8642, or any free one")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="only print the address, do not open it")] = False,
+) -> None:
+    """Open the lab in your browser. Hide words, follow every number through the model, look into its heads.
+
+    The page is served from this computer, to this computer only, until you press Ctrl-C.
+
+    For example:  mini-bert lab
+    """
+    from mini_bert.lab.running import run_lab
+
+    run_lab(model, port, not no_browser)

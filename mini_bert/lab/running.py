@@ -1,0 +1,62 @@
+"""Run the lab: open a port on this computer, start the server, open the browser, and end on Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import sys
+import threading
+import webbrowser
+from typing import Any
+
+from mini_bert.common.extras import extra
+from mini_bert.lab.server import DEFAULT, NEEDED, Loading, create_app
+
+HOST = "127.0.0.1"  # only this computer
+PORT = 8642  # if it is free
+CONNECTIONS = 100  # open at the same time: many tabs
+GRACE = 3  # seconds in which running requests may end
+
+
+def open_port(port: int | None) -> socket.socket:
+    """A socket that listens on this port; without one on PORT, or on any free port if that is taken."""
+    for wanted in [PORT, 0] if port is None else [port]:
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if sys.platform != "win32":  # there, it would let two servers share a port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, wanted))
+            listening.listen(128)
+            return listening
+        except OSError as error:
+            listening.close()
+            if port is not None:
+                why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+                raise ValueError(f"port {port} {why}; choose another with --port, or leave --port out") from None
+    raise ValueError(f"there is no free port on {HOST}; close another program")
+
+
+def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True) -> None:
+    """Serve the lab until Ctrl-C."""
+    uvicorn: Any = extra("uvicorn", NEEDED)
+    if model != DEFAULT:
+        from mini_bert.files.model_folder import locate
+
+        locate(model)  # a wrong path is an error here, not only on the page
+    loading = Loading(model)
+    listening = open_port(port)
+    with contextlib.closing(listening):
+        used = listening.getsockname()[1]
+        app = create_app(loading, used)
+        address = f"http://{HOST}:{used}/"
+        print(f"The lab is open at {address} (only from this computer). End it with Ctrl-C.", flush=True)
+        if browser:  # the port is open: a request waits until the server is ready
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
+            date_header=False, ws="none", h11_max_incomplete_event_size=32 << 10, limit_concurrency=CONNECTIONS,
+        )  # fmt: skip
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it after it has shut down
+            uvicorn.Server(config).run(sockets=[listening])
+        print("The lab is closed.")

@@ -1,0 +1,33 @@
+// Questions to the server. What was computed beforehand is answered without it, while the model still loads.
+
+const first = fetch("/first_view.json", { credentials: "same-origin" })
+  .then((response) => (response.ok ? response.json() : {}))
+  .catch(() => ({}));
+
+export async function ask(room, action, request, signal) {
+  const body = JSON.stringify(request);
+  const known = (await first)[`${room}/${action} ${body}`];
+  if (known) return known;
+  let response;
+  for (const pause of [150, 600, 0]) {
+    try {
+      response = await fetch(`/api/${room}/${action}`, {
+        method: "POST", headers: { "content-type": "application/json" }, body, signal,
+      });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Error("The lab does not answer. Is it still running in the terminal?");
+    }
+    if (response.status !== 429 || !pause) break;
+    await new Promise((done) => setTimeout(done, pause));
+  }
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(sentence(answer.error || `The lab answered with status ${response.status}.`));
+  return answer;
+}
+
+// Errors of the library are sentences without a capital and a full stop.
+export const sentence = (text) => {
+  const start = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(start) ? start : `${start}.`;
+};
