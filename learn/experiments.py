@@ -5,7 +5,7 @@
     .venv/bin/python learn/experiments.py --list               what there is, without training
     .venv/bin/python learn/experiments.py --results learn/experiments.jsonl      the numbers of the page
 
-Every experiment is a list of runs that differ from BASE in one setting; those of `longer` have more steps as well. A run
+Every experiment is a list of runs that differ from BASE in one setting; those of `longer` also have more steps. A run
 of 600 steps takes less than a minute. Its result is appended to a file of JSON lines (default: runs/experiments.jsonl).
 A run that is in the file is not repeated, so you may stop with Ctrl-C and start again. The corpus is the documentation
 of your Python and NumPy: with other versions, the numbers differ a little from those of the page.
