@@ -99,7 +99,7 @@ def vary(setting: str, *values: Any, seeds: int = 1, **fixed: Any) -> list[Run]:
 
 EXPERIMENTS: dict[str, list[Run]] = {
     "heads": vary("heads", 1, 2, 4, 8, 16, seeds=2),
-    "width": vary("width", 16, 32, 64, 128),
+    "width": vary("width", 16, 32, 64, 128, seeds=2),
     "depth": vary("depth", 1, 2, 4, seeds=2),
     "longer": [  # three times as many steps, half of them with a rising learning rate
         *vary("depth", 1, 2, 4, seeds=2, steps=1800, warmup=0.5),
@@ -113,7 +113,7 @@ EXPERIMENTS: dict[str, list[Run]] = {
         *vary("warmup", 0.0, 0.1, 0.5, seeds=2, rate=0.005),
     ],
     "start": [run for start in ("neighbours", "random") for run in vary("steps", 150, 600, 1800, start=start)],
-    "break": vary("fault", "none", NO_ROOT, "no positions", "wrong sign", SHIFTED, NOT_CLEARED, "frozen blocks"),
+    "break": vary("fault", "none", NO_ROOT, *FAULTS, SHIFTED, NOT_CLEARED, seeds=2),
 }
 SHOWN = {  # the settings that a table shows
     "heads": ["heads"], "width": ["width"], "depth": ["depth"], "longer": ["depth", "width", "heads"],
