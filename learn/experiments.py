@@ -3,6 +3,7 @@
     .venv/bin/python learn/experiments.py                      all of them, about half an hour on one core
     .venv/bin/python learn/experiments.py heads depth          some of them
     .venv/bin/python learn/experiments.py --list               what there is, without training
+    .venv/bin/python learn/experiments.py --baseline           the loss of guessing by word frequencies
     .venv/bin/python learn/experiments.py --results learn/experiments.jsonl      the numbers of the page
 
 Every experiment is a list of runs that differ from BASE in one setting; those of `longer` also have more steps. A run
@@ -266,7 +267,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="experiment", help=", ".join(EXPERIMENTS))
     parser.add_argument("--results", default="runs/experiments.jsonl", type=Path, help="read from and appended to")
     parser.add_argument("--list", action="store_true", help="show the runs and which of them are done")
+    parser.add_argument("--baseline", action="store_true", help="show the unigram baseline of the held-out text")
     options = parser.parse_args()
+    if options.baseline:
+        print(f"unigram baseline {baseline():.2f}")
+        return
     unknown = [name for name in options.names if name not in EXPERIMENTS]
     if unknown:
         parser.error(f"there is no experiment {unknown[0]!r}; choose from {', '.join(EXPERIMENTS)}")
