@@ -39,6 +39,8 @@ PHASES = [
     Phase(2, "Attention", "2_attention.md", "mini_bert.learning.phase2"),
     Phase(3, "The full model", "3_the_model.md", "mini_bert.learning.phase3"),
     Phase(4, "Training", "4_training.md", "mini_bert.learning.phase4"),
+    Phase(5, "Understanding a trained model", "5_understanding.md", "mini_bert.learning.phase5"),
+    Phase(6, "Experiments", "6_experiments.md", "mini_bert.learning.phase6"),
 ]
 
 

@@ -45,11 +45,6 @@ def average(answer: Answer) -> str | None:
                 "You compute xᵀ x, the scores between features. The score of tokens i and j is the dot "
                 "product of rows i and j: x xᵀ.",
             ),
-            Mistake(
-                lambda x: softmax(x @ x.T).T @ x,
-                "You multiply by the transposed weights. Row i of the weights belongs to the new vector of "
-                "token i: weights @ x.",
-            ),
             Mistake(normalised, "You divide the scores by their sum. They may be negative; use softmax."),
         ],
     )

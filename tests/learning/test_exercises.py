@@ -25,7 +25,7 @@ def told(exercise_id: str, source: str, folder: Path) -> str | None:
 
 
 def test_every_exercise_has_answers():
-    """Four to six exercises in each phase, numbered by phase; each has a right answer and at least three wrong ones."""
+    """Four to eight exercises in each phase, numbered; each has a right answer and at least three wrong ones."""
     assert set(ANSWERS) == {exercise.id for exercise in exercises()}
     for phase in PHASES:
         ids = [exercise.id for exercise in phase.exercises]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -74,6 +75,8 @@ def test_a_file_that_ends_python_is_reported(answer):
 def test_errors_in_the_file_are_explained(answer, source, part, monkeypatch):
     """The learner's line, and what happened there; a demo below `if __name__ == "__main__"` does not run."""
     monkeypatch.setattr("builtins.input", lambda *_: (_ for _ in ()).throw(EOFError("no input")))
+    monkeypatch.setattr("sys.path", [*sys.path])  # the folders of other answers must not be found here
+    monkeypatch.delitem(sys.modules, "my_answer", raising=False)
     explanation = judge(find("1.2"), answer(source))
     assert explanation is None if part is None else part in explanation
 
@@ -81,7 +84,7 @@ def test_errors_in_the_file_are_explained(answer, source, part, monkeypatch):
 def test_helpers_beside_the_file_can_be_imported(answer, monkeypatch):
     path = answer("from my_helper_for_1_2 import my_linear")
     (path.parent / "my_helper_for_1_2.py").write_text(RIGHT)
-    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    monkeypatch.setattr("sys.path", [*sys.path])
     assert judge(find("1.2"), path) is None
 
 
