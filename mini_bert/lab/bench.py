@@ -25,6 +25,7 @@ from mini_bert.text.base import Tokenizer
 
 LONGEST = 128  # tokens that the lab takes, if the model takes as many
 KEPT = 16  # results: forward passes and operations of a few sentences in a few tabs
+STATES_KEPT = 64  # sentences: their hidden states alone take little memory
 
 
 class Reading(NamedTuple):
@@ -51,6 +52,7 @@ class Bench:
         self.name, self.model, self.tokenizer = name, model, tokenizer
         self.longest = int(min(LONGEST, model.max_length))
         self.kept: Callable[[Callable[[Bench, Reading], Any], Reading], Any] = lru_cache(KEPT)(self._compute)
+        self.states: Callable[[Reading], np.ndarray] = lru_cache(STATES_KEPT)(self._states)  # (L+1,T,H)
 
     @classmethod
     def load(cls, name: str) -> Bench:
@@ -82,6 +84,9 @@ class Bench:
     def encode(self, reading: Reading) -> EncodeCache:
         """The cache of a forward pass without a mask or padding."""
         return self.kept(_encode, reading)
+
+    def _states(self, reading: Reading) -> np.ndarray:
+        return np.stack([state[0] for state in self.encode(reading).hidden_states()])
 
     def _compute(self, function: Callable[[Bench, Reading], Any], reading: Reading) -> Any:
         return function(self, reading)

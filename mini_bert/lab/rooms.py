@@ -19,6 +19,7 @@ ROOMS = {
     "stepper": "mini_bert.lab.stepper",
     "attention": "mini_bert.lab.attention",
     "text": "mini_bert.lab.text",
+    "vectors": "mini_bert.lab.vectors",
 }
 
 

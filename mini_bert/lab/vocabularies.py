@@ -15,6 +15,8 @@ from functools import lru_cache
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mini_bert.lab.bench import Bench, rounded
 from mini_bert.lab.fields import Fields
 from mini_bert.text.byte_level import BYTE_CHARACTERS, as_bytes, unwritten, words, written
@@ -28,7 +30,10 @@ from mini_bert.text.wordsplit import WordSplitter
 
 LONGEST_TEXT = 10_000  # characters
 MOST_MERGES = 400
-MORE = 100  # pieces that Unigram keeps besides single characters
+MOST_SEEDS = 3000  # pieces with which Unigram begins
+LOWEST = -15.0  # of scores: below that of anything that occurs in LONGEST_TEXT characters, so that no product becomes 0
+LONGEST_WORD = 40  # characters, for Unigram; see LOWEST
+LEFT = 10  # of so many longer pieces, Unigram keeps one
 CANDIDATES = 6  # pairs that could be merged next
 MOST_SHOWN = 60  # pieces, the newest or the most probable
 MOST_WORDS = 40  # the most frequent
@@ -59,8 +64,8 @@ def word_table(kind: str, text: str) -> Counter[str]:
     """How often each word occurs. Bytes of BPE are written as printable characters."""
     if kind == "bpe":
         return Counter(written(as_bytes(word)) for word in words(text) if len(word) <= MAX_WORD_CHARS)
-    splitter = WordSplitter(True) if kind == "wordpiece" else Splitter()
-    return Counter(word for word in splitter.words(text) if len(word) <= MAX_WORD_CHARS)
+    splitter, longest = (WordSplitter(), MAX_WORD_CHARS) if kind == "wordpiece" else (Splitter(), LONGEST_WORD)
+    return Counter(word for word in splitter.words(text) if len(word) <= longest)
 
 
 # ---------------------------------------------------------------------- merging
@@ -149,12 +154,13 @@ class _Snapshot(NamedTuple):
 
 def unigram_states(table: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     characters = sorted(set().union(*table))
-    pieces = Substrings(table, 2).seeds(24 * (len(characters) + MORE))
+    pieces = Substrings(table, 2).seeds(MOST_SEEDS)
     snapshots = [_snapshot("first", pieces)]
-    enough = len(characters) + MORE
+    enough = len(characters) + (len(pieces) - len(characters)) // LEFT
     while True:
         for _ in range(ROUNDS):
             pieces.estimate()
+            pieces.scores = np.maximum(pieces.scores, LOWEST)  # for characters that longer pieces have replaced so far
         snapshots.append(_snapshot("estimate", pieces))
         if len(pieces) <= enough:
             break

@@ -44,3 +44,38 @@ def test_a_vocabulary_is_learnt_with_the_slider(new_page):  # noqa: F811
     page.keyboard.press("Tab")
     page.click("[aria-label='One step on']")
     until(page, "document.querySelector('.learning .learning').textContent.includes('expectation-maximisation')")
+
+
+# ---------------------------------------------------------------------- vectors and probes
+
+
+def test_a_probe_and_neighbours(new_page):  # noqa: F811
+    page = new_page("#vectors")
+    page.wait_for_selector(".probe td")
+    assert words(page, ".probe tbody th") == ["layer 2", "layer 1", "layer 0", "embeddings"]
+    assert page.locator(".probe td.other").count() == 1  # judge, a verb, is a noun without context
+    page.fill("textarea", "Old judges judge.")
+    until(page, "document.querySelectorAll('.probe thead th').length === 5")
+    page.click(".token:has-text('old')")
+    until(page, "document.querySelector('.panel h3').textContent.includes('old')")
+    assert page.locator(".panel .bars li").count() == 8 and "position=1" in page.url
+
+
+def test_points_on_a_plane(new_page):  # noqa: F811
+    page = new_page("#vectors?text=A+cat+sat.")
+    page.wait_for_selector(".dot.chosen")
+    assert page.locator(".dot").count() == 13
+    page.click(".planes .bars button >> nth=0")
+    until(page, "!document.querySelector('.dot.own').classList.contains('chosen')")
+    page.focus(".dot[tabindex='0']")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('.dot.chosen').dataset.number === '1'")
+    assert "The dog slept" in page.inner_text(".planes h3")
+    page.click(".segmented button:has-text('Words')")
+    until(page, "document.querySelectorAll('.dot').length > 60")
+    page.select_option("select", "0")
+    until(page, "document.querySelector('.dot.chosen') && location.hash.includes('layer=0')")
+    page.fill("textarea.pasted", "The dog ran.")
+    until(page, "document.querySelectorAll('.dot').length === 8")

@@ -5,4 +5,5 @@ export const rooms = [
   { name: "stepper", title: "Stepper", tab: "Stepper", lead: "Follow a sentence through every operation of the model. Each number shows the sum that produced it." },
   { name: "attention", title: "Attention room", tab: "Attention", lead: "See which tokens each head attends to, how a weight is computed, and what changes without a head." },
   { name: "text", title: "Text", tab: "Text", lead: "See how a text becomes pieces, why these pieces, and how a vocabulary is learnt." },
+  { name: "vectors", title: "Vectors and probes", tab: "Vectors", lead: "See which words and sentences are near each other, and what can be read from each layer." },
 ];

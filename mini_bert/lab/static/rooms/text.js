@@ -210,7 +210,7 @@ export default function open(view, params) {
   function pruned(answer) {
     const said = {
       first: "At first there are far too many pieces: all characters, and all substrings that occur at least twice.",
-      estimate: "The probability of each piece was estimated again, from all ways to spell every word (expectation-maximisation).",
+      estimate: "The probability of each piece was estimated again, from all ways to spell every word (expectation-maximisation). Pieces that hardly occur go.",
       prune: `The pieces that are missed least were taken away: ${answer.removed_count.toLocaleString("en")}.`,
     };
     return [
