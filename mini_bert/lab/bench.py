@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.inference.loading import load
+from mini_bert.lab.shelf import UNTRAINED
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 from mini_bert.models.cache import EncodeCache
@@ -56,6 +57,10 @@ class Bench:
 
     @classmethod
     def load(cls, name: str) -> Bench:
+        """A model by name or folder; UNTRAINED is Mini-BERT before its training."""
+        if name == UNTRAINED:
+            model, tokenizer = load("mini-bert")
+            return cls(name, model.untrained(0), tokenizer)
         return cls(name, *load(name))
 
     def read(self, text: str) -> Reading:

@@ -20,6 +20,7 @@ ROOMS = {
     "attention": "mini_bert.lab.attention",
     "text": "mini_bert.lab.text",
     "vectors": "mini_bert.lab.vectors",
+    "family": "mini_bert.lab.family",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.browser
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (390, 768, 1440, 2560)
-ROOMS = ("mask", "stepper", "attention", "text", "vectors")
+ROOMS = ("mask", "stepper", "attention", "text", "vectors", "family")
 HOSTILE = '<img src=x onerror="document.title=1"> </script><script>document.title=2</script> {{7*7}} ${7*7}'
 
 

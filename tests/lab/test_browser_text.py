@@ -79,3 +79,51 @@ def test_points_on_a_plane(new_page):  # noqa: F811
     until(page, "document.querySelector('.dot.chosen') && location.hash.includes('layer=0')")
     page.fill("textarea.pasted", "The dog ran.")
     until(page, "document.querySelectorAll('.dot').length === 8")
+
+
+# ---------------------------------------------------------------------- models
+
+
+def test_two_models_side_by_side(new_page):  # noqa: F811
+    page = new_page("#family")
+    until(page, "document.querySelectorAll('.models .heat').length === 2")
+    until(page, "document.querySelectorAll('.models .bars').length === 2")
+    assert words(page, ".models .own") == ["door", "door"]
+    assert page.input_value(".models h2 select") == "mini-bert, untrained"
+    page.click(".models article:nth-child(2) .token:has-text('looked')")
+    until(page, "[...document.querySelectorAll('.models .own')].every((node) => node.textContent === 'looked')")
+    page.select_option("[aria-label='Layer of the left model']", "2")
+    until(page, "document.querySelector(\"[aria-label='Layer of the right model']\").value === '2'")
+    until(page, "document.querySelectorAll('.models .heat')[1].getAttribute('aria-label').includes('layer 2')")
+    assert "layer=2" in page.url and "other=mini-bert" in page.url
+    page.select_option(".models h2 select", "mini-bert")
+    until(page, "document.querySelectorAll('.models .bars .name')[0].textContent === "
+                "document.querySelectorAll('.models .bars')[1].querySelector('.name').textContent")  # fmt: skip
+    page.fill("textarea", "The zebras ran.")
+    until(page, "document.querySelectorAll('.models .token').length === 16")
+
+
+def test_a_chosen_model_is_asked_in_every_room(new_page):  # noqa: F811
+    """The model is in the address, in the links of other rooms, and survives a reload."""
+    page = new_page("#mask")
+    page.wait_for_selector(".card .bars")
+    assert words(page, ".card .name")[0] == "door"
+    until(page, "!document.querySelector('#model').hidden")
+    page.select_option("#model", "mini-bert, untrained")
+    until(page, "document.querySelector('.card .name') && document.querySelector('.card .name').textContent !== 'door'")
+    assert "model=mini-bert" in page.url
+    page.click("nav a:has-text('Vectors')")
+    until(page, "document.querySelector('.probe')?.textContent.includes('trained on Mini-BERT')")
+    page.reload()
+    until(page, "document.querySelector('.probe')?.textContent.includes('trained on Mini-BERT')")
+    until(page, "document.querySelector('#model').value === 'mini-bert, untrained'")
+    page.select_option("#model", "mini-bert")
+    page.wait_for_selector(".probe td")
+    assert "model=" not in page.url
+
+
+def test_an_unknown_model_is_one_line(browser, address):  # noqa: F811
+    page = browser.new_page()  # the browser itself logs the status 404, so the console is not empty here
+    page.goto(f"{address}#mask?model=..%2F..%2Fetc")
+    until(page, "document.querySelector('.room > .error')?.textContent.includes('There is no model')")
+    page.close()

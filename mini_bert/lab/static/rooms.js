@@ -6,4 +6,5 @@ export const rooms = [
   { name: "attention", title: "Attention room", tab: "Attention", lead: "See which tokens each head attends to, how a weight is computed, and what changes without a head." },
   { name: "text", title: "Text", tab: "Text", lead: "See how a text becomes pieces, why these pieces, and how a vocabulary is learnt." },
   { name: "vectors", title: "Vectors and probes", tab: "Vectors", lead: "See which words and sentences are near each other, and what can be read from each layer." },
+  { name: "family", title: "Family", tab: "Family", lead: "Two models, the same sentence: their pieces, their guesses, and what their heads attend to." },
 ];
