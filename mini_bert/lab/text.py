@@ -87,10 +87,10 @@ def spelling(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def word_at(own: Tokenizer, text: str, at: int) -> tuple[int, int, list[int]] | None:
-    """The word that has the character at this position: where it is in the text, and the ids of its pieces."""
+    """The word that has the character at this position, or the next one: where it is, and the ids of its pieces."""
     encoding = encoded(own, text)
     spans, words = encoding.offsets, encoding.word_ids
-    place = next((n for n, (start, end) in enumerate(spans) if start <= at < end and words[n] is not None), None)
+    place = next((n for n, (start, end) in enumerate(spans) if at < max(end, start + 1) and words[n] is not None), None)
     if place is None:
         return None
     same = [n for n, word in enumerate(words) if word == words[place]]

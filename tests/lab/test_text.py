@@ -56,6 +56,11 @@ def test_an_unknown_word_says_where_it_failed():
     assert wordpiece["unknown"] and wordpiece["pieces"] == ["[UNK]"] and wordpiece["steps"][-1]["piece"] is None
 
 
+def test_a_space_belongs_to_the_next_word():
+    answer = spelling(None, {"text": "The zebras ran.", "at": 10})
+    assert answer["word"] == "ran" and all("".join(one["pieces"]).strip("▁") == "ran" for one in answer["kinds"])
+
+
 def test_a_mask_and_a_very_long_word_are_not_explained():
     kinds = spelling(None, {"text": "The [MASK] sat.", "at": 5})["kinds"]
     assert "special token" in next(one["why"] for one in kinds if one["kind"] == "wordpiece")
@@ -146,7 +151,6 @@ def test_the_last_state_is_shown_beyond_the_end():
     [
         (pieces, {"text": "🦓" * 1000}, "at most 1,000 are shown"),
         (pieces, {"text": "a" * 2001}, "2,001 characters"),
-        (spelling, {"text": "a b", "at": 1}, "no word at this place"),
         (spelling, {"text": "", "at": 0}, "no word at this place"),
         (spelling, {"text": "a b", "at": 3}, "from 0 to 2"),
         (learn, {"text": " ", "kind": "bpe", "step": -1}, "from 0 to"),

@@ -105,7 +105,7 @@ export default function open(view, params) {
     for (const one of kinds) {
       const { row, count } = rows.get(one.kind);
       count.textContent = `${one.name}: ${one.count} ${one.count === 1 ? "piece" : "pieces"}`;
-      const word = one.pieces.find((piece) => piece.word !== null && piece.start <= state.at && state.at < piece.end)?.word;
+      const word = one.pieces.find((piece) => piece.word !== null && state.at < Math.max(piece.end, piece.start + 1))?.word;
       row.show(one.pieces, {
         pressed: new Set(one.pieces.flatMap((piece, place) => (piece.word !== null && piece.word === word ? [place] : []))),
         fixed: (place) => Boolean(one.pieces[place].role),
