@@ -51,8 +51,9 @@ async function open() {
   for (const link of nav.querySelectorAll("a")) {
     if (link.dataset.room === room.name) {
       link.setAttribute("aria-current", "page");
-      nav.scrollLeft = link.offsetLeft - nav.offsetLeft - nav.clientWidth / 2; // where the navigation is narrow
-    } else link.removeAttribute("aria-current");
+      nav.scrollLeft = link.offsetLeft - nav.offsetLeft - 40; // on a narrow page, not all fit
+    }
+    else link.removeAttribute("aria-current");
   }
   const { model = null } = params;
   if (shown?.room === room && shell.model === model) {

@@ -19,10 +19,10 @@ const TAGS = {
 };
 
 export default function open(view, params) {
-  const state = { text: TEXT, position: 3, of: "sentences", layer: null, lines: LINES, point: 0 };
+  const state = { text: TEXT, position: 3, of: "sentences", layer: null, lines: LINES, point: null };
   let tokens = [], answer = null;
 
-  const editor = sentenceEditor({ value: state.text, examples: EXAMPLES, onChange: (text) => { state.text = text; state.position = 1; refresh(); } });
+  const editor = sentenceEditor({ value: state.text, examples: EXAMPLES, onChange: (text) => { state.text = text; state.position = 1; state.point = null; refresh(); } });
   const probed = make("div", { class: "probe" });
   const row = tokenRow({ label: "Tokens; press one to see its neighbours", onPress: (place) => { state.position = place; link(); draw(); near(); } });
   const neighbours = make("div", {});
@@ -31,10 +31,10 @@ export default function open(view, params) {
   let timer = 0;
   const lines = make("textarea", {
     id, class: "pasted", maxlength: 1800, spellcheck: "false",
-    on: { input: () => { clearTimeout(timer); timer = setTimeout(() => { state.lines = lines.value; state.point = 0; plane(); }, PAUSE); } },
+    on: { input: () => { clearTimeout(timer); timer = setTimeout(() => { state.lines = lines.value; state.point = null; plane(); }, PAUSE); } },
   });
   lines.value = state.lines;
-  const of = segmented({ label: "What the points are", choices: OF, value: state.of, onChange: (value) => { state.of = value; state.point = 0; plane(); } });
+  const of = segmented({ label: "What the points are", choices: OF, value: state.of, onChange: (value) => { state.of = value; state.point = null; plane(); } });
   const layers = make("select", { "aria-label": "Layer", on: { change: () => { state.layer = Number(layers.value); plane(); } } });
   const picture = make("div", { class: "plane" });
   const close = make("div", { "aria-live": "polite" });
@@ -130,12 +130,16 @@ export default function open(view, params) {
     const found = await view.ask("plane", request);
     if (!found) return;
     answer = found;
+    state.point = Math.min(state.point ?? longest(found.points), found.points.length - 1);
     state.layer ??= found.layers.length - 1;
     if (layers.options.length !== found.layers.length) layers.replaceChildren(...found.layers.map((name, number) => make("option", { value: number }, name)));
     layers.value = state.layer;
     link();
     paint();
   }
+
+  // The longest text of this sentence: a word that says more than “the”
+  const longest = (points) => points.reduce((best, one, number) => (one.group === 0 && one.text.length > points[best].text.length ? number : best), 0);
 
   function paint() {
     const { points, shares } = answer;
@@ -174,6 +178,8 @@ export default function open(view, params) {
     for (const number of points.map((_, number) => number).sort((a, b) => rank(a) - rank(b))) {
       const left = x(points[number].x), wide = 10 + letter * short(points[number].text).length;
       const box = left > WIDE * 0.62 ? [left - wide, left] : [left, left + wide], middle = y(points[number].y);
+      const covers = (one, other) => other !== number && x(one.x) > box[0] - 6 && x(one.x) < box[1] + 6 && Math.abs(y(one.y) - middle) < 10;
+      if (rank(number) > 1 && points.some(covers)) continue;
       if (taken.some(([from, to, other]) => box[0] < to && from < box[1] && Math.abs(other - middle) < line)) continue;
       taken.push([...box, middle]);
       kept.add(number);
