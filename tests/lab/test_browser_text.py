@@ -75,7 +75,7 @@ def test_points_on_a_plane(new_page):  # noqa: F811
     assert "The dog slept" in page.inner_text(".planes h3")
     page.click(".segmented button:has-text('Words')")
     until(page, "document.querySelectorAll('.dot').length > 60")
-    page.select_option("select", "0")
+    page.select_option("[aria-label='Layer']", "0")
     until(page, "document.querySelector('.dot.chosen') && location.hash.includes('layer=0')")
     page.fill("textarea.pasted", "The dog ran.")
     until(page, "document.querySelectorAll('.dot').length === 8")

@@ -160,7 +160,12 @@ export default function open(view, params) {
     });
     const focused = picture.contains(document.activeElement);
     const drawn = svg("svg", { class: "dots", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": "Points on a plane; use the arrow keys to move between them" },
-      svg("rect", { class: "frame", x: 1, y: 1, width: WIDE - 2, height: HIGH - 2, rx: 10 }), dots);
+      svg("rect", { class: "frame", x: 1, y: 1, width: WIDE - 2, height: HIGH - 2, rx: 10 }), dots,
+      svg("g", { class: "names", "aria-hidden": "true" }, [state.point, ...near].filter((number) => fits.has(number)).map((number) => {
+        const name = dots[number].lastChild.cloneNode(true); // again, on top of all points
+        name.setAttribute("class", number === state.point ? "chosen" : "");
+        return name;
+      })));
     picture.replaceChildren(drawn, make("p", { class: "note" }, `The first two principal components: ${percent(shares[0])} and ${percent(shares[1])} of the variance. What is near here may be far in the other directions; cosines use all.`));
     roving(drawn, ".dot").refresh(dots[state.point]);
     if (focused) dots[state.point].focus();
