@@ -31,7 +31,8 @@ STEPS = ("query", "scores", "attention", "context", "expand", "output_norm")
 
 
 def session(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """What the page asks while someone types a sentence, hides two words, steps through a block and looks at heads."""
+    """What the page asks while someone types a sentence, hides two words, steps through a block, looks at heads and
+    pieces, learns a vocabulary and looks at vectors."""
     asked: list[tuple[str, dict[str, Any]]] = []
     for end in range(len(text) // 2, len(text) + 1, 4):  # typing
         asked += [("mask/guess", {"text": text[:end], "hidden": []}), ("mask/surprise", {"text": text[:end]})]
@@ -48,6 +49,20 @@ def session(text: str) -> list[tuple[str, dict[str, Any]]]:
     for head in range(4):
         asked.append(("attention/query", {"text": text, "layer": 1, "head": head, "position": 4}))
         asked.append(("attention/without", {"text": text, "position": 4, "off": [head]}))
+    for at in range(0, 40, 8):
+        asked.append(("text/spelling", {"text": text, "at": at}))
+        asked.append(("family/guesses", {"text": text, "at": at}))
+    asked += [("text/pieces", {"text": text[:end]}) for end in range(len(text) // 2, len(text) + 1, 4)]
+    asked += [
+        ("text/learn", {"text": " ".join(SENTENCES), "kind": kind, "step": step})
+        for kind in ("wordpiece", "bpe", "unigram")
+        for step in range(0, 20, 4)
+    ]
+    asked += [("vectors/plane", {"text": "\n".join((text, *SENTENCES)), "of": of, "layer": layer})
+              for of in ("sentences", "words") for layer in range(4)]  # fmt: skip
+    asked += [("vectors/neighbours", {"text": text, "position": position}) for position in range(1, 5)]
+    asked += [("vectors/probe", {"text": text}), ("family/attention", {"text": text, "layer": 1, "head": 1})]
+    asked.append(("family/about", {}))
     for position in (3, 4):
         asked.append(("attention/saliency", {"text": text, "position": position}))
         asked.append(("attention/importance", {"text": text, "position": position}))

@@ -10,7 +10,12 @@ from mini_bert.cli.words import MODELS
 
 
 def lab(
-    model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"{MODELS}; default: mini-bert. Several times: the page can choose, also among runs in ./runs"
+        ),
+    ] = None,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="the port of the page; default: 8642, or any free one")
     ] = None,
@@ -24,4 +29,5 @@ def lab(
     """
     from mini_bert.lab.running import run_lab
 
-    run_lab(model, port, not no_browser)
+    first, *more = model or ["mini-bert"]
+    run_lab(first, port, not no_browser, more)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.inference.loading import load
+from mini_bert.lab.shelf import UNTRAINED
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 from mini_bert.models.cache import EncodeCache
@@ -25,6 +26,7 @@ from mini_bert.text.base import Tokenizer
 
 LONGEST = 128  # tokens that the lab takes, if the model takes as many
 KEPT = 16  # results: forward passes and operations of a few sentences in a few tabs
+STATES_KEPT = 64  # sentences: their hidden states alone take little memory
 
 
 class Reading(NamedTuple):
@@ -51,9 +53,14 @@ class Bench:
         self.name, self.model, self.tokenizer = name, model, tokenizer
         self.longest = int(min(LONGEST, model.max_length))
         self.kept: Callable[[Callable[[Bench, Reading], Any], Reading], Any] = lru_cache(KEPT)(self._compute)
+        self.states: Callable[[Reading], np.ndarray] = lru_cache(STATES_KEPT)(self._states)  # (L+1,T,H)
 
     @classmethod
     def load(cls, name: str) -> Bench:
+        """A model by name or folder; UNTRAINED is Mini-BERT before its training."""
+        if name == UNTRAINED:
+            model, tokenizer = load("mini-bert")
+            return cls(name, model.untrained(0), tokenizer)
         return cls(name, *load(name))
 
     def read(self, text: str) -> Reading:
@@ -82,6 +89,9 @@ class Bench:
     def encode(self, reading: Reading) -> EncodeCache:
         """The cache of a forward pass without a mask or padding."""
         return self.kept(_encode, reading)
+
+    def _states(self, reading: Reading) -> np.ndarray:
+        return np.stack([state[0] for state in self.encode(reading).hidden_states()])
 
     def _compute(self, function: Callable[[Bench, Reading], Any], reading: Reading) -> Any:
         return function(self, reading)

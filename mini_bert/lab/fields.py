@@ -27,13 +27,13 @@ class Fields:
             raise ValueError(f"the request has no {name!r}; add it")
         return value
 
-    def text(self, name: str = "text") -> str:
-        """A text of at most LONGEST_TEXT characters, none of them half a character."""
+    def text(self, name: str = "text", longest: int = LONGEST_TEXT) -> str:
+        """A text of at most `longest` characters, none of them half a character."""
         value = self._get(name, None)
         if not isinstance(value, str):
             raise ValueError(f"{name} is {value!r:.40}, expected a text")
-        if len(value) > LONGEST_TEXT:
-            raise ValueError(f"the text has {len(value):,} characters; the lab takes at most {LONGEST_TEXT:,}")
+        if len(value) > longest:
+            raise ValueError(f"the text has {len(value):,} characters; the lab takes at most {longest:,}")
         if any("\ud800" <= letter <= "\udfff" for letter in value):
             raise ValueError("the text contains half of a character (a lone surrogate); type it again")
         return value

@@ -94,7 +94,7 @@ def embedding_operations(model: Any, reading: Reading, cache: EncodeCache) -> li
             lookup("P", range(T), parts["P"]),
         ),
     ]  # fmt: skip
-    if isinstance(model, BertLike):
+    if getattr(model, "types", None) is not None:  # DistilBERT has none, DeBERTa may have none
         parts["S"] = model.types.table.data[np.array(reading.types) % len(model.types.table.data)]
     total = sum(parts.values())
     found.append(
@@ -205,11 +205,15 @@ def output_operations(bench: Bench, reading: Reading, cache: EncodeCache) -> lis
         found.append(plain("head", None, "Before the scores of words", "(T,E)", y))
         head = head.decoder
     logits = model.output_head(MASKED_WORDS).forward(cache.hidden[0], run)[0]  # (T,V)
-    found.append(
-        linear_operation("logits", None, "Scores of all words", "logits y W b", "(T,V)", head, y, logits,
-                         f"One score for each of the {logits.shape[-1]:,} words of the vocabulary. "
-                         "Only some columns are shown: the best words for each token.", WORDS)
-    )  # fmt: skip
+    said = (
+        f"One score for each of the {logits.shape[-1]:,} words of the vocabulary. "
+        "Only some columns are shown: the best words for each token."
+    )
+    if isinstance(head, Linear | TiedLinear):
+        found.append(linear_operation("logits", None, "Scores of all words", "logits y W b", "(T,V)", head, y, logits,
+                                      said, WORDS))  # fmt: skip
+    else:  # the head of another architecture
+        found.append(Operation("logits", None, "Scores of all words", "", said, "(T,V)", logits, WORDS))
     probs, _ = softmax(logits)
     names = [bench.tokenizer.readable(i) for i in range(bench.tokenizer.vocab_size)]
     names += ["(unused)"] * (probs.shape[-1] - len(names))

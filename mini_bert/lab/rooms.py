@@ -18,6 +18,9 @@ ROOMS = {
     "mask": "mini_bert.lab.mask",
     "stepper": "mini_bert.lab.stepper",
     "attention": "mini_bert.lab.attention",
+    "text": "mini_bert.lab.text",
+    "vectors": "mini_bert.lab.vectors",
+    "family": "mini_bert.lab.family",
 }
 
 

@@ -8,10 +8,13 @@ import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
 from mini_bert.lab.server import DEFAULT, NEEDED, Loading, create_app
+from mini_bert.lab.shelf import Shelf
 
 HOST = "127.0.0.1"  # only this computer
 PORT = 8642  # if it is free
@@ -37,18 +40,19 @@ def open_port(port: int | None) -> socket.socket:
     raise ValueError(f"there is no free port on {HOST}; close another program")
 
 
-def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True) -> None:
-    """Serve the lab until Ctrl-C."""
+def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True, more: Sequence[str] = ()) -> None:
+    """Serve the lab until Ctrl-C. more: other models that the page may choose, besides runs in ./runs"""
     uvicorn: Any = extra("uvicorn", NEEDED)
-    if model != DEFAULT:
-        from mini_bert.files.model_folder import locate
+    for name in (model, *more):
+        if name != DEFAULT:
+            from mini_bert.files.model_folder import locate
 
-        locate(model)  # a wrong path is an error here, not only on the page
-    loading = Loading(model)
+            locate(name)  # a wrong path is an error here, not only on the page
+    shelf = Shelf(Loading(model), more, Path("runs"))
     listening = open_port(port)
     with contextlib.closing(listening):
         used = listening.getsockname()[1]
-        app = create_app(loading, used)
+        app = create_app(shelf, used)
         address = f"http://{HOST}:{used}/"
         print(f"The lab is open at {address} (only from this computer). End it with Ctrl-C.", flush=True)
         if browser:  # the port is open: a request waits until the server is ready

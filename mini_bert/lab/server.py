@@ -21,6 +21,7 @@ from typing import Any
 
 from mini_bert.common.extras import extra
 from mini_bert.lab.guard import Guard
+from mini_bert.lab.shelf import Shelf
 
 STATIC = Path(__file__).parent / "static"
 FIRST_VIEW = "first_view.json"
@@ -39,32 +40,37 @@ class Loading:
     """A bench that loads in a thread. `bench` waits for it, and raises the error if it could not be loaded."""
 
     def __init__(self, name: str, load: Callable[[str], Any] | None = None):
-        self.name = name
-        self._load = load
+        self.name, self.load = name, load
         self._bench: Any = None
         self._error: Exception | None = None
+        self._starting = threading.Lock()  # two requests may begin at the same time
         self._thread = threading.Thread(target=self._run, name="loading the model", daemon=True)
 
     def start(self) -> None:
-        if not self._thread.ident:
-            self._thread.start()
+        with self._starting:
+            if not self._thread.ident:
+                self._thread.start()
 
     def _run(self) -> None:
         try:
             from threadpoolctl import threadpool_limits
 
-            if self._load is None:  # imported here: the page need not wait for NumPy
+            if self.load is None:  # imported here: the page need not wait for NumPy
                 from mini_bert.lab.bench import Bench
 
-                self._load = Bench.load
+                self.load = Bench.load
             threadpool_limits(1, "blas")  # for the whole lab: a second thread gains nothing for one sentence
-            self._bench = self._load(self.name)
+            self._bench = self.load(self.name)
         except Exception as error:
             self._error = error
 
     @property
     def ready(self) -> bool:
         return self._bench is not None
+
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
 
     def bench(self) -> Any:
         self.start()
@@ -74,8 +80,10 @@ class Loading:
         return self._bench
 
 
-def create_app(loading: Loading, port: int, on_close: Callable[[], None] = lambda: None) -> Any:
+def create_app(models: Loading | Shelf, port: int, on_close: Callable[[], None] = lambda: None) -> Any:
     """The application, for a page at http://127.0.0.1:port. on_close is called when the lab ends."""
+    shelf = models if isinstance(models, Shelf) else Shelf(models)
+    loading = shelf.first
     starlette = extra("starlette.applications", NEEDED)
     responses, routing = extra("starlette.responses", NEEDED), extra("starlette.routing", NEEDED)
     Response, JSONResponse, Route = responses.Response, responses.JSONResponse, routing.Route
@@ -92,12 +100,13 @@ def create_app(loading: Loading, port: int, on_close: Callable[[], None] = lambd
         return Response(path.read_bytes(), media_type=TYPES[path.suffix])
 
     async def about(request: Any) -> Any:
-        return JSONResponse({"model": loading.name, "ready": loading.ready})
+        return JSONResponse({"model": loading.name, "ready": loading.ready, "models": shelf.names()})
 
     async def act(request: Any) -> Any:
         try:
             wanted = await read_object(request)
-            parts = (loading, request.path_params["room"], request.path_params["action"], wanted)
+            chosen = shelf.loading(request.query_params.get("model"))
+            parts = (chosen, request.path_params["room"], request.path_params["action"], wanted)
             text = await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(workers, answer, *parts), TIME)
         except KeyError as problem:
             return error(404, str(problem.args[0]))

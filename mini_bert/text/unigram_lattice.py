@@ -156,6 +156,21 @@ class Lattice:
             end = found[0]
         return Cut(tuple(ids[::-1]), tuple(lengths[::-1]), ()), best[size]
 
+    def several(self, word: str, count: int) -> list[Cut]:
+        """The `count` best segmentations, the best first: for each end, the `count` best ways to get there are kept."""
+        ways: list[list[tuple[float, tuple[tuple[int, int, float], ...]]]] = [[(0.0, ())], *([] for _ in word)]
+        for start in range(len(word)):
+            ways[start] = sorted(ways[start], key=lambda way: -way[0])[:count]
+            for end, piece, score in self._edges(word, start):
+                ways[end] += [(total + score, (*path, (piece, end - start, score))) for total, path in ways[start]]
+        best = sorted(ways[-1], key=lambda way: -way[0])[:count]
+        return [
+            Cut(
+                tuple(i for i, _, _ in path), tuple(length for _, length, _ in path), tuple(score for *_, score in path)
+            )
+            for _, path in best
+        ]
+
     def added(self, before: float, scores: Iterable[float]) -> float:
         """The score after more pieces, rounded as by the library."""
         rounded = array("f" if self.single else "d", [before])

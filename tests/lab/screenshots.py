@@ -16,6 +16,9 @@ ROOMS = {
     "mask": "#mask?hidden=4,9",
     "stepper": "#stepper?step=query&layer=0&head=1&row=4&column=5",
     "attention": "#attention?layer=0&head=2&position=4&off=0",
+    "family": "#family",
+    "vectors": "#vectors?of=words",
+    "text": "#text?at=14&kind=bpe&step=20",
 }
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "lab.png"
 

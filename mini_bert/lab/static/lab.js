@@ -1,5 +1,6 @@
 // The shell of the page: navigation, links, theme, and the place where a room is shown.
 
+import { about } from "./parts/api.js";
 import { make } from "./parts/dom.js";
 import { linkTo, readLink } from "./parts/link.js";
 import { saveMenu } from "./parts/save.js";
@@ -15,6 +16,8 @@ let turn = 0;
 
 let waiting = 0, timer = 0;
 const shell = {
+  model: null, // the chosen model; null: the first
+  about: about(),
   busy() {
     waiting += 1;
     timer ||= setTimeout(() => { status.textContent = "computing …"; }, 400);
@@ -31,8 +34,9 @@ const shell = {
   },
   // Other rooms open with the sentence of this one.
   linked(name, params) {
+    const { model } = shell;
     for (const link of nav.querySelectorAll("a")) {
-      link.href = link.dataset.room === name ? linkTo(name, params) : linkTo(link.dataset.room, { text: params.text });
+      link.href = link.dataset.room === name ? linkTo(name, { ...params, model }) : linkTo(link.dataset.room, { text: params.text, model });
     }
   },
 };
@@ -45,13 +49,19 @@ async function open() {
   const { name, params } = readLink();
   const room = rooms.find((one) => one.name === name) ?? rooms[0];
   for (const link of nav.querySelectorAll("a")) {
-    if (link.dataset.room === room.name) link.setAttribute("aria-current", "page");
+    if (link.dataset.room === room.name) {
+      link.setAttribute("aria-current", "page");
+      nav.scrollLeft = link.offsetLeft - nav.offsetLeft - 40; // on a narrow page, not all fit
+    }
     else link.removeAttribute("aria-current");
   }
-  if (shown?.room === room) {
+  const { model = null } = params;
+  if (shown?.room === room && shell.model === model) {
     shown.show(params);
     return;
   }
+  shell.model = model;
+  mark();
   const own = ++turn;
   view?.close();
   view = new View(room, shell);
@@ -72,6 +82,22 @@ async function open() {
 }
 
 addEventListener("hashchange", open);
+
+// --- the model
+
+const models = $("model");
+models.addEventListener("change", () => {
+  const { name, params } = readLink();
+  location.hash = linkTo(name || rooms[0].name, { ...params, model: models.selectedIndex ? models.value : undefined });
+});
+function mark() {
+  if (models.options.length) models.value = shell.model ?? models.options[0].value;
+}
+shell.about.then(({ model, models: names }) => {
+  models.append(...[model, ...names.filter((name) => name !== model)].map((name) => make("option", { value: name }, name)));
+  models.hidden = names.length < 2;
+  mark();
+}).catch(() => { /* the first question to the server says that it does not answer */ });
 
 // --- theme
 

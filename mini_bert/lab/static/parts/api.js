@@ -4,14 +4,16 @@ const first = fetch("/first_view.json", { credentials: "same-origin" })
   .then((response) => (response.ok ? response.json() : {}))
   .catch(() => ({}));
 
-export async function ask(room, action, request, signal) {
+// model: the name of one of the lab's models; null: its first
+export async function ask(room, action, request, signal, model = null) {
   const body = JSON.stringify(request);
-  const known = (await first)[`${room}/${action} ${body}`];
+  const known = model === null && (await first)[`${room}/${action} ${body}`];
+  const which = model === null ? "" : `?model=${encodeURIComponent(model)}`;
   if (known) return known;
   let response;
   for (const pause of [150, 600, 0]) {
     try {
-      response = await fetch(`/api/${room}/${action}`, {
+      response = await fetch(`/api/${room}/${action}${which}`, {
         method: "POST", headers: { "content-type": "application/json" }, body, signal,
       });
     } catch (error) {
@@ -25,6 +27,9 @@ export async function ask(room, action, request, signal) {
   if (!response.ok) throw new Error(sentence(answer.error || `The lab answered with status ${response.status}.`));
   return answer;
 }
+
+// { model, models }: the lab's first model, and the names of all that can be chosen
+export const about = () => fetch("/api/about").then((response) => response.json());
 
 // Errors of the library are sentences without a capital and a full stop.
 export const sentence = (text) => {

@@ -15,13 +15,13 @@ export class View {
   }
 
   // The answer, or null if a newer question of the same kind has replaced this one, or an error was shown.
-  async ask(action, request, kind = action) {
+  async ask(action, request, kind = action, model = this.shell.model) {
     this.asking.get(kind)?.abort();
     const own = new AbortController();
     this.asking.set(kind, own);
     const done = this.shell.busy();
     try {
-      const answer = await ask(this.room.name, action, request, own.signal);
+      const answer = await ask(this.room.name, action, request, own.signal, model);
       if (own.signal.aborted || this.closed) return null;
       this.error.textContent = "";
       return answer;
@@ -35,7 +35,7 @@ export class View {
 
   // Remember what is shown in the address, so that it can be shared, and survives a reload.
   link(params) {
-    history.replaceState(null, "", linkTo(this.room.name, params));
+    history.replaceState(null, "", linkTo(this.room.name, { ...params, model: this.shell.model }));
     this.shell.linked(this.room.name, params);
   }
 

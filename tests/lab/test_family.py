@@ -1,0 +1,238 @@
+"""The models of the lab: which can be chosen, what the family room says about each, and every room with every one."""
+
+import json
+import re
+import threading
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from mini_bert.inside.attention_maps import attention_maps
+from mini_bert.lab import rooms
+from mini_bert.lab.bench import Bench
+from mini_bert.lab.family import about, attention, guesses
+from mini_bert.lab.first_view import _unpacked
+from mini_bert.lab.mask import guess
+from mini_bert.lab.server import Loading
+from mini_bert.lab.shelf import LOADED, UNTRAINED, Shelf, found_runs
+from mini_bert.layers.softmax import softmax
+from mini_bert.models.registry import PRESETS, model_class
+from mini_bert.text.loading import load_tokenizer
+
+TEXT = "She opened the door and looked into the room."
+TOKENIZERS = {
+    "bpe-8k": ("gpt2", "roberta", "deberta", "modernbert"),
+    "unigram-8k": ("albert", "xlnet", "deberta-v2", "deberta-v3"),
+}
+
+
+def preset_bench(name, **changed):
+    """A random model of an architecture, with a tokenizer of the usual kind."""
+    module, config = PRESETS[name]
+    config = getattr(import_module(module), config)
+    kind = next((kind for kind, names in TOKENIZERS.items() if name in names), "8k")
+    model = model_class(config.to_dict()).build(config, **changed)
+    return Bench(name, model, load_tokenizer(kind))
+
+
+# ---------------------------------------------------------------------- the shelf
+
+
+class Fake(Loading):
+    """Loads nothing."""
+
+    def __init__(self, name, load=None):
+        super().__init__(name, load or (lambda name: f"bench of {name}"))
+
+
+def make_run(folder, inner="model"):
+    (folder / inner).mkdir(parents=True)
+    (folder / inner / "config.json").write_text("{}")
+    (folder / inner / "model.safetensors").write_bytes(b"")
+
+
+def test_models_are_given_bundled_or_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs/b")
+    make_run(tmp_path / "runs/family/x", "checkpoints/step-00000010")
+    make_run(tmp_path / "runs/plain", ".")
+    make_run(tmp_path / "runs/.hidden")
+    make_run(tmp_path / "runs/too/deep/here")
+    (tmp_path / "runs/empty").mkdir()
+    shelf = Shelf(Fake("mini-bert"), ["my/model", "mini-bert"], tmp_path / "runs")
+    runs = ["runs/b", "runs/family/x", "runs/plain"]
+    assert shelf.names() == ["mini-bert", "my/model", UNTRAINED, *runs]
+    make_run(tmp_path / "runs/new")
+    assert "runs/new" in shelf.names() and found_runs(None) == [] and found_runs(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["", "nothing", "/etc", "../..", "runs/../..", "runs/b/", "./runs/b", "MINI-BERT", "\0"]
+)
+def test_no_other_model_can_be_chosen(name, tmp_path, monkeypatch):
+    """Names are compared, never opened: a path that leads elsewhere, or to a model in another spelling, is refused."""
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs/b")
+    with pytest.raises(KeyError, match="there is no model"):
+        Shelf(Fake("mini-bert"), [], tmp_path / "runs").loading(name)
+
+
+def test_few_models_stay_in_memory():
+    """The first and the most recently used stay; a model is the same object while it stays."""
+    shelf = Shelf(Fake("first"), ["a", "b", "c"])
+    a = shelf.loading("a")
+    assert a.bench() == "bench of a" and shelf.loading("a") is a
+    shelf.loading("b")
+    shelf.loading("a")
+    shelf.loading("c")  # b was used longest ago
+    assert list(shelf._loaded) == ["first", "a", "c"] and len(shelf._loaded) == LOADED
+    assert shelf.loading() is shelf.loading("first") is shelf.first and shelf.loading("a") is a
+
+
+def test_a_model_that_failed_is_tried_again():
+    broken = True
+
+    def load(name):
+        if broken:
+            raise OSError("half written")
+        return "bench"
+
+    shelf = Shelf(Loading("first", load), ["a"])
+    with pytest.raises(ValueError, match="half written"):
+        shelf.loading("a").bench()
+    broken = False
+    assert shelf.loading("a").bench() == "bench"
+
+
+def test_two_requests_load_a_model_once():
+    loaded, ready = [], threading.Barrier(8)
+    loading = Loading("x", lambda name: loaded.append(name) or "bench")
+
+    def ask():
+        ready.wait()
+        assert loading.bench() == "bench"
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert loaded == ["x"]
+
+
+def test_the_untrained_model_has_other_weights(bench):
+    other = Bench.load(UNTRAINED)
+    assert other.model.config == bench.model.config
+    assert np.abs(other.model.flat.data - bench.model.flat.data).max() > 0.1
+
+
+def test_a_request_names_its_model(bench):
+    pytest.importorskip("starlette", reason="the lab's server is an extra: pip install -e '.[lab]'")
+    from mini_bert.lab.server import create_app
+    from tests.lab.client import PORT, Client
+
+    other = Bench("other", bench.model.untrained(1), bench.tokenizer)
+    shelf = Shelf(Loading("mini-bert", lambda name: other if name == "other" else bench), ["other"])
+    client = Client(create_app(shelf, PORT))
+    assert client.get("/api/about").json["models"] == ["mini-bert", "other", UNTRAINED]
+    for query, expected in (("", bench), ("?model=mini-bert", bench), ("?model=other", other)):
+        assert client.post(f"/api/family/about{query}", {}).json["name"] == expected.name
+    for name in ("nobody", "..%2f..", "%00", "%ff"):
+        answer = client.post(f"/api/family/about?model={name}", {})
+        assert answer.status == 404 and "there is no model" in answer.json["error"]
+
+
+# ---------------------------------------------------------------------- the room
+
+
+def test_guesses_are_those_of_the_mask_lab(bench):
+    (gap,) = guesses(bench, {"text": TEXT, "at": 16})["gaps"]
+    expected = guess(bench, {"text": TEXT, "hidden": [4], "top": 6})["gaps"][0]
+    assert [one["word"] for one in gap["guesses"]] == [one["word"] for one in expected["guesses"]]
+    assert [one["p"] for one in gap["guesses"]] == pytest.approx([one["p"] for one in expected["guesses"]])
+    assert gap["own"] == "door" and [one["own"] for one in gap["guesses"]].count(True) == 1
+
+
+def test_all_pieces_of_a_word_are_hidden(bench):
+    answer = guesses(bench, {"text": "The zebras ran.", "at": 6})
+    assert answer["places"] == [2, 3, 4] and [gap["own"] for gap in answer["gaps"]] == ["ze", "##br", "##as"]
+    assert guesses(bench, {"text": "The zebras ran.", "at": 3})["places"] == [2, 3, 4]  # at the space before it
+    assert guesses(bench, {"text": "a  ", "at": 2})["why"] == "There is no word at this place; press one."
+
+
+def test_a_forward_model_guesses_from_the_words_before():
+    """The same as from a text that ends before the word; what follows makes no difference."""
+    bench = preset_bench("gpt2", seed=3)
+    bench.tokenizer = bench.tokenizer.with_templates("A:0", "A:0 B:0")  # as GPT-2's, without tokens around the text
+    answer = guesses(bench, {"text": TEXT, "at": 16})
+    (place,) = answer["places"]
+    before = bench.tokenizer.encode("She opened the")
+    assert answer["from"] == "the words before it" and place == len(before)
+    output, _ = bench.model.forward(np.array([before]))
+    row = softmax(output.next_word[0, -1])[0][: bench.tokenizer.vocab_size]
+    row[list(bench.tokenizer.special_ids)] = -1
+    best = np.argsort(-row, kind="stable")[:6]
+    assert [one["word"] for one in answer["gaps"][0]["guesses"]][:6] == [bench.tokenizer.readable(i) for i in best]
+    assert "nothing before the first word" in guesses(bench, {"text": TEXT, "at": 0})["why"]
+
+
+def test_one_head_is_that_of_the_attention_maps(bench):
+    maps = attention_maps(bench.model, bench.tokenizer, TEXT)
+    answer = attention(bench, {"text": TEXT, "layer": 1, "head": 2})
+    (numbers,) = _unpacked("numbers", answer["numbers"])
+    np.testing.assert_allclose(np.reshape(numbers, (12, 12)), maps.weights[1, 2], atol=1e-6)
+    beyond = attention(bench, {"text": TEXT, "layer": 77, "head": 9})
+    assert (beyond["layer"], beyond["head"]) == (2, 3)
+
+
+def test_facts_are_those_of_the_model(bench):
+    facts = about(bench, {})
+    assert (facts["layers"], facts["heads"], facts["width"], facts["vocabulary"]) == (3, 4, 192, 8192)
+    assert facts["parameters"] == sum(param.data.size for param in bench.model.named_params().values())
+
+
+# ---------------------------------------------------------------------- every model in every room
+
+SHORT = "A cat sat."
+REQUESTS = {
+    "mask/guess": {"text": SHORT, "hidden": [2]},
+    "mask/surprise": {"text": SHORT},
+    "stepper/steps": {"text": SHORT},
+    "attention/maps": {"text": SHORT},
+    "attention/query": {"text": SHORT, "layer": 0, "head": 0, "position": 2},
+    "attention/saliency": {"text": SHORT, "position": 2},
+    "attention/without": {"text": SHORT, "position": 2, "off": [0]},
+    "text/pieces": {"text": SHORT},
+    "vectors/probe": {"text": SHORT},
+    "vectors/neighbours": {"text": SHORT, "position": 2},
+    "vectors/plane": {"text": "a cat\na dog\nthe sea", "layer": 1},
+    "family/about": {},
+    "family/guesses": {"text": SHORT, "at": 3},
+    "family/attention": {"text": SHORT},
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"mini", "larger"}))
+def test_every_room_answers_or_says_why(name):
+    """With every architecture, an action returns JSON, or raises ValueError with a sentence; nothing else."""
+    bench, refused = preset_bench(name), {}
+    for action, request in REQUESTS.items():
+        try:
+            json.dumps(rooms.action(*action.split("/"))(bench, request), allow_nan=False)
+        except ValueError as error:
+            refused[action] = str(error)
+    answered = REQUESTS.keys() - refused.keys()
+    assert answered >= {one for one in REQUESTS if not one.startswith(("mask", "attention"))} | {"attention/maps"}
+    for sentence in refused.values():
+        assert re.match(r"(this|heads of this|the scores of this) ", sentence) and "\n" not in sentence
+    assert ("mask/guess" in refused) == (name in ("gpt2", "transformer-xl", "electra"))
+
+
+def test_every_step_of_an_architecture_can_be_shown():
+    """DistilBERT has no token types, ModernBERT's head is of another kind: all their operations have values."""
+    for name in ("distilbert", "modernbert"):
+        bench = preset_bench(name)
+        for one in rooms.action("stepper", "steps")(bench, {"text": SHORT})["operations"]:
+            layer = -1 if one["layer"] is None else one["layer"]
+            rooms.action("stepper", "values")(bench, {"text": SHORT, "step": one["step"], "layer": layer})
