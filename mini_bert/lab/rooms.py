@@ -18,6 +18,7 @@ ROOMS = {
     "mask": "mini_bert.lab.mask",
     "stepper": "mini_bert.lab.stepper",
     "attention": "mini_bert.lab.attention",
+    "backward": "mini_bert.lab.backward",
 }
 
 

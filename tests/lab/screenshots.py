@@ -16,6 +16,7 @@ ROOMS = {
     "mask": "#mask?hidden=4,9",
     "stepper": "#stepper?step=query&layer=0&head=1&row=4&column=5",
     "attention": "#attention?layer=0&head=2&position=4&off=0",
+    "backward": "#backward?step=scores&layer=0&head=1",
 }
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "lab.png"
 

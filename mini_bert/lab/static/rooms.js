@@ -4,4 +4,5 @@ export const rooms = [
   { name: "mask", title: "Mask lab", tab: "Mask", lead: "Hide words and see what the model guesses from the rest. This is the task it was trained on." },
   { name: "stepper", title: "Stepper", tab: "Stepper", lead: "Follow a sentence through every operation of the model. Each number shows the sum that produced it." },
   { name: "attention", title: "Attention room", tab: "Attention", lead: "See which tokens each head attends to, how a weight is computed, and what changes without a head." },
+  { name: "backward", title: "Backward mode", tab: "Backward", lead: "Go from the loss back to the embeddings: the gradient at every operation, and for any weight a check against a finite difference." },
 ];
