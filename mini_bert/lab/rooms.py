@@ -19,6 +19,7 @@ ROOMS = {
     "stepper": "mini_bert.lab.stepper",
     "attention": "mini_bert.lab.attention",
     "backward": "mini_bert.lab.backward",
+    "training": "mini_bert.lab.training",
 }
 
 

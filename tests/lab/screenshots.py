@@ -17,6 +17,7 @@ ROOMS = {
     "stepper": "#stepper?step=query&layer=0&head=1&row=4&column=5",
     "attention": "#attention?layer=0&head=2&position=4&off=0",
     "backward": "#backward?step=scores&layer=0&head=1",
+    "training": "#training",
 }
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "lab.png"
 

@@ -5,4 +5,5 @@ export const rooms = [
   { name: "stepper", title: "Stepper", tab: "Stepper", lead: "Follow a sentence through every operation of the model. Each number shows the sum that produced it." },
   { name: "attention", title: "Attention room", tab: "Attention", lead: "See which tokens each head attends to, how a weight is computed, and what changes without a head." },
   { name: "backward", title: "Backward mode", tab: "Backward", lead: "Go from the loss back to the embeddings: the gradient at every operation, and for any weight a check against a finite difference." },
+  { name: "training", title: "Live training", tab: "Training", lead: "Train a Mini-BERT from scratch and watch: the loss, every gradient, what it guesses and what its heads attend to." },
 ];
