@@ -20,6 +20,7 @@ ROOMS = {
     "attention": "mini_bert.lab.attention",
     "backward": "mini_bert.lab.backward",
     "training": "mini_bert.lab.training",
+    "break": "mini_bert.lab.breaking",
 }
 
 

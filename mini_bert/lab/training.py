@@ -41,7 +41,9 @@ POINTS = 300  # of a curve
 GRACE = 30.0  # seconds in which a run may save its last checkpoint
 # Ctrl-C in the terminal reaches the lab only, which then ends the run: two interrupts would stop it without saving.
 APART: dict[str, Any] = (
-    {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP} if sys.platform == "win32" else {"start_new_session": True}
+    {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+    if sys.platform == "win32"
+    else {"start_new_session": True}
 )
 LOOK = 0.7  # seconds between looks for new checkpoints
 

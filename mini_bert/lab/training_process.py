@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-WATCHED = {"log_every": 10, "tensors_every": 25}  # steps
+WATCHED: dict[str, Any] = {"log_every": 10, "tensors_every": 25}  # steps
 
 
 def end_with(descriptor: int) -> None:

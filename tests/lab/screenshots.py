@@ -18,6 +18,7 @@ ROOMS = {
     "attention": "#attention?layer=0&head=2&position=4&off=0",
     "backward": "#backward?step=scores&layer=0&head=1",
     "training": "#training",
+    "break": "#break?fault=no_residual",
 }
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "lab.png"
 

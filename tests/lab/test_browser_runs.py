@@ -11,7 +11,7 @@ import pytest
 from tests.lab.test_browser import HOSTILE, NAMELESS, browser, until  # noqa: F401 (browser is a fixture)
 
 pytestmark = pytest.mark.browser
-ROOMS = ("training",)
+ROOMS = ("training", "break")
 TEXT = "the cat sat on the mat . the dog lay on the rug . a bird sang in the tree near the old house .\n"
 
 
@@ -85,6 +85,27 @@ def test_a_run_is_started_watched_paused_resumed_and_looked_back_at(new_page, fo
     page.keyboard.press("Home")
     until(page, "!document.querySelector('.scrub .at').textContent.includes('newest')")
     assert "step=" in page.url and "run=run-1" in page.url
+
+
+def test_a_model_is_broken_after_a_prediction(new_page):
+    page = new_page("#break?fault=wrong_sign")
+    page.wait_for_selector(".faults button")
+    assert page.is_disabled("text=Run both")  # predict first
+    page.click("text=It learns just as well")
+    page.click("text=Run both")
+    until(page, "document.querySelector('.status-line')?.textContent.includes('Running')", 30)
+    until(page, "document.querySelector('.happened')", 90)
+    assert page.locator(".chart .line").count() == 2
+    text = page.inner_text(".broken-result")
+    assert "Gradients right" in text and "Gradients wrong: the largest relative error is 2.00" in text
+    assert "As you predicted" in text or "You predicted" in text
+    page.click("text=No layer norm")
+    until(page, "document.querySelector('.broken-result').hidden")
+    assert "fault=no_norm" in page.url and page.is_disabled("text=Run both")
+    page.focus(".faults button[tabindex='0']")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('.changed').textContent.includes('LN(Attention(x))')")
 
 
 def test_a_wrong_file_is_one_sentence(browser, address):  # noqa: F811

@@ -45,7 +45,10 @@ async function open() {
   const { name, params } = readLink();
   const room = rooms.find((one) => one.name === name) ?? rooms[0];
   for (const link of nav.querySelectorAll("a")) {
-    if (link.dataset.room === room.name) link.setAttribute("aria-current", "page");
+    if (link.dataset.room === room.name) {
+      link.setAttribute("aria-current", "page");
+      nav.scrollLeft = link.offsetLeft - nav.offsetLeft - 40; // on a narrow page, not all fit
+    }
     else link.removeAttribute("aria-current");
   }
   if (shown?.room === room) {

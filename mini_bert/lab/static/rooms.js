@@ -6,4 +6,5 @@ export const rooms = [
   { name: "attention", title: "Attention room", tab: "Attention", lead: "See which tokens each head attends to, how a weight is computed, and what changes without a head." },
   { name: "backward", title: "Backward mode", tab: "Backward", lead: "Go from the loss back to the embeddings: the gradient at every operation, and for any weight a check against a finite difference." },
   { name: "training", title: "Live training", tab: "Training", lead: "Train a Mini-BERT from scratch and watch: the loss, every gradient, what it guesses and what its heads attend to." },
+  { name: "break", title: "Break it", tab: "Break it", lead: "Make a mistake on purpose. Predict what happens, train the broken model next to a healthy one, and read why." },
 ];
