@@ -223,7 +223,8 @@ export default function open(view, params) {
   function drawCheck(answer) {
     const line = (name, value, strong) => make("tr", { class: strong ? "strong" : "" }, make("th", { scope: "row" }, name), make("td", {}, value));
     const long = (value) => value.toPrecision(10).replace("-", "−");
-    const good = answer.error < 1e-5;
+    const rounding = Math.abs(answer.analytic - answer.numeric) < (1e-14 * Math.max(1, Math.abs(answer.plus))) / answer.h; // of the two losses
+    const good = answer.error < 1e-5 || rounding;
     result.replaceChildren(
       make("table", {}, make("tbody", {},
         line(`w = ${answer.tensor}[${answer.row}, ${answer.column}]`, digits(answer.weight, 6)),
@@ -231,8 +232,9 @@ export default function open(view, params) {
         line("(loss(w + h) − loss(w − h)) / 2h", long(answer.numeric), true), line("from backward", long(answer.analytic), true))),
       make("p", { class: good ? "verdict good" : "verdict" },
         answer.analytic === 0 && answer.numeric === 0 ? "Both are 0: this weight has no part in the loss of these words."
+          : answer.error >= 1e-5 && rounding ? `They agree as far as the digits of the losses go: the gradient is tiny (relative difference ${answer.error.toExponential(0).replace("-", "−")}).`
           : good ? `They agree to ${Math.max(1, Math.floor(-Math.log10(Math.max(answer.error, 1e-15))))} digits (relative difference ${answer.error.toExponential(0).replace("-", "−")}).`
-            : `They differ by ${answer.error >= 0.01 ? percent(Math.min(1, answer.error)) : answer.error.toExponential(0).replace("-", "−")}. ${answer.h > 1e-4 ? "h is large, so the curve of the loss counts." : answer.h < 1e-7 ? "h is small, so little is left of the digits of two nearly equal losses." : "The gradient is tiny, or a ReLU switches between the two points."} Try another h.`));
+            : `They differ by ${answer.error >= 0.01 ? percent(Math.min(1, answer.error)) : answer.error.toExponential(0).replace("-", "−")}. ${answer.h > 1e-4 ? "h is large, so the curve of the loss counts." : answer.h < 1e-7 ? "h is small, so little is left of the digits of two nearly equal losses." : "Perhaps a ReLU switches between the two points."} Try another h.`));
   }
 
   show(params);
