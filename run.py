@@ -38,6 +38,11 @@ Train
   python run.py doctor runs/run-1           find out what is wrong with a run
   python run.py export runs/run-1 --out X   a model folder to share
 
+Learn how it works
+  python run.py learn                       a course: six pages, with exercises
+  python run.py learn check 1.2 answer.py   what is wrong with your answer
+  python run.py learn notebooks --out DIR   the pages as Jupyter notebooks
+
 Use and measure a model
   python run.py fill-mask "A cat [MASK]."   predict the masked word
   python run.py generate "Once" --model DIR continue a text (GPT-2 and the like)
@@ -101,10 +106,11 @@ SETS = {
         ("PyTorch (large)", ["torch==2.13.0"]),
         # From the releases that the tests were written for, up to the next one that may change its interface.
         (
-            "transformers, tokenizers, onnxruntime, tensorboard",
+            "transformers, tokenizers, sentencepiece, onnxruntime, tensorboard",
             [
                 "transformers>=5.22,<6",
                 "tokenizers>=0.23,<0.24",
+                "sentencepiece>=0.2.2,<0.3",
                 "onnxruntime>=1.31,<2",
                 "onnx>=1.23,<2",
                 "tensorboard>=2.18",

@@ -43,7 +43,7 @@ from mini_bert.text.bpe_conventions import ROBERTA
 from mini_bert.text.byte_level import BYTE_CHARACTERS
 from mini_bert.text.sentencepiece_model import SentencePieceModel
 from mini_bert.text.unigram import UnigramTokenizer
-from mini_bert.text.unigram_files import ALBERT
+from mini_bert.text.unigram_conventions import ALBERT
 from mini_bert.text.vocabulary import Merges, choose, count_words, frequent_alphabet, learn, texts_of, tokens_per_word
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 from mini_bert.text.wordsplit import WordSplitter

@@ -1,7 +1,7 @@
 """Code in the documents runs and prints what the documents show.
 
 A block of ```python is executed; the blocks of one document share their names, as in a reader's session. If the next
-block is ```text, it is the output, compared exactly.
+block is ```text, it is the output, compared exactly. A block after the line <!-- slow --> runs only in the slow tests.
 """
 
 import contextlib
@@ -11,18 +11,29 @@ from pathlib import Path
 
 import pytest
 
+from mini_bert.learning.course import PHASES
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```)?", re.S | re.M)
-LINK = re.compile(r"\]\(([^)#]+)\)")
+DOCUMENTS += sorted((ROOT / "learn").rglob("*.md"))
+PAGES = [ROOT / "learn" / phase.page for phase in PHASES]  # tests/learning/test_pages.py runs them, as notebooks
+BLOCK = re.compile(r"(^<!-- slow -->\n)?^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```)?", re.S | re.M)
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.S | re.M)
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_code_in_documents(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow, id="slow")])
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if path not in PAGES], ids=lambda path: path.name)
+def test_code_in_documents(path, slow, tmp_path, monkeypatch):
     """Every python block runs; where an output is shown, it is the actual output."""
     monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall(path.read_text(encoding="utf-8"))
+    if slow and not any(marked for marked, *_ in blocks):
+        pytest.skip("no slow blocks")
     names: dict[str, object] = {}
-    for code, shown in BLOCK.findall(path.read_text(encoding="utf-8")):
+    for marked, code, shown in blocks:
+        if marked and not slow:
+            continue
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             exec(compile(code, str(path), "exec"), names)
@@ -33,9 +44,23 @@ def test_code_in_documents(path, tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path):
     """Every link to a file of this repository resolves."""
-    for target in LINK.findall(path.read_text(encoding="utf-8")):
+    for target in LINK.findall(CODE.sub("", path.read_text(encoding="utf-8"))):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+def anchors(path: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a document: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", CODE.sub("", path.read_text(encoding="utf-8")), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_to_headings_lead_somewhere(path):
+    """A link such as page.md#11-a-section, or #a-section, names a heading that exists."""
+    text = CODE.sub("", path.read_text(encoding="utf-8"))
+    for target, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", text):
+        assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

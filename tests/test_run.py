@@ -205,7 +205,7 @@ def test_peers_come_in_order_with_pytorch_first_alone_and_exact(project):
     run.install("peers")
     _, torch, libraries, scores, weights = project.pips
     assert torch == "torch==2.13.0"
-    names = ["transformers", "tokenizers", "onnxruntime", "onnx", "tensorboard"]
+    names = ["transformers", "tokenizers", "sentencepiece", "onnxruntime", "onnx", "tensorboard"]
     assert [word.split(">")[0] for word in libraries.split()] == names
     assert [word.split(">")[0] for word in scores.split()] == ["scikit-learn", "scipy", "seqeval", "torchmetrics"]
     assert weights == (

@@ -29,6 +29,7 @@ from mini_bert.cli.finetune import (
 )
 from mini_bert.cli.inside import attention, plot_activations, plot_embeddings, probe_dep, probe_ner, probe_pos
 from mini_bert.cli.lab import lab
+from mini_bert.cli.learn import learn, learn_check, learn_notebooks
 from mini_bert.cli.text import data_get, data_labelled, data_list, data_show, tokenizer_show, tokenizer_train
 from mini_bert.cli.training import doctor, plan, plot, train
 from mini_bert.cli.use import embed, evaluate, export, fill_mask, generate, metrics
@@ -60,6 +61,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "family": family,
     "gradcheck": gradcheck,
     "demo": demo,
+    "learn": learn,
+    "learn check": learn_check,
+    "learn notebooks": learn_notebooks,
     "tokenizer show": tokenizer_show,
     "tokenizer train": tokenizer_train,
     "data list": data_list,
@@ -92,6 +96,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 GROUPS = {
+    "learn": "Learn BERT step by step: pages, and exercises that explain.",
     "tokenizer": "Show how text becomes tokens, or train a vocabulary.",
     "data": "List, download and inspect text and labelled data.",
     "finetune": "Fine-tune a model: classes, tags, answers, similarity.",
@@ -117,6 +122,16 @@ def interruptible(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def alone(function: Callable[[], None]) -> Callable[[typer.Context], None]:
+    """The command of a group, for when no command of the group follows."""
+
+    def command(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            function()
+
+    return command
+
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -126,7 +141,7 @@ app = typer.Typer(
 )
 app.callback()(_options)
 groups = {
-    name: typer.Typer(help=as_called(text), no_args_is_help=True, rich_markup_mode=None)
+    name: typer.Typer(help=as_called(text), no_args_is_help=name not in COMMANDS, rich_markup_mode=None)
     for name, text in GROUPS.items()
 }
 for name, group in groups.items():
@@ -134,7 +149,10 @@ for name, group in groups.items():
 for name, function in COMMANDS.items():
     *group_name, command = name.split()
     complete_options(function)
-    (groups[group_name[0]] if group_name else app).command(command, help=help_of(function))(interruptible(function))
+    if name in groups:  # `learn` alone is a command, too
+        groups[name].callback(invoke_without_command=True, help=as_called(GROUPS[name]))(alone(interruptible(function)))
+    else:
+        (groups[group_name[0]] if group_name else app).command(command, help=help_of(function))(interruptible(function))
 
 
 def main(words: list[str] | None = None) -> None:

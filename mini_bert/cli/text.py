@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -67,61 +66,45 @@ def tokenizer_train(
     """
     from mini_bert.common.wording import did_you_mean
 
-    if kind not in TRAINERS:
-        raise ValueError(f"--kind is {kind!r}, expected one of {', '.join(TRAINERS)}{did_you_mean(kind, TRAINERS)}")
+    if kind not in KINDS:
+        raise ValueError(f"--kind is {kind!r}, expected one of {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
     _check_out(out, force)
-    options = TrainingOptions(corpus or ["builtin"], vocab_size, processes, column, cased, limit_alphabet, like)
-    tokenizer, summary = TRAINERS[kind](options)
+    tokenizer, summary = _train(
+        kind, corpus or ["builtin"], vocab_size, not cased, limit_alphabet, like, processes, column
+    )
     tokenizer.save(out)
     files = sorted(path.name for path in out.iterdir() if path.name in TOKENIZER_FILES)
     print(f"{summary}\nSaved in {out}: {', '.join(files)}")
 
 
-class TrainingOptions(NamedTuple):
-    """Options of `tokenizer train`. None: not given"""
+def _train(
+    kind: str,
+    corpus: list[str],
+    vocab_size: int,
+    lowercase: bool,
+    limit_alphabet: int | None,
+    like: str | None,
+    processes: int | None,
+    column: str | None,
+) -> Trained:
+    from mini_bert.text import trained
 
-    corpus: list[str]
-    vocab_size: int
-    processes: int | None
-    column: str | None
-    cased: bool
-    limit_alphabet: int | None
-    like: str | None
-
-
-def _train_wordpiece(options: TrainingOptions) -> Trained:
-    from mini_bert.text.wordpiece_training import train
-
-    _no_like(options, "WordPiece has those of BERT")
-    limit = 1000 if options.limit_alphabet is None else options.limit_alphabet
-    return train(options.corpus, options.vocab_size, not options.cased, limit, options.processes, options.column)
-
-
-def _train_unigram(options: TrainingOptions) -> Trained:
-    from mini_bert.text.unigram_training import train
-
-    _no_like(options, "Unigram has those of ALBERT")
-    limit = 1000 if options.limit_alphabet is None else options.limit_alphabet
-    return train(options.corpus, options.vocab_size, not options.cased, limit, options.processes, options.column)
-
-
-def _no_like(options: TrainingOptions, instead: str) -> None:
-    if options.like is not None:
-        raise ValueError(f"--like {options.like} chooses special tokens for --kind bpe; {instead}")
+    if kind == "bpe":
+        if limit_alphabet is not None:
+            raise ValueError(
+                "--limit-alphabet has no effect with --kind bpe, which spells every character; leave it out"
+            )
+        return trained.bpe(corpus, vocab_size, like or "roberta", processes, column)
+    if like is not None:
+        raise ValueError(
+            f"--like {like} chooses special tokens for --kind bpe; {kind} has those of "
+            f"{'BERT' if kind == 'wordpiece' else 'ALBERT'}"
+        )
+    train = trained.wordpiece if kind == "wordpiece" else trained.unigram
+    return train(corpus, vocab_size, lowercase, 1000 if limit_alphabet is None else limit_alphabet, processes, column)
 
 
-def _train_bpe(options: TrainingOptions) -> Trained:
-    from mini_bert.text.bpe_training import train
-
-    if options.limit_alphabet is not None:
-        raise ValueError("--limit-alphabet has no effect with --kind bpe, which spells every character; leave it out")
-    like = options.like or "roberta"
-    return train(options.corpus, options.vocab_size, like, options.processes, options.column)
-
-
-TRAINERS: dict[str, Callable[[TrainingOptions], Trained]] = {
-    "wordpiece": _train_wordpiece, "bpe": _train_bpe, "unigram": _train_unigram,
-}  # fmt: skip
+KINDS = ("wordpiece", "bpe", "unigram")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "vocab.json", "merges.txt", "spiece.model")
 
 

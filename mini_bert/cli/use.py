@@ -27,9 +27,10 @@ def fill_mask(
 
     from mini_bert.common.json_values import as_json
     from mini_bert.inference import fill_mask as library
-    from mini_bert.inference.loading import load
+    from mini_bert.inference.loading import for_masked_words, load
 
     loaded, tokenizer = load(model)
+    loaded = for_masked_words(loaded, model)
     with threadpool_limits(1, "blas"):  # a second thread is no faster for one sentence, and slower on a busy machine
         filled = library.fill_mask(loaded, tokenizer, text, top)
     if json:

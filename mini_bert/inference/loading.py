@@ -72,6 +72,11 @@ def with_generator(model: Any, name_or_folder: str | os.PathLike[str]) -> Model:
     return type(model).pair(model, model_of(folder))
 
 
+def for_masked_words(model: Any, name_or_folder: str | os.PathLike[str]) -> Any:
+    """The model that predicts masked words: of a pair the generator, otherwise the model itself."""
+    return getattr(with_generator(model, name_or_folder), GENERATOR, None) or model
+
+
 def generator_in(folder: Path) -> Path | None:
     """The folder of the generator in that of a discriminator (models/pairs.py)"""
     return folder / GENERATOR if (folder / GENERATOR / CONFIG).is_file() else None

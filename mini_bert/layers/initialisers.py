@@ -81,13 +81,13 @@ def _sinusoids(amplitude, even, rng, shape):
     return amplitude * waves.reshape(length, -1)[:, :width]
 
 
-def neighbours(heads: int, amplitude: float) -> Initialiser:
+def neighbours(heads: int, amplitude: float, score: float = 4.0) -> Initialiser:
     """`neighbour_weights`, plus the usual N(0, 1/H), so that training can turn the heads into something else."""
-    return partial(_neighbours, heads, amplitude)
+    return partial(_neighbours, heads, amplitude, score)
 
 
-def _neighbours(heads, amplitude, rng, shape):
-    return rng.normal(0.0, 1 / math.sqrt(shape[0]), shape) + neighbour_weights(shape[0], heads, amplitude)
+def _neighbours(heads, amplitude, score, rng, shape):
+    return rng.normal(0.0, 1 / math.sqrt(shape[0]), shape) + neighbour_weights(shape[0], heads, amplitude, score)
 
 
 def neighbour_weights(width: int, heads: int, amplitude: float, score: float = 4.0) -> np.ndarray:

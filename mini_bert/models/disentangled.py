@@ -283,6 +283,9 @@ class Disentangled(BertLike):
         self.tokens.backward(dx, inputs.ids, run)
         return dx  # (B,T,E)
 
+    def start_attention(self):
+        """As published: distances are in its attention, and there are no positions whose waves heads could follow."""
+
     # ------------------------------------------------------------------ files
 
     @property

@@ -112,7 +112,7 @@ class ModernBertConfig(PublishedConfig):
         activation(self.classifier_activation)
         if self.classifier_pooling not in ("cls", "mean"):
             raise ValueError(f"classifier_pooling is {self.classifier_pooling!r:.60}, expected 'cls' or 'mean'")
-        if len(self.kinds) != self.depth or not {*self.kinds} <= {GLOBAL, LOCAL}:
+        if len(self.kinds) != self.depth or any(kind not in (GLOBAL, LOCAL) for kind in self.kinds):
             raise ValueError(
                 f"layer_types is {list(self.layer_types)!r:.100}, expected {GLOBAL!r} or {LOCAL!r} for each of the "
                 f"{self.depth} layers"

@@ -59,6 +59,11 @@ class PairConfig:
     def with_generator_like(self, other: Any) -> Any:
         """The config of a pair, from those of a discriminator and a generator"""
         own: Any = self
+        if not isinstance(other, type(self)):
+            raise ValueError(
+                f"the generator's config.json is that of another architecture: {type(other).__name__}, expected "
+                f"{type(self).__name__}, as its discriminator's"
+            )
         sizes = {name: getattr(other, name) for name in OWN_SIZES}
         pair = replace(own, generator={name: size for name, size in sizes.items() if size != getattr(own, name)})
         ours, theirs = pair.generator_config.to_dict(), other.to_dict()

@@ -37,10 +37,11 @@ import numpy as np
 from mini_bert.common.batching import Padding
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.encoding import Batch, Encoding, cut, room
-from mini_bert.text.finding import Finder
+from mini_bert.text.finding import Cut, Finder
 from mini_bert.text.templates import RUNNING, Assembled, Template
 from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
+Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
 Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
 
 ADDED_ROLES = ("pad", "cls", "sep")  # tokens around texts; unk and mask replace words
@@ -102,7 +103,7 @@ class Tokenizer(ABC):
         """The ids of a text; no special token is recognised in it."""
 
     @abstractmethod
-    def plain_spans(self, text: str) -> tuple[list[Span], list[int], int]:
+    def plain_spans(self, text: str) -> Spans:
         """For each of `plain_ids` its span in the text and the index of its word; and the number of words."""
 
     @abstractmethod
@@ -301,15 +302,9 @@ class Tokenizer(ABC):
             raise TypeError(_not_text(text))
         if not special or self._special.absent(text):
             return self.plain_ids(text)
-        ids: list[int] = []
-        for segment, _, token in self._segments(text, special):
-            if token is None:
-                ids += self.plain_ids(segment)
-            else:
-                ids.append(self.vocab[token])
-        return ids
+        return self._ids_of_parts(self._segments(text, special), self.plain_ids)
 
-    def _segments(self, text: str, special: Special) -> Iterable[tuple[str, int, str | None]]:
+    def _segments(self, text: str, special: Special) -> Iterable[Cut]:
         """Cuts a text at its special tokens: each part, its position, and the special token that it is, or None."""
         if not special:
             return [(text, 0, None)]
@@ -326,15 +321,25 @@ class Tokenizer(ABC):
         if not special or self._special.absent(text):
             with _no_collection():
                 return self.plain_spans(text)[:2] if ids is None else self.spans_of_ids(text, ids)
+        return self._spans_of_parts(self._segments(text, special), self.plain_spans)[:2]
+
+    def _ids_of_parts(self, parts: Iterable[Cut], ids_of: Callable[[str], Iterable[int]]) -> list[int]:
+        """The ids of a text that was cut at tokens. ids_of: those of a part that is not a token"""
+        ids: list[int] = []
+        for part, _, token in parts:
+            ids += ids_of(part) if token is None else (self.vocab[token],)
+        return ids
+
+    def _spans_of_parts(self, parts: Iterable[Cut], spans_of: Callable[[str], Spans]) -> Spans:
         offsets: list[Span] = []
         word_ids: list[int] = []
         count = 0
-        for segment, start, token in self._segments(text, special):
-            within, words, more = self.plain_spans(segment) if token is None else ([self.special_span(segment)], [0], 1)
+        for part, start, token in parts:
+            within, words, more = spans_of(part) if token is None else ([self.special_span(part)], [0], 1)
             offsets += [(first + start, last + start) for first, last in within] if start else within
             word_ids += [word + count for word in words] if count else words
             count += more
-        return offsets, word_ids
+        return offsets, word_ids, count
 
     def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
         """The spans and word indices of `plain_spans`, for a text with known ids. Override this if that is faster."""
@@ -402,6 +407,11 @@ class Tokenizer(ABC):
         return hashlib.sha256(json.dumps([self.tokens, self.settings], sort_keys=True).encode()).hexdigest()
 
     @classmethod
+    def load(cls, source: str | os.PathLike[str]) -> Self:
+        """From a file, a folder with one of `files`, or by the name of a bundled tokenizer: "8k", "bpe-8k"."""
+        return cls.from_file(find(source, cls.files))
+
+    @classmethod
     def from_pretrained(cls, source: str | os.PathLike[str]) -> Self:
         """The tokenizer of a model folder, a run or a bundled model ("mini-bert"), a tokenizer file, or a bundled
         tokenizer ("8k"). `load_tokenizer` also chooses the class."""
@@ -409,7 +419,7 @@ class Tokenizer(ABC):
 
         with suppress(FileNotFoundError):  # then it is not a model
             source = locate(source)
-        return cls.from_file(find(source, cls.files))
+        return cls.load(source)
 
     def __reduce__(self):  # a pickle or a copy starts with empty caches
         return _rebuild, (type(self), self.tokens, self.settings)

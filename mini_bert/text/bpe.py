@@ -35,10 +35,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Special, Tokenizer
+from mini_bert.text.base import Memory, Spans, Special, Tokenizer
 from mini_bert.text.bpe_conventions import ROBERTA, Conventions
-from mini_bert.text.bpe_files import VOCAB_JSON, read
-from mini_bert.text.bpe_saving import write
+from mini_bert.text.bpe_files import VOCAB_JSON, read, write
 from mini_bert.text.byte_level import (
     BYTE_CHARACTERS,
     SPACE,
@@ -52,7 +51,7 @@ from mini_bert.text.canonical import composed
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.finding import BLANKS, Finder
 from mini_bert.text.merging import Speller
-from mini_bert.text.tokenizer_files import JSON, find
+from mini_bert.text.tokenizer_files import JSON
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
 MARK = "▁"  # how `readable` shows a space
@@ -112,13 +111,7 @@ class BpeTokenizer(Tokenizer):
             text = composed(text)[0]
         if self._added.absent(text):
             return self._segment_ids(text)
-        ids: list[int] = []
-        for segment, _, token in self._added.cut(text):
-            if token is None:
-                ids += self._segment_ids(segment)
-            else:
-                ids.append(self.vocab[token])
-        return ids
+        return self._ids_of_parts(self._added.cut(text), self._segment_ids)
 
     def encode_bytes(self, data: bytes) -> list[int]:
         """The ids of any bytes, also if they are not UTF-8, without special tokens; `decode_bytes` restores them.
@@ -187,7 +180,7 @@ class BpeTokenizer(Tokenizer):
             return self.plain_spans(text)[:2]
         return self._segment_spans(text, range(len(text)), ids)[:2]
 
-    def plain_spans(self, text: str) -> tuple[list[Span], list[int], int]:
+    def plain_spans(self, text: str) -> Spans:
         sources: Sequence[int] = range(len(text))
         if self.conventions.compose:
             text, sources = composed(text)
@@ -208,9 +201,7 @@ class BpeTokenizer(Tokenizer):
             count += more
         return offsets, word_ids, count
 
-    def _segment_spans(
-        self, text: str, sources: Sequence[int], ids: Sequence[int] | None = None
-    ) -> tuple[list[Span], list[int], int]:
+    def _segment_spans(self, text: str, sources: Sequence[int], ids: Sequence[int] | None = None) -> Spans:
         """Spans and word indices of text without added tokens, and the number of words.
 
         sources: the position that each character comes from. The pieces lie one after the other, so their lengths in
@@ -305,11 +296,6 @@ class BpeTokenizer(Tokenizer):
     def settings(self) -> dict[str, Any]:
         """Everything besides the vocabulary that affects the ids: the other arguments of the constructor."""
         return {"merges": self.merges, "conventions": self.conventions}
-
-    @classmethod
-    def load(cls, source: str | os.PathLike[str]) -> Self:
-        """From a tokenizer.json, a vocab.json with its merges.txt, a model folder, or by name: "bpe-8k"."""
-        return cls.from_file(find(source, cls.files))
 
     @classmethod
     def from_file(cls, path: Path, content: dict[str, Any] | None = None) -> Self:

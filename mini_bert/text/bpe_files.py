@@ -4,36 +4,41 @@
     vocab.json and merges.txt       the pieces with their ids; the merges, one per line, in the order learnt
     tokenizer_config.json, special_tokens_map.json, added_tokens.json      beside either: special tokens and their roles
 
-Here they are read; text/bpe_saving.py writes them. Reading is strict: a tokenizer.json that describes anything but
-byte-level BPE as GPT-2's is refused with a message that names the difference, because it would silently give wrong ids.
+Reading is strict: a tokenizer.json that describes anything but byte-level BPE as GPT-2's is refused with a message that
+names the difference, because it would silently give wrong ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
+from mini_bert.common.atomic import write_atomic
 from mini_bert.common.json_values import read_object
 from mini_bert.text.bpe_conventions import DEBERTA, GPT2, ROBERTA, Conventions, usual_conventions, usual_roles
 from mini_bert.text.byte_level import BYTE_CHARACTERS
-from mini_bert.text.tokenizer_files import CONFIG, JSON, checked, checked_ids, in_order
+from mini_bert.text.tokenizer_files import (
+    CONFIG,
+    JSON,
+    Added,
+    added_beside,
+    checked,
+    checked_ids,
+    configs,
+    in_order,
+    json_content,
+    known_token,
+    named_tokens,
+    read_added,
+    read_template,
+    template_processor,
+    write_json,
+)
 
 VOCAB_JSON, MERGES = "vocab.json", "merges.txt"
-SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 Read = tuple[list[str], list[tuple[str, str]], Conventions]  # tokens in the order of their ids, merges, rules
-
-
-class Added(NamedTuple):
-    """A token that is found in a text as a whole."""
-
-    content: str
-    id: int
-    lstrip: bool = False
-    rstrip: bool = False
-    special: bool = True
 
 
 def read(path: Path, content: dict[str, Any] | None = None) -> Read:
@@ -63,9 +68,7 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
     compose = bool(normalizer) and _one_of(path, "normalizer", normalizer, "NFC", "nothing")["type"] == "NFC"
 
     ids = checked_ids(path, "model.vocab", model["vocab"])
-    added = _added(
-        path, "added_tokens", checked(path, "added_tokens", content.get("added_tokens") or [], list, "a list")
-    )
+    added = read_added(path, "added_tokens", content.get("added_tokens"))
     for token in added:
         ids.setdefault(token.content, token.id)
     unknown = model.get("unk_token")
@@ -73,7 +76,7 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
         raise ValueError(f"{path}: model.unk_token is {unknown!r:.60}, which is not in the vocabulary; add it, or null")
     if unknown is not None and model.get("fuse_unk") and not set(BYTE_CHARACTERS) <= ids.keys():
         _refuse(path, "model's fuse_unk", True, "false, as its vocabulary lacks some bytes")
-    roles = usual_roles(_named(path, ids), [token.content for token in added])
+    roles = usual_roles(named_tokens(path, (*ROBERTA.roles, "bos", "eos"), ids), [token.content for token in added])
     rules = _processed(path, content.get("post_processor"), roles)
     rules = rules._replace(
         add_prefix_space=_switch(path, "pre_tokenizer.add_prefix_space", splitter.get("add_prefix_space", True)),
@@ -81,12 +84,9 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
         ignore_merges=_switch(path, "model.ignore_merges", model.get("ignore_merges", False)),
         unknown=unknown,
     )
-    merges = [_pair(path, f"model.merges[{rank}]", merge) for rank, merge in enumerate(_list(path, model))]
-    return in_order(path, ids), merges, _with_added(rules, added)
-
-
-def _list(path: Path, model: Mapping[str, Any]) -> list[Any]:
-    return checked(path, "model.merges", model.get("merges"), list, "a list of pairs")
+    merges = checked(path, "model.merges", model.get("merges"), list, "a list of pairs")
+    pairs = [_pair(path, f"model.merges[{rank}]", merge) for rank, merge in enumerate(merges)]
+    return in_order(path, ids), pairs, _with_added(rules, added)
 
 
 def _pair(path: Path, field: str, merge: Any) -> tuple[str, str]:
@@ -115,8 +115,8 @@ def _processed(path: Path, processor: Any, roles: Mapping[str, str]) -> Conventi
             ends = {role: _end(path, step, role) for role in ("cls", "sep")}
             rules = rules._replace(roles={**rules.roles, **ends}, single=alike.single, pair=alike.pair)
         if kind == "TemplateProcessing":
-            named, single = _template(path, step, "single", rules.roles)
-            named, pair = _template(path, step, "pair", named)
+            named, single = read_template(path, step, "single", rules.roles)
+            named, pair = read_template(path, step, "pair", named)
             rules = rules._replace(roles=named, single=single, pair=pair)
     return rules
 
@@ -126,32 +126,6 @@ def _end(path: Path, step: Mapping[str, Any], role: str) -> str:
     if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
         raise ValueError(f'{path}: post_processor.{role} is {value!r:.60}, expected a token and its id, as ["<s>", 0]')
     return value[0]
-
-
-def _template(path: Path, step: Mapping[str, Any], name: str, roles: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """A template in our notation. A token that has no role yet becomes cls before the text, sep elsewhere."""
-    field, named = f"post_processor.{name}", dict(roles)
-    parts: list[str] = []
-    for piece in checked(path, field, step.get(name), list, "a list of texts and special tokens"):
-        kind = next(iter(piece)) if isinstance(piece, dict) and len(piece) == 1 else None
-        value = piece[kind] if kind in ("Sequence", "SpecialToken") else None
-        if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not isinstance(value["type_id"], int):
-            raise ValueError(
-                f"{path}: {field} has {piece!r:.60}, expected a Sequence or a SpecialToken with id and type_id"
-            )
-        role = value["id"]
-        if kind == "SpecialToken":
-            first = "cls" if not parts else "sep"
-            role = next((r for r in (first, "sep", "cls", *named) if named.get(r) == value["id"]), "")
-            if not role and first in named:
-                _refuse(path, f"{field} template's {value['id']}", "another", f"{first}, which is {named[first]}")
-            if not role:
-                role, named[first] = first, value["id"]
-        parts.append(f"{role}:{value['type_id']}")
-    texts = [part[0] for part in parts if part[0] in "AB"]
-    if texts != ["A", "B"][: 1 + (name == "pair")]:
-        raise ValueError(f"{path}: {field} has the texts {' '.join(texts) or 'none'}, expected A, and B in a pair")
-    return named, " ".join(parts)
 
 
 def _one_of(path: Path, name: str, part: Any, *expected: str) -> dict[str, Any]:
@@ -187,10 +161,10 @@ def _read_vocab(path: Path) -> Read:
     if not merges_path.is_file():
         raise FileNotFoundError(f"{path} needs {MERGES} in the same folder, the merges of its pieces; copy it there")
     merges = _read_merges(merges_path)
-    added = _added_beside(path, ids)
+    added = added_beside(path, ids)
     for token in added:
         ids.setdefault(token.content, token.id)
-    rules = usual_conventions(usual_roles(_named(path, ids), ids))
+    rules = usual_conventions(usual_roles(named_tokens(path, (*ROBERTA.roles, "bos", "eos"), ids), ids))
     config, where = _config(path), path.with_name(CONFIG)
     prefix, trim = (
         _switch(where, name, usual if config.get(name) is None else config[name])
@@ -199,30 +173,19 @@ def _read_vocab(path: Path) -> Read:
     rules = rules._replace(add_prefix_space=prefix, trim_offsets=trim, trim_first=not prefix)
     for text in dict.fromkeys((*rules.roles.values(), *_additional(path, ids))):
         if not any(text == token.content for token in added):
-            added.append(Added(text, ids[text], _lstrip(path, text, text in rules.lstrip)))
+            added.append(Added(ids[text], text, lstrip=_lstrip(path, text, text in rules.lstrip)))
     return in_order(path, ids), merges, _with_added(rules, added)
 
 
 def _additional(path: Path, ids: Mapping[str, int]) -> list[str]:
     """Further special tokens that tokenizer_config.json or special_tokens_map.json name."""
     found = []
-    for beside in (path.with_name(SPECIAL_MAP), path.with_name(CONFIG)):
-        values = read_object(beside) if beside.is_file() else {}
+    for beside, values in configs(path):
         field = "additional_special_tokens"
         for entry in checked(beside, field, values.get(field) or [], list, "a list of tokens"):
             token = entry.get("content") if isinstance(entry, dict) else entry
-            found.append(_known(beside, field, token, path, ids))
+            found.append(known_token(beside, field, token, path, ids))
     return found
-
-
-def _known(beside: Path, field: str, token: Any, path: Path, ids: Mapping[str, int]) -> str:
-    checked(beside, field, token, str, "text")
-    if token not in ids:
-        raise ValueError(
-            f"{beside}: {field} is {token!r:.60}, which is not in the vocabulary of {path.name}; add it there, or "
-            "remove it here"
-        )
-    return token
 
 
 def _lstrip(path: Path, token: str, usual: bool) -> bool:
@@ -248,58 +211,6 @@ def _config(path: Path) -> dict[str, Any]:
     return read_object(beside) if beside.is_file() else {}
 
 
-def _named(path: Path, ids: Mapping[str, int]) -> dict[str, str]:
-    """The special tokens that tokenizer_config.json and special_tokens_map.json name, by role."""
-    named = {}
-    for beside in (path.with_name(SPECIAL_MAP), path.with_name(CONFIG)):
-        values = read_object(beside) if beside.is_file() else {}
-        for role in (*ROBERTA.roles, "bos", "eos"):
-            value = values.get(f"{role}_token")
-            token = value.get("content") if isinstance(value, dict) else value
-            if token is None:
-                continue
-            named[role] = _known(beside, f"{role}_token", token, path, ids)
-    return named
-
-
-def _added(path: Path, field: str, entries: Sequence[Any]) -> list[Added]:
-    added = []
-    for place, token in enumerate(entries):
-        name = f"{field}[{place}]"
-        checked(path, name, token, dict, "an object with content and id")
-        content = checked(path, f"{name}.content", token.get("content"), str, "text")
-        checked(path, f"{name}.id", token.get("id"), int, "a whole number")
-        flags = {flag: _switch(path, f"{name}.{flag}", token.get(flag, False)) for flag in FLAGS}
-        if not content:
-            raise ValueError(f"{path}: {name}.content is empty, so it would match everywhere; remove the entry")
-        if flags["single_word"]:
-            _refuse(path, f"added token {content!r}", "single_word", "found anywhere in the text")
-        added.append(Added(content, token["id"], flags["lstrip"], flags["rstrip"], flags["special"]))
-    return added
-
-
-def _added_beside(path: Path, ids: Mapping[str, int]) -> list[Added]:
-    """Tokens beside a vocab.json: `added_tokens_decoder` of tokenizer_config.json, or added_tokens.json."""
-    decoder = _config(path).get("added_tokens_decoder")
-    if decoder is not None:
-        beside = path.with_name(CONFIG)
-        checked(beside, "added_tokens_decoder", decoder, dict, "an object of ids and tokens")
-        entries = [
-            {**checked(beside, f"added_tokens_decoder[{i!r:.20}]", token, dict, "an object"), "id": _number(beside, i)}
-            for i, token in decoder.items()
-        ]
-        return _added(beside, "added_tokens_decoder", entries)
-    beside = path.with_name(ADDED)
-    more = checked_ids(beside, "the file", read_object(beside)) if beside.is_file() else {}
-    return [Added(token, i, special=False) for token, i in more.items() if token not in ids]
-
-
-def _number(path: Path, text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(f"{path}: added_tokens_decoder has {text!r:.20}, expected ids")
-    return int(text)
-
-
 def _with_added(rules: Conventions, added: Sequence[Added]) -> Conventions:
     own = {*rules.roles.values()}
     return rules._replace(
@@ -308,3 +219,83 @@ def _with_added(rules: Conventions, added: Sequence[Added]) -> Conventions:
         lstrip=tuple(token.content for token in added if token.lstrip),
         rstrip=tuple(token.content for token in added if token.rstrip),
     )
+
+
+# ---- writing
+
+
+def write(folder: Path, tokens: Sequence[str], merges: Sequence[tuple[str, str]], rules: Conventions) -> None:
+    """Write the four files. Each program reads those that it prefers; their content agrees."""
+    ids = {token: i for i, token in enumerate(tokens)}
+    lines = [f"{left} {right}" for left, right in merges]
+    added = dict.fromkeys((*rules.roles.values(), *rules.special_tokens, *rules.added_tokens))
+    content = json_content(
+        added_tokens=[_entry(token, ids, rules) for token in sorted(added, key=lambda token: ids[token])],
+        normalizer={"type": "NFC"} if rules.compose else None,
+        pre_tokenizer=_byte_level(rules.add_prefix_space, True),
+        post_processor=_processor(ids, rules),
+        decoder=_byte_level(True, True),
+        model={
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": rules.unknown,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": rules.ignore_merges,
+            "vocab": ids,
+            "merges": lines,
+        },
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / JSON, content)
+    write_json(folder / VOCAB_JSON, ids)
+    write_atomic(folder / MERGES, "".join(f"{line}\n" for line in ("#version: 0.2", *lines)).encode())
+    write_json(folder / CONFIG, _config_entries(ids, rules), indent=2)
+
+
+def _entry(token: str, ids: Mapping[str, int], rules: Conventions) -> dict[str, Any]:
+    plain = token in rules.added_tokens
+    flags = {"lstrip": token in rules.lstrip, "rstrip": token in rules.rstrip}
+    return Added(ids[token], token, **flags, normalized=plain, special=not plain)._asdict()
+
+
+def _byte_level(add_prefix_space: bool, trim_offsets: bool) -> dict[str, Any]:
+    return {
+        "type": "ByteLevel",
+        "add_prefix_space": add_prefix_space,
+        "trim_offsets": trim_offsets,
+        "use_regex": True,
+    }
+
+
+def _processor(ids: Mapping[str, int], rules: Conventions) -> dict[str, Any]:
+    trim = _byte_level(not rules.trim_first, rules.trim_offsets)
+    if (rules.single, rules.pair) == (GPT2.single, GPT2.pair):
+        return trim
+    if (rules.single, rules.pair) == (ROBERTA.single, ROBERTA.pair):
+        ends = {role: [rules.roles[role], ids[rules.roles[role]]] for role in ("sep", "cls")}
+        flags = {"trim_offsets": rules.trim_offsets, "add_prefix_space": not rules.trim_first}
+        return {"type": "RobertaProcessing", **ends, **flags}
+    template = template_processor(rules.single, rules.pair, rules.roles, ids)
+    return {"type": "Sequence", "processors": [trim, template]} if rules.trim_offsets else template
+
+
+def _config_entries(ids: Mapping[str, int], rules: Conventions) -> dict[str, Any]:
+    """tokenizer_config.json. transformers has a class for RoBERTa and one for GPT-2; others use its general one."""
+    classes = {ROBERTA.pair: "RobertaTokenizer", GPT2.pair: "GPT2Tokenizer"}
+    entries: dict[str, Any] = {
+        "tokenizer_class": classes.get(rules.pair, "PreTrainedTokenizerFast"),
+        "add_prefix_space": rules.add_prefix_space,
+        "trim_offsets": rules.trim_offsets,
+    }
+    names = {"bos": "cls", "eos": "sep"} if "cls" in rules.roles else {"bos": "sep", "eos": "sep"}
+    for name, role in sorted(({role: role for role in rules.roles} | names).items()):
+        if role in rules.roles:
+            entries[f"{name}_token"] = rules.roles[role]
+    if "mask" in rules.roles:
+        entry = _entry(rules.roles["mask"], ids, rules)
+        del entry["id"]
+        entries["mask_token"] = {"__type": "AddedToken", **entry}
+    return entries

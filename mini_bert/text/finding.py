@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from mini_bert.text.unicode_tables import WHITE_SPACE
 
 BLANKS = "".join(WHITE_SPACE)
+Cut = tuple[str, int, str | None]  # a part of a text, its position, and the token that it is, or None
 
 
 class Finder:
@@ -27,8 +28,8 @@ class Finder:
         """True only if no token is in the text; much faster than cutting it."""
         return not any(map(text.__contains__, self.begins))
 
-    def cut(self, text: str, only: str | None = None) -> Iterator[tuple[str, int, str | None]]:
-        """Yields each part of a text, its position, and the token that it is, or None. only: find just this token."""
+    def cut(self, text: str, only: str | None = None) -> Iterator[Cut]:
+        """Yields all parts of a text. only: find just this token."""
         end = 0
         for match in self.pattern.finditer(text):
             token, (start, stop) = match.group(), match.span()

@@ -29,7 +29,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from mini_bert.common.atomic import write_atomic
 
@@ -37,24 +37,17 @@ VARINT, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5  # types of values
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # kinds of pieces
 UNIGRAM = 1  # of the model types
 
-# Numbers of fields. In ModelProto:
-PIECES, TRAINER, NORMALIZER, DENORMALIZER = 1, 2, 3, 5
-# in trainer_spec:
-MODEL_TYPE, VOCAB_SIZE, SPACE_AS_SUFFIX, BYTE_FALLBACK, UNK_ID, BOS_ID, EOS_ID, PAD_ID = 3, 4, 24, 35, 40, 41, 42, 43
-# and in normalizer_spec:
-NAME, CHARACTER_MAP, DUMMY_PREFIX, REMOVE_SPACES, ESCAPE_SPACES = 1, 2, 3, 4, 5
-
-MODEL_NAMES = {
-    PIECES: "pieces", TRAINER: "trainer_spec", NORMALIZER: "normalizer_spec", DENORMALIZER: "denormalizer_spec",
+PIECES, TRAINER, NORMALIZER, DENORMALIZER = 1, 2, 3, 5  # fields of ModelProto
+MESSAGES = {PIECES: "pieces", TRAINER: "trainer_spec", NORMALIZER: "normalizer_spec", DENORMALIZER: "denormalizer_spec"}
+TRAINER_FIELDS = {
+    "model_type": 3, "vocab_size": 4, "treat_whitespace_as_suffix": 24, "byte_fallback": 35, "unk_id": 40, "bos_id": 41,
+    "eos_id": 42, "pad_id": 43,
 }  # fmt: skip
-TRAINER_NAMES = {
-    MODEL_TYPE: "model_type", VOCAB_SIZE: "vocab_size", SPACE_AS_SUFFIX: "treat_whitespace_as_suffix",
-    BYTE_FALLBACK: "byte_fallback", UNK_ID: "unk_id", BOS_ID: "bos_id", EOS_ID: "eos_id", PAD_ID: "pad_id",
+CHARACTER_MAP = "precompiled_charsmap"
+NORMALIZER_FIELDS = {
+    "name": 1, CHARACTER_MAP: 2, "add_dummy_prefix": 3, "remove_extra_whitespaces": 4, "escape_whitespaces": 5,
 }  # fmt: skip
-NORMALIZER_NAMES = {
-    NAME: "name", CHARACTER_MAP: "precompiled_charsmap", DUMMY_PREFIX: "add_dummy_prefix",
-    REMOVE_SPACES: "remove_extra_whitespaces", ESCAPE_SPACES: "escape_whitespaces",
-}  # fmt: skip
+_PIECE = {1: ("text", BYTES), 2: ("score", FOUR_BYTES), 3: ("kind", VARINT)}  # fields of a piece
 
 LARGEST_FILE = 1 << 28  # bytes; published models have less than 5 MB
 MOST_PIECES = 1_000_000
@@ -80,47 +73,42 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Spec:
-    """A message of settings: its fields by number, in the order of the file."""
+    """A message of settings: its fields in the order of the file."""
 
+    numbers: Mapping[str, int]  # of the fields that are used, by name
     fields: tuple[Field, ...] = ()
     where: str = "spec"  # for errors: the file and the message
-    names: Mapping[int, str] = field(default_factory=dict)
 
-    def number(self, number: int, default: int) -> int:
-        value = self._last(number, VARINT)
+    def number(self, name: str, default: int) -> int:
+        value = self._last(name, VARINT)
         if value is None:
             return default
         assert isinstance(value, int)
-        return value - (1 << 64) if value >> 63 else value  # negative numbers are written as 2⁶⁴ + n
+        return value - (1 << 64) if value >> 63 == 1 else value  # negative numbers are written as 2⁶⁴ + n
 
-    def flag(self, number: int, default: bool) -> bool:
-        return bool(self.number(number, default))
+    def flag(self, name: str, default: bool) -> bool:
+        return bool(self.number(name, default))
 
-    def blob(self, number: int) -> bytes:
-        value = self._last(number, BYTES)
+    def blob(self, name: str) -> bytes:
+        value = self._last(name, BYTES)
         assert not isinstance(value, int)
         return value or b""
 
-    def _last(self, number: int, type: int) -> int | bytes | None:
+    def _last(self, name: str, type: int) -> int | bytes | None:
         """The value of a field, of which the last one counts, or None."""
         found = None
         for one in self.fields:
-            if one.number == number:
+            if one.number == self.numbers[name]:
                 if one.type != type:
-                    name = self.names.get(number, f"field {number}")
                     _refuse(self.where, f"{name} is {_TYPES[one.type]}, expected {_TYPES[type]}")
                 found = one.value
         return found
 
     def with_fields(self, **values: int | bytes) -> Spec:
-        """A copy in which these fields, given by name, have these values."""
-        numbers = {name: number for number, name in self.names.items()}
-        fields = list(self.fields)
-        for name, value in values.items():
-            number = numbers[name]
-            fields = [one for one in fields if one.number != number]
-            fields.append(Field(number, VARINT if isinstance(value, int) else BYTES, value))
-        return replace(self, fields=tuple(fields))
+        """A copy in which these fields have these values."""
+        new = [Field(self.numbers[name], VARINT if isinstance(v, int) else BYTES, v) for name, v in values.items()]
+        changed = {one.number for one in new}
+        return replace(self, fields=(*(one for one in self.fields if one.number not in changed), *new))
 
 
 @dataclass(frozen=True)
@@ -128,8 +116,8 @@ class SentencePieceModel:
     """The content of a spiece.model."""
 
     pieces: tuple[Piece, ...]
-    trainer: Spec = field(default_factory=lambda: Spec((), "trainer_spec", TRAINER_NAMES))
-    normalizer: Spec = field(default_factory=lambda: Spec((), "normalizer_spec", NORMALIZER_NAMES))
+    trainer: Spec = field(default_factory=lambda: Spec(TRAINER_FIELDS))
+    normalizer: Spec = field(default_factory=lambda: Spec(NORMALIZER_FIELDS))
     more: tuple[Field, ...] = ()  # fields of the file that are not interpreted
 
     @classmethod
@@ -147,10 +135,10 @@ class SentencePieceModel:
         messages: dict[int, tuple[Field, ...]] = {TRAINER: (), NORMALIZER: ()}
         more: list[Field] = []
         for one in fields_of(data, where):
-            if one.number not in MODEL_NAMES:
+            if one.number not in MESSAGES:
                 more.append(one)
                 continue
-            name = MODEL_NAMES[one.number]
+            name = MESSAGES[one.number]
             if isinstance(one.value, int) or one.type != BYTES:
                 _refuse(where, f"{name} is {_TYPES[one.type]}, expected {_TYPES[BYTES]}")
             if one.number == PIECES:
@@ -165,15 +153,15 @@ class SentencePieceModel:
             _refuse(where, "it has no pieces")
         model = cls(
             tuple(pieces),
-            Spec(messages[TRAINER], f"{where}: trainer_spec", TRAINER_NAMES),
-            Spec(messages[NORMALIZER], f"{where}: normalizer_spec", NORMALIZER_NAMES),
+            Spec(TRAINER_FIELDS, messages[TRAINER], f"{where}: trainer_spec"),
+            Spec(NORMALIZER_FIELDS, messages[NORMALIZER], f"{where}: normalizer_spec"),
             tuple(more),
         )
         model._check(where)
         return model
 
     def _check(self, where: str) -> None:
-        kind = self.trainer.number(MODEL_TYPE, UNIGRAM)
+        kind = self.trainer.number("model_type", UNIGRAM)
         if kind != UNIGRAM:
             name = {2: "BPE", 3: "WORD", 4: "CHAR"}.get(kind, str(kind))
             raise ValueError(
@@ -183,7 +171,7 @@ class SentencePieceModel:
         unknown = [i for i, piece in enumerate(self.pieces) if piece.kind == UNKNOWN]
         if len(unknown) != 1:
             _refuse(where, f"it has {len(unknown)} pieces of the kind 'unknown', expected one")
-        fallback = self.trainer.flag(BYTE_FALLBACK, False)
+        fallback = self.trainer.flag("byte_fallback", False)
         present = {piece.text for piece in self.pieces if piece.kind == BYTE}
         expected = {byte_piece(byte) for byte in range(256)} if fallback else set()
         if present != expected:
@@ -195,7 +183,7 @@ class SentencePieceModel:
             )
         for one in self.more:
             if one.number == DENORMALIZER and isinstance(one.value, bytes):
-                spec = Spec(tuple(fields_of(one.value, f"{where}: denormalizer_spec")), where, NORMALIZER_NAMES)
+                spec = Spec(NORMALIZER_FIELDS, tuple(fields_of(one.value, f"{where}: denormalizer_spec")), where)
                 if spec.blob(CHARACTER_MAP):
                     raise ValueError(
                         f"{where}: denormalizer_spec.precompiled_charsmap is not empty, so decoding would change the "
@@ -221,28 +209,24 @@ def byte_piece(byte: int) -> str:
 
 
 def _piece(data: bytes, where: str) -> Piece:
-    text, score, kind = "", 0.0, NORMAL
+    values: list[Any] = [None, b"", bytes(4), NORMAL]
     more: list[Field] = []
     for one in fields_of(data, where):
-        if one.number == 1 and isinstance(one.value, bytes):
-            try:
-                text = one.value.decode("utf-8")
-            except UnicodeDecodeError as error:
-                _refuse(where, f"its text {one.value!r:.60} is not UTF-8 ({error.reason})")
-            if len(one.value) >= LONGEST_PIECE:
-                _refuse(where, f"its text has {len(one.value):,} bytes, expected less than {LONGEST_PIECE:,}")
-        elif one.number == 2 and one.type == FOUR_BYTES and isinstance(one.value, bytes):
-            (score,) = struct.unpack("<f", one.value)
-        elif one.number == 3 and isinstance(one.value, int):
-            kind = one.value
-        elif one.number <= 3:
-            name = ("text", "score", "kind")[one.number - 1]
-            _refuse(
-                where,
-                f"its {name} is {_TYPES[one.type]}, expected {_TYPES[(BYTES, FOUR_BYTES, VARINT)[one.number - 1]]}",
-            )
-        else:
+        number, type, value = one
+        if number > 3:
             more.append(one)
+        elif type != _PIECE[number][1]:
+            _refuse(where, f"its {_PIECE[number][0]} is {_TYPES[type]}, expected {_TYPES[_PIECE[number][1]]}")
+        else:
+            values[number] = value
+    _, raw, packed, kind = values
+    (score,) = struct.unpack("<f", packed)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        _refuse(where, f"its text {raw!r:.60} is not UTF-8 ({error.reason})")
+    if len(raw) >= LONGEST_PIECE:
+        _refuse(where, f"its text has {len(raw):,} bytes, expected less than {LONGEST_PIECE:,}")
     if not text or "\0" in text:
         _refuse(where, f"its text is {text!r}, expected at least one character and no NUL")
     if not math.isfinite(score):

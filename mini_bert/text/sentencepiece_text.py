@@ -24,13 +24,16 @@ Bytes that are not UTF-8 can be in a str if they are decoded with errors="surrog
 
 from __future__ import annotations
 
+import base64
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from mini_bert.text.base import Memory
 from mini_bert.text.character_map import CharacterMap
-from mini_bert.text.normalizers import Part, Step, Traced, normalised, traced
+from mini_bert.text.normalizers import Part, Replace, Step, Traced, normalised, traced
 
 SPACE = "▁"
 CHUNKS_KEPT = 1 << 16  # only chunks beyond plain ASCII are cached
@@ -71,6 +74,17 @@ class SentencePieceText:
         self.drops_first_space = add_dummy_prefix or remove_extra_whitespaces  # when pieces are joined again
         self.drops_all_first_spaces = remove_extra_whitespaces
         self._chunks = Memory(self._chunk, CHUNKS_KEPT)
+
+    @classmethod
+    def read(cls, rules: Mapping[str, Any], symbols: Sequence[str]) -> SentencePieceText:
+        """From values that can be saved: the character map in base64, names of STEPS, other arguments by name."""
+        names = ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces", "space_as_suffix")
+        return cls(
+            CharacterMap(base64.b64decode(rules.get("character_map", ""))),
+            symbols,
+            steps=[STEPS[name]() for name in rules.get("steps", ())],
+            **{name: rules[name] for name in names if name in rules},
+        )
 
     def normalised(self, text: str) -> str:
         """The normalised text: words, each with ▁ in front."""
@@ -177,6 +191,9 @@ def _character(character: str) -> str:
 # ---- what ALBERT's and XLNet's tokenizers do first; names and order as in their published code
 
 
+QUOTES = partial(Replace, re.compile("``|''"), '"')  # `` and '' become a double quote
+
+
 class OneSpace(Step):
     """White space becomes single spaces, none at the beginning and at the end."""
 
@@ -187,16 +204,6 @@ class OneSpace(Step):
         for match in re.finditer(r"\s+", text):
             outside = match.start() == 0 or match.end() == len(text)
             yield *match.span(), "" if outside else " "
-
-
-class Quotes(Step):
-    """`` and '' become a double quote."""
-
-    def text(self, text: str) -> str:
-        return text.replace("``", '"').replace("''", '"')
-
-    def parts(self, text: str) -> Iterable[Part]:
-        return [(*match.span(), '"') for match in re.finditer("``|''", text)]
 
 
 class DropAccents(Step):
@@ -226,7 +233,12 @@ class LowerText(Step):
             place = end
 
 
+STEPS: dict[str, Callable[[], Step]] = {
+    "spaces": OneSpace, "quotes": QUOTES, "accents": DropAccents, "lower": LowerText,
+}  # fmt: skip
+
+
 if __name__ == "__main__":
-    albert = SentencePieceText(steps=(OneSpace(), Quotes(), DropAccents(), LowerText()))
+    albert = SentencePieceText(steps=(OneSpace(), QUOTES(), DropAccents(), LowerText()))
     for text in ("Hello,  world", " ``Zoë'' "):
         print(repr(text), "->", albert.normalised(text), albert.traced(text).spans)

@@ -1,15 +1,17 @@
-"""Finding the files of a tokenizer: tokenizer.json, vocab.txt and so on, as in published models."""
+"""What the files of all kinds of tokenizer have in common: where they are, and the parts of a tokenizer.json."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mini_bert.common.json_values import read_object
 
 JSON, VOCAB, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
 BUNDLED = Path(__file__).parent / "vocabularies"  # a folder for each bundled tokenizer
 
 
@@ -19,7 +21,8 @@ def find(source: str | os.PathLike[str], names: Sequence[str] = (JSON, VOCAB)) -
     if path.suffix in (".pkl", ".pickle"):
         raise ValueError(
             f"{path} is a pickle, and loading a pickle runs whatever code it contains, so Mini-BERT never loads one. "
-            f"Tokenizers are JSON and text files: tokenizer.save(folder) writes {JSON} and {VOCAB}"
+            f"Tokenizers are JSON and text files: tokenizer.save(folder) writes {JSON} and {VOCAB}; load('8k') gives "
+            "the bundled one"
         )
     if not path.exists():
         path = _bundled(os.fspath(source))
@@ -69,3 +72,150 @@ def _bundled(source: str) -> Path:
         f"there is no file or folder {source}, and no bundled tokenizer of that name; give the path of a {JSON}, a "
         f"{VOCAB} or a folder with one" + (f", or one of {', '.join(names)}" if names else "")
     )
+
+
+class Added(NamedTuple):
+    """A token that is found in a text as a whole."""
+
+    id: int
+    content: str
+    single_word: bool = False  # always; others are refused
+    lstrip: bool = False  # takes the white space before it with it
+    rstrip: bool = False
+    normalized: bool = False
+    special: bool = True
+
+
+def read_added(path: Path, field: str, entries: Any) -> list[Added]:
+    """The added_tokens of a tokenizer.json, or a list of the same form. field: its name, for errors."""
+    found = []
+    for place, token in enumerate(checked(path, field, entries or [], list, "a list")):
+        name = f"{field}[{place}]"
+        checked(path, name, token, dict, "an object with content and id")
+        content = checked(path, f"{name}.content", token.get("content"), str, "text")
+        checked(path, f"{name}.id", token.get("id"), int, "a whole number")
+        if not content:
+            raise ValueError(f"{path}: {name}.content is empty, so it would match everywhere; remove the entry")
+        flags = {
+            flag: checked(path, f"{name}.{flag}", token.get(flag, False), bool, "true or false")
+            for flag in Added._fields[2:]
+        }
+        if flags["single_word"]:
+            raise ValueError(
+                f"{path}: {name}.single_word is True, expected false: {content!r} would be found anywhere in a text"
+            )
+        found.append(Added(token["id"], content, **flags))
+    return found
+
+
+def added_beside(path: Path, tokens: Collection[str]) -> list[Added]:
+    """Tokens beside a vocabulary: `added_tokens_decoder` of tokenizer_config.json, or added_tokens.json, of which only
+    those count that are not among `tokens`."""
+    field, beside = "added_tokens_decoder", path.with_name(CONFIG)
+    decoder = read_object(beside).get(field) if beside.is_file() else None
+    if decoder is None:
+        beside = path.with_name(ADDED)
+        more = checked_ids(beside, "the file", read_object(beside)) if beside.is_file() else {}
+        return [Added(i, token, special=False) for token, i in more.items() if token not in tokens]
+    entries = []
+    for i, token in checked(beside, field, decoder, dict, "an object of ids and tokens").items():
+        if not i.isdecimal():
+            raise ValueError(f"{beside}: {field} has {i!r:.20}, expected ids")
+        entries.append({**checked(beside, f"{field}[{i!r:.20}]", token, dict, "an object"), "id": int(i)})
+    return read_added(beside, field, entries)
+
+
+def named_tokens(path: Path, roles: Iterable[str], tokens: Collection[str]) -> dict[str, str]:
+    """The special tokens that tokenizer_config.json and special_tokens_map.json name, by role."""
+    named = {}
+    for beside, values in configs(path):
+        for role in roles:
+            value = values.get(f"{role}_token")
+            token = value.get("content") if isinstance(value, dict) else value
+            if token is not None:
+                named[role] = known_token(beside, f"{role}_token", token, path, tokens)
+    return named
+
+
+def configs(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The files with settings beside a vocabulary; later ones take precedence."""
+    found = [path.with_name(SPECIAL_MAP), path.with_name(CONFIG)]
+    return [(beside, read_object(beside)) for beside in found if beside.is_file()]
+
+
+def known_token(beside: Path, field: str, token: Any, path: Path, tokens: Collection[str]) -> str:
+    """A token that is named in one file, if another, `path`, has it."""
+    checked(beside, field, token, str, "text")
+    if token not in tokens:
+        raise ValueError(
+            f"{beside}: {field} is {token!r:.60}, which is not in the vocabulary of {path.name}; add it there, or take "
+            "both files from the same folder"
+        )
+    return token
+
+
+def read_template(
+    path: Path, processor: Mapping[str, Any], name: str, roles: Mapping[str, str]
+) -> tuple[dict[str, str], str]:
+    """The template "single" or "pair" of a TemplateProcessing in our notation (text/templates.py), and the roles.
+
+    A token that has no role yet becomes cls before the text, sep elsewhere.
+    """
+    field, named = f"post_processor.{name}", dict(roles)
+    parts: list[str] = []
+    for piece in checked(path, field, processor.get(name), list, "a list of texts and special tokens"):
+        kind = next(iter(piece)) if isinstance(piece, dict) and len(piece) == 1 else None
+        value = piece[kind] if kind in ("Sequence", "SpecialToken") else None
+        if not isinstance(value, dict) or not isinstance(value.get("id"), str) or type(value.get("type_id")) is not int:
+            raise ValueError(
+                f"{path}: {field} has {piece!r:.60}, expected a Sequence or a SpecialToken with id and type_id"
+            )
+        role = value["id"]
+        if kind == "SpecialToken":
+            first = "cls" if not parts else "sep"
+            role = next((r for r in (first, "sep", "cls", *named) if named.get(r) == value["id"]), "")
+            if not role and first in named:
+                raise ValueError(
+                    f"{path}: {field} has the special token {value['id']!r}, expected {first}, which is "
+                    f"{named[first]!r}, or another of {', '.join(named.values())}"
+                )
+            if not role:
+                role, named[first] = first, value["id"]
+        parts.append(f"{role}:{value['type_id']}")
+    texts = [part[0] for part in parts if part[0] in "AB"]
+    if texts != ["A", "B"][: 1 + (name == "pair")]:
+        raise ValueError(f"{path}: {field} has the texts {' '.join(texts) or 'none'}, expected A, and B in a pair")
+    return named, " ".join(parts)
+
+
+# ---- writing a tokenizer.json
+
+
+def json_content(**parts: Any) -> dict[str, Any]:
+    return {"version": "1.0", "truncation": None, "padding": None, **parts}
+
+
+def template_pieces(template: str, roles: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A template as in tokenizer.json."""
+    pieces = []
+    for part in template.split():
+        name, _, kind = part.partition(":")
+        what = "Sequence" if name in ("A", "B") else "SpecialToken"
+        pieces.append({what: {"id": roles.get(name, name), "type_id": int(kind)}})
+    return pieces
+
+
+def template_processor(single: str, pair: str, roles: Mapping[str, str], ids: Mapping[str, int]) -> dict[str, Any]:
+    templates = {"single": template_pieces(single, roles), "pair": template_pieces(pair, roles)}
+    names = {part.partition(":")[0] for part in f"{single} {pair}".split()} - {"A", "B"}
+    tokens = sorted(roles[name] for name in names)
+    special = {token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in tokens}
+    return {"type": "TemplateProcessing", **templates, "special_tokens": special}
+
+
+def write_json(path: Path, content: Mapping[str, Any], indent: int | None = None) -> None:
+    from mini_bert.common.atomic import write_atomic  # here, because most programs only read tokenizers
+
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(content, indent=indent, ensure_ascii=False, separators=separators)
+    write_atomic(path, f"{text}\n".encode())

@@ -1,15 +1,21 @@
-"""Common to all kinds of `mini-bert tokenizer train`: documents held out, and a summary of what was learnt."""
+"""`mini-bert tokenizer train`: learn a tokenizer of any kind from a corpus, and measure it on held-out text."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mini_bert.common.progress import counted
+from mini_bert.common.progress import counted, showing
 from mini_bert.corpora.reading import Report, read
+from mini_bert.text import bpe_learning, byte_level, unigram_learning, vocabulary
 from mini_bert.text.base import Tokenizer
-from mini_bert.text.vocabulary import MIN_FREQUENCY
+from mini_bert.text.bpe import BpeTokenizer
+from mini_bert.text.bpe_conventions import GPT2, ROBERTA
+from mini_bert.text.unigram import UnigramTokenizer
+from mini_bert.text.vocabulary import MAX_WORD_CHARS, MIN_FREQUENCY
+from mini_bert.text.wordpiece import PREFIX, WordPieceTokenizer
+from mini_bert.text.wordsplit import WordSplitter
 
 HELD_OUT, MOST_HELD_OUT = 100, 1 << 21  # 1 document in 100, up to 2 million characters
 
@@ -19,50 +25,101 @@ class Trained(NamedTuple):
     summary: str  # what was read and learnt, for people
 
 
-def hold_out(corpus: list[str], column: str | None, held_out: list[str], report: Report) -> Iterator[str]:
-    """The text of a corpus except every hundredth document, which is appended to `held_out`."""
-    document, size = -1, 0
-    for text, first in read(corpus, report, column=column):
-        document += first
-        if document % HELD_OUT == HELD_OUT // 2 and size < MOST_HELD_OUT:
-            held_out.append(text)
-            size += len(text)
-        else:
-            yield text
+def wordpiece(
+    corpus: list[str], vocab_size: int, lowercase: bool, limit_alphabet: int, processes: int | None, column: str | None
+) -> Trained:
+    vocabulary.check_sizes(vocab_size, limit_alphabet=limit_alphabet)
+    splitter, text = WordSplitter(lowercase), Corpus(corpus, column)
+    with showing(True) as show:
+        words = vocabulary.count_words(text.others(), splitter, MAX_WORD_CHARS, processes, show)
+        pieces = vocabulary.choose(words, vocab_size, MIN_FREQUENCY, limit_alphabet, show)
+    return text.trained(WordPieceTokenizer(pieces, lowercase), vocab_size, words, splitter.words)
 
 
-def learnt(
-    pieces: int,
-    wanted: int,
-    words: Mapping[str, int],
-    report: Report,
-    began: float,
-    why: str = f"no other pair of pieces occurs {MIN_FREQUENCY} times",
-) -> list[str]:
-    """Lines about what was read, and how many pieces were learnt.
-
-    began: by time.perf_counter. why: the reason if there are fewer pieces than wanted
-    """
-    lines = [
-        f"Read {report}",
-        f"Learnt {counted(pieces, 'piece')} from {counted(sum(words.values()), 'word')}, {len(words):,} of them "
-        f"different, in {time.perf_counter() - began:.1f} s.",
-    ]
-    if pieces < wanted:
-        lines.append(f"(That is fewer than {wanted:,}: {why}. More text would help.)")
-    return lines
+def unigram(
+    corpus: list[str], vocab_size: int, lowercase: bool, limit_alphabet: int, processes: int | None, column: str | None
+) -> Trained:
+    vocabulary.check_sizes(vocab_size, limit_alphabet=limit_alphabet)
+    splitter, text = unigram_learning.Splitter(lowercase), Corpus(corpus, column)
+    with showing(True) as show:
+        words = vocabulary.count_words(text.others(), splitter, MAX_WORD_CHARS, processes, show)
+        found = unigram_learning.choose(words, vocab_size, limit_alphabet, show)
+    tokenizer = UnigramTokenizer(**unigram_learning.arguments(*found, splitter))
+    return text.trained(
+        tokenizer, vocab_size, words, str.split, "no other part of a word occurs often enough", "Most frequent"
+    )
 
 
-def measured(words: int, tokens: float, unknown: str = "") -> str:
-    """A line about held-out text."""
-    if not words:
-        return "There are too few documents to hold one out and measure tokens per word on it."
-    return f"On held-out text, {counted(words, 'word')}: {tokens:.4f} tokens per word{unknown}."
+def bpe(corpus: list[str], vocab_size: int, like: str, processes: int | None, column: str | None) -> Trained:
+    """like: "roberta" or "gpt2", whose special tokens and templates it gets"""
+    styles = {"roberta": ROBERTA, "gpt2": GPT2}
+    if like not in styles:
+        raise ValueError(f"--like is {like!r}, expected {' or '.join(styles)}, whose special tokens are used")
+    bpe_learning.check_sizes(vocab_size, styles[like])
+    text = Corpus(corpus, column)
+    with showing(True) as show:
+        words = bpe_learning.count_words(text.others(), processes, show)
+        found = bpe_learning.choose(words, vocab_size, styles[like], MIN_FREQUENCY, show)
+    return text.trained(BpeTokenizer(*found), vocab_size, words, byte_level.words)
 
 
-def shown(lengths: Mapping[str, int], order: str = "Learnt first") -> list[str]:
-    """Lines with some of the pieces. lengths: of all pieces but single characters, in this order"""
-    if not lengths:
-        return []
-    longest = sorted(lengths, key=lambda piece: (-lengths[piece], piece))
-    return [f"{order}: {' '.join([*lengths][:12])}", f"Longest: {' '.join(longest[:8])}"]
+class Corpus:
+    """Text from which every hundredth document is held out, and what was learnt from the others."""
+
+    def __init__(self, sources: list[str], column: str | None):
+        self.sources, self.column = sources, column
+        self.began = time.perf_counter()
+        self.report = Report()
+        self.held_out: list[str] = []
+
+    def others(self) -> Iterator[str]:
+        """The text that is not held out."""
+        document, size = -1, 0
+        for text, first in read(self.sources, self.report, column=self.column):
+            document += first
+            if document % HELD_OUT == HELD_OUT // 2 and size < MOST_HELD_OUT:
+                self.held_out.append(text)
+                size += len(text)
+            else:
+                yield text
+
+    def trained(
+        self,
+        tokenizer: Tokenizer,
+        wanted: int,
+        words: Mapping[str, int],
+        split: Callable[[str], Sequence[str]],
+        why: str = f"no other pair of pieces occurs {MIN_FREQUENCY} times",
+        order: str = "Learnt first",
+    ) -> Trained:
+        """split: into the words of held-out text. why: the reason if there are fewer pieces than wanted."""
+        lines = [
+            f"Read {self.report}",
+            f"Learnt {counted(len(tokenizer), 'piece')} from {counted(sum(words.values()), 'word')}, {len(words):,} of "
+            f"them different, in {time.perf_counter() - self.began:.1f} s.",
+        ]
+        if len(tokenizer) < wanted:
+            lines.append(f"(That is fewer than {wanted:,}: {why}. More text would help.)")
+        lines.append(self._measured(tokenizer, sum(len(split(text)) for text in self.held_out)))
+        ids = [i for i in range(len(tokenizer)) if i not in tokenizer.special_ids]
+        lengths = {tokenizer.readable(i): len(tokenizer.piece_text(i)) for i in ids}
+        if not isinstance(tokenizer, BpeTokenizer):
+            single = sum(len(piece.removeprefix(PREFIX)) == 1 for piece in lengths)
+            lines.append(f"Single characters among the pieces: {single:,}.")
+        longer = [piece for piece, length in lengths.items() if length > 1]
+        if longer:
+            longest = sorted(longer, key=lambda piece: (-lengths[piece], piece))
+            lines += [f"{order}: {' '.join(longer[:12])}", f"Longest: {' '.join(longest[:8])}"]
+        return Trained(tokenizer, "\n".join(lines))
+
+    def _measured(self, tokenizer: Tokenizer, words: int) -> str:
+        if not words:
+            return "There are too few documents to hold one out and measure tokens per word on it."
+        rows = tokenizer.ids(self.held_out, special=False)
+        tokens, unknown = sum(map(len, rows)), sum(row.count(tokenizer.unk_id) for row in rows)
+        line = f"On held-out text, {counted(words, 'word')}: {tokens / words:.4f} tokens per word"
+        if isinstance(tokenizer, BpeTokenizer):  # it spells everything
+            return f"{line}."
+        whole = isinstance(tokenizer, WordPieceTokenizer)  # there, a word as a whole is unknown
+        share = unknown / (words if whole else max(tokens, 1))
+        return f"{line}, {share:.4%} of the {'words' if whole else 'tokens'} are {tokenizer.roles['unk']}."

@@ -31,22 +31,25 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Tokenizer
+from mini_bert.text.base import Memory, Spans, Tokenizer
 from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together
 from mini_bert.text.finding import Finder
+from mini_bert.text.metaspace_text import MetaspaceText
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
-from mini_bert.text.sentencepiece_text import SPACE
-from mini_bert.text.tokenizer_files import JSON, find
-from mini_bert.text.unigram_files import SPIECE, SPM, read
+from mini_bert.text.sentencepiece_text import SPACE, SentencePieceText
+from mini_bert.text.tokenizer_files import JSON
+from mini_bert.text.unigram_files import SPIECE, SPM, read, write
 from mini_bert.text.unigram_lattice import RESET, UNKNOWN, UNKNOWN_PENALTY, Cut, Lattice
-from mini_bert.text.unigram_rules import text_rules
 
 PARTS_KEPT = 1 << 18  # until a cache is cleared; this many take about 100 MB
 CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot change them while scores are below this
 SPANS_KEPT = 1 << 16  # spans take more
 DELICATE = -1  # stands for the pieces of other parts
 UNKNOWN_RUN = 4  # characters that an unknown token may stand for in parts that are looked up
-Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
+SETTINGS = (
+    "scores", "roles", "rules", "symbols", "unused", "byte_fallback", "single", "pair", "padding_side", "padding_type",
+    "extra_special_tokens", "lstrip", "rstrip",
+)  # fmt: skip
 
 
 class UnigramTokenizer(Tokenizer):
@@ -54,12 +57,16 @@ class UnigramTokenizer(Tokenizer):
 
     vocab, scores      the pieces in the order of their ids, and the logarithms of their probabilities
     roles              the special tokens by role
-    rules              how text becomes words; see text/unigram_rules.py
+    rules              how text becomes words; see below
     symbols            user-defined symbols: pieces that are always kept whole
     unused             pieces that are never chosen
     byte_fallback      whether unknown characters are spelt with the pieces of their bytes
     single, pair, padding_side, padding_type       see text/templates.py
     lstrip, rstrip     special tokens that take the white space beside them with them
+
+    Rules are {"type": "sentencepiece", ...} with the arguments of `SentencePieceText.read`, and "split_commas" for
+    ALBERT's pieces such as "2000,"; or {"type": "tokenizers", "normalizer": ..., "pre_tokenizer": ...} as in a
+    tokenizer.json.
     """
 
     single = "cls:0 A:0 sep:0"
@@ -96,7 +103,11 @@ class UnigramTokenizer(Tokenizer):
 
         self.as_sentencepiece = self.rules["type"] == "sentencepiece"
         self.lattice = self._lattice()
-        self.text = text_rules(self.rules, self.symbols)
+        self.text: SentencePieceText | MetaspaceText
+        if self.as_sentencepiece:
+            self.text = SentencePieceText.read(self.rules, self.symbols)
+        else:
+            self.text = MetaspaceText.read(self.rules["normalizer"], self.rules["pre_tokenizer"])
         self.space = "" if self.text.puts_space_in_front else " "
         self._added = Finder(() if self.as_sentencepiece else self.symbols)
         self._short = CERTAIN / max(map(abs, self.scores))  # known pieces cannot have a higher score together
@@ -133,10 +144,7 @@ class UnigramTokenizer(Tokenizer):
     def plain_ids(self, text: str) -> list[int]:
         if self._added.absent(text):
             return self._ids(text)
-        ids: list[int] = []
-        for part, _, symbol in self._added.cut(text):
-            ids += self._ids(part) if symbol is None else [self.vocab[symbol]]
-        return ids
+        return self._ids_of_parts(self._added.cut(text), self._ids)
 
     def _ids(self, text: str) -> list[int]:
         row = self._looked_up(text)
@@ -242,15 +250,7 @@ class UnigramTokenizer(Tokenizer):
     def plain_spans(self, text: str) -> Spans:
         if self._added.absent(text):
             return self._spans(text)
-        offsets: list[Span] = []
-        word_ids: list[int] = []
-        count = 0
-        for part, place, symbol in self._added.cut(text):
-            within, words, more = self._spans(part) if symbol is None else ([(0, len(symbol))], [0], 1)
-            offsets += [(first + place, last + place) for first, last in within]
-            word_ids += [word + count for word in words]
-            count += more
-        return offsets, word_ids, count
+        return self._spans_of_parts(self._added.cut(text), self._spans)
 
     def _spans(self, text: str) -> Spans:
         if self._is_chunked(text) and self._is_certain(self._looked_up(text)):
@@ -305,26 +305,7 @@ class UnigramTokenizer(Tokenizer):
     @property
     def settings(self) -> dict[str, Any]:
         """Everything besides the vocabulary that affects the ids: the other arguments of the constructor."""
-        return {
-            "scores": self.scores,
-            "roles": self.roles,
-            "rules": self.rules,
-            "symbols": self.symbols,
-            "unused": self.unused,
-            "byte_fallback": self.byte_fallback,
-            "single": self.single,
-            "pair": self.pair,
-            "padding_side": self.padding_side,
-            "padding_type": self.padding_type,
-            "extra_special_tokens": self.extra_special_tokens,
-            "lstrip": self.lstrip,
-            "rstrip": self.rstrip,
-        }
-
-    @classmethod
-    def load(cls, source: str | os.PathLike[str]) -> UnigramTokenizer:
-        """From a tokenizer.json, a spiece.model, a model folder, or by the name of a bundled one: "unigram-8k"."""
-        return cls.from_file(find(source, cls.files))
+        return {name: getattr(self, name) for name in SETTINGS}
 
     @classmethod
     def from_file(cls, path: Path, content: dict[str, Any] | None = None) -> UnigramTokenizer:
@@ -338,8 +319,6 @@ class UnigramTokenizer(Tokenizer):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write tokenizer_config.json, and tokenizer.json or spiece.model, whichever this tokenizer was read from."""
-        from mini_bert.text.unigram_saving import write
-
         write(Path(folder), self)
 
     @classmethod

@@ -198,8 +198,8 @@ class Pieces:
     def estimate(self) -> None:
         """One round of expectation and maximisation."""
         expected = self._expectation()
-        kept = (expected >= FEWEST) | (self.lengths == 1)
-        self.expected = np.maximum(expected, 1e-3)
+        kept = (_clear(expected) >= FEWEST) | (self.lengths == 1)
+        self.expected = np.maximum(expected, FEWEST)  # characters stay, even if hardly ever used
         self.scores = _digamma(self.expected) - _digamma(self.expected[kept].sum())
         self._keep(kept)
 
@@ -233,7 +233,7 @@ class Pieces:
         loss = self.expected * (self.scores - self._without())
         loss[self.lengths == 1] = np.inf
         kept = np.zeros(len(self), bool)
-        kept[np.argsort(-loss, kind="stable")[:most]] = True
+        kept[np.argsort(-_clear(loss), kind="stable")[:most]] = True
         self._keep(kept | (self.lengths == 1))
 
     def _without(self) -> np.ndarray:
@@ -280,6 +280,11 @@ def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     which = np.empty(len(values), np.int32)
     which[order] = np.cumsum(new) - 1
     return values[order[new]], which, order[new]
+
+
+def _clear(values: np.ndarray) -> np.ndarray:
+    """Without the last digits, in which processors differ, so that equal values (of "cat" and "sat") stay equal."""
+    return values.astype(np.float32)
 
 
 def _digamma(x: np.ndarray | float) -> np.ndarray:

@@ -6,8 +6,8 @@
 
 A spiece.model does not say which special tokens surround a text, nor whether it is lower-cased first. That depends on
 the class of the tokenizer, which is in tokenizer_config.json, or else follows from model_type in the model's
-config.json. Without both, special tokens are recognised by their spelling, and text is treated exactly as in the
-`sentencepiece` library. STYLES has the classes.
+config.json (text/unigram_conventions.py). Without both, special tokens are recognised by their spelling, and text is
+treated exactly as in the `sentencepiece` library.
 
 Reading is strict: a tokenizer.json with rules that Mini-BERT does not have is refused, because it would silently give
 wrong ids.
@@ -18,68 +18,47 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mini_bert.common.json_values import read_object
 from mini_bert.text.sentencepiece_model import (
-    BYTE_FALLBACK,
+    BYTE,
     CHARACTER_MAP,
     CONTROL,
-    DUMMY_PREFIX,
-    ESCAPE_SPACES,
-    REMOVE_SPACES,
-    SPACE_AS_SUFFIX,
+    NORMAL,
+    UNIGRAM,
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
+    Piece,
     SentencePieceModel,
+    byte_piece,
 )
-from mini_bert.text.tokenizer_files import CONFIG, checked
+from mini_bert.text.sentencepiece_text import SPACE
+from mini_bert.text.tokenizer_files import (
+    CONFIG,
+    JSON,
+    Added,
+    added_beside,
+    checked,
+    json_content,
+    named_tokens,
+    read_added,
+    read_template,
+    template_processor,
+    write_json,
+)
+from mini_bert.text.unigram_conventions import BARE, DEBERTA, SPELLINGS, STYLES, XLNET, Style, template
 
 if TYPE_CHECKING:
-    pass
+    from mini_bert.text.unigram import UnigramTokenizer
 
 SPIECE, SPM = "spiece.model", "spm.model"
-ADDED = "added_tokens.json"
+SPACES = ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces")  # rules of SentencePiece
 ANY_CLASS = "PreTrainedTokenizerFast"  # of `transformers`: a tokenizer.json as it is
 SWITCHES = {  # in tokenizer_config.json: the step that each is about, and when it is taken
     "remove_space": ("spaces", True), "keep_accents": ("accents", False), "do_lower_case": ("lower", True),
 }  # fmt: skip
-
-BERT_LIKE = {"single": "cls:0 A:0 sep:0", "pair": "cls:0 A:0 sep:0 B:1 sep:1"}
-XLNET_LIKE = {
-    "single": "A:0 sep:0 cls:2", "pair": "A:0 sep:0 B:1 sep:1 cls:2", "padding_side": "left", "padding_type": 3,
-}  # fmt: skip
-BARE = {"single": "A:0", "pair": "A:0 B:1"}
-
-
-class Style(NamedTuple):
-    """What the class of a tokenizer decides."""
-
-    tokenizer_class: str
-    model_type: str  # in the model's config.json
-    roles: dict[str, str]
-    template: dict[str, Any]
-    steps: tuple[str, ...]  # before SentencePiece's own rules; see STEPS in text/unigram.py
-    split_commas: bool = False
-
-
-ALBERT = Style(
-    "AlbertTokenizer", "albert",
-    {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-    BERT_LIKE, ("spaces", "quotes", "accents", "lower"), True,
-)  # fmt: skip
-XLNET = Style(
-    "XLNetTokenizer", "xlnet",
-    {"pad": "<pad>", "unk": "<unk>", "cls": "<cls>", "sep": "<sep>", "mask": "<mask>"},
-    XLNET_LIKE, ("spaces", "quotes", "accents"), True,
-)  # fmt: skip
-DEBERTA = Style(
-    "DebertaV2Tokenizer", "deberta-v2",
-    {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-    BERT_LIKE, (),
-)  # fmt: skip
-STYLES = (ALBERT, XLNET, DEBERTA)
 
 Read = tuple[list[str], dict[str, Any], SentencePieceModel | None]  # tokens; the other arguments of UnigramTokenizer
 
@@ -107,17 +86,14 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
     style = _style(path, config)
     tokens = [piece.text for piece in model.pieces]
     unknown = next(piece.text for piece in model.pieces if piece.kind == UNKNOWN)
-    tokens += _added(path, config, tokens, style)
+    tokens += _added(path, tokens, style)
     roles = _roles(path, config, tokens, style, unknown)
     control = [piece.text for piece in model.pieces if piece.kind == CONTROL] + tokens[len(model.pieces) :]
-    spec = model.normalizer
     rules = {
         "type": "sentencepiece",
-        "character_map": base64.b64encode(spec.blob(CHARACTER_MAP)).decode(),
-        "add_dummy_prefix": spec.flag(DUMMY_PREFIX, True),
-        "remove_extra_whitespaces": spec.flag(REMOVE_SPACES, True),
-        "escape_whitespaces": spec.flag(ESCAPE_SPACES, True),
-        "space_as_suffix": model.trainer.flag(SPACE_AS_SUFFIX, False),
+        "character_map": base64.b64encode(model.normalizer.blob(CHARACTER_MAP)).decode(),
+        **{name: model.normalizer.flag(name, True) for name in SPACES},
+        "space_as_suffix": model.trainer.flag("treat_whitespace_as_suffix", False),
         "steps": _steps(path.with_name(CONFIG), config, style),
         "split_commas": style is not None and style.split_commas,
     }
@@ -127,9 +103,9 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
         "rules": rules,
         "symbols": tuple(piece.text for piece in model.pieces if piece.kind == USER_DEFINED),
         "unused": tuple(piece.text for piece in model.pieces if piece.kind == UNUSED),
-        "byte_fallback": model.trainer.flag(BYTE_FALLBACK, False),
+        "byte_fallback": model.trainer.flag("byte_fallback", False),
         "extra_special_tokens": tuple(token for token in control if token not in roles.values()),
-        **_template(roles, style),
+        **template(roles, style),
         **_padding(path, config, style or (XLNET if roles.get("cls") == XLNET.roles["cls"] else None)),
     }
     return tokens, settings, model
@@ -145,35 +121,22 @@ def _steps(path: Path, config: Mapping[str, Any], style: Style | None) -> list[s
     return [step for step, wanted in chosen.items() if wanted]
 
 
-def _added(path: Path, config: Mapping[str, Any], tokens: Sequence[str], style: Style | None) -> list[str]:
+def _added(path: Path, tokens: Sequence[str], style: Style | None) -> list[str]:
     """Tokens that are not in the model but follow its pieces: DeBERTa's mask."""
-    added: dict[int, str] = {}
-    for i, token in (config.get("added_tokens_decoder") or {}).items():
-        text = token.get("content") if isinstance(token, dict) else token
-        added[int(i)] = checked(path.with_name(CONFIG), f"added_tokens_decoder[{i!r}]", text, str, "text")
-    if path.with_name(ADDED).is_file():
-        for text, i in read_object(path.with_name(ADDED)).items():
-            added[checked(path.with_name(ADDED), text, i, int, "a whole number")] = text
-    extra = [text for i, text in sorted(added.items()) if text not in tokens]
-    ids = [i for i, text in sorted(added.items()) if text not in tokens]
-    if ids != list(range(len(tokens), len(tokens) + len(ids))):
-        raise ValueError(
-            f"{path} has {len(tokens):,} pieces, so added tokens should have the ids from {len(tokens):,} on, but "
-            f"{extra[0]!r} has {ids[0]}; take all files from the same folder"
-        )
+    added = sorted(token for token in added_beside(path, tokens) if token.content not in tokens)
+    for place, token in enumerate(added, len(tokens)):
+        if token.id != place:
+            raise ValueError(
+                f"{path} has {len(tokens):,} pieces, so added tokens should have the ids from {len(tokens):,} on, but "
+                f"{token.content!r} has {token.id}; take all files from the same folder"
+            )
+    extra = [token.content for token in added]
     if style is DEBERTA and DEBERTA.roles["mask"] not in (*tokens, *extra):
         extra.append(DEBERTA.roles["mask"])
     return extra
 
 
 # ---- special tokens and templates
-
-SPELLINGS = {
-    "pad": ("<pad>", "[PAD]"),
-    "cls": ("[CLS]", "<cls>", "<s>"),
-    "sep": ("[SEP]", "<sep>", "</s>"),
-    "mask": ("[MASK]", "<mask>"),
-}
 
 
 def _roles(
@@ -182,30 +145,14 @@ def _roles(
     """The special tokens by role: from tokenizer_config.json, the class, or their usual spelling."""
     known = set(tokens)
     roles: dict[str, str] = {}
+    named = named_tokens(path, ("pad", "unk", "cls", "sep", "mask"), known)
     for role in ("pad", "unk", "cls", "sep", "mask"):
-        named = config.get(f"{role}_token")
-        named = named.get("content") if isinstance(named, dict) else named
-        if named is not None:
-            checked(path.with_name(CONFIG), f"{role}_token", named, str, "text")
-            if named not in known:
-                raise ValueError(
-                    f"{path.with_name(CONFIG)}: {role}_token is {named!r}, which {path.name} does not have; "
-                    "take both files from the same folder"
-                )
         usual = (style.roles[role],) if style else SPELLINGS.get(role, ())
         spelt = next((token for token in usual if token in known), None)
-        token = unknown if role == "unk" else named if named is not None else spelt
+        token = unknown if role == "unk" else named.get(role, spelt)
         if token is not None:
             roles[role] = token
     return roles
-
-
-def _template(roles: Mapping[str, str], style: Style | None) -> dict[str, Any]:
-    if not {"cls", "sep"} <= roles.keys():
-        return BARE
-    if style:
-        return style.template
-    return XLNET_LIKE if roles["cls"] == XLNET.roles["cls"] else BERT_LIKE
 
 
 # ---- tokenizer.json
@@ -222,10 +169,10 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
         raise ValueError(
             f"{path}: model.unk_id is {unk_id}, expected an id of the vocabulary, 0 to {len(tokens) - 1:,}"
         )
-    special, symbols, stripping = _added_tokens(path, content, tokens, scores)
+    added = _added_tokens(path, content, tokens, scores)
     style = _style(path, config)
     roles = _roles(path, config, tokens, style, tokens[unk_id])
-    template = _read_template(path, content.get("post_processor"), roles)
+    roles, templates = _templates(path, content.get("post_processor"), roles)
     settings = {
         "scores": scores,
         "roles": roles,
@@ -234,12 +181,13 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
             "normalizer": content.get("normalizer"),
             "pre_tokenizer": content.get("pre_tokenizer"),
         },
-        "symbols": tuple(symbols),
+        "symbols": tuple(token.content for token in added if not token.special),
         "byte_fallback": checked(path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"),
-        "extra_special_tokens": tuple(token for token in special if token not in roles.values()),
+        "extra_special_tokens": tuple(t.content for t in added if t.special and t.content not in roles.values()),
+        "lstrip": [token.content for token in added if token.lstrip],
+        "rstrip": [token.content for token in added if token.rstrip],
         **_padding(path, config, style),
-        **template,
-        **stripping,
+        **templates,
     }
     return tokens, settings, None
 
@@ -258,63 +206,35 @@ def _pieces(path: Path, vocab: Any) -> tuple[list[str], list[float]]:
     return [piece for piece, _ in vocab], [float(score) for _, score in vocab]
 
 
-def _added_tokens(
-    path: Path, content: Mapping[str, Any], tokens: list[str], scores: list[float]
-) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Special tokens; other tokens that are recognised in the raw text; those that take white space with them.
-
-    New ones are appended to the vocabulary.
-    """
-    special: list[str] = []
-    stripping: dict[str, list[str]] = {"lstrip": [], "rstrip": []}
-    symbols: list[str] = []
+def _added_tokens(path: Path, content: Mapping[str, Any], tokens: list[str], scores: list[float]) -> list[Added]:
+    """Tokens that are recognised in the raw text. New ones are appended to the vocabulary."""
     known = {token: i for i, token in enumerate(tokens)}
-    for place, token in enumerate(checked(path, "added_tokens", content.get("added_tokens") or [], list, "a list")):
+    added = read_added(path, "added_tokens", content.get("added_tokens"))
+    for place, token in enumerate(added):
         field = f"added_tokens[{place}]"
-        checked(path, field, token, dict, "an object with content and id")
-        text = checked(path, f"{field}.content", token.get("content"), str, "text")
-        i = checked(path, f"{field}.id", token.get("id"), int, "a whole number")
-        if known.setdefault(text, len(tokens)) == len(tokens):
-            tokens.append(text)
+        if known.setdefault(token.content, len(tokens)) == len(tokens):
+            tokens.append(token.content)
             scores.append(0.0)
-        if known[text] != i:
+        if known[token.content] != token.id:
             raise ValueError(
-                f"{path}: {field} gives {text!r} the id {i}, expected {known[text]}, its place in the vocabulary"
+                f"{path}: {field} gives {token.content!r} the id {token.id}, expected {known[token.content]}, its "
+                "place in the vocabulary"
             )
-        if token.get("single_word"):
-            _refuse(path, f"{field}.single_word", True, "false: an exact match in the text")
-        for name in ("lstrip", "rstrip"):
-            if token.get(name) and not token.get("special"):
-                _refuse(path, f"{field}.{name}", True, "false, except for special tokens")
-            stripping[name] += [text] * bool(token.get(name))
-        (special if token.get("special") else symbols).append(text)
-    return special, symbols, stripping
+        if (token.lstrip or token.rstrip) and not token.special:
+            _refuse(path, f"{field}.lstrip or .rstrip", True, "false, except for special tokens")
+    return added
 
 
-def _read_template(path: Path, processor: Any, roles: Mapping[str, str]) -> dict[str, str]:
-    """The template that a post_processor describes."""
+def _templates(path: Path, processor: Any, roles: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The roles and templates of a post_processor."""
     if processor is None:
-        return BARE
+        return roles, BARE
     if not isinstance(processor, dict) or processor.get("type") != "TemplateProcessing":
         kind = processor.get("type") if isinstance(processor, dict) else processor
         _refuse(path, "post_processor.type", kind, "TemplateProcessing")
-    names = {token: role for role, token in reversed(list(roles.items()))}
-    found = {}
-    for name in ("single", "pair"):
-        field = f"post_processor.{name}"
-        parts = []
-        for part in checked(path, field, processor.get(name), list, "a list"):
-            kind, value = next(iter(part.items())) if isinstance(part, dict) and len(part) == 1 else ("", None)
-            if not isinstance(value, dict) or type(value.get("type_id")) is not int:
-                _refuse(path, field, part, "special tokens and sequences, each with a type_id")
-            word = value.get("id") if kind == "Sequence" else names.get(str(value.get("id")))
-            if kind == "Sequence" and word not in ("A", "B"):
-                _refuse(path, field, part, "sequences A and B")
-            if word is None:
-                _refuse(path, field, value.get("id"), f"one of the special tokens {', '.join(names)}")
-            parts.append(f"{word}:{value['type_id']}")
-        found[name] = " ".join(parts)
-    return found
+    roles, single = read_template(path, processor, "single", roles)
+    roles, pair = read_template(path, processor, "pair", roles)
+    return roles, {"single": single, "pair": pair}
 
 
 def _padding(path: Path, config: Mapping[str, Any], style: Style | None) -> dict[str, Any]:
@@ -332,3 +252,108 @@ def _refuse(path: Path, field: str, found: Any, expected: str) -> NoReturn:
         f"{path}: {field} is {found!r:.80}, expected {expected}. UnigramTokenizer would give different ids than that "
         "tokenizer"
     )
+
+
+# ---- writing
+
+
+def write(folder: Path, tokenizer: UnigramTokenizer) -> None:
+    """A spiece.model for SentencePiece's rules, otherwise a tokenizer.json: neither format can express all rules of the
+    other. Both with a tokenizer_config.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if tokenizer.as_sentencepiece:
+        _model_of(tokenizer).write(folder / SPIECE)
+    else:
+        write_json(folder / JSON, _json_of(tokenizer), indent=1)
+    write_json(folder / CONFIG, _config_of(tokenizer), indent=2)
+
+
+def _model_of(tokenizer: UnigramTokenizer) -> SentencePieceModel:
+    """The spiece.model of a tokenizer: what it was read from, or a new one."""
+    if tokenizer.model_file is not None:
+        return tokenizer.model_file
+    kinds = dict.fromkeys((tokenizer.tokens[i] for i in tokenizer.special_ids), CONTROL)
+    kinds |= dict.fromkeys(tokenizer.symbols, USER_DEFINED) | dict.fromkeys(tokenizer.unused, UNUSED)
+    kinds[tokenizer.roles["unk"]] = UNKNOWN
+    if tokenizer.byte_fallback:
+        kinds |= {byte_piece(byte): BYTE for byte in range(256)}
+    pieces = tuple(
+        Piece(token, score, kinds.get(token, NORMAL))
+        for token, score in zip(tokenizer.tokens, tokenizer.scores, strict=True)
+    )
+    empty, rules = SentencePieceModel(pieces), tokenizer.rules
+    trainer = empty.trainer.with_fields(
+        model_type=UNIGRAM,
+        vocab_size=len(pieces),
+        treat_whitespace_as_suffix=int(rules.get("space_as_suffix", False)),
+        byte_fallback=int(tokenizer.byte_fallback),
+        unk_id=tokenizer.unk_id,
+        bos_id=-1,
+        eos_id=-1,
+        pad_id=tokenizer.vocab.get(tokenizer.roles.get("pad", ""), -1),
+    )
+    normalizer = empty.normalizer.with_fields(
+        name=b"mini_bert",
+        precompiled_charsmap=base64.b64decode(rules.get("character_map", "")),
+        **{name: int(rules.get(name, True)) for name in SPACES},
+    )
+    return SentencePieceModel(pieces, trainer, normalizer)
+
+
+def _json_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
+    special = [tokenizer.tokens[i] for i in tokenizer.special_ids]
+    added = [
+        Added(
+            tokenizer.vocab[token],
+            token,
+            lstrip=token in tokenizer.lstrip,
+            rstrip=token in tokenizer.rstrip,
+            special=token in special,
+        )
+        for token in (*special, *tokenizer.symbols)
+    ]
+    scheme = "always" if tokenizer.text.drops_first_space else "never"
+    decoder = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+    spelt = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, decoder]}
+    return json_content(
+        added_tokens=[token._asdict() for token in sorted(added)],
+        normalizer=tokenizer.rules["normalizer"],
+        pre_tokenizer=tokenizer.rules["pre_tokenizer"],
+        post_processor=template_processor(tokenizer.single, tokenizer.pair, tokenizer.roles, tokenizer.vocab),
+        decoder=spelt if tokenizer.byte_fallback else decoder,
+        model={
+            "type": "Unigram",
+            "unk_id": tokenizer.unk_id,
+            "vocab": [list(entry) for entry in zip(tokenizer.tokens, tokenizer.scores, strict=True)],
+            "byte_fallback": tokenizer.byte_fallback,
+        },
+    )
+
+
+def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
+    """The content of tokenizer_config.json."""
+    config: dict[str, Any] = {"tokenizer_class": ANY_CLASS}
+    if tokenizer.as_sentencepiece:
+        config["tokenizer_class"] = _class_of(tokenizer)
+        steps = tokenizer.rules.get("steps", ())
+        config |= {name: (step in steps) is meaning for name, (step, meaning) in SWITCHES.items()}
+        model = tokenizer.model_file
+        more = tokenizer.tokens[len(model.pieces) :] if model else []
+        config["added_tokens_decoder"] = {
+            str(tokenizer.vocab[token]): {"content": token, "special": True} for token in more
+        }
+    config |= {f"{role}_token": token for role, token in tokenizer.roles.items()}
+    return config | {"padding_side": tokenizer.padding_side, "pad_token_type_id": tokenizer.padding_type}
+
+
+def _class_of(tokenizer: UnigramTokenizer) -> str:
+    """The class of `transformers` by which the folder is read back as the same tokenizer."""
+    for style in STYLES:
+        own = template(tokenizer.roles, style)
+        if (
+            tokenizer.rules.get("split_commas", False) == style.split_commas
+            and (tokenizer.single, tokenizer.pair) == (own["single"], own["pair"])
+            and (style is not DEBERTA or style.roles["mask"] in tokenizer.vocab)  # this class would add its mask
+        ):
+            return style.tokenizer_class
+    return ANY_CLASS

@@ -28,12 +28,11 @@ from mini_bert.common.progress import Show, counted, showing
 from mini_bert.text.mark_tables import EXTENDING
 from mini_bert.text.metaspace_text import MetaspaceText
 from mini_bert.text.sentencepiece_text import SPACE
+from mini_bert.text.unigram_conventions import ALBERT
 from mini_bert.text.unigram_em import Pieces, Substrings
-from mini_bert.text.unigram_files import ALBERT
-from mini_bert.text.vocabulary import MOST_PIECES, count_words, texts_of
+from mini_bert.text.vocabulary import MAX_WORD_CHARS, check_sizes, count_characters, count_words, texts_of
 from mini_bert.text.wordsplit import WordSplitter
 
-MAX_WORD_CHARS = 100
 SEEDS = 24  # times as many pieces at first as in the end
 RARER = 100  # times as rare as the average piece, and a substring is not considered
 SHRINK = 0.75  # of the pieces are kept each time
@@ -100,7 +99,7 @@ def learn(
     limit_alphabet   the number of different characters to keep, the most frequent; others become <unk>
     processes        processes that count words in parallel; None: one per core, up to 3
     """
-    check_sizes(vocab_size, limit_alphabet)
+    check_sizes(vocab_size, limit_alphabet=limit_alphabet)
     splitter = Splitter(lowercase)
     with showing(progress) as show:
         words = count_words(texts_of(source), splitter, MAX_WORD_CHARS, processes, show)
@@ -116,16 +115,6 @@ def arguments(pieces: list[str], scores: list[float], splitter: Splitter) -> dic
         "roles": dict(ALBERT.roles),
         "rules": splitter.rules,
     }
-
-
-def check_sizes(vocab_size: int, limit_alphabet: int) -> None:
-    if limit_alphabet < 1:
-        raise ValueError(f"limit_alphabet is {limit_alphabet}, expected at least 1")
-    if not len(ALBERT.roles) < vocab_size <= MOST_PIECES:
-        raise ValueError(
-            f"vocab_size is {vocab_size:,}, expected more than the {len(ALBERT.roles)} special tokens and at most "
-            f"{MOST_PIECES:,}; 8192 is usual for a small model, 30000 for a large one"
-        )
 
 
 def choose(words: Mapping[str, int], vocab_size: int, limit_alphabet: int, show: Show) -> tuple[list[str], list[float]]:
@@ -156,10 +145,7 @@ def choose(words: Mapping[str, int], vocab_size: int, limit_alphabet: int, show:
 
 def frequent_alphabet(words: Mapping[str, int], limit: int) -> tuple[dict[str, int], list[str]]:
     """The words without rare characters, at which they are cut, and the characters that are kept, with ▁."""
-    seen: Counter[str] = Counter()
-    for word, count in words.items():
-        for character in word:
-            seen[character] += count
+    seen = count_characters(words)
     seen.pop(SPACE, None)
     kept = sorted(seen, key=lambda character: (-seen[character], character))[:limit]
     if len(kept) < len(seen):

@@ -266,12 +266,17 @@ def choose(words: Mapping[str, int], vocab_size: int, min_frequency: int, limit_
     return [*SPECIAL_TOKENS, *merges.pieces[:characters], *(merges.pieces[i] for i in kept)]
 
 
-def frequent_alphabet(words: Mapping[str, int], limit: int) -> Mapping[str, int]:
-    """The words that consist of the `limit` most frequent characters; ties go to the lower code point."""
+def count_characters(words: Mapping[str, int]) -> Counter[str]:
     seen: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
             seen[character] += count
+    return seen
+
+
+def frequent_alphabet(words: Mapping[str, int], limit: int) -> Mapping[str, int]:
+    """The words that consist of the `limit` most frequent characters; ties go to the lower code point."""
+    seen = count_characters(words)
     if len(seen) <= limit:
         return words
     kept = set(sorted(seen, key=lambda character: (-seen[character], character))[:limit])

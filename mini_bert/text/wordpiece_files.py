@@ -6,7 +6,6 @@ refused with a message that names the difference, because it would silently give
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,12 +13,24 @@ from typing import Any, NoReturn
 from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
 from mini_bert.text.templates import RUNNING
-from mini_bert.text.tokenizer_files import CONFIG, JSON, VOCAB, checked, checked_ids, in_order
+from mini_bert.text.tokenizer_files import (
+    CONFIG,
+    JSON,
+    VOCAB,
+    Added,
+    checked,
+    checked_ids,
+    in_order,
+    json_content,
+    read_added,
+    template_pieces,
+    template_processor,
+    write_json,
+)
 
 ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 SPECIAL_TOKENS = tuple(ROLES.values())
 PREFIX = "##"  # marks a piece that continues a word
-PLAIN = ("single_word", "lstrip", "rstrip", "normalized")  # options that an added token must not have
 
 Read = tuple[list[str], dict[str, Any]]  # tokens in the order of their ids; the arguments of WordPieceTokenizer
 
@@ -80,27 +91,23 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
     processor = _part(path, content, "post_processor", "BertProcessing", "TemplateProcessing")
     templates = {}
     if processor["type"] == "TemplateProcessing":
-        if all(processor.get(name) == _pieces(text) for name, text in _RUNNING.items()):
+        if all(processor.get(name) == template_pieces(text, ROLES) for name, text in _RUNNING.items()):
             templates = _RUNNING
         for name, text in ({} if templates else _BERT).items():
-            if processor.get(name) != _pieces(text):
+            if processor.get(name) != template_pieces(text, ROLES):
                 _refuse(
                     path, f"post_processor's {name} template", "different", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]"
                 )
 
     ids = checked_ids(path, "model.vocab", model["vocab"])
     extra = []
-    for place, token in enumerate(checked(path, "added_tokens", content.get("added_tokens") or [], list, "a list")):
-        field = f"added_tokens[{place}]"
-        checked(path, field, token, dict, "an object with content and id")
-        checked(path, f"{field}.content", token.get("content"), str, "text")
-        checked(path, f"{field}.id", token.get("id"), int, "a whole number")
-        odd = [name for name in PLAIN if token.get(name)]
+    for token in read_added(path, "added_tokens", content.get("added_tokens")):
+        odd = [name for name in ("lstrip", "rstrip", "normalized") if getattr(token, name)]
         if odd:
-            _refuse(path, f"added token {token.get('content')!r}", " and ".join(odd), "an exact match in the raw text")
-        ids.setdefault(token["content"], token["id"])
-        if token["content"] not in SPECIAL_TOKENS:
-            extra.append(token["content"])
+            _refuse(path, f"added token {token.content!r}", " and ".join(odd), "an exact match in the raw text")
+        ids.setdefault(token.content, token.id)
+        if token.content not in SPECIAL_TOKENS:
+            extra.append(token.content)
     longest = model.get("max_input_chars_per_word", 100)
     if type(longest) is not int or longest < 1:
         raise ValueError(f"{path}: model.max_input_chars_per_word is {longest!r:.60}, expected a number of at least 1")
@@ -146,37 +153,26 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
         )
     ids = {token: i for i, token in enumerate(tokens)}
     templates = {name: settings.get(name, text) for name, text in _BERT.items()}
-    content = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": ids[token], "content": token, **dict.fromkeys(PLAIN, False), "special": True} for token in special
-        ],
-        "normalizer": {
+    content = json_content(
+        added_tokens=[Added(ids[token], token)._asdict() for token in special],
+        normalizer={
             "type": "BertNormalizer",
             "clean_text": True,
             "handle_chinese_chars": settings["chinese_spacing"],
             "strip_accents": settings["strip_accents"],
             "lowercase": settings["lowercase"],
         },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            **{name: _pieces(text) for name, text in templates.items()},
-            "special_tokens": {
-                token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (ROLES["cls"], ROLES["sep"])
-            },
-        },
-        "decoder": {"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
-        "model": {
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        post_processor=template_processor(templates["single"], templates["pair"], ROLES, ids),
+        decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+        model={
             "type": "WordPiece",
             "unk_token": ROLES["unk"],
             "continuing_subword_prefix": PREFIX,
             "max_input_chars_per_word": settings["max_word_chars"],
             "vocab": ids,
         },
-    }
+    )
     config = {
         "tokenizer_class": "BertTokenizer" if templates == _BERT else "PreTrainedTokenizerFast",
         "do_lower_case": settings["lowercase"],
@@ -187,19 +183,9 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
     from mini_bert.common.atomic import write_atomic  # here, because most programs only read tokenizers
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / JSON, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    write_json(folder / JSON, content, indent=2)
     write_atomic(folder / VOCAB, "".join(f"{token}\n" for token in tokens).encode())
-    write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
-
-
-def _pieces(template: str) -> list[dict[str, Any]]:
-    """A template as in tokenizer.json."""
-    pieces = []
-    for part in template.split():
-        name, _, kind = part.partition(":")
-        what = {"id": ROLES.get(name, name), "type_id": int(kind)}
-        pieces.append({"SpecialToken" if name in ROLES else "Sequence": what})
-    return pieces
+    write_json(folder / CONFIG, config, indent=2)
 
 
 _BERT = {"single": "cls:0 A:0 sep:0", "pair": "cls:0 A:0 sep:0 B:1 sep:1"}

@@ -195,7 +195,14 @@ def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards:
     """Everything that a run needs, made from its description (RUN/config.json)."""
     settings, data = TrainingConfig.from_dict(description["training"]), description["data"]
     config, kind = config_from(description["model"]), objective_of_run(description)
-    objective = kind.for_tokenizer(tokenizer, **description.get("objective_options", {}))
+    options = description.get("objective_options", {})
+    try:
+        objective = kind.for_tokenizer(tokenizer, **options)
+    except TypeError:
+        raise ValueError(
+            f"{path / 'config.json'}: objective_options is {options!r:.100}, but the objective {kind.name} has no such "
+            "options; restore the file as the run wrote it"
+        ) from None
     batches = TextBatches(
         shards, tokenizer, objective, data.get("length") or config.max_length, settings.micro_batch,
         seed=settings.seed, held_out=data["held_out"], **kind.sequences,

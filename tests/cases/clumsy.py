@@ -53,7 +53,7 @@ MODELS = [
     Case("a config with other sizes", "embed --model {it} cat", 1, "hidden_size|shape", it=model(config={"hidden_size": 16})),
     Case("a size as a string", "embed --model {it} cat", 1, "num_heads is '2'", it=model(config={"num_heads": "2"})),
     Case("a LLaMA", "embed --model {it} cat", 1, "model_type is 'llama', expected one of", it=model(config={"model_type": "llama"})),
-    Case("a BERT that claims to be a GPT", "embed --model {it} cat", 1, "layer_norm_eps.*did you mean", it=model(config={"model_type": "gpt2"})),
+    Case("a BERT that claims to be a GPT", "embed --model {it} cat", 1, "num_layers is 2, but a GPT-2 here has no such field", it=model(config={"model_type": "gpt2"})),
     Case("the folder of a run", "embed --model {it} cat", 0, "vector", it=run()),
     Case("the checkpoints of a run", "embed --model {it}/checkpoints cat", 1, "checkpoints has no config.json", it=run()),
     Case("a pickle", "embed --model {it} cat", 1, "pickle|\\.pkl", it=file("model.pkl", b"\x80\x04N.")),

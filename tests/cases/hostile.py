@@ -252,7 +252,7 @@ TOKENIZERS = [
     ("an id of true", tokenizer_json(lambda t: t["model"]["vocab"].update({"[UNK]": True})), "tokenizer.json.*(True|true)"),
     ("an id of 1.0", tokenizer_json(lambda t: t["model"]["vocab"].update({"[UNK]": 1.0})), "tokenizer.json.*1.0"),
     ("an id twice", tokenizer_json(lambda t: t["model"]["vocab"].update(cat=5)), "no token has id|twice"),
-    ("a model of another type", tokenizer_json(lambda t: t["model"].update(type="BPE")), "type 'BPE'"),
+    ("a model of another type", tokenizer_json(lambda t: t["model"].update(type="BPE")), "is not a byte-level BPE tokenizer.*prefix is ##"),
     ("a type of a list", tokenizer_json(lambda t: t["model"].update(type=["WordPiece"])), "tokenizer of type"),
     ("max_input_chars_per_word of a string", tokenizer_json(lambda t: t["model"].update(max_input_chars_per_word="9")), "max_input_chars_per_word|max_word_chars"),
     ("max_input_chars_per_word of 0", tokenizer_json(lambda t: t["model"].update(max_input_chars_per_word=0)), "max_input_chars_per_word|max_word_chars"),

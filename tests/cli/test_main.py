@@ -148,7 +148,7 @@ def test_a_helper_that_dies_is_told_without_a_traceback(monkeypatch):
     def dies(*_, **__):
         raise HelperError("a helper process ended before its work was done (exit code -9)")
 
-    monkeypatch.setattr("mini_bert.text.wordpiece_training.train", dies)
+    monkeypatch.setattr("mini_bert.text.trained.wordpiece", dies)
     with pytest.raises(SystemExit, match="mini-bert: a helper process ended before its work was done"):
         main(["tokenizer", "train", "builtin"])
 
@@ -206,7 +206,7 @@ def test_tokenizer_train_has_its_options(tmp_path, monkeypatch):
         calls.append(words)
         return WordPieceTokenizer(SPECIAL_TOKENS), "learnt"
 
-    monkeypatch.setattr("mini_bert.text.wordpiece_training.train", train)
+    monkeypatch.setattr("mini_bert.text.trained.wordpiece", train)
     words = ["tokenizer", "train", "texts", "--limit-alphabet", "40", "--force", "--column", "body"]
     assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 0
     assert CliRunner().invoke(app, ["tokenizer", "train"]).exit_code == 1

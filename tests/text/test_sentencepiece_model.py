@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 from mini_bert.text.character_map import CharacterMap
 from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.sentencepiece_model import (
-    BYTE_FALLBACK,
     BYTES,
     CHARACTER_MAP,
     CONTROL,
     FOUR_BYTES,
     NORMAL,
-    UNK_ID,
     UNKNOWN,
     VARINT,
     Field,
     Piece,
     SentencePieceModel,
+    Spec,
     bytes_of,
     fields_of,
 )
@@ -87,10 +86,12 @@ def test_unknown_fields_are_kept():
 
 def test_settings_have_defaults_and_negative_values():
     model = SentencePieceModel.from_bytes(DATA["albert"])
-    assert model.trainer.number(41, 1) == -1 and model.trainer.number(UNK_ID, 0) == 1  # bos_id, unk_id
-    assert model.trainer.number(999, 7) == 7 and not model.trainer.flag(BYTE_FALLBACK, False)
-    changed = model.trainer.with_fields(unk_id=5, byte_fallback=1)
-    assert changed.number(UNK_ID, 0) == 5 and changed.flag(BYTE_FALLBACK, False)
+    assert model.trainer.number("bos_id", 1) == -1 and model.trainer.number("unk_id", 0) == 1
+    assert Spec({"absent": 999}, model.trainer.fields).number("absent", 7) == 7
+    assert not model.trainer.flag("byte_fallback", False)
+    changed = model.trainer.with_fields(unk_id=5, eos_id=-7, byte_fallback=1)
+    assert changed.number("unk_id", 0) == 5 and changed.number("eos_id", 0) == -7
+    assert changed.flag("byte_fallback", False)
 
 
 # ---- the character map

@@ -114,6 +114,11 @@ def test_the_class_follows_from_the_model_s_config(tmp_path):
     assert albert.rules["steps"] == ["spaces", "quotes", "accents", "lower"] and albert.rules["split_commas"]
     plain = loaded(tmp_path / "plain", "albert")
     assert plain.rules["steps"] == [] and not plain.rules["split_commas"] and plain.roles == albert.roles == SPECIAL
+    (tmp_path / "special_tokens_map.json").write_text('{"cls_token": {"content": "a"}, "sep_token": "the"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"sep_token": "[SEP]"}')  # takes precedence
+    assert load_tokenizer(tmp_path).roles == SPECIAL | {"cls": "a"}
+    (tmp_path / "special_tokens_map.json").unlink()
+    (tmp_path / "tokenizer_config.json").unlink()
     renamed = tmp_path / "any-name.model"
     renamed.write_bytes((tmp_path / "plain" / "spiece.model").read_bytes())
     (tmp_path / "config.json").unlink()
@@ -338,9 +343,9 @@ CHANGES = {
     r"post_processor.type is 'ByteLevel', expected TemplateProcessing": lambda c: c.update(
         post_processor={"type": "ByteLevel"}
     ),
-    r"post_processor.single is '<pad2>', expected one of the special tokens": lambda c: c["post_processor"]["single"][
-        0
-    ]["SpecialToken"].update(id="<pad2>"),
+    r"post_processor.single has the special token '<pad2>', expected cls": lambda c: c["post_processor"]["single"][0][
+        "SpecialToken"
+    ].update(id="<pad2>"),
     r"added_tokens\[0\].single_word is True": lambda c: c["added_tokens"][0].update(single_word=True),
     r"added_tokens\[0\] gives '<pad>' the id 3, expected 0": lambda c: c["added_tokens"][0].update(id=3),
 }
@@ -360,7 +365,7 @@ def test_a_tokenizer_json_with_other_rules_is_refused(tmp_path, message):
 
 def test_settings_that_do_not_fit_are_refused(tmp_path):
     for config, message in (
-        ({"mask_token": "<mask>"}, r"tokenizer_config.json: mask_token is '<mask>', which spiece.model does not have"),
+        ({"mask_token": "<mask>"}, r"tokenizer_config.json: mask_token is '<mask>', which is not in the vocab"),
         ({"do_lower_case": "yes"}, r"do_lower_case is 'yes', expected true or false"),
         ({"padding_side": "top"}, r"padding_side is 'top', expected left or right"),
         ({"added_tokens_decoder": {"500": {"content": "<x>"}}}, r"'<x>' has 500; take all files from the same folder"),

@@ -259,7 +259,9 @@ export default function open(view, params) {
       make("td", {}, digits(answer.products[j], 2)), make("td", {}, digits(answer.scores[j], 2)),
       make("td", {}, digits(answer.powers[j], 3)),
       make("td", { class: "weight" }, make("span", { class: "track", "aria-hidden": "true" }, make("span", { class: "bar", style: { width: `${(100 * answer.weights[j]) / most}%` } })), make("span", {}, percent(answer.weights[j])))));
-    recipe.textContent = `Each key is multiplied with the query, number by number (the stripes: blue adds to the score, orange takes away). Their sum is q · k; ÷ √${answer.size} gives the score; exp and ÷ ${digits(answer.sum, 3)}, the sum of the column, the weight.`;
+    recipe.replaceChildren("Each key is multiplied with the query, number by number",
+      make("span", { class: "wide" }, " (the stripes: blue adds to the score, orange takes away)"),
+      `. Their sum is q · k; ÷ √${answer.size} gives the score; exp and ÷ ${digits(answer.sum, 3)}, the sum of the column, the weight.`);
     query.replaceChildren(make("table", {},
       make("thead", {}, make("tr", {}, ["key", `${answer.size} products q × k`, "q · k", `÷ √${answer.size}`, `exp(score − ${digits(answer.largest, 2)})`, "weight"].map((text) => make("th", { scope: "col" }, text)))),
       make("tbody", {}, body)));
