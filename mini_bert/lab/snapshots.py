@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from mini_bert.inference.loading import load
 from mini_bert.inside.attention_page import packed
 from mini_bert.lab.bench import Bench, rounded
 from mini_bert.lab.mask import gap_probabilities, gaps_of
+from mini_bert.models.base import MASKED_WORDS
 from mini_bert.training import checkpoint
 
 FOLDER = "lab"
@@ -56,22 +58,27 @@ def steps(run: Path) -> list[int]:
 
 def snapshot(run: Path, step: int) -> dict[str, Any]:
     """The snapshot of a step: read, or computed from its checkpoint and kept."""
-    path = run / FOLDER / f"step-{step:08d}.json"
-    found = _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
+    found = kept(run, step)
     if found is not None:
         return found
     source = run / checkpoint.FOLDER / f"step-{step:08d}"
     if not source.is_dir():
         raise ValueError(f"step {step:,} of {run.name} has no checkpoint any more, and no snapshot was made of it")
     made = {"format": FORMAT, "step": step, **describe(Bench("", *load(str(source))))}
-    path.parent.mkdir(exist_ok=True)
-    write_atomic(path, json.dumps(made, separators=(",", ":")).encode())
+    with suppress(OSError):  # a folder in which we may not write: it is computed again next time
+        (run / FOLDER).mkdir(exist_ok=True)
+        write_atomic(run / FOLDER / f"step-{step:08d}.json", json.dumps(made, separators=(",", ":")).encode())
     return made
+
+
+def kept(run: Path, step: int) -> dict[str, Any] | None:
+    """The snapshot on disk, if there is an intact one."""
+    path = run / FOLDER / f"step-{step:08d}.json"
+    return _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
 
 
 @lru_cache(512)
 def _read(path: Path, changed: int) -> dict[str, Any] | None:
-    """A snapshot on disk; None if there is none, or a damaged one"""
     try:
         found = read_json(path) if changed else None
     except (OSError, ValueError):
@@ -81,6 +88,10 @@ def _read(path: Path, changed: int) -> dict[str, Any] | None:
 
 def describe(bench: Bench, sentences: Sequence[tuple[str, str]] = SENTENCES) -> dict[str, Any]:
     """Guesses for every sentence, the attention of the first one, and what each head attends to in all."""
+    if MASKED_WORDS not in bench.model.output_heads:
+        raise ValueError(
+            f"this {type(bench.model).__name__} does not guess hidden words, so there is nothing to show here"
+        )
     shown, shares = [], []
     first = None
     for text, word in sentences:

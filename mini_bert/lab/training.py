@@ -37,6 +37,7 @@ MOST_SECONDS = 1800
 MOST_BYTES = 100 << 20  # of a text file
 KINDS = (".txt", ".md", ".jsonl")
 MOST_RUNS = 30  # in the list
+MOST_RECORDS = 64 << 20  # bytes of metrics.jsonl
 POINTS = 300  # of a curve
 GRACE = 30.0  # seconds in which a run may save its last checkpoint
 # Ctrl-C in the terminal reaches the lab only, which then ends the run: two interrupts would stop it without saving.
@@ -206,7 +207,7 @@ def status(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
         return answer
     run = run_folder(name)
     made = [step for step in snapshots.steps(run) if (run / snapshots.FOLDER / f"step-{step:08d}.json").is_file()]
-    found = [snapshots.snapshot(run, step) for step in made]
+    found = [one for step in made if (one := snapshots.kept(run, step)) is not None]
     return answer | {
         "curves": curves(run),
         "snapshots": snapshots.steps(run) if not (running and name == current) else made,
@@ -231,7 +232,7 @@ def snapshot(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
 def runs() -> list[str]:
     """The runs in ./runs, the newest first."""
     try:
-        found = [path for path in HOME.iterdir() if NAME.fullmatch(path.name) and (path / METRICS).is_file()]
+        found = [path for path in HOME.iterdir() if is_run(path)]
         found.sort(key=lambda path: (path / METRICS).stat().st_mtime, reverse=True)
     except OSError:
         return []
@@ -240,10 +241,19 @@ def runs() -> list[str]:
 
 def run_folder(name: str) -> Path:
     """./runs/name, if that is a run."""
-    path = HOME / name
-    if not NAME.fullmatch(name) or not (path / METRICS).is_file() or not path.resolve().is_relative_to(HOME.resolve()):
+    if not NAME.fullmatch(name) or not is_run(HOME / name):
         raise ValueError(f"there is no run {name!r:.80} in ./runs")
-    return path
+    return HOME / name
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder has records that the lab reads: here, and not endless."""
+    metrics = path / METRICS
+    try:
+        here = metrics.resolve().is_relative_to(HOME.resolve() / path.name)
+        return bool(NAME.fullmatch(path.name)) and here and metrics.is_file() and metrics.stat().st_size <= MOST_RECORDS
+    except OSError:
+        return False
 
 
 def curves(run: Path) -> dict[str, Any]:
@@ -303,6 +313,12 @@ def thinned(items: list[Any], most: int) -> list[Any]:
 
 def verdict(run: Path) -> list[dict[str, str]]:
     """What the doctor says about a run."""
+    facts = (run / METRICS).stat()
+    return _verdict(run, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(8)
+def _verdict(run: Path, changed: int, size: int) -> list[dict[str, str]]:
     return [
         {
             "level": one.level,

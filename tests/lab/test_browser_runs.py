@@ -121,6 +121,22 @@ def test_a_wrong_file_is_one_sentence(browser, address):  # noqa: F811
 
 
 @pytest.mark.parametrize("room", ROOMS)
+def test_a_view_can_be_saved(new_page, room, tmp_path):
+    page = new_page(f"#{room}")
+    page.wait_for_timeout(1000)
+    for kind in ("html", "svg", "png"):
+        page.click("summary:has-text('Save')")
+        with page.expect_download() as download:
+            page.click(f"button:has-text('(.{kind})')")
+        download.value.save_as(tmp_path / f"saved.{kind}")
+        assert download.value.suggested_filename == f"mini-bert-{room}.{kind}"
+    saved = (tmp_path / "saved.html").read_text(encoding="utf-8")
+    assert (
+        "<script" not in saved and page.inner_text("h1") in saved and (tmp_path / "saved.png").stat().st_size > 20_000
+    )
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_a_hostile_link_is_harmless(browser, address, room):  # noqa: F811
     page = browser.new_page()
     broken = []

@@ -12,6 +12,7 @@ import pytest
 
 from mini_bert.files.model_folder import locate
 from mini_bert.lab import snapshots, training
+from mini_bert.lab.bench import Bench
 from mini_bert.training.history import read_run
 
 TEXT = "the cat sat on the mat . the dog lay on the rug . a bird sang in the tree near the old house .\n"
@@ -86,6 +87,26 @@ def test_a_damaged_snapshot_is_made_again(bench, home):
     assert training.snapshot(bench, {"run": "run-1", "step": 100})["step"] == 100
 
 
+def test_a_damaged_snapshot_without_a_checkpoint_is_left_out(bench, home):
+    run = write_run("run-1", RECORDS, [100])
+    training.snapshot(bench, {"run": "run-1", "step": 100})
+    (run / "lab" / "step-00000050.json").write_text("[]", encoding="utf-8")
+    answer = training.status(bench, {"run": "run-1"})
+    assert answer["snapshots"] == [50, 100] and len(answer["specialised"]) >= 1
+
+
+def test_a_model_that_guesses_nothing_is_refused_with_a_sentence(bench):
+    model = type(bench.model).build(bench.model.config, ())
+    with pytest.raises(ValueError, match="does not guess hidden words"):
+        snapshots.describe(Bench("", model, bench.tokenizer))
+
+
+def test_endless_records_are_not_read(bench, home, monkeypatch):
+    write_run("run-1", RECORDS)
+    monkeypatch.setattr(training, "MOST_RECORDS", 100)
+    assert training.runs() == []
+
+
 def test_shares_of_offsets():
     """A head that always attends to the token before has all its weight at offset −1."""
     weights = np.zeros((1, 2, 5, 5))
@@ -127,6 +148,7 @@ def test_a_link_out_of_the_folder_is_not_followed(bench, home, tmp_path_factory)
     Path("mine.txt").symlink_to(elsewhere / "secret.txt")
     with pytest.raises(ValueError, match="there is no run"):
         training.status(bench, {"run": "run-1"})
+    assert training.status(bench, {})["run"] is None
     with pytest.raises(ValueError, match="outside of the folder"):
         training.start(bench, {"corpus": "file", "path": "mine.txt"})
 

@@ -30,7 +30,7 @@ export default function open(view, params) {
   const losses = make("div", { class: "drawn" }), rates = make("div", { class: "drawn" }), norms = make("div", { class: "drawn" });
   const tensors = make("div", { class: "scroll" });
   const tensorNote = make("p", { class: "note" });
-  const scrub = make("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => { state.step = data.snapshots[Number(scrub.value)]; choose(); } } });
+  const scrub = make("input", { type: "range", class: "unsaved", min: 0, max: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => { state.step = data.snapshots[Number(scrub.value)]; choose(); } } });
   const at = make("output", { class: "at" });
   const guesses = make("div", { class: "cards" });
   const heads = make("div", { class: "heads small" });
