@@ -66,6 +66,15 @@ def session(text: str) -> list[tuple[str, dict[str, Any]]]:
     for position in (3, 4):
         asked.append(("attention/saliency", {"text": text, "position": position}))
         asked.append(("attention/importance", {"text": text, "position": position}))
+    for hidden in ([3], [4]):
+        asked.append(("backward/flow", {"text": text, "hidden": hidden}))
+        for step in ("logits", "scores", "expand", "embeddings"):
+            asked.append(("backward/values", {"text": text, "hidden": hidden, "step": step, "layer": 1}))
+        for tensor in ("head.w", "tokens.table", "encoder.blocks.0.attention.qkv.w"):
+            weight = {"text": text, "hidden": hidden, "tensor": tensor}
+            asked.append(("backward/weights", weight))
+            asked.append(("backward/check", {**weight, "row": 3, "column": 5}))
+    asked += [("training/status", {}), ("break/faults", {}), ("break/status", {})]
     return asked
 
 

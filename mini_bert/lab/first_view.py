@@ -28,6 +28,8 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("stepper", "steps", {"text": TEXT}),
     ("stepper", "values", {"text": TEXT, "step": "embeddings", "layer": -1}),
     ("attention", "maps", {"text": TEXT}),
+    ("backward", "flow", {"text": TEXT, "hidden": [4]}),
+    ("backward", "values", {"text": TEXT, "hidden": [4], "step": "logits", "layer": -1}),
 ]
 
 

@@ -40,6 +40,14 @@ def open_port(port: int | None) -> socket.socket:
     raise ValueError(f"there is no free port on {HOST}; close another program")
 
 
+def end_training() -> None:
+    """End a run that the page has started; it saves a checkpoint first."""
+    for name in ("training", "breaking"):
+        room = sys.modules.get(f"mini_bert.lab.{name}")
+        if room is not None:
+            room.TRAINER.close()
+
+
 def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True, more: Sequence[str] = ()) -> None:
     """Serve the lab until Ctrl-C. more: other models that the page may choose, besides runs in ./runs"""
     uvicorn: Any = extra("uvicorn", NEEDED)
@@ -52,7 +60,7 @@ def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True,
     listening = open_port(port)
     with contextlib.closing(listening):
         used = listening.getsockname()[1]
-        app = create_app(shelf, used)
+        app = create_app(shelf, used, end_training)
         address = f"http://{HOST}:{used}/"
         print(f"The lab is open at {address} (only from this computer). End it with Ctrl-C.", flush=True)
         if browser:  # the port is open: a request waits until the server is ready

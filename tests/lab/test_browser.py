@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.browser
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (390, 768, 1440, 2560)
-ROOMS = ("mask", "stepper", "attention", "text", "vectors", "family")
+ROOMS = ("mask", "stepper", "attention", "backward", "text", "vectors", "family")
 HOSTILE = '<img src=x onerror="document.title=1"> </script><script>document.title=2</script> {{7*7}} ${7*7}'
 
 
@@ -83,7 +83,8 @@ def words(page, selector):
 
 
 @pytest.mark.parametrize(
-    ("room", "shown"), [("mask", ".bars li"), ("stepper", ".numbers td"), ("attention", ".heat image")]
+    ("room", "shown"),
+    [("mask", ".bars li"), ("stepper", ".numbers td"), ("attention", ".heat image"), ("backward", ".flow .node")],
 )
 def test_the_first_view_needs_no_model(browser, address, room, shown):
     """What was computed beforehand is drawn while no action of the server answers at all."""
@@ -259,6 +260,48 @@ def test_a_special_token_as_query_has_no_guess(new_page):
     until(page, "document.querySelector('.two').textContent.includes('[CLS] is not a word')")
 
 
+# ---------------------------------------------------------------------- backward mode
+
+
+def test_the_gradient_is_followed_and_a_weight_checked(new_page):
+    page = new_page("#backward")
+    page.wait_for_selector(".flow .node")
+    page.wait_for_selector(".checked .verdict.good")
+    assert page.locator(".flow .node").count() == 45 and "p(door) = 43 %" in page.inner_text(".loss-line")
+    for wanted in ("Final norm", "Block 2: Output of the block", "Block 2: Residual connection"):
+        page.click("text=Further back")
+        until(page, f"document.querySelector('.operation h2').textContent === '{wanted}'")
+    page.click(".flow .node[data-step='scores'][data-layer='0']")
+    until(page, "document.querySelector('.operation h2').textContent === 'Block 0: Scores'")
+    assert "step=scores" in page.url and "layer=0" in page.url
+    page.click("text=How this formula is derived")
+    assert "softmax" in page.inner_text(".derivation .text").lower()
+    page.select_option(".checking select >> nth=0", "encoder.blocks.1.feed_forward.expand.w")
+    until(page, "document.querySelector('.checked th').textContent.includes('blocks.1.feed_forward.expand.w')")
+    page.wait_for_timeout(300)
+    assert "agree to" in page.inner_text(".verdict")
+    before = page.inner_text(".checked")
+    page.locator(".checking .heat image").click(position={"x": 5, "y": 5}, force=True)  # any weight
+    page.wait_for_timeout(300)
+    assert page.inner_text(".checked") != before
+    page.fill("input[aria-label=Row]", "3")
+    page.press("input[aria-label=Row]", "Tab")
+    until(page, "document.querySelector('.checked th').textContent.includes('[3, ')")
+    assert "row=3" in page.url
+
+
+def test_backward_by_keyboard_and_with_other_words(new_page):
+    page = new_page("#backward?step=embeddings")
+    until(page, "document.querySelector('.operation h2')?.textContent === 'Embeddings'")
+    page.focus(".flow .node[tabindex='0']")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('.operation h2').textContent === 'Block 0: Key'")
+    page.click(".token >> text=looked")
+    until(page, "document.querySelector('.loss-line').textContent.includes('p(looked)')")
+    assert "hidden=4%2C6" in page.url
+
+
 # ---------------------------------------------------------------------- the page
 
 
@@ -308,6 +351,7 @@ def test_a_link_survives_a_reload_and_rooms_share_the_sentence(new_page):
 
 @pytest.mark.parametrize("link", ["#stepper?step=soup&layer=77&head=9&row=999&column=99999", "#%ff",
                                   "#attention?layer=x&off=1,zz,900&position=-4",
+                                  "#backward?step=soup&layer=9&tensor=x&row=77&column=zz&hidden=0",
                                   "#mask?hidden=a,,1&context=up", "#?", "#mask?text="])  # fmt: skip
 def test_a_broken_link_opens_something(browser, address, link):
     page = browser.new_page()
@@ -386,5 +430,5 @@ def test_the_keyboard_reaches_the_room(new_page, room):
                 "(({ tagName, className }) => `${tagName} ${className.baseVal ?? className}`)(document.activeElement)"
             )
         )
-    for wanted in ("A", "TEXTAREA", {"stepper": "TD"}.get(room, "BUTTON token")):
+    for wanted in ("A", "TEXTAREA", {"stepper": "TD", "backward": "g node"}.get(room, "BUTTON token")):
         assert any(one.startswith(wanted) for one in reached), (wanted, reached)

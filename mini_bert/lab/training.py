@@ -1,0 +1,334 @@
+"""Live training: a run in ./runs that the page starts, watches, pauses and continues.
+
+The run is an ordinary one, in a process of its own (training_process.py): `mini-bert doctor`, `plot` and
+`train --resume` work on its folder. There is at most one at a time; it ends with the lab, at the latest after its
+minutes, and always with a checkpoint. What the page shows is read from the folder, so a reload, a second tab or a new
+start of the lab loses nothing. Only runs in ./runs are read, and only text files in the working folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mini_bert.common.invocation import broken
+from mini_bert.lab import snapshots
+from mini_bert.lab.bench import Bench, rounded
+from mini_bert.lab.fields import Fields
+from mini_bert.training import checkpoint
+from mini_bert.training.defaults import new_folder
+from mini_bert.training.doctor import diagnose
+from mini_bert.training.history import METRICS, History, read_run
+
+HOME = Path("runs")
+PROCESS = ("-m", "mini_bert.lab.training_process")
+NAME = re.compile(r"[\w][\w .-]{0,79}")
+MOST_SECONDS = 1800
+MOST_BYTES = 100 << 20  # of a text file
+KINDS = (".txt", ".md", ".jsonl")
+MOST_RUNS = 30  # in the list
+MOST_RECORDS = 64 << 20  # bytes of metrics.jsonl
+POINTS = 300  # of a curve
+GRACE = 30.0  # seconds in which a run may save its last checkpoint
+# Ctrl-C in the terminal reaches the lab only, which then ends the run: two interrupts would stop it without saving.
+APART: dict[str, Any] = (
+    {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+    if sys.platform == "win32"
+    else {"start_new_session": True}
+)
+LOOK = 0.7  # seconds between looks for new checkpoints
+
+
+class Trainer:
+    """The process of the current run, and a thread that makes a snapshot of each checkpoint."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.run: Path | None = None
+        self.errors = ""
+
+    @property
+    def failure(self) -> str:
+        """What the last run said, if it ended with an error."""
+        code = None if self.process is None else self.process.poll()
+        return "" if code in (None, 0, 130) else self.errors.strip()[-600:]
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self, run: Path, options: Mapping[str, Any]) -> None:
+        with self.lock:
+            if any(other.running for other in (self, *OTHERS)):
+                raise ValueError("a run is going on; pause it, or wait until it ends: one run at a time")
+            words = [sys.executable, *PROCESS, json.dumps({"out": str(run), **options})]
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **APART
+            )
+            self.run, self.errors = run, ""
+            threading.Thread(target=self._watch, args=(self.process, run), daemon=True).start()
+
+    def _watch(self, process: subprocess.Popen[bytes], run: Path) -> None:
+        listener = threading.Thread(target=self._listen, args=(process,), daemon=True)
+        listener.start()
+        ended = False
+        while not ended:
+            try:
+                process.wait(LOOK)
+                ended = True
+            except subprocess.TimeoutExpired:
+                pass
+            for path in reversed(checkpoint.folders(run)):
+                try:
+                    snapshots.snapshot(run, int(path.name.removeprefix("step-")))
+                except (OSError, ValueError, KeyError):
+                    continue  # it was deleted in the meantime
+        listener.join(1)
+        with suppress(OSError):  # a run that ended before it began leaves an empty folder
+            run.rmdir()
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stderr is not None
+        with process.stderr as lines:
+            for line in lines:
+                if process is self.process:
+                    self.errors = (self.errors + line.decode(errors="replace"))[-4000:]
+
+    def pause(self) -> None:
+        """Stop with a checkpoint; returns at once."""
+        process = self.process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError):  # it has ended already
+                process.stdin.close()
+
+    def close(self) -> None:
+        """Stop and wait until the last checkpoint is written."""
+        self.pause()
+        if self.process is not None:
+            try:
+                self.process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+
+
+TRAINER = Trainer()
+OTHERS: list[Any] = []  # what else trains in the lab
+atexit.register(TRAINER.close)
+
+
+# ---------------------------------------------------------------------- actions
+
+
+def start(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Start a run.        corpus ("builtin" or "file"), path (of a file), seconds, save_every (steps)"""
+    fields = Fields(request)
+    corpus = fields.choice("corpus", ("builtin", "file"), "builtin")
+    source = "builtin"
+    if corpus == "file":
+        source = str(text_file(fields.text("path")))
+    elif "path" in request:
+        fields.text("path")  # the page may keep it
+    seconds = fields.integer("seconds", 5, MOST_SECONDS, 120)
+    save_every = fields.integer("save_every", 5, 1000, 100)
+    fields.end()
+    if any(other.running for other in (TRAINER, *OTHERS)):
+        raise ValueError("a run is going on; pause it, or wait until it ends: one run at a time")
+    run = new_folder(HOME)
+    TRAINER.start(run, {"corpus": [source], "minutes": seconds / 60, "save_every": save_every})
+    return {"run": run.name}
+
+
+def text_file(name: str) -> Path:
+    """A text file in the working folder, by its path from there."""
+    home = Path.cwd().resolve()
+    try:
+        path = (home / name).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):
+        raise ValueError(f"there is no file {name!r:.120} in the folder in which the lab was started") from None
+    if not path.is_relative_to(home):
+        raise ValueError(f"{name!r:.120} is outside of the folder in which the lab was started; copy it there")
+    if not path.is_file() or path.suffix.lower() not in KINDS:
+        raise ValueError(f"{name!r:.120} is not a text file; the lab reads {', '.join(KINDS)}")
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{name!r:.120} has more than {MOST_BYTES >> 20} MB; train on it with the command `train`")
+    return path
+
+
+def pause(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Stop the run with a checkpoint."""
+    Fields(request).end()
+    TRAINER.pause()
+    return {"run": TRAINER.run.name if TRAINER.run else None}
+
+
+def resume(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Continue a run.        run, seconds (of the whole run; 0: as before)"""
+    fields = Fields(request)
+    run = run_folder(fields.text("run"))
+    seconds = fields.integer("seconds", 0, MOST_SECONDS, 0)
+    fields.end()
+    if not checkpoint.folders(run):
+        raise ValueError(f"{run.name} has no checkpoint yet, so it cannot be resumed; start a new run")
+    TRAINER.start(run, {"resume": True, **({"minutes": seconds / 60} if seconds else {})})
+    return {"run": run.name}
+
+
+def status(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything about a run that the page draws.        run (default: the current one, or the newest)"""
+    fields = Fields(request)
+    wanted = fields.text("run") if request.get("run") else None
+    fields.end()
+    listed = runs()
+    current = TRAINER.run.name if TRAINER.run else None
+    running = TRAINER.running
+    name = wanted or current or (listed[0] if listed else None)
+    answer: dict[str, Any] = {
+        "runs": listed,
+        "running": current if running else None,
+        "run": name,
+        "error": TRAINER.failure,
+    }
+    if name is not None and name == current and not (HOME / name / METRICS).is_file():
+        if running:
+            return answer | {"preparing": True, "snapshots": []}
+        name = answer["run"] = listed[0] if listed else None  # it ended before it began
+    if name is None:
+        return answer
+    run = run_folder(name)
+    made = [step for step in snapshots.steps(run) if (run / snapshots.FOLDER / f"step-{step:08d}.json").is_file()]
+    found = [one for step in made if (one := snapshots.kept(run, step)) is not None]
+    return answer | {
+        "curves": curves(run),
+        "snapshots": snapshots.steps(run) if not (running and name == current) else made,
+        "specialised": snapshots.specialised(found),
+        "threshold": snapshots.THRESHOLD,
+        "doctor": [] if running and name == current else verdict(run),
+    }
+
+
+def snapshot(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Guesses and attention at one step.        run, step"""
+    fields = Fields(request)
+    run = run_folder(fields.text("run"))
+    step = fields.integer("step", 0, 99_999_999)
+    fields.end()
+    return snapshots.snapshot(run, step)
+
+
+# ---------------------------------------------------------------------- reading runs
+
+
+def runs() -> list[str]:
+    """The runs in ./runs, the newest first."""
+    try:
+        found = [path for path in HOME.iterdir() if is_run(path)]
+        found.sort(key=lambda path: (path / METRICS).stat().st_mtime, reverse=True)
+    except OSError:
+        return []
+    return [path.name for path in found[:MOST_RUNS]]
+
+
+def run_folder(name: str) -> Path:
+    """./runs/name, if that is a run."""
+    if not NAME.fullmatch(name) or not is_run(HOME / name):
+        raise ValueError(f"there is no run {name!r:.80} in ./runs")
+    return HOME / name
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder has records that the lab reads: here, and not endless."""
+    metrics = path / METRICS
+    try:
+        here = metrics.resolve().is_relative_to(HOME.resolve() / path.name)
+        return bool(NAME.fullmatch(path.name)) and here and metrics.is_file() and metrics.stat().st_size <= MOST_RECORDS
+    except OSError:
+        return False
+
+
+def curves(run: Path) -> dict[str, Any]:
+    path = run / METRICS
+    facts = path.stat()
+    return _curves(run, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(8)
+def _curves(run: Path, changed: int, size: int) -> dict[str, Any]:
+    """What metrics.jsonl says, in a few hundred points."""
+    history = read_run(run)
+    start, last = history.last("start"), history.last("train")
+    tensors = thinned(history.of("tensors"), POINTS // 5)
+    names = list(tensors[-1]["tensors"]) if tensors else []
+    return {
+        "step": history.steps,
+        "seconds": last.get("seconds"),
+        "eta": last.get("eta"),
+        "stopped": history.last("stop").get("reason"),
+        "minutes": start.get("minutes"),
+        "unigram": history.unigram_loss,
+        "loss": series(history, "train", "loss"),
+        "held_out": series(history, "eval", "loss"),
+        "lr": series(history, "train", "lr"),
+        "norm": series(history, "train", "grad_norm"),
+        "tensors": {
+            "names": names,
+            "steps": [record["step"] for record in tensors],
+            "norms": [
+                [number(record["tensors"].get(name, {}).get("gradient")) for name in names] for record in tensors
+            ],
+        },
+    }
+
+
+def series(history: History, kind: str, name: str) -> list[list[float]]:
+    """[[step, value], …], at most POINTS of them"""
+    points = list(zip(*history.series(kind, name), strict=True))
+    return [[step, rounded(value)] for step, value in thinned(points, POINTS)]
+
+
+def number(value: Any) -> float | None:
+    return rounded(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def thinned(items: list[Any], most: int) -> list[Any]:
+    """At most so many of these, evenly spaced, with the first and the last.
+
+    >>> thinned(list(range(10)), 4)
+    [0, 3, 6, 9]
+    """
+    if len(items) <= most:
+        return items
+    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
+
+
+def verdict(run: Path) -> list[dict[str, str]]:
+    """What the doctor says about a run."""
+    facts = (run / METRICS).stat()
+    return _verdict(run, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(8)
+def _verdict(run: Path, changed: int, size: int) -> list[dict[str, str]]:
+    return [
+        {
+            "level": one.level,
+            "title": one.title,
+            "what": broken(one.what),
+            "why": broken(one.why),
+            "try": broken(one.try_),
+        }
+        for one in diagnose(run)
+    ]
+
+
+ACTIONS = {"start": start, "pause": pause, "resume": resume, "status": status, "snapshot": snapshot}
