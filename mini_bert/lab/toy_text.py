@@ -17,41 +17,15 @@ from mini_bert.objectives.masked_words import Batch
 NAMES = ["anna", "paul", "maria", "john", "lisa", "peter", "eva", "tom", "nina", "max", "clara", "hugo"]
 VERBS = ["saw", "took", "found", "lost", "sold", "gave", "kept", "hid"]
 ADJECTIVES = [
-    "red",
-    "blue",
-    "old",
-    "new",
-    "big",
-    "small",
-    "cold",
-    "warm",
-    "soft",
-    "hard",
-    "dark",
-    "light",
-    "round",
-    "flat",
-    "long",
-    "short",
-]
+    "red", "blue", "green", "black", "white", "brown", "old", "new", "big", "small", "cold", "warm", "soft", "hard",
+    "dark", "light", "round", "flat", "long", "short", "wide", "thin", "clean", "dirty", "dry", "wet", "full", "empty",
+    "cheap", "rare", "strange", "simple",
+]  # fmt: skip
 NOUNS = [
-    "cup",
-    "book",
-    "lamp",
-    "chair",
-    "coat",
-    "box",
-    "key",
-    "map",
-    "hat",
-    "ring",
-    "bag",
-    "door",
-    "ball",
-    "knife",
-    "plate",
-    "clock",
-]
+    "cup", "book", "lamp", "chair", "coat", "box", "key", "map", "hat", "ring", "bag", "door", "ball", "knife", "plate",
+    "clock", "table", "shoe", "glass", "spoon", "bottle", "letter", "picture", "rope", "stone", "flower", "bell",
+    "basket", "boat", "wheel", "mirror", "pen",
+]  # fmt: skip
 PLACES = ["lake", "house", "wood", "road"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, *NAMES, *VERBS, *ADJECTIVES, *NOUNS, *PLACES, "the", "near", "and", "."]

@@ -47,7 +47,7 @@ export default function open(view, params) {
     if (!about) return;
     if (!about.faults.some((one) => one.name === state.fault)) state.fault = about.faults[0].name;
     list.replaceChildren(...about.faults.map((one) => make("button", { type: "button", "data-fault": one.name, on: { click: () => choose(one.name) } }, one.title)));
-    guesses.replaceChildren(...about.guesses.map(([name, text]) => make("button", { type: "button", value: name, on: { click: () => { state.guess = name; drawChoice(); } } }, text)));
+    guesses.replaceChildren(...about.guesses.map(([name, text]) => make("button", { type: "button", value: name, on: { click: () => { state.guess = name; drawChoice(); if (data) draw(); } } }, text)));
     note.textContent = `A small Mini-BERT (${about.model}) learns sentences such as “${about.example}” in ${about.steps} steps; an adjective, a noun and another word are hidden.`;
     drawChoice();
     look();
