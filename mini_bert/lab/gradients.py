@@ -106,7 +106,7 @@ def _pass(twin: Twin, model: Any, bench: Bench, reading: Reading, gaps: list[int
     found["logits", None] = dlogits  # (N,V)
     dhidden = np.zeros_like(hidden)
     dhidden[0, gaps] = head.backward(dlogits, scored, run)
-    found["final_norm" if hasattr(model, "final_norm") else "hidden", None] = dhidden[0].copy()
+    found["final_norm" if model.final_norm is not None else "hidden", None] = dhidden[0].copy()
     found["embeddings", None] = model.encode_backward(dhidden, cache, run)[0].copy()
     for param in params.values():
         param.zero_if_unset()
