@@ -168,7 +168,7 @@ def checked(folder: Path) -> float | None:
 def outcome(healthy: list[list[float]], broken: list[list[float]], reason: str = "done") -> str:
     """Which of GUESSES has come true, from the last losses of both.
 
-    >>> outcome([[10, 4.0], [400, 1.0]], [[10, 4.0], [400, 2.0]])
+    >>> outcome([[10, 4.0], [400, 1.0]], [[10, 4.0], [400, 1.5]])
     'worse'
     """
     last, best = mean_of_last(broken), mean_of_last(healthy)

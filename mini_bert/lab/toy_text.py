@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mini_bert.objectives.masked_words import Batch
+from mini_bert.text.wordpiece_files import ROLES, SPECIAL_TOKENS
 
 NAMES = ["anna", "paul", "maria", "john", "lisa", "peter", "eva", "tom", "nina", "max", "clara", "hugo"]
 VERBS = ["saw", "took", "found", "lost", "sold", "gave", "kept", "hid"]
@@ -27,8 +28,7 @@ NOUNS = [
     "basket", "boat", "wheel", "mirror", "pen",
 ]  # fmt: skip
 PLACES = ["lake", "house", "wood", "road"]
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = [*SPECIAL, *NAMES, *VERBS, *ADJECTIVES, *NOUNS, *PLACES, "the", "near", "and", "."]
+WORDS = [*SPECIAL_TOKENS, *NAMES, *VERBS, *ADJECTIVES, *NOUNS, *PLACES, "the", "near", "and", "."]
 IDS = {word: i for i, word in enumerate(WORDS)}
 LENGTH = 20  # tokens, including padding
 
@@ -55,7 +55,7 @@ def batch(rng: np.random.Generator, size: int) -> Batch:
         chosen = sorted([*half, int(rng.choice(others))])
         rows += [b * LENGTH + t for t in chosen]
         targets += [int(ids[b, t]) for t in chosen]
-        ids[b, chosen] = IDS["[MASK]"]
+        ids[b, chosen] = IDS[ROLES["mask"]]
     return Batch(ids, np.array(rows), np.array(targets), ids != IDS["[PAD]"])
 
 

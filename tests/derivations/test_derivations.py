@@ -24,6 +24,7 @@ NO_DERIVATION = {
     "matrices.py": "sums and products",
     "erf.py": "a function for GELU",
     "initialisers.py": "the first values of weights",
+    "faults.py": "mistakes on purpose, for the lab",
     "packed.py": "rounds what other layers keep; the formulas are theirs",
 }
 
