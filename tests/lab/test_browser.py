@@ -1,7 +1,6 @@
 """The lab in a real browser: every room is opened and used; anything in the console fails the test."""
 
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -11,24 +10,9 @@ from urllib.parse import quote
 import pytest
 
 pytestmark = pytest.mark.browser
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (390, 768, 1440, 2560)
 ROOMS = ("mask", "stepper", "attention", "backward", "text", "vectors", "family")
 HOSTILE = '<img src=x onerror="document.title=1"> </script><script>document.title=2</script> {{7*7}} ${7*7}'
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: python run.py test --browser")
-    with playwright.sync_playwright() as driver:
-        try:
-            opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])  # None: Playwright's own
-        except playwright.Error as error:
-            pytest.skip(
-                f"no Chromium could be started; install it (Debian: apt install chromium): {str(error).splitlines()[0]}"
-            )
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -41,30 +25,6 @@ def address(browser):
     yield re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
     process.terminate()
     process.communicate(timeout=20)
-
-
-@pytest.fixture
-def new_page(browser, address):
-    """A function that opens the lab at a link. At the end, the console of every page must be empty."""
-    said, contexts = [], []
-
-    def open_page(link="", width=1440, theme="light"):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, accept_downloads=True
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: said.append(f"exception: {error}"))
-        page.goto(address + link)
-        page.wait_for_selector("main h1")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert said == []
 
 
 def until(page, expression, seconds=20):

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.lab.test_browser import HOSTILE, NAMELESS, browser, until  # noqa: F401 (browser is a fixture)
+from tests.lab.test_browser import HOSTILE, NAMELESS, until
 
 pytestmark = pytest.mark.browser
 ROOMS = ("training", "break")
@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address(browser, folder):  # noqa: F811
+def address(browser, folder):
     pytest.importorskip("uvicorn", reason="needs the extra `lab`")
     command = [sys.executable, "-m", "mini_bert", "lab", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder)
@@ -32,27 +32,6 @@ def address(browser, folder):  # noqa: F811
     yield re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
     process.terminate()
     process.communicate(timeout=60)
-
-
-@pytest.fixture
-def new_page(browser, address):  # noqa: F811
-    said, contexts = [], []
-
-    def open_page(link="", width=1440, theme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: said.append(f"exception: {error}"))
-        page.goto(address + link)
-        page.wait_for_selector("main h1")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert said == []
 
 
 def test_a_run_is_started_watched_paused_resumed_and_looked_back_at(new_page, folder):
@@ -108,7 +87,7 @@ def test_a_model_is_broken_after_a_prediction(new_page):
     until(page, "document.querySelector('.changed').textContent.includes('LN(Attention(x))')")
 
 
-def test_a_wrong_file_is_one_sentence(browser, address):  # noqa: F811
+def test_a_wrong_file_is_one_sentence(browser, address):
     page = browser.new_page()  # the browser itself logs the status 400
     page.goto(address + "#training")
     page.click("text=A file")
@@ -137,7 +116,7 @@ def test_a_view_can_be_saved(new_page, room, tmp_path):
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_hostile_link_is_harmless(browser, address, room):  # noqa: F811
+def test_a_hostile_link_is_harmless(browser, address, room):
     page = browser.new_page()
     broken = []
     page.on("pageerror", lambda error: broken.append(str(error)))
@@ -159,7 +138,7 @@ def test_nothing_is_cut_off_and_everything_has_a_name(new_page, room, width, the
     assert page.evaluate(NAMELESS) == []
 
 
-def test_a_run_ends_with_the_lab(browser, tmp_path):  # noqa: F811
+def test_a_run_ends_with_the_lab(browser, tmp_path):
     """The lab is ended while a run goes on: it saves a checkpoint first."""
     (tmp_path / "mine.txt").write_text(TEXT * 400, encoding="utf-8")
     command = [sys.executable, "-m", "mini_bert", "lab", "--no-browser"]
