@@ -102,7 +102,7 @@ def gradcheck(
     """Check every gradient against finite differences. Layer by layer, and for whole models. Each row is derived in
     docs/derivations.md.
 
-    Exits with 1 if any error is above the tolerance. Takes about half a minute.
+    Exits with 1 if any error is above the tolerance. Takes about a minute.
     """
     from mini_bert.checks.gradcheck import all_checks
 
