@@ -132,9 +132,10 @@ def pos(folder: Path, options: Options) -> dict[str, Any]:
 
 
 def sst2(folder: Path, options: Options) -> dict[str, Any]:
+    """After one epoch of fine-tuning, 67,000 sentences: the same for all, and a third of the usual time."""
     results = folder / "finetuned"
     words = ("--data", options.data, "--model", folder, "--tasks", "sst2", "--seeds", 1, "--control-seeds", 0)
-    run(HERE / "finetune.py", *words, "--results", results)
+    run(HERE / "finetune.py", *words, "--epochs", 1, "--threads", options.threads, "--results", results)
     found = json.loads(next(results.glob("sst2-*-0.json")).read_text(encoding="utf-8"))
     return {"score": 100 * found["scores"]["accuracy"]}
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.lab.test_browser import address, browser, new_page, until, words  # noqa: F401  (fixtures)
+from tests.lab.test_browser import address, until, words  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.browser
 
 
-def test_pieces_and_their_making(new_page):  # noqa: F811
+def test_pieces_and_their_making(new_page):
     page = new_page("#text?text=The+zebras+ran.&at=5")
     until(page, "document.querySelectorAll('.made').length === 3")
     assert page.inner_text(".panel h2") == "How “zebras” is spelt"
@@ -22,7 +22,7 @@ def test_pieces_and_their_making(new_page):  # noqa: F811
     until(page, "document.querySelector('.card').textContent.includes('[UNK]')")
 
 
-def test_a_vocabulary_is_learnt_with_the_slider(new_page):  # noqa: F811
+def test_a_vocabulary_is_learnt_with_the_slider(new_page):
     page = new_page("#text?step=0")
     page.wait_for_selector(".spelt li")
     page.fill("textarea.pasted", "low lower lowest low slow slower")
@@ -49,7 +49,7 @@ def test_a_vocabulary_is_learnt_with_the_slider(new_page):  # noqa: F811
 # ---------------------------------------------------------------------- vectors and probes
 
 
-def test_a_probe_and_neighbours(new_page):  # noqa: F811
+def test_a_probe_and_neighbours(new_page):
     page = new_page("#vectors")
     page.wait_for_selector(".probe td")
     assert words(page, ".probe tbody th") == ["layer 2", "layer 1", "layer 0", "embeddings"]
@@ -61,7 +61,7 @@ def test_a_probe_and_neighbours(new_page):  # noqa: F811
     assert page.locator(".panel .bars li").count() == 8 and "position=1" in page.url
 
 
-def test_points_on_a_plane(new_page):  # noqa: F811
+def test_points_on_a_plane(new_page):
     page = new_page("#vectors?text=A+cat+sat.")
     page.wait_for_selector(".dot.chosen")
     assert page.locator(".dot").count() == 13
@@ -84,7 +84,7 @@ def test_points_on_a_plane(new_page):  # noqa: F811
 # ---------------------------------------------------------------------- models
 
 
-def test_two_models_side_by_side(new_page):  # noqa: F811
+def test_two_models_side_by_side(new_page):
     page = new_page("#family")
     until(page, "document.querySelectorAll('.models .heat').length === 2")
     until(page, "document.querySelectorAll('.models .bars').length === 2")
@@ -103,7 +103,7 @@ def test_two_models_side_by_side(new_page):  # noqa: F811
     until(page, "document.querySelectorAll('.models .token').length === 16")
 
 
-def test_a_chosen_model_is_asked_in_every_room(new_page):  # noqa: F811
+def test_a_chosen_model_is_asked_in_every_room(new_page):
     """The model is in the address, in the links of other rooms, and survives a reload."""
     page = new_page("#mask")
     page.wait_for_selector(".card .bars")
