@@ -21,7 +21,7 @@ from mini_bert.lab.bench import Bench, Reading, rounded
 from mini_bert.lab.fields import Fields
 from mini_bert.lab.gradients import Pass, backward_pass
 from mini_bert.lab.mask import gaps_of
-from mini_bert.lab.operations import FEATURES, KEYS, WORDS, scale_of
+from mini_bert.lab.operation_kinds import FEATURES, KEYS, WORDS, scale_of
 from mini_bert.lab.source import line_of
 from mini_bert.lab.stepper import packed
 from mini_bert.layers.attention import MultiHeadAttention, attend_backward
