@@ -145,7 +145,7 @@ def test_other_models_and_their_limits(bench, monkeypatch):
     row, column = part["largest"]
     assert check(small, {"text": TEXT, "hidden": [4], "tensor": name, "row": row, "column": column})["error"] < 1e-4
     headless = Bench("none", Bert.build(config, ()), bench.tokenizer)
-    with pytest.raises(ValueError, match="has no head for masked words"):
+    with pytest.raises(ValueError, match="no output head that guesses words"):
         flow(headless, {"text": TEXT, "hidden": [4]})
     monkeypatch.setattr("mini_bert.lab.gradients.MOST_WEIGHTS", 1000)
     with pytest.raises(ValueError, match="takes models with at most 1,000"):
