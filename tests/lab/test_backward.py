@@ -5,8 +5,9 @@ import base64
 import numpy as np
 import pytest
 
-from mini_bert.lab.backward import STEPS, check, flow, relative_error, values, weights
+from mini_bert.lab.backward import STEPS, check, derivation, flow, relative_error, values, weights
 from mini_bert.lab.bench import Bench
+from mini_bert.lab.derivations import read_pages, sections
 from mini_bert.lab.gradients import backward_pass, loss_at
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS
@@ -125,7 +126,14 @@ def test_every_operation_has_numbers_a_source_and_a_derivation(bench, step):
     answer = values(bench, {"text": TEXT, "hidden": [4], "step": step, "layer": 1})
     assert numbers(answer).size == np.prod(answer["size"]) and answer["norm"] > 0
     assert answer["source"]["file"].startswith("mini_bert/layers/") and answer["source"]["line"] > 1
-    assert len(answer["derivation"]["text"]) > 200 and answer["about"]
+    named = {name: answer["derivation"][name] for name in ("page", "anchor")}
+    shown = derivation(bench, named)
+    assert shown["title"] == answer["derivation"]["title"] and "**Example.**" in shown["text"] and answer["about"]
+
+
+def test_derivations_are_those_of_the_documentation():
+    """If this fails: python -m mini_bert.lab.derivations"""
+    assert sections() == read_pages() and len({(one["page"], one["anchor"]) for one in sections()}) == len(sections())
 
 
 def test_a_mask_in_the_text_stands_for_the_best_guess(bench):

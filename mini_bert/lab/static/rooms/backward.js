@@ -3,6 +3,7 @@
 import { digits, make, percent, unpack } from "../parts/dom.js";
 import { flowPicture, norm } from "../parts/flow.js";
 import { whole } from "../parts/link.js";
+import { markdown } from "../parts/markdown.js";
 import { heatMap } from "../parts/matrix.js";
 import { segmented, sentenceEditor, TEXT, tokenRow } from "../parts/sentence.js";
 
@@ -26,7 +27,8 @@ export default function open(view, params) {
   const drawing = make("div", { class: "scroll" });
   const told = make("p", { class: "told note" });
   const source = make("div", { class: "source" });
-  const derivation = make("details", { class: "derivation" });
+  const text = make("div", { class: "text", tabindex: 0, role: "region", "aria-label": "Derivation" });
+  const derivation = make("details", { class: "derivation", on: { toggle: () => derivation.open && current && derive(current.derivation) } }, make("summary", {}), text);
   const select = make("select", { "aria-label": "Weights", on: { change: () => { state.tensor = select.value; state.row = state.column = null; loadWeights(); } } });
   const grid = make("div", { class: "scroll" });
   const gridNote = make("p", { class: "note" });
@@ -167,11 +169,31 @@ export default function open(view, params) {
     drawing.replaceChildren(map.element);
     told.textContent = "Blue: a larger number would raise the loss. Orange: it would lower it. Point at a cell for its gradient.";
     source.replaceChildren(make("span", { class: "note" }, `${current.source.file}, line ${current.source.line}`), make("pre", {}, make("code", {}, current.source.code)));
-    const open = derivation.open;
-    derivation.replaceChildren(make("summary", {}, "How this formula is derived"), make("pre", { class: "text" }, current.derivation.text),
-      make("p", { class: "note" }, `From ${current.derivation.module}. All derivations, with worked examples: ${current.derivation.page}.`));
-    derivation.open = open;
+    derivation.firstChild.textContent = `Open the derivation: ${current.derivation.title}`;
+    if (derivation.open) derive(current.derivation);
   }
+
+  // --- how a formula is derived
+
+  let derived = "";
+  async function derive({ page, anchor }) {
+    if (derived === `${page}#${anchor}`) return;
+    const answer = await view.ask("derivation", { page, anchor });
+    if (!answer) return;
+    derived = `${page}#${anchor}`;
+    const choice = make("select", { "aria-label": "Derivation", on: { change: () => derive(named(answer.all[choice.value])) } },
+      answer.all.map(([, , title], number) => make("option", { value: number }, title)));
+    choice.value = answer.all.findIndex(([own, at]) => own === page && at === anchor);
+    const follow = (target) => {
+      const [file, at = ""] = target.split("#");
+      const found = answer.all.find(([own, other]) => own === (file || page) && (!at || other === at));
+      return found && (() => derive(named(found)));
+    };
+    text.replaceChildren(make("div", { class: "options unsaved" }, choice), make("h3", {}, answer.title), ...markdown(answer.text, follow),
+      make("p", { class: "note" }, `docs/derivations/${page}, which the tests recompute.`));
+    text.scrollTop = 0;
+  }
+  const named = ([page, anchor]) => ({ page, anchor });
 
   const norm2 = (value) => (value < 0 ? `−${norm(-value)}` : norm(value));
 
