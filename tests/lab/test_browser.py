@@ -44,7 +44,17 @@ def words(page, selector):
 
 @pytest.mark.parametrize(
     ("room", "shown"),
-    [("mask", ".bars li"), ("stepper", ".numbers td"), ("attention", ".heat image"), ("backward", ".flow .node")],
+    [
+        ("mask", ".bars li"),
+        ("stepper", ".numbers td"),
+        ("attention", ".heat image"),
+        ("backward", ".flow .node"),
+        ("training", ".starting button"),
+        ("break", ".faults button"),
+        ("text", ".pieces .token"),
+        ("vectors", ".dots .dot"),
+        ("family", ".models .bars li"),
+    ],
 )
 def test_the_first_view_needs_no_model(browser, address, room, shown):
     """What was computed beforehand is drawn while no action of the server answers at all."""

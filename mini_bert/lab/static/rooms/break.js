@@ -67,7 +67,8 @@ export default function open(view, params) {
     for (const button of list.children) button.setAttribute("aria-pressed", String(button.dataset.fault === state.fault));
     refresh(list.querySelector("[aria-pressed='true']"));
     for (const button of guesses.children) button.setAttribute("aria-pressed", String(button.value === state.guess));
-    lines.replaceChildren(make("p", {}, make("span", { class: "label" }, "right"), make("code", {}, one.right)), make("p", { class: "wrong" }, make("span", { class: "label" }, "broken"), make("code", {}, one.wrong)));
+    lines.replaceChildren(make("p", {}, make("span", { class: "label" }, "right"), make("code", {}, one.right)), make("p", { class: "wrong" }, make("span", { class: "label" }, "broken"), make("code", {}, one.wrong)),
+      one.setting ? make("p", {}, make("span", { class: "label" }, "both"), make("span", { class: "note" }, one.setting)) : "");
     startButton.disabled = state.guess === null || data?.running === true;
     stopButton.disabled = data?.running !== true;
     view.link({ fault: state.fault });
