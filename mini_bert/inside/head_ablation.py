@@ -30,7 +30,7 @@ def without_heads(model: Model, heads: Sequence[tuple[int, int]]) -> Model:
                 f"{model.heads - 1}"
             )
         block = twin.encoder.blocks[layer]
-        attention = getattr(block, "attention", None)
+        attention: Any = getattr(block, "attention", None)
         if not hasattr(attention, "output") or not hasattr(attention, "head_size"):
             raise ValueError(
                 f"heads of this {type(model).__name__} cannot be switched off: its attention has other parts than "

@@ -62,9 +62,10 @@ class Twin:
                 f"this model has {count:,} weights; the backward room needs a copy in float64, and takes models with "
                 f"at most {MOST_WEIGHTS:,}"
             )
-        self.way = way_of(bench)
-        if self.way is None:
+        way = way_of(bench)
+        if way is None:
             raise Unable(f"{no_guesses(bench)} So there is no loss from which a gradient could flow.")
+        self.way = way  # the output head
         self.lock = threading.Lock()
         self.model: Model = type(model).build(model.config, model.output_heads, None, np.float64)
         self.model.flat.data[...] = model.flat.data

@@ -237,7 +237,7 @@ def test_the_gradient_is_followed_and_a_weight_checked(new_page):
     page = new_page("#backward")
     page.wait_for_selector(".flow .node")
     page.wait_for_selector(".checked .verdict.good")
-    assert page.locator(".flow .node").count() == 45 and "p(door) = 43 %" in page.inner_text(".loss-line")
+    assert page.locator(".flow .node").count() == 45 and "p(door) = 43\u00a0%" in page.inner_text(".loss-line")
     for wanted in ("Final norm", "Block 2: Output of the block", "Block 2: Residual connection"):
         page.click("text=Further back")
         until(page, f"document.querySelector('.operation h2').textContent === '{wanted}'")

@@ -1,7 +1,9 @@
 """The models of the lab: which can be chosen, what the family room says about each, and every room with every one."""
 
+import dataclasses
 import json
 import threading
+from functools import cache
 from importlib import import_module
 
 import numpy as np
@@ -27,13 +29,20 @@ TOKENIZERS = {
 }
 
 
+tokenizer_of = cache(load_tokenizer)
+SIZES = {"hidden_size": 24, "n_embd": 24, "d_model": 24, "d_embed": 24, "embedding_size": 20, "dim": 24, "d_head": 6,
+         "intermediate_size": 30, "d_inner": 30, "hidden_dim": 30}  # fmt: skip
+
+
 def preset_bench(name, **changed):
-    """A random model of an architecture, with a tokenizer of the usual kind."""
+    """A small random model of an architecture, with a tokenizer of the usual kind."""
     module, config = PRESETS[name]
     config = getattr(import_module(module), config)
+    sizes = {key: value for key, value in SIZES.items() if getattr(config, key, None)}
+    config = dataclasses.replace(config, **sizes)
     kind = next((kind for kind, names in TOKENIZERS.items() if name in names), "8k")
     model = model_class(config.to_dict()).build(config, **changed)
-    return Bench(name, model, load_tokenizer(kind))
+    return Bench(name, model, tokenizer_of(kind))
 
 
 # ---------------------------------------------------------------------- the shelf
@@ -247,6 +256,9 @@ def test_every_room_works_with_every_architecture(name, tmp_path, monkeypatch):
         assert answers["backward/check"]["error"] < 1e-3 or abs(answers["backward/check"]["numeric"]) < 1e-6
         assert answers["mask/guess"]["forward"] == (name in ("gpt2", "transformer-xl"))
     assert len(answers["mask/surprise"]["tokens"]) >= 4
+    maps = answers["attention/maps"]
+    (numbers,) = _unpacked("weights", maps["weights"], maps["weights"])[:1]
+    assert len(numbers) == maps["layers"] * maps["heads"] * len(maps["tokens"]) ** 2
     query = answers["attention/query"]
     assert query["memory"] + sum(query["weights"]) == pytest.approx(1, abs=1e-4)
 
@@ -261,7 +273,7 @@ def test_a_query_is_shown_with_all_products_of_its_scores():
     hidden = [score is None for score in found["gpt2"]["scores"]]
     assert hidden == [False] * 3 + [True] * (len(hidden) - 3)
     total = np.sum(list(found["deberta"]["products"].values()), axis=0)
-    np.testing.assert_allclose(found["deberta"]["scores"], total / np.sqrt(3 * 48), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(found["deberta"]["scores"], total / np.sqrt(3 * 6), rtol=1e-3, atol=1e-5)
 
 
 def test_what_a_model_cannot_do_is_an_answer():

@@ -6,7 +6,7 @@ const WIDE = 370, MAIN = 118, SIDE = 205, FAR = 300, ROW = 36; // pixels
 const MOST = 26, LEAST = 1.2; // width of a band
 
 const SHORT = {
-  logits: "Scores of words", final_norm: "Final norm", hidden: "Output", output_sum: "Sum", contract: "Contract", activation: "Activation",
+  logits: "Word scores", final_norm: "Final norm", hidden: "Output", output_sum: "Sum", contract: "Contract", activation: "Activation",
   expand: "Expand", attention_norm: "Norm", attention_sum: "Sum", output: "Output", context: "Context", value: "Value", attention: "Weights",
   scores: "Scores", query: "Query", key: "Key", embeddings: "Embeddings",
 };

@@ -155,7 +155,7 @@ export default function open(view, params) {
   function drawMatrix() {
     const places = visible(), n = places.length, names = places.map((place) => data.tokens[place].text);
     const map = heatMap({
-      label: `Weights of layer ${state.layer}, head ${state.head}: rows attend to columns`, values: part(state.layer, state.head, places), names, across: names, columns: n, most: 1, room: drawing.clientWidth - 8, least: 9, widest: 36,
+      label: `Weights of layer ${state.layer}, head ${state.head}: rows attend to columns`, values: part(state.layer, state.head, places), names, across: names, columns: n, most: 1, room: drawing.clientWidth - 8, least: 9, widest: 46,
       describe: (i, j) => sentenceOf(places[i], places[j]),
       onPoint: (i, j) => tell(places[i], places[j]),
       onChoose: (i) => { state.position = places[i]; focusToken(); },

@@ -19,6 +19,7 @@ export default function open(view, params) {
   const lossLine = make("p", { class: "loss-line", role: "status" });
   const back = make("button", { type: "button", class: "quiet", on: { click: () => move(-1) } }, "← Towards the loss");
   const next = make("button", { type: "button", class: "strong", on: { click: () => move(1) } }, "Further back →");
+  const flowNote = make("p", { class: "note" });
   const holder = make("div", { class: "flowing" });
   const title = make("h2", { "aria-live": "polite" });
   const formula = make("p", { class: "formula" });
@@ -44,7 +45,7 @@ export default function open(view, params) {
     make("section", { class: "panel" }, make("h2", {}, "Press words to hide them: the loss is how badly they are guessed"), row.element, lossLine),
     make("div", { class: "backing" },
       make("section", {}, make("h2", {}, "The flow of the gradient"),
-        make("p", { class: "note" }, "Widths are norms of gradients. Blue: past attention and the network. Orange: through them."), holder),
+        flowNote, holder),
       make("div", { class: "backed" },
         make("section", { class: "operation" }, make("div", { class: "bar unsaved" }, back, next), title, formula, about, heads, drawing, told, source, derivation),
         make("section", { class: "panel checking" }, make("h2", {}, "Check a weight"),
@@ -92,6 +93,9 @@ export default function open(view, params) {
     const words = data.words.flatMap((word, place) => [place ? ", " : "", "p(", make("bdi", {}, word.word), `) = ${percent(word.p)}`]);
     lossLine.replaceChildren(make("b", {}, `Loss ${digits(data.loss, 3)}`), data.words.length > 1 ? ", the mean of −ln p, with " : " = −ln p, with ", ...words);
     picture = flowPicture({ ...data, onChoose: (step, layer) => go(data.operations.findIndex((one) => one.step === step && one.layer === layer)) });
+    flowNote.textContent = `Widths are norms of gradients. ${data.operations.some((one) => one.step === "output_sum")
+      ? "Blue: past attention and the network. Orange: through them."
+      : "For this architecture it is drawn from block to block; inside the blocks, check any weight."}`;
     const scrolled = holder.scrollTop;
     holder.replaceChildren(picture.element);
     holder.scrollTop = scrolled;
