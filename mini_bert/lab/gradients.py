@@ -32,6 +32,7 @@ from mini_bert.layers.base import Param, Run
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.efficient_attention import EfficientAttention
+from mini_bert.layers.relative_block import RelativeBlock
 from mini_bert.models.base import MASKED_WORDS, Inputs, Model
 
 MOST_WEIGHTS = 30_000_000  # a copy in float64 with gradients takes 16 bytes for each
@@ -160,9 +161,12 @@ def loss_at(model: Any, inputs: Inputs, places: list[int], targets: list[int], h
 
 
 def listen(model: Any, found: dict[Place, np.ndarray]) -> None:
-    """From now on, every backward of this model writes its gradients to `found`."""
+    """From now on, every backward of this model writes its gradients to `found`.
+
+    Blocks with norms after the sums are followed inside, their attention only if it is BERT's; others as a whole.
+    """
     for layer, block in enumerate(model.encoder.blocks):
-        if not isinstance(block, TransformerBlock) or type(block.attention) is not EfficientAttention:
+        if not isinstance(block, TransformerBlock) and type(block) is not RelativeBlock:
             _wrap(block, found, ("output_norm", layer), None)
             continue
         _wrap(block.output_norm, found, ("output_norm", layer), ("output_sum", layer))
@@ -170,8 +174,11 @@ def listen(model: Any, found: dict[Place, np.ndarray]) -> None:
         _wrap(block.feed_forward.expand, found, ("expand", layer), ("feed_forward_input", layer))
         _wrap(block.attention_norm, found, ("attention_norm", layer), ("attention_sum", layer))
         _wrap(block.attention.output, found, ("output", layer), ("context", layer))
-        _wrap(block.attention.qkv, found, None, ("attention_input", layer))
-        _wrap_scores(block.attention, found, layer)
+        if type(block.attention) is EfficientAttention:
+            _wrap(block.attention.qkv, found, None, ("attention_input", layer))
+            _wrap_scores(block.attention, found, layer)
+        else:
+            _wrap(block.attention, found, None, ("attention_input", layer))
 
 
 def _wrap(layer: Any, found: dict[Place, np.ndarray], output: Place | None, source: Place | None) -> None:
@@ -182,8 +189,8 @@ def _wrap(layer: Any, found: dict[Place, np.ndarray], output: Place | None, sour
         if output is not None:
             found[output] = _stream(dy)
         dx = backward(dy, cache, run)
-        if source is not None:
-            found[source] = dx[0].copy()
+        if source is not None:  # DeBERTa's attention also returns the gradient of its table of distances
+            found[source] = (dx[0] if isinstance(dx, tuple) else dx)[0].copy()
         return dx
 
     layer.backward = listening

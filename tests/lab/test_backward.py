@@ -12,6 +12,7 @@ from mini_bert.lab.gradients import backward_pass, loss_at
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS
 from mini_bert.models.bert import Bert, BertConfig
+from tests.lab.test_family import preset_bench
 
 TEXT = "She opened the door and looked into the room."
 
@@ -176,3 +177,20 @@ def test_wrong_requests_get_a_sentence(bench, action, wrong, said):
 
 def test_relative_error():
     assert relative_error(1.0, 0.9) == pytest.approx(0.1) and relative_error(-1.0, 1.0) == 2.0
+
+
+@pytest.mark.parametrize(("name", "inside"), [("roberta", True), ("deberta", True), ("deberta-v2", True),
+                                              ("transformer-xl", True), ("gpt2", False), ("xlnet", False)])  # fmt: skip
+def test_other_architectures_are_followed_as_far_as_possible(name, inside):
+    """Inside blocks with norms after the sums, where paths that meet are added; other blocks as a whole."""
+    small = preset_bench(name)
+    reading = small.read(TEXT)
+    found = backward_pass(small, reading, [4]).found
+    steps = {step for step, layer in found if layer == 1}
+    assert ("output_sum" in steps) == inside and ("scores" in steps) == (name == "roberta")
+    assert {layer for _, layer in found} >= set(range(small.model.depth)) and found["embeddings", None].any()
+    if inside:
+        below = found["attention_sum", 1] + found["attention_input", 1][-len(reading.ids) :]
+        if name != "deberta-v2":  # whose first block ends with a convolution
+            np.testing.assert_allclose(found["output_norm", 0], below, atol=1e-12)
+    assert len(flow(small, {"text": TEXT, "hidden": [4]})["operations"]) >= small.model.depth + 3

@@ -119,7 +119,7 @@ export default function open(view, params) {
       const off = state.off.has(own);
       buttons.push(make("button", {
         type: "button", "aria-pressed": String(chosen), class: off ? "off" : "", tabindex: chosen ? 0 : -1,
-        "aria-label": `layer ${layer}, head ${head}${pattern ? `, mostly ${pattern}` : ""}${off ? ", switched off" : ""}`,
+        "aria-label": `${`${layer}.${head} ${off ? "off" : pattern}`.trim()}: layer ${layer}, head ${head}${pattern ? `, mostly ${pattern}` : ""}${off ? ", switched off" : ""}`,
         on: { click: () => choose(layer, head) },
       },
       svg("svg", { viewBox: `0 0 ${n} ${n}`, width: THUMB, height: THUMB, "aria-hidden": "true" },

@@ -93,9 +93,9 @@ export default function open(view, params) {
     const words = data.words.flatMap((word, place) => [place ? ", " : "", "p(", make("bdi", {}, word.word), `) = ${percent(word.p)}`]);
     lossLine.replaceChildren(make("b", {}, `Loss ${digits(data.loss, 3)}`), data.words.length > 1 ? ", the mean of −ln p, with " : " = −ln p, with ", ...words);
     picture = flowPicture({ ...data, onChoose: (step, layer) => go(data.operations.findIndex((one) => one.step === step && one.layer === layer)) });
-    flowNote.textContent = `Widths are norms of gradients. ${data.operations.some((one) => one.step === "output_sum")
-      ? "Blue: past attention and the network. Orange: through them."
-      : "For this architecture it is drawn from block to block; inside the blocks, check any weight."}`;
+    const has = (step) => data.operations.some((one) => one.step === step);
+    flowNote.textContent = `Widths are norms of gradients. ${has("output_sum") ? "Blue: past attention and the network. Orange: through them." : ""} ${has("scores") ? ""
+      : `For this architecture the flow is not drawn inside ${has("output_sum") ? "attention" : "the blocks"}; but any weight there can be checked.`}`;
     const scrolled = holder.scrollTop;
     holder.replaceChildren(picture.element);
     holder.scrollTop = scrolled;
