@@ -29,7 +29,7 @@ def read_pages(folder: Path = PAGES) -> list[dict[str, Any]]:
             title, _, text = part.partition("\n")
             code = CODE.findall(text.partition("**Gradcheck")[0])
             found.append(
-                {"page": path.name, "title": title, "anchor": anchor(title), "code": code, "text": text.strip()}
+                {"page": path.name, "title": title, "anchor": anchor(title), "code": code, "text": text.strip("\n")}
             )
     return found
 

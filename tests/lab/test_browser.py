@@ -244,8 +244,13 @@ def test_the_gradient_is_followed_and_a_weight_checked(new_page):
     page.click(".flow .node[data-step='scores'][data-layer='0']")
     until(page, "document.querySelector('.operation h2').textContent === 'Block 0: Scores'")
     assert "step=scores" in page.url and "layer=0" in page.url
-    page.click("text=How this formula is derived")
-    assert "softmax" in page.inner_text(".derivation .text").lower()
+    page.click("text=Open the derivation: Softmax")
+    until(page, "document.querySelector('.derivation h3')?.textContent === 'Softmax'")
+    assert page.inner_text(".derivation .formulas >> nth=0") == "p_i = exp(x_i) / Σ_j exp(x_j)"
+    page.select_option(".derivation select", label="Attention")
+    until(page, "document.querySelector('.derivation h3').textContent === 'Attention'")
+    page.click(".derivation .link >> nth=0")  # to another section
+    until(page, "document.querySelector('.derivation h3').textContent !== 'Attention'")
     page.select_option(".checking select >> nth=0", "encoder.blocks.1.feed_forward.expand.w")
     until(page, "document.querySelector('.checked th').textContent.includes('blocks.1.feed_forward.expand.w')")
     page.wait_for_timeout(300)

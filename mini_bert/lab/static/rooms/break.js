@@ -130,7 +130,7 @@ export default function open(view, params) {
       make("section", { class: "panel" }, make("h2", {}, "What happened"),
         make("p", { class: "happened" }, make("b", {}, `${title(data.outcome)}.`), guess === null ? "" : guess === data.outcome ? " As you predicted." : ` You predicted: ${title(guess).toLowerCase()}.`),
         make("p", { class: "about" }, data.why)),
-      make("section", {}, make("h2", {}, "The doctor's verdict"), make("div", { class: "two" }, verdict("healthy", "Healthy"), verdict("broken", "Broken"))));
+      make("section", {}, make("h2", {}, "The doctor's verdict"), make("p", { class: "note" }, "The doctor reads the records of a run, not its code, and a finite difference checks the gradients."), make("div", { class: "two spaced" }, verdict("healthy", "Healthy"), verdict("broken", "Broken"))));
   }
 
   show(params);

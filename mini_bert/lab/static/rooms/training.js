@@ -30,7 +30,7 @@ export default function open(view, params) {
   const losses = make("div", { class: "drawn" }), rates = make("div", { class: "drawn" }), norms = make("div", { class: "drawn" });
   const tensors = make("div", { class: "scroll" });
   const tensorNote = make("p", { class: "note" });
-  const scrub = make("input", { type: "range", class: "unsaved", min: 0, max: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => { state.step = data.snapshots[Number(scrub.value)]; choose(); } } });
+  const scrub = make("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => { state.step = data.snapshots[Number(scrub.value)]; choose(); } } });
   const at = make("output", { class: "at" });
   const guesses = make("div", { class: "cards" });
   const heads = make("div", { class: "heads small" });
@@ -165,7 +165,7 @@ export default function open(view, params) {
     const say = (row, column) => `${names[row]} at step ${steps[column]}: ${digits(norms[column][row] ?? 0, 4)}`;
     tensorNote.textContent = "From top to bottom: embeddings, blocks, head. From left to right: time. The stronger the colour, the larger the gradient, on a logarithmic scale.";
     tensors.replaceChildren(heatMap({
-      label: "Gradient norms of all tensors over time", values, names: names.map(short), columns: steps.length, most: 1, room: tensors.clientWidth - 8, widest: 22, high: 13,
+      label: "Gradient norms of all tensors over time", values, names: names.map(short), columns: steps.length, most: 1, room: tensors.clientWidth - 8, widest: 60, high: 14,
       describe: say, onPoint: (row, column) => { tensorNote.textContent = say(row, column); },
     }).element);
   }
