@@ -19,7 +19,7 @@ function inline(text, follow) {
   return [...parts, text.slice(done)];
 }
 
-const items = (lines) => lines.join("\n").split(/^- /m).slice(1);
+const items = (block, mark) => block.split(mark).slice(1);
 
 // A list of elements
 export function markdown(text, follow = () => null) {
@@ -28,7 +28,8 @@ export function markdown(text, follow = () => null) {
     const lines = block.split("\n");
     if (block.startsWith("```")) return make("pre", {}, make("code", {}, lines.slice(1, -1).join("\n")));
     if (lines.every((line) => /^ {4}|^$/.test(line))) return make("pre", { class: "formulas" }, make("code", {}, lines.map((line) => line.slice(4)).join("\n")));
-    if (block.startsWith("- ")) return make("ul", {}, items(lines).map((item) => make("li", {}, inline(item, follow))));
+    const list = block.startsWith("- ") ? ["ul", /^- /m] : /^\d+\. /.test(block) ? ["ol", /^\d+\. /m] : null;
+    if (list) return make(list[0], {}, items(block, list[1]).map((item) => make("li", {}, inline(item, follow))));
     if (block.startsWith("|")) return make("table", {}, make("tbody", {}, lines.filter((line) => !/^\|[-|]+$/.test(line)).map((line) => make("tr", {}, line.slice(1, -1).split("|").map((cell) => make("td", {}, inline(cell.trim(), follow)))))));
     return make("p", {}, inline(block, follow));
   });

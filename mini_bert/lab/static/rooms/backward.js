@@ -42,8 +42,8 @@ export default function open(view, params) {
 
   view.root.append(
     editor.element, view.error,
-    make("section", { class: "panel" }, make("h2", {}, "Press words to hide them: the loss is how badly they are guessed"), row.element, lossLine),
-    make("div", { class: "backing" },
+    make("section", { class: "panel", hidden: true }, make("h2", {}, "Press words to hide them: the loss is how badly they are guessed"), row.element, lossLine),
+    make("div", { class: "backing", hidden: true },
       make("section", {}, make("h2", {}, "The flow of the gradient"),
         flowNote, holder),
       make("div", { class: "backed" },
@@ -88,6 +88,7 @@ export default function open(view, params) {
     const answer = await view.ask("flow", asked());
     if (!answer) return;
     data = answer;
+    for (const part of view.root.querySelectorAll(":scope > [hidden]")) part.hidden = false; // there is a loss
     state.hidden = data.hidden;
     row.show(data.tokens, { pressed: new Set(data.hidden), fixed: (place) => ["cls", "sep"].includes(data.tokens[place].role) });
     const words = data.words.flatMap((word, place) => [place ? ", " : "", "p(", make("bdi", {}, word.word), `) = ${percent(word.p)}`]);
