@@ -31,8 +31,8 @@ STEPS = ("query", "scores", "attention", "context", "expand", "output_norm")
 
 
 def session(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """What the page asks in all nine rooms while someone types a sentence, hides two words, steps through a block, looks
-    at heads, follows the gradient, learns a vocabulary and looks at vectors."""
+    """What the page asks in all nine rooms while someone types a sentence, hides two words, steps through a block,
+    looks at heads, follows the gradient, learns a vocabulary and looks at vectors."""
     asked: list[tuple[str, dict[str, Any]]] = []
     for end in range(len(text) // 2, len(text) + 1, 4):  # typing
         asked += [("mask/guess", {"text": text[:end], "hidden": []}), ("mask/surprise", {"text": text[:end]})]
