@@ -24,7 +24,7 @@ export default function open(view, params) {
   const title = make("h2", { "aria-live": "polite" });
   const drawing = make("div", { class: "scroll drawing" });
   const told = make("p", { class: "told note", role: "status" });
-  const query = make("div", { class: "scroll query" });
+  const query = make("div", { class: "scroll query", tabindex: 0, role: "region", "aria-label": "One query against all keys" });
   const queryTitle = make("h2", {});
   const recipe = make("p", { class: "note" });
   const salient = make("div", {});

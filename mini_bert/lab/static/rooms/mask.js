@@ -128,7 +128,7 @@ export default function open(view, params) {
       fixed: (place) => ["cls", "sep", "mask"].includes(tokens[place].role),
       tint: (place) => {
         const one = surprises.get(place);
-        if (!state.surprise || !one || state.hidden.includes(place)) return null;
+        if (!state.surprise || !one || state.hidden.includes(place) || unseen(place)) return null;
         const value = 0.8 * one.surprise;
         return { background: colour(value, most, false), ink: inkOn(value, most, false) };
       },

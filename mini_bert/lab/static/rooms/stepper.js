@@ -27,7 +27,7 @@ export default function open(view, params) {
   const heads = make("div", { class: "options" });
   const drawing = make("div", { class: "scroll" });
   const table = make("div", { class: "scroll numbers" });
-  const why = make("aside", { class: "why panel", "aria-label": "Where this number comes from" });
+  const why = make("aside", { class: "why panel", tabindex: 0, "aria-label": "Where this number comes from" });
 
   view.root.append(
     editor.element, view.error,
