@@ -17,7 +17,7 @@ import numpy as np
 
 from mini_bert.lab.explaining import Product, averaged, per_head, product, rotated, scaling, scores, shares
 from mini_bert.lab.operation_kinds import FEATURES, KEYS, Operation, linear_operation
-from mini_bert.lab.source import line_of
+from mini_bert.lab.source import Source, line_of
 from mini_bert.layers.attention import MultiHeadAttention, attend
 from mini_bert.layers.disentangled_attention import DisentangledAttention
 from mini_bert.layers.efficient_attention import EfficientAttention
@@ -130,22 +130,14 @@ def attention_operations(own: Attended, layer: int, tokens: tuple[str, ...], of:
     names, first, masked = own.names(tokens), own.memory, own.scores
     formula = " + ".join(one.formula for one in own.products)
     many = "S = q kᵀ" if formula == "q · k" else f"S_ij = ({formula})"
-    function: Any = MultiHeadAttention.dot_product_attention
-    line = "scores = q @ k"
-    if isinstance(own.attention, DisentangledAttention):
-        function, line = DisentangledAttention.forward, "self.add_position_scores"
-    elif isinstance(own.attention, RelativeAttention):
-        function, line = RelativeAttention.scores, "scores +="
-    more = (
-        " r belongs to their distance."
-        if "· r" in formula
-        else " kʳ and qʳ belong to their distance." * ("ʳ" in formula)
-    )
+    of_distance = {"(q + w) · r": " r belongs to their distance.", "q · kʳ": " kʳ and qʳ belong to their distance."}
+    more = "".join(text for name, text in of_distance.items() if name in formula)
     return [
         *projections(own, layer, of),
         Operation("scores", layer, "Scores", f"{many} {scaling(own.attention.scale).replace('÷', '/')}",
                   "How well each query (row) fits each key (column). The division keeps scores from growing with the "
-                  f"number of terms.{more}", "(A,T,T)", own.raw[..., first:], KEYS, line_of(function, line),
+                  f"number of terms.{more}", "(A,T,T)", own.raw[..., first:], KEYS,
+                  source_of_scores(own.attention),
                   _after(scores(own.products, own.attention.scale), first)),
         Operation("attention", layer, "Attention weights", "P = softmax(S)",
                   "Each row becomes positive and sums to 1: how strongly this token attends to each token."
@@ -160,6 +152,14 @@ def attention_operations(own: Attended, layer: int, tokens: tuple[str, ...], of:
         linear_operation("output", layer, "Output of attention", "a C W_o b", "(T,H)", own.attention.output,
                          own.context, "The contexts of all heads are mixed into one vector per token."),
     ]  # fmt: skip
+
+
+def source_of_scores(attention: Any) -> Source:
+    if isinstance(attention, DisentangledAttention):
+        return line_of(DisentangledAttention.forward, "self.add_position_scores")
+    if isinstance(attention, RelativeAttention):
+        return line_of(RelativeAttention.scores, "scores += relative_shift")
+    return line_of(MultiHeadAttention.dot_product_attention, "scores = q @ k")
 
 
 def _after(explain: Any, first: int) -> Any:
