@@ -123,9 +123,9 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     ("xlnet", {"untie_r": False}, "are shared, but they differ"),
     # the same field under two names
     ("xlnet", {"hidden_size": 16}, "d_model is 8 and hidden_size is 16, but both are names of the same field"),
-    ("transfo-xl", {"n_token": 5}, "n_token is 5 and vocab_size is 21"),
-    ("gpt2", {"num_hidden_layers": 1}, "num_hidden_layers is 1 and n_layer is 2"),
-    ("distilbert", {"hidden_size": 16}, "hidden_size is 16 and dim is 8"),
+    ("transfo-xl", {"n_token": 5}, "vocab_size is 21 and n_token is 5"),
+    ("gpt2", {"num_hidden_layers": 1}, "n_layer is 2 and num_hidden_layers is 1"),
+    ("distilbert", {"hidden_size": 16}, "dim is 8 and hidden_size is 16"),
     # numbers that are none
     ("bert", {"layer_norm_eps": 1e308}, r"layer_norm_eps is 1e\+308, expected a small positive number"),
     ("gpt2", {"layer_norm_epsilon": 5}, "layer_norm_epsilon is 5, expected a small positive number"),

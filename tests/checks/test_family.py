@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from mini_bert.checks.family import member_called, overview, portrait, published_config, report, row
+from mini_bert.checks.family import member_called, overview, portrait, published_configs, report, row
 from mini_bert.checks.family_stories import STORIES, parameters, story
 from mini_bert.cli.main import main
 from mini_bert.models.albert import Albert, AlbertConfig
@@ -14,6 +14,8 @@ from mini_bert.models.electra import Electra
 from mini_bert.models.family import MEMBERS
 from mini_bert.models.gpt2 import GPT2Config
 from mini_bert.models.registry import MODELS, PRESETS, model_class, preset
+from mini_bert.objectives.registry import OBJECTIVES
+from mini_bert.training.setup import Wanted, set_up
 
 # The number of parameters that papers and model cards report, in millions; ours include the pretraining heads.
 REPORTED = {
@@ -21,7 +23,8 @@ REPORTED = {
     "albert-large-v2": 18, "albert-xlarge-v2": 60, "albert-xxlarge-v2": 223, "distilbert-base": 67,
     "electra-small": 13.5,
     "electra-base": 110, "electra-large": 335, "deberta-base": 140, "deberta-large": 405, "deberta-v3-small": 141,
-    "deberta-v3-base": 184, "deberta-v3-large": 435, "transfo-xl-wt103": 285, "xlnet-base": 117, "xlnet-large": 361,
+    "deberta-v3-base": 184, "deberta-v3-large": 435, "deberta-v2-xlarge": 900, "transfo-xl-wt103": 285, "xlnet-base": 117,
+    "xlnet-large": 361,
     "gpt2": 124, "gpt2-medium": 355, "gpt2-large": 774, "gpt2-xl": 1558, "ModernBERT-base": 150,
     "ModernBERT-large": 396,
 }  # fmt: skip
@@ -35,11 +38,17 @@ def test_every_architecture_is_a_member():
 
 
 @pytest.mark.parametrize(
-    ("name", "member"), [(name, member) for member in MEMBERS for name in member.published if name in REPORTED]
+    ("name", "config"),
+    [
+        (name, config)
+        for preset_name in PRESETS
+        for name, config in published_configs(preset_name).items()
+        if name in REPORTED
+    ],
 )
-def test_published_sizes(name, member):
+def test_published_sizes(name, config):
     """The configs build models of the size that their authors report."""
-    found = parameters(published_config(member, name))
+    found = parameters(config)
     assert found == pytest.approx(1e6 * REPORTED[name], rel=0.03)
 
 
@@ -66,9 +75,10 @@ def test_a_portrait_has_the_numbers_of_all_sizes(member):
     """The largest has a story, the others are a list."""
     text = portrait(member.preset)
     *others, largest = member.published
-    assert f"{largest}: {parameters(published_config(member, largest)):,} parameters\n  " in text
+    configs = published_configs(member.preset)
+    assert f"{largest}: {parameters(configs[largest]):,} parameters\n  " in text
     for name in others:
-        assert f"{name} {parameters(published_config(member, name)):,}" in " ".join(text.split())
+        assert f"{name} {parameters(configs[name]):,}" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 110
 
 
@@ -79,6 +89,31 @@ def test_a_variant_names_its_member(name):
     assert text.startswith(f"{member.name} ({member.paper})") and f"\nA variant of {member.name}: " in text
     assert f"our preset, `--model {name}`: {parameters(preset(name)):,} parameters\n" in text
     assert max(map(len, text.splitlines())) <= 110
+
+
+def test_published_and_our_objective_are_told_apart():
+    """What `train` does with a preset is what the family says, and so is how to get the published objective."""
+    assert {member.objective for member in MEMBERS} <= set(OBJECTIVES)
+    ours = {member.preset: set_up(Wanted(member.preset)).objective.name for member in MEMBERS}
+    assert {member.preset for member in MEMBERS if ours[member.preset] != member.objective} == {"bert", "distilbert"}
+    said = " ".join(portrait("bert").split())
+    assert "masked_words_and_next_sentence; our preset: masked_words, or the published one with `--objective" in said
+    said = " ".join(portrait("distilbert").split())
+    assert "Objective: distillation; our preset: masked_words, or the published one with `--teacher FOLDER`" in said
+    assert "Our preset starts from random weights" in said and "every second" not in said
+
+
+def test_what_is_not_here_is_said():
+    assert "enhanced mask decoder is not part of it" in " ".join(portrait("deberta").split())
+    assert "Mini-BERT has no tokenizer for it" in " ".join(portrait("transformer-xl").split())
+
+
+def test_deberta_v2_has_its_own_sizes_and_those_of_v3():
+    said = " ".join(portrait("deberta-v2").split())
+    for name in ("deberta-v2-xlarge", "deberta-v2-xxlarge", "deberta-v3-small", "deberta-v3-base", "deberta-v3-large"):
+        assert name in said
+    assert "Objective: masked_words." in said
+    assert published_configs("deberta-v2")["deberta-v2-xlarge"].conv_kernel_size == 3
 
 
 def test_an_unknown_architecture_is_named():
@@ -92,6 +127,10 @@ def test_the_table(capsys):
     text = report(rows)
     for one in rows:
         assert one.member.preset in text and one.objective in text
+    lines = [line.split() for line in text.splitlines()]
+    assert ["bert", "WordPiece", "8k", "masked_words_and_next_sentence", "masked_words"] in lines
+    assert ["transformer-xl", "words", "8k", "next_word_with_memory", "the", "same"] in lines
+    assert "there is none of whole words" in text
     with pytest.raises(SystemExit) as ended:
         main(["family", "--no-timing", "--json"])
     assert ended.value.code == 0
