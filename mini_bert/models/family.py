@@ -123,7 +123,7 @@ MEMBERS = (
             },
         },
         "The paper's enhanced mask decoder is not part of it. It brings in absolute positions near the last layer when "
-        "masked words are predicted, only in pretraining; `transformers`, with which our outputs agree, has none either.",
+        "masked words are predicted, only in pretraining; `transformers`, with which our outputs agree, has none.",
     ),
     Member(
         "deberta-v3",

@@ -23,8 +23,8 @@ REPORTED = {
     "albert-large-v2": 18, "albert-xlarge-v2": 60, "albert-xxlarge-v2": 223, "distilbert-base": 67,
     "electra-small": 13.5,
     "electra-base": 110, "electra-large": 335, "deberta-base": 140, "deberta-large": 405, "deberta-v3-small": 141,
-    "deberta-v3-base": 184, "deberta-v3-large": 435, "deberta-v2-xlarge": 900, "transfo-xl-wt103": 285, "xlnet-base": 117,
-    "xlnet-large": 361,
+    "deberta-v3-base": 184, "deberta-v3-large": 435, "deberta-v2-xlarge": 900, "transfo-xl-wt103": 285,
+    "xlnet-base": 117, "xlnet-large": 361,
     "gpt2": 124, "gpt2-medium": 355, "gpt2-large": 774, "gpt2-xl": 1558, "ModernBERT-base": 150,
     "ModernBERT-large": 396,
 }  # fmt: skip
