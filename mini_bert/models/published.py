@@ -64,9 +64,7 @@ class PublishedConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                if field.name in self.may_be_zero and value == 0 and not isinstance(value, bool):
-                    continue
-                check_size(field.name, value)
+                check_size(field.name, value, 0 if field.name in self.may_be_zero else 1)
             elif field.type == "float":
                 _check_of(field.name)(field.name, value)
             elif field.type == "bool" and not isinstance(value, bool):
@@ -99,8 +97,13 @@ class PublishedConfig:
         return self._size("num_attention_heads")
 
     @property
+    def length_field(self) -> str:
+        """The field that limits `max_length`, for messages."""
+        return self.other_names.get("max_position_embeddings", "max_position_embeddings")
+
+    @property
     def max_length(self) -> int:
-        return self._size("max_position_embeddings")
+        return getattr(self, self.length_field)
 
     @property
     def dropout(self) -> float:

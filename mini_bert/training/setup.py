@@ -129,8 +129,10 @@ def set_up(wanted: Wanted) -> Setup:
     if wanted.tie_head:
         config = config.with_tied_head()
     if wanted.length is not None and not 3 <= wanted.length <= config.max_length:
+        field = config.length_field
         raise ValueError(
-            f"length is {wanted.length}, expected 3 to {config.max_length}, the number of the model's positions"
+            f"length is {wanted.length}, expected 3 to {config.max_length}, from {field} in the config of this "
+            f"{config.name}; choose another --length, or a config.json with a larger {field}"
         )
     vocabulary, tokenizer = vocabulary_for(wanted, config)
     config, notes = with_vocabulary(wanted, config, vocabulary, tokenizer)

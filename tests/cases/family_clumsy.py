@@ -142,7 +142,7 @@ LEARNING = [
     Case("masks of NaN", INIT + "--mask-prob nan", 1, "mask_prob is nan", it=of("electra"), text=TEXT),
     Case("a temperature without a teacher", INIT + "--temperature 2", 1, "--temperature has no effect on the objective masked_words", it=of("bert"), text=TEXT),
     Case("lean attention for XLNet", INIT + "--attention lean", 1, "'lean', but layer 0 of this XLNet.*does not support", it=of("xlnet"), text=TEXT),
-    Case("sequences longer than Transformer-XL's", INIT + "--length 64", 1, "length is 64, expected 3 to 16", it=of("transfo-xl"), text=TEXT),
+    Case("sequences longer than Transformer-XL's", INIT + "--length 64", 1, "length is 64, expected 3 to 16, from tgt_len in the config of this Transformer-XL", it=of("transfo-xl"), text=TEXT),
     Case("a batch larger than the text has lanes", INIT + "--batch-size 10000", 1, "too few for a batch of 10000.*use more text", it=of("transfo-xl"), text=TEXT),
     Case("pairs of sentences from single sentences", INIT, 1, "no pairs", it=of("albert"), text=file("x.txt", "the cat sat .\n\n" * 300)),
     Case("--init and another --model", INIT + "--model roberta", 1, "has a config of its own, which is not that of --model roberta", it=of("bert"), text=TEXT),
@@ -177,8 +177,8 @@ LEARNING = [
     Case("a teacher's temperature of 1e-300", STUDENT + "--temperature 1e-300", 1, "temperature is 1e-300, expected from 0.01", it=of("bert"), student=config_file("distilbert"), text=TEXT),
     Case("layers of no teacher", TRAIN + "--model {student} --init-from-teacher", 1, "--init-from-teacher needs --teacher", student=config_file("distilbert"), text=TEXT),
     Case("layers of a teacher, and --init", INIT + "--teacher {it} --init-from-teacher", 1, "--init-from-teacher needs --teacher, and no --init", it=of("bert"), text=TEXT),
-    Case("more layers than the teacher", STUDENT + "--init-from-teacher", 1, "student has 3 layers, more than the 2 of its teacher", it=of("bert"), student=config_file("distilbert", n_layers=3), text=TEXT),
-    Case("layers of another width than the teacher's", STUDENT + "--init-from-teacher", 1, "blocks of a DistilBert of width 16 cannot start with those of its teacher", it=of("bert"), student=config_file("distilbert", dim=16), text=TEXT),
+    Case("more layers than the teacher", STUDENT + "--init-from-teacher", 1, "student has 3 layers, more than the 2 of its teacher.*leave out --init-from-teacher.*at most 2 layers", it=of("bert"), student=config_file("distilbert", n_layers=3), text=TEXT),
+    Case("layers of another width than the teacher's", STUDENT + "--init-from-teacher", 1, "blocks of a DistilBert of width 16 cannot start with those of its teacher.*leave out --init-from-teacher", it=of("bert"), student=config_file("distilbert", dim=16), text=TEXT),
 ]
 
 STOPPED = [

@@ -157,6 +157,7 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     ("gpt2", {"model_type": "transfo-xl"}, "architectures says GPT2LMHeadModel"),
     ("deberta", {"model_type": "deberta-v2"}, "architectures says DebertaForMaskedLM, which is of the type 'deberta'"),
     ("xlnet", {"model_type": "xlm-roberta"}, "model_type is 'xlm-roberta', expected one of"),
+    ("bert", {"architectures": ["T5ForConditionalGeneration"]}, "model_type is 'bert', but architectures says T5For.*neither a Bert nor another.*leave out architectures"),
     ("electra", {"architectures": 5}, "architectures in config.json is 5, expected a list"),
     ("electra", {"architectures": [["ElectraModel"]]}, "architectures in config.json is"),
     ("electra", {"architectures": [ESCAPE]}, "" ),

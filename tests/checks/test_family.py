@@ -119,6 +119,8 @@ def test_deberta_v2_has_its_own_sizes_and_those_of_v3():
 def test_an_unknown_architecture_is_named():
     with pytest.raises(ValueError, match=r"no architecture 'alberta'; expected one of mini, .*; did you mean albert\?"):
         member_called("alberta")
+    with pytest.raises(ValueError, match=r"no architecture 'DeBERTa'; .*; did you mean deberta\?"):
+        member_called("DeBERTa")
 
 
 def test_the_table(capsys):
