@@ -107,10 +107,8 @@ def heads_in(folder: Path) -> list[str]:
 
 def tokenizer_of(folder: Path, config: Any) -> Tokenizer:
     """The tokenizer in the folder, or else the bundled one that fits the model."""
-    if not has_tokenizer(folder):
-        remedy = "copy the one that it was trained with into the folder"
-        return read_tokenizer(bundled_replacement(folder, config, remedy))
-    tokenizer = read_tokenizer(folder)
+    remedy = "copy the one that it was trained with into the folder"
+    tokenizer = read_tokenizer(folder if has_tokenizer(folder) else bundled_replacement(folder, config, remedy))
     check_tokenizer(tokenizer, config, folder)
     return tokenizer
 
@@ -129,7 +127,6 @@ def bundled_replacement(source: Any, config: Any, remedy: str) -> str:
             f"{source} has no tokenizer ({FILES}), and no bundled tokenizer for {with_article(config.name)} has its "
             f"{size} tokens; {remedy}"
         )
-    check_tokenizer(read_tokenizer(name), config, source)
     logger.warning(
         "%s has no tokenizer (%s); using the bundled tokenizer %r, which has the model's vocabulary size, %s. If the "
         "model was trained with another tokenizer, its predictions will be meaningless", source, FILES, name, size,
