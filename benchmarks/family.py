@@ -236,10 +236,10 @@ def figure(found: dict[str, dict[str, Any]], path: Path) -> None:
     drawn = new_figure(11, 0.35 * len(found) + 1.2)
     for panel, way in zip(drawn.subplots(1, len(shared), sharey=True), shared, strict=True):
         scores = [found[name][way]["score"] for name in names]
-        for name, score in zip(names, scores, strict=True):  # hollow: scored in another way (SCORES)
-            hollow = found[name][way].get("scored_by") == "replaced"
-            panel.plot([score], [name], "o", color=colour(0), fillstyle="none" if hollow else "full")
-        dress(panel, TITLES[way], "")
+        hollow = [found[name][way].get("scored_by") == "replaced" for name in names]  # not a likelihood (SCORES)
+        for name, score, style in zip(names, scores, hollow, strict=True):
+            panel.plot([score], [name], "o", color=colour(0), fillstyle="none" if style else "full")
+        dress(panel, TITLES[way] + (" (hollow: by “not replaced”)" if any(hollow) else ""), "")
         margin = 0.15 * (max(scores) - min(scores)) + 0.1
         panel.set_xlim(min(scores) - margin, max(scores) + 2 * margin)
         for index, score in enumerate(scores):
