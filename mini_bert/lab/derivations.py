@@ -18,7 +18,7 @@ from mini_bert.common.atomic import write_atomic
 
 FILE = Path(__file__).with_name("derivations.json")
 PAGES = Path(__file__).parents[2] / "docs" / "derivations"
-CODE = re.compile(r"\[([\w/]+\.py: [\w.]+)\]")
+CODE = re.compile(r"\[([\w/]+\.py: [\w.]+)\]\([^)]*\)")  # a link to a line, which moves often
 
 
 def read_pages(folder: Path = PAGES) -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ def read_pages(folder: Path = PAGES) -> list[dict[str, Any]]:
     for path in sorted(folder.glob("*.md")):
         for part in path.read_text(encoding="utf-8").split("\n## ")[1:]:
             title, _, text = part.partition("\n")
-            code = CODE.findall(text.partition("**Gradcheck")[0])
+            code, text = CODE.findall(text.partition("**Gradcheck")[0]), CODE.sub(r"`\1`", text)
             found.append(
                 {"page": path.name, "title": title, "anchor": anchor(title), "code": code, "text": text.strip("\n")}
             )
