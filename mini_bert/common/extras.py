@@ -17,15 +17,15 @@ class MissingExtra(ModuleNotFoundError, ValueError):
     """
 
     def __init__(self, package: str, why: str):
-        words = [sys.executable or "python", "-m", "pip", "install", package]
+        words = [sys.executable or "python", "-m", "pip", "install", *package.split()]
         command = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
         super().__init__(f"{why}. Install it: {command}", name=package)
         self.lack = f"{package} is not installed, and `{command}` installs it"
 
 
-def extra(module: str, why: str) -> Any:
-    """Import an optional package; if it is missing, raise an error that says how to install it."""
+def extra(module: str, why: str, packages: str | None = None) -> Any:
+    """Import an optional package; if it is missing, raise an error that says how to install it, or all `packages`."""
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingExtra(module.partition(".")[0], why) from error
+        raise MissingExtra(packages or module.partition(".")[0], why) from error

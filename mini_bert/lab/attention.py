@@ -113,9 +113,7 @@ def without(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     gaps = gaps_of(reading, [position])
     row = gaps.index(position)
     before, after = (word_probabilities(one, reading, gaps)[row].astype(float) for one in (bench, weaker))
-    offered = np.maximum(before, after)
-    offered[list(bench.tokenizer.special_ids)] = -1
-    best = np.argsort(-offered, kind="stable")[:TOP].tolist()
+    best = bench.best(np.maximum(before, after), TOP)
     own = reading.ids[position]
     if own not in bench.tokenizer.special_ids and own not in best:
         best.append(own)

@@ -19,6 +19,7 @@ import numpy as np
 
 from mini_bert.inference.loading import load
 from mini_bert.inside.inputs import runs_on
+from mini_bert.lab.fields import BadRequest
 from mini_bert.lab.shelf import UNTRAINED
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, Model
@@ -72,9 +73,9 @@ class Bench:
         mask = self.tokenizer.mask_token if MASKED_WORDS in self.model.output_heads else None
         encoding = self.tokenizer.encode_batch([text], special=mask or False)[0]
         if len(encoding.ids) <= self.tokenizer.added_count():
-            raise ValueError("there is no word yet; type a sentence")
+            raise BadRequest("there is no word yet; type a sentence")
         if len(encoding.ids) > self.longest:
-            raise ValueError(
+            raise BadRequest(
                 f"the sentence has {len(encoding.ids)} tokens, including special ones; at most {self.longest} fit, so "
                 "shorten it"
             )
@@ -92,6 +93,12 @@ class Bench:
     def encode(self, reading: Reading) -> EncodeCache:
         """The cache of a forward pass without a mask or padding."""
         return self.kept(_encode, reading)
+
+    def best(self, scores: np.ndarray, count: int) -> list[int]:
+        """The ids of the tokens with the highest scores (V,), special tokens left out."""
+        offered = scores.copy()
+        offered[list(self.tokenizer.special_ids)] = -np.inf
+        return np.argsort(-offered, kind="stable")[:count].tolist()
 
     def _states(self, reading: Reading) -> np.ndarray:
         return np.stack([state[0] for state in self.encode(reading).hidden_states()])

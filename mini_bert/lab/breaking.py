@@ -11,7 +11,6 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,7 @@ from mini_bert.lab import toy_text, training
 from mini_bert.lab.bench import Bench, rounded
 from mini_bert.lab.breaking_process import CHECK, CONFIG, SETTINGS
 from mini_bert.lab.faults import FAULTS
-from mini_bert.lab.fields import Fields
+from mini_bert.lab.fields import BadRequest, Fields
 from mini_bert.training.history import METRICS, read_run
 
 FOLDER = "break"
@@ -44,7 +43,6 @@ class Pair:
     """The two processes."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.fault: str | None = None
 
@@ -53,21 +51,21 @@ class Pair:
         return any(process.poll() is None for process in self.processes)
 
     def start(self, fault: str, seconds: int) -> None:
-        with self.lock:
-            for other in (self, training.TRAINER):
-                if other.running:
-                    raise ValueError("a run is going on; wait until it ends, or stop it: one at a time")
-            home = training.HOME / FOLDER
-            shutil.rmtree(home, ignore_errors=True)
-            self.processes, self.fault = [], fault
-            for side in SIDES:
-                (home / side).mkdir(parents=True)
-                words = json.dumps({
-                    "pair": fault, "broken": side == "broken", "out": str(home / side), "seconds": seconds,
-                })  # fmt: skip
-                command = [sys.executable, *PROCESS, words]
-                quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-                self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, **quiet, **training.APART))
+        home = training.HOME / FOLDER
+        if home.is_symlink():
+            raise BadRequest(
+                f"{home} is a link to another folder; the lab writes only in {training.HOME}, so remove it"
+            )
+        shutil.rmtree(home, ignore_errors=True)
+        self.processes, self.fault = [], fault
+        for side in SIDES:
+            (home / side).mkdir(parents=True)
+            words = json.dumps({
+                "pair": fault, "broken": side == "broken", "out": str(home / side), "seconds": seconds,
+            })  # fmt: skip
+            command = [sys.executable, *PROCESS, words]
+            quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, **quiet, **training.APART))
 
     def stop(self) -> None:
         for process in self.processes:
@@ -110,7 +108,8 @@ def start(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     fault = fields.choice("fault", list(FAULTS))
     seconds = fields.integer("seconds", 5, MOST_SECONDS, MOST_SECONDS)
     fields.end()
-    TRAINER.start(fault, seconds)
+    with training.alone():
+        TRAINER.start(fault, seconds)
     return {"fault": fault}
 
 

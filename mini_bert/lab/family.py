@@ -77,9 +77,7 @@ def word_places(reading: Reading, at: int) -> list[int]:
 def _gaps(bench: Bench, reading: Reading, places: list[int], probs: np.ndarray) -> list[dict[str, Any]]:
     found = []
     for place, row in zip(places, probs, strict=True):
-        own, offered = reading.ids[place], row.copy()
-        offered[list(bench.tokenizer.special_ids)] = -1
-        best = np.argsort(-offered, kind="stable")[:TOP].tolist()
+        own, best = reading.ids[place], bench.best(row, TOP)
         hidden = reading.roles[place] != "mask"
         if hidden and own not in best:
             best.append(own)

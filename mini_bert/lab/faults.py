@@ -162,7 +162,7 @@ FAULTS: dict[str, Fault] = {
         "No warm-up",
         "lr rises from 0 in the first steps",
         "lr starts at its peak",
-        "Adam divides by an average of the last gradients, and at first it has seen only a few: its first "
+        "Adam divides by the root mean square of past gradients, and at first there are only a few: its first "
         "steps are large, and all in directions that are right for a random model only. Here the norms come "
         "after the sums, where this does the most harm: the heads lose their way in the first steps, and are "
         "still looking for it at the end. At half this rate, the model would recover.",
@@ -191,7 +191,7 @@ FAULTS: dict[str, Fault] = {
         "An inverted mask",
         "scores = where(mask, scores, −∞)",
         "scores = where(~mask, scores, −∞)",
-        "Words attend to padding only, and padding knows nothing about the sentence. So attention cannot "
+        "Words attend to padding only, and padding says nothing about the sentence. So attention cannot "
         "bring anything from one word to another: the model learns which words are frequent at which "
         "position, and nothing more. No error, no NaN: such a mistake is found only by comparing with what "
         "context should give.",

@@ -3,7 +3,7 @@
 A web page that the user visits elsewhere can send requests to 127.0.0.1, too. So a request must name this server as its
 host (else DNS rebinding would make a foreign page "ours": 421), must not come from another origin (403), and if it asks
 for work it must be JSON, which a foreign page cannot send without asking first (415). Bodies are bounded in
-size (413) and time (408), and so is the number of requests per second (429).
+size (413) and time (408), and so is the number of requests to /api/ per second (429).
 
 The content security policy lets the page load only files of this server: no inline script, no inline style, no eval,
 nothing from elsewhere; and no other page may frame it. `require-trusted-types-for` forbids innerHTML and its relatives,
@@ -21,6 +21,7 @@ from typing import Any
 MOST_BYTES = 64 << 10  # of a body
 PATIENCE = 10.0  # seconds in which a body must arrive
 RATE, BURST = 40.0, 80.0  # requests per second for a while, and at once
+TOO_MANY = "too many requests at once; wait a second"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -120,16 +121,19 @@ class Guard:
         if origin is not None and origin not in self.origins:
             raise Refused(403, "requests from other pages are refused")
         posted = scope["method"] == "POST"
-        if (posted or scope["path"].startswith("/api/")) and one(b"sec-fetch-site") in ("cross-site", "same-site"):
+        works = posted or scope["path"].startswith("/api/")
+        if works and (one(b"sec-fetch-site") or "").lower() in ("cross-site", "same-site"):
             raise Refused(403, "requests from other pages are refused")
         if scope["method"] not in ("GET", "HEAD", "POST"):
             raise Refused(405, f"the method {scope['method'][:20]} is not supported")
         if not posted:
+            if works and not self.rate.allows():
+                raise Refused(429, TOO_MANY)
             return b""
         if (one(b"content-type") or "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "the body must be JSON: set the content type to application/json")
         if not self.rate.allows():
-            raise Refused(429, "too many requests at once; wait a second")
+            raise Refused(429, TOO_MANY)
         length = one(b"content-length")
         if length is not None and (not length.isdecimal() or int(length[:20]) > MOST_BYTES):
             raise Refused(413, f"the body has more than {MOST_BYTES:,} bytes")

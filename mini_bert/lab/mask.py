@@ -20,7 +20,7 @@ import numpy as np
 
 from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
 from mini_bert.lab.bench import Bench, Reading, rounded
-from mini_bert.lab.fields import Fields, Unable
+from mini_bert.lab.fields import BadRequest, Fields, Unable
 from mini_bert.layers.base import Run
 from mini_bert.layers.softmax import softmax
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD
@@ -99,9 +99,9 @@ def gaps_of(reading: Reading, hidden: list[int]) -> list[int]:
     gaps = sorted({*hidden, *(place for place, role in enumerate(reading.roles) if role == "mask")})
     for place in gaps:
         if reading.roles[place] in ("cls", "sep", "pad"):
-            raise ValueError(f"{reading.tokens[place]} at position {place} is not a word, so it cannot be hidden")
+            raise BadRequest(f"{reading.tokens[place]} at position {place} is not a word, so it cannot be hidden")
     if len(gaps) > MOST_GAPS:
-        raise ValueError(f"{len(gaps)} tokens are hidden; at most {MOST_GAPS} can be guessed at once, so show some")
+        raise BadRequest(f"{len(gaps)} tokens are hidden; at most {MOST_GAPS} can be guessed at once, so show some")
     return gaps
 
 
@@ -131,17 +131,23 @@ def visible(reading: Reading, gaps: list[int], context: str) -> np.ndarray:
 
 def _gap(bench: Bench, reading: Reading, gap: int, probs: np.ndarray, top: int) -> dict[str, Any]:
     tokenizer, own = bench.tokenizer, reading.ids[gap]
-    offered = probs.copy()
-    offered[list(tokenizer.special_ids)] = -1
-    best = np.argsort(-offered, kind="stable")[:top]
-    guesses = [{"word": tokenizer.readable(i), "id": int(i), "p": rounded(probs[i])} for i in best]
+    guesses = [
+        {
+            "word": tokenizer.readable(i),
+            "id": i,
+            "p": rounded(probs[i]),
+            "text": filled(bench, reading, {gap: i}),
+            "joins": bool(tokenizer.continues[i]),  # so that the tokens after it may be others
+        }
+        for i in bench.best(probs, top)
+    ]
     answer: dict[str, Any] = {"position": gap, "guesses": guesses, "own": None}
     if own not in tokenizer.special_ids:
         answer["own"] = {
             "word": reading.tokens[gap],
             "id": int(own),
             "p": rounded(probs[own]),
-            "rank": int((offered > offered[own]).sum()) + 1,
+            "rank": int((np.delete(probs, list(tokenizer.special_ids)) > probs[own]).sum()) + 1,
             "surprise": rounded(-math.log(max(float(probs[own]), 1e-30))),
         }
     return answer
@@ -169,8 +175,13 @@ def surprise(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     fields = Fields(request)
     reading = bench.read(fields.text())
     fields.end()
-    result = pseudo_perplexity(bench.model, bench.tokenizer, reading.text)
     places = [place for place, i in enumerate(reading.ids) if i not in bench.tokenizer.special_ids]
+    if not places:
+        return {"perplexity": None, "tokens": []}
+    try:
+        result = pseudo_perplexity(bench.model, bench.tokenizer, reading.text)
+    except ValueError as problem:  # it has no head that judges words
+        raise Unable(str(problem)) from None
     return {
         "perplexity": rounded(result.perplexity),
         "tokens": [

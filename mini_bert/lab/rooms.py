@@ -1,7 +1,7 @@
 """The rooms of the lab: a table from name to module. docs/lab.md says how to add one.
 
 A room's module has ACTIONS, a table from name to function. An action takes the bench and the request, a dict from JSON,
-and returns a dict for JSON; it raises ValueError with a sentence if something is wrong with the request.
+and returns a dict for JSON; it raises BadRequest with a sentence if something is wrong with the request.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from mini_bert.lab.bench import Bench
+from mini_bert.lab.fields import NotFound
 
 Action = Callable[[Bench, Mapping[str, Any]], dict[str, Any]]
 
@@ -30,8 +31,8 @@ ROOMS = {
 def action(room: str, name: str) -> Action:
     """The function for POST /api/room/name."""
     if room not in ROOMS:
-        raise KeyError(f"there is no room {room!r:.40}; the rooms are {', '.join(ROOMS)}")
+        raise NotFound(f"there is no room {room!r:.40}; the rooms are {', '.join(ROOMS)}")
     actions: Mapping[str, Action] = import_module(ROOMS[room]).ACTIONS
     if name not in actions:
-        raise KeyError(f"the room {room} has no action {name!r:.40}; it has {', '.join(actions)}")
+        raise NotFound(f"the room {room} has no action {name!r:.40}; it has {', '.join(actions)}")
     return actions[name]

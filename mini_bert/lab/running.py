@@ -50,7 +50,7 @@ def end_training() -> None:
 
 def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True, more: Sequence[str] = ()) -> None:
     """Serve the lab until Ctrl-C. more: other models that the page may choose, besides runs in ./runs"""
-    uvicorn: Any = extra("uvicorn", NEEDED)
+    uvicorn: Any = extra("uvicorn", *NEEDED)
     for name in (model, *more):
         if name != DEFAULT:
             from mini_bert.files.model_folder import locate

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
-from mini_bert.lab.fields import Unable
+from mini_bert.lab.fields import BadRequest, NotFound, Unable
 from mini_bert.lab.guard import Guard
 from mini_bert.lab.shelf import Shelf
 
@@ -33,7 +33,10 @@ TYPES = {
 }  # fmt: skip
 TIME = 20.0  # seconds for one action, including the wait for the model
 WORKERS = 2
-NEEDED = "the lab needs Starlette and uvicorn (the extra `lab`), which are not installed"
+NEEDED = (
+    "the lab needs Starlette and uvicorn (the extra `lab`), which `python run.py lab` installs",
+    "starlette uvicorn",
+)
 logger = logging.getLogger(__name__)
 
 
@@ -77,7 +80,7 @@ class Loading:
         self.start()
         self._thread.join()
         if self._error is not None:
-            raise ValueError(f"the model {self.name} could not be loaded: {self._error}")
+            raise BadRequest(f"the model {self.name} could not be loaded: {self._error}")
         return self._bench
 
 
@@ -85,8 +88,8 @@ def create_app(models: Loading | Shelf, port: int, on_close: Callable[[], None] 
     """The application, for a page at http://127.0.0.1:port. on_close is called when the lab ends."""
     shelf = models if isinstance(models, Shelf) else Shelf(models)
     loading = shelf.first
-    starlette = extra("starlette.applications", NEEDED)
-    responses, routing = extra("starlette.responses", NEEDED), extra("starlette.routing", NEEDED)
+    starlette = extra("starlette.applications", *NEEDED)
+    responses, routing = extra("starlette.responses", *NEEDED), extra("starlette.routing", *NEEDED)
     Response, JSONResponse, Route = responses.Response, responses.JSONResponse, routing.Route
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
     workers: ThreadPoolExecutor | None = None  # while the server runs
@@ -101,7 +104,8 @@ def create_app(models: Loading | Shelf, port: int, on_close: Callable[[], None] 
         return Response(path.read_bytes(), media_type=TYPES[path.suffix])
 
     async def about(request: Any) -> Any:
-        return JSONResponse({"model": loading.name, "ready": loading.ready, "models": shelf.names()})
+        names = await asyncio.get_running_loop().run_in_executor(workers, shelf.names)  # it reads the disk
+        return JSONResponse({"model": loading.name, "ready": loading.ready, "models": names})
 
     async def act(request: Any) -> Any:
         try:
@@ -109,9 +113,9 @@ def create_app(models: Loading | Shelf, port: int, on_close: Callable[[], None] 
             chosen = shelf.loading(request.query_params.get("model"))
             parts = (chosen, request.path_params["room"], request.path_params["action"], wanted)
             text = await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(workers, answer, *parts), TIME)
-        except KeyError as problem:
-            return error(404, str(problem.args[0]))
-        except ValueError as problem:
+        except NotFound as problem:
+            return error(404, str(problem))
+        except BadRequest as problem:
             return error(400, str(problem))
         except TimeoutError:
             return error(503, f"this took longer than {TIME:.0f} seconds; try a shorter sentence")
@@ -146,9 +150,9 @@ async def read_object(request: Any) -> dict[str, Any]:
     try:
         value = json.loads(await request.body(), parse_constant=_not_a_number)
     except (ValueError, RecursionError):
-        raise ValueError("the body of the request is not valid JSON") from None
+        raise BadRequest("the body of the request is not valid JSON") from None
     if not isinstance(value, dict):
-        raise ValueError(f"the body of the request is a {type(value).__name__}, expected an object")
+        raise BadRequest(f"the body of the request is a {type(value).__name__}, expected an object")
     return value
 
 

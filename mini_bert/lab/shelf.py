@@ -2,7 +2,7 @@
 
     shelf = Shelf(Loading("mini-bert"), ["my_model/"], Path("runs"))
     shelf.names()                       ["mini-bert", "my_model/", UNTRAINED, "runs/first"]
-    shelf.loading("runs/first")         loads in a thread; KeyError for a name that is not in the list
+    shelf.loading("runs/first")         loads in a thread; NotFound for a name that is not in the list
 
 The page sends a name, and the name is looked up here, so it cannot open other folders. At most LOADED models are in
 memory; the first one stays, the one that was used longest ago goes.
@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mini_bert.lab.fields import NotFound
+
 CONFIG, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin")  # as in files/model_folder.py
 UNTRAINED = "mini-bert, untrained"  # random weights, to compare with
-BUNDLED = (
-    "mini-bert",
-    UNTRAINED,
-)  # which is not imported here, since it imports NumPy, for which the page need not wait
+BUNDLED = ("mini-bert", UNTRAINED)
 LOADED = 3  # models in memory
 MOST_RUNS = 100  # folders that are offered
 DEPTH = 2  # runs/first, runs/family/bert
@@ -47,7 +46,7 @@ class Shelf:
             chosen = self._loaded.pop(name, None)
             if chosen is None or chosen.failed:
                 if name not in self.names():
-                    raise KeyError(f"there is no model {name!r:.80} in the lab; start it with --model {name:.80}")
+                    raise NotFound(f"there is no model {name!r:.80} in the lab; start it with --model {name:.80}")
                 chosen = type(self.first)(name, self.first.load)
             self._loaded[name] = chosen
             for other in list(self._loaded):

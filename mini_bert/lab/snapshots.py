@@ -27,9 +27,12 @@ from mini_bert.common.json_values import read_json
 from mini_bert.inference.loading import load
 from mini_bert.inside.attention_page import packed
 from mini_bert.lab.bench import Bench, rounded
-from mini_bert.lab.mask import gap_probabilities, gaps_of
+from mini_bert.lab.family import word_places
+from mini_bert.lab.fields import BadRequest
+from mini_bert.lab.mask import gap_probabilities, gaps_of, way_of
 from mini_bert.models.base import MASKED_WORDS
 from mini_bert.training import checkpoint
+from mini_bert.training.history import finite
 
 FOLDER = "lab"
 FORMAT = 1
@@ -37,12 +40,12 @@ NAME = re.compile(r"step-(\d{8})\.json")
 TOP = 5  # guesses
 OFFSETS = (-3, -2, -1, 0, 1, 2, 3)
 THRESHOLD = 0.5  # of the weight
-SENTENCES = (  # with the word that was there
-    ("She opened the [MASK] and looked into the room.", "door"),
-    ("Return the number of items in the [MASK].", "list"),
-    ("If the file does not [MASK], an error is raised.", "exist"),
-    ("The old man [MASK] his eyes and smiled.", "closed"),
-    ("This method returns a [MASK] of the object.", "copy"),
+SENTENCES = (  # with a gap, and the word that was there
+    ("She opened the {} and looked into the room.", "door"),
+    ("Return the number of items in the {}.", "list"),
+    ("If the file does not {}, an error is raised.", "exist"),
+    ("The old man {} his eyes and smiled.", "closed"),
+    ("This method returns a {} of the object.", "copy"),
 )
 
 
@@ -62,19 +65,32 @@ def snapshot(run: Path, step: int) -> dict[str, Any]:
     if found is not None:
         return found
     source = run / checkpoint.FOLDER / f"step-{step:08d}"
-    if not source.is_dir():
-        raise ValueError(f"step {step:,} of {run.name} has no checkpoint any more, and no snapshot was made of it")
-    made = {"format": FORMAT, "step": step, **describe(Bench("", *load(str(source))))}
+    if not source.is_dir() or not inside(source, run):
+        raise BadRequest(f"step {step:,} of {run.name} has no checkpoint any more, and no snapshot was made of it")
+    try:
+        bench = Bench("", *load(str(source)))
+    except (OSError, ValueError) as error:
+        raise BadRequest(f"the checkpoint of step {step:,} of {run.name} cannot be read: {error}") from None
+    made = {"format": FORMAT, "step": step, **describe(bench)}
     with suppress(OSError):  # a folder in which we may not write: it is computed again next time
         (run / FOLDER).mkdir(exist_ok=True)
-        write_atomic(run / FOLDER / f"step-{step:08d}.json", json.dumps(made, separators=(",", ":")).encode())
+        if inside(run / FOLDER, run):
+            write_atomic(run / FOLDER / f"step-{step:08d}.json", json.dumps(made, separators=(",", ":")).encode())
     return made
+
+
+def inside(path: Path, folder: Path) -> bool:
+    """Whether a path is in a folder, and no link leads out of it."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a loop of links
+        return False
 
 
 def kept(run: Path, step: int) -> dict[str, Any] | None:
     """The snapshot on disk, if there is an intact one."""
     path = run / FOLDER / f"step-{step:08d}.json"
-    return _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
+    return _read(path, path.stat().st_mtime_ns if path.is_file() and inside(path, run) else 0)
 
 
 @lru_cache(512)
@@ -83,32 +99,47 @@ def _read(path: Path, changed: int) -> dict[str, Any] | None:
         found = read_json(path) if changed else None
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
+    return found if isinstance(found, dict) and found.get("format") == FORMAT and _complete(found) else None
+
+
+def _complete(found: dict[str, Any]) -> bool:
+    """Whether a file has what the page draws."""
+    sizes = [found.get(name) for name in ("step", "layers", "heads")]
+    if not all(type(size) is int and size >= 0 for size in sizes) or not isinstance(found.get("weights"), str):
+        return False
+    rows, shown = found.get("offsets"), found.get("sentences")
+    return (
+        isinstance(shown, list)
+        and all(isinstance(one, dict) and {"tokens", "word", "p", "guesses"} <= set(one) for one in shown)
+        and isinstance(rows, list)
+        and len(rows) == found["layers"] * found["heads"]
+        and all(isinstance(row, list) and len(row) == len(OFFSETS) and None not in map(finite, row) for row in rows)
+    )
 
 
 def describe(bench: Bench, sentences: Sequence[tuple[str, str]] = SENTENCES) -> dict[str, Any]:
     """Guesses for every sentence, the attention of the first one, and what each head attends to in all."""
-    if MASKED_WORDS not in bench.model.output_heads:
-        raise ValueError(
+    if way_of(bench) != MASKED_WORDS:
+        raise BadRequest(
             f"this {type(bench.model).__name__} does not guess hidden words, so there is nothing to show here"
         )
     shown, shares = [], []
     first = None
     for text, word in sentences:
-        reading = bench.read(text)
+        reading, whole = bench.read(text.format(bench.tokenizer.mask_token)), bench.read(text.format(word))
         (gap,) = gaps_of(reading, [])
         probs = gap_probabilities(bench, reading, [gap])[0]
-        offered = probs.copy()
-        offered[list(bench.tokenizer.special_ids)] = -1
-        best = np.argsort(-offered, kind="stable")[:TOP].tolist()
-        own = bench.tokenizer.ids([word])[0]
+        own = [whole.ids[place] for place in word_places(whole, text.index("{"))]
         tokens = zip(reading.tokens, reading.roles, strict=True)
         shown.append({
             "tokens": [{"text": token, "role": role} for token, role in tokens],
             "gap": gap,
             "word": word,
             "p": rounded(probs[own[0]]) if len(own) == 1 else None,
-            "guesses": [{"word": bench.tokenizer.readable(i), "p": rounded(probs[i])} for i in best],
+            "guesses": [
+                {"word": bench.tokenizer.readable(i), "p": rounded(probs[i]), "own": [i] == own}
+                for i in bench.best(probs, TOP)
+            ],
         })  # fmt: skip
         weights = np.stack([one[0] for one in bench.encode(reading).attention_weights()])  # (L,A,T,T)
         shares.append(offset_shares(weights))

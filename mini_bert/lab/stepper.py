@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.lab.bench import Bench, Reading, rounded
-from mini_bert.lab.fields import Fields
+from mini_bert.lab.fields import BadRequest, Fields
 from mini_bert.lab.operation_kinds import KEYS, WORDS, Operation, scale_of
 from mini_bert.lab.operations import operations
 
@@ -90,7 +90,7 @@ def explain(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
         fields.integer("head", 0, max(0, bench.model.heads - 1), 0)  # the page may keep it for other steps
     fields.end()
     if found.explain is None:
-        raise ValueError(f"the sums of {found.title!r} are not shown for this architecture, only its numbers")
+        raise BadRequest(f"the sums of {found.title!r} are not shown for this architecture, only its numbers")
     one = found.explain(*index)
     return {
         "index": index,

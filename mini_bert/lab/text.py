@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any
 
 from mini_bert.lab.bench import Bench, rounded
-from mini_bert.lab.fields import Fields
-from mini_bert.lab.vocabularies import learn
+from mini_bert.lab.fields import BadRequest, Fields
+from mini_bert.lab.vocabularies import learn, shown
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.byte_level import unwritten
@@ -50,7 +50,7 @@ def _pieces(kind: str, text: str) -> dict[str, Any]:
     own = tokenizer(kind)
     encoding = encoded(own, text)
     if len(encoding.ids) > MOST_PIECES:
-        raise ValueError(f"the text has {len(encoding.ids):,} pieces; at most {MOST_PIECES:,} are shown, so shorten it")
+        raise BadRequest(f"the text has {len(encoding.ids):,} pieces; at most {MOST_PIECES:,} are shown, so shorten it")
     roles = own.added_roles(encoding.ids)
     rows = zip(encoding.ids, roles, encoding.word_ids, encoding.offsets, strict=True)
     return {
@@ -79,7 +79,7 @@ def spelling(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     found = {kind: word_at(tokenizer(kind), text, at) for kind in KINDS}
     known = {kind: one for kind, one in found.items() if one is not None}
     if not known:
-        raise ValueError("there is no word at this place; choose a piece")
+        raise BadRequest("there is no word at this place; choose a piece")
     return {
         "word": text[min(start for start, _, _ in known.values()) : max(end for _, end, _ in known.values())].strip(),
         "kinds": [{"kind": kind, **explained(kind, text[start:end], ids)} for kind, (start, end, ids) in known.items()],
@@ -136,16 +136,6 @@ def merges(own: BpeTokenizer, text: str, ids: list[int]) -> dict[str, Any]:
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
         steps.append({"pieces": [shown(part) for part in parts], "rank": rank + 1, "place": place})
     return {"steps": steps, "merges": len(own.merges)}
-
-
-def shown(raw: str) -> str:
-    """Bytes as text, with ▁ for a space; those that are no text are numbers.
-
-    >>> shown(" na"), shown(chr(0xC3))
-    ('▁na', '\\\\xc3')
-    """
-    text = raw.encode("latin-1").decode("utf-8", "backslashreplace").replace(" ", "▁")
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def best_paths(own: UnigramTokenizer, text: str, ids: list[int]) -> dict[str, Any]:

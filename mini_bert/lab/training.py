@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import atexit
 import json
-import math
 import re
+import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,16 @@ from typing import Any
 from mini_bert.common.invocation import broken
 from mini_bert.lab import snapshots
 from mini_bert.lab.bench import Bench, rounded
-from mini_bert.lab.fields import Fields
+from mini_bert.lab.fields import BadRequest, Fields
+from mini_bert.lab.training_process import MOST_SECONDS
 from mini_bert.training import checkpoint
 from mini_bert.training.defaults import new_folder
 from mini_bert.training.doctor import diagnose
-from mini_bert.training.history import METRICS, History, read_run
+from mini_bert.training.history import METRICS, History, finite, read_run
 
 HOME = Path("runs")
 PROCESS = ("-m", "mini_bert.lab.training_process")
 NAME = re.compile(r"[\w][\w .-]{0,79}")
-MOST_SECONDS = 1800
 MOST_BYTES = 100 << 20  # of a text file
 KINDS = (".txt", ".md", ".jsonl")
 MOST_RUNS = 30  # in the list
@@ -53,7 +53,6 @@ class Trainer:
     """The process of the current run, and a thread that makes a snapshot of each checkpoint."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
         self.process: subprocess.Popen[bytes] | None = None
         self.run: Path | None = None
         self.errors = ""
@@ -69,15 +68,12 @@ class Trainer:
         return self.process is not None and self.process.poll() is None
 
     def start(self, run: Path, options: Mapping[str, Any]) -> None:
-        with self.lock:
-            if any(other.running for other in (self, *OTHERS)):
-                raise ValueError("a run is going on; pause it, or wait until it ends: one run at a time")
-            words = [sys.executable, *PROCESS, json.dumps({"out": str(run), **options})]
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **APART
-            )
-            self.run, self.errors = run, ""
-            threading.Thread(target=self._watch, args=(self.process, run), daemon=True).start()
+        words = [sys.executable, *PROCESS, json.dumps({"out": str(run), **options})]
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **APART
+        )
+        self.run, self.errors = run, ""
+        threading.Thread(target=self._watch, args=(self.process, run), daemon=True).start()
 
     def _watch(self, process: subprocess.Popen[bytes], run: Path) -> None:
         listener = threading.Thread(target=self._listen, args=(process,), daemon=True)
@@ -124,7 +120,17 @@ class Trainer:
 
 TRAINER = Trainer()
 OTHERS: list[Any] = []  # what else trains in the lab
+_starting = threading.Lock()
 atexit.register(TRAINER.close)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within it, nothing else starts to train, in this room or in another; an error if something does already."""
+    with _starting:
+        if any(one.running for one in (TRAINER, *OTHERS)):
+            raise BadRequest("a run is going on; pause or stop it, or wait until it ends: one run at a time")
+        yield
 
 
 # ---------------------------------------------------------------------- actions
@@ -142,10 +148,9 @@ def start(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     seconds = fields.integer("seconds", 5, MOST_SECONDS, 120)
     save_every = fields.integer("save_every", 5, 1000, 100)
     fields.end()
-    if any(other.running for other in (TRAINER, *OTHERS)):
-        raise ValueError("a run is going on; pause it, or wait until it ends: one run at a time")
-    run = new_folder(HOME)
-    TRAINER.start(run, {"corpus": [source], "minutes": seconds / 60, "save_every": save_every})
+    with alone():
+        run = new_folder(HOME)
+        TRAINER.start(run, {"corpus": [source], "minutes": seconds / 60, "save_every": save_every})
     return {"run": run.name}
 
 
@@ -155,13 +160,13 @@ def text_file(name: str) -> Path:
     try:
         path = (home / name).resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
-        raise ValueError(f"there is no file {name!r:.120} in the folder in which the lab was started") from None
+        raise BadRequest(f"there is no file {name!r:.120} in the folder in which the lab was started") from None
     if not path.is_relative_to(home):
-        raise ValueError(f"{name!r:.120} is outside of the folder in which the lab was started; copy it there")
+        raise BadRequest(f"{name!r:.120} is outside of the folder in which the lab was started; copy it there")
     if not path.is_file() or path.suffix.lower() not in KINDS:
-        raise ValueError(f"{name!r:.120} is not a text file; the lab reads {', '.join(KINDS)}")
+        raise BadRequest(f"{name!r:.120} is not a text file; the lab reads {', '.join(KINDS)}")
     if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"{name!r:.120} has more than {MOST_BYTES >> 20} MB; train on it with the command `train`")
+        raise BadRequest(f"{name!r:.120} has more than {MOST_BYTES >> 20} MB; train on it with the command `train`")
     return path
 
 
@@ -173,14 +178,16 @@ def pause(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resume(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Continue a run.        run, seconds (of the whole run; 0: as before)"""
+    """Continue a run, for at most MOST_SECONDS.        run, seconds (more than it has; 0: until its own end)"""
     fields = Fields(request)
     run = run_folder(fields.text("run"))
     seconds = fields.integer("seconds", 0, MOST_SECONDS, 0)
     fields.end()
     if not checkpoint.folders(run):
-        raise ValueError(f"{run.name} has no checkpoint yet, so it cannot be resumed; start a new run")
-    TRAINER.start(run, {"resume": True, **({"minutes": seconds / 60} if seconds else {})})
+        raise BadRequest(f"{run.name} has no checkpoint yet, so it cannot be resumed; start a new run")
+    whole = {"minutes": (seconds + (curves(run)["seconds"] or 0)) / 60} if seconds else {}
+    with alone():
+        TRAINER.start(run, {"resume": True, **whole})
     return {"run": run.name}
 
 
@@ -232,28 +239,29 @@ def snapshot(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
 def runs() -> list[str]:
     """The runs in ./runs, the newest first."""
     try:
-        found = [path for path in HOME.iterdir() if is_run(path)]
-        found.sort(key=lambda path: (path / METRICS).stat().st_mtime, reverse=True)
+        found = [(changed, path.name) for path in HOME.iterdir() if (changed := last_change(path)) is not None]
     except OSError:
         return []
-    return [path.name for path in found[:MOST_RUNS]]
+    return [name for _, name in sorted(found, reverse=True)[:MOST_RUNS]]
 
 
 def run_folder(name: str) -> Path:
     """./runs/name, if that is a run."""
-    if not NAME.fullmatch(name) or not is_run(HOME / name):
-        raise ValueError(f"there is no run {name!r:.80} in ./runs")
+    if not NAME.fullmatch(name) or last_change(HOME / name) is None:
+        raise BadRequest(f"there is no run {name!r:.80} in ./runs")
     return HOME / name
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder has records that the lab reads: here, and not endless."""
-    metrics = path / METRICS
+def last_change(run: Path) -> int | None:
+    """When the records of a run were changed; None if it has none that the lab reads: here, and not endless."""
+    metrics = run / METRICS
+    if not NAME.fullmatch(run.name) or run.is_symlink() or not snapshots.inside(metrics, run):
+        return None
     try:
-        here = metrics.resolve().is_relative_to(HOME.resolve() / path.name)
-        return bool(NAME.fullmatch(path.name)) and here and metrics.is_file() and metrics.stat().st_size <= MOST_RECORDS
+        facts = metrics.stat()
     except OSError:
-        return False
+        return None
+    return facts.st_mtime_ns if stat.S_ISREG(facts.st_mode) and facts.st_size <= MOST_RECORDS else None
 
 
 def curves(run: Path) -> dict[str, Any]:
@@ -266,15 +274,14 @@ def curves(run: Path) -> dict[str, Any]:
 def _curves(run: Path, changed: int, size: int) -> dict[str, Any]:
     """What metrics.jsonl says, in a few hundred points."""
     history = read_run(run)
-    start, last = history.last("start"), history.last("train")
-    tensors = thinned(history.of("tensors"), POINTS // 5)
+    last = history.last("train")
+    tensors = thinned([one for one in history.of("tensors") if isinstance(one.get("tensors"), dict)], POINTS // 5)
     names = list(tensors[-1]["tensors"]) if tensors else []
     return {
         "step": history.steps,
-        "seconds": last.get("seconds"),
-        "eta": last.get("eta"),
+        "seconds": finite(last.get("seconds")),
+        "eta": finite(last.get("eta")),
         "stopped": history.last("stop").get("reason"),
-        "minutes": start.get("minutes"),
         "unigram": history.unigram_loss,
         "loss": series(history, "train", "loss"),
         "held_out": series(history, "eval", "loss"),
@@ -283,9 +290,7 @@ def _curves(run: Path, changed: int, size: int) -> dict[str, Any]:
         "tensors": {
             "names": names,
             "steps": [record["step"] for record in tensors],
-            "norms": [
-                [number(record["tensors"].get(name, {}).get("gradient")) for name in names] for record in tensors
-            ],
+            "norms": [[gradient(record["tensors"].get(name)) for name in names] for record in tensors],
         },
     }
 
@@ -296,8 +301,10 @@ def series(history: History, kind: str, name: str) -> list[list[float]]:
     return [[step, rounded(value)] for step, value in thinned(points, POINTS)]
 
 
-def number(value: Any) -> float | None:
-    return rounded(value) if isinstance(value, int | float) and math.isfinite(value) else None
+def gradient(tensor: Any) -> float | None:
+    """The norm in the record of a tensor, if there is one"""
+    value = finite(tensor.get("gradient")) if isinstance(tensor, dict) else None
+    return None if value is None else rounded(value)
 
 
 def thinned(items: list[Any], most: int) -> list[Any]:

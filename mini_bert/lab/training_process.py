@@ -4,8 +4,9 @@
     python -m mini_bert.lab.training_process '{"out": "runs/run-1", "resume": true}'
 
 The lab holds the other end of the standard input. When it closes it, to pause or to end, and also when the lab itself
-is killed, this process gets the same as from Ctrl-C: it finishes its step, saves a checkpoint and ends. Records of
-tensors are more frequent than usual, because someone is watching.
+is killed, this process gets the same as from Ctrl-C: it finishes its step, saves a checkpoint and ends. The same
+happens after `at_most` seconds, whatever the run itself was meant to take. Records of tensors are more frequent than usual,
+because someone is watching.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+MOST_SECONDS = 1800  # of a run at a time, also of one that is resumed
 WATCHED: dict[str, Any] = {"log_every": 10, "tensors_every": 25}  # steps
 
 
@@ -33,12 +35,20 @@ def end_with(descriptor: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def end_after(seconds: float) -> None:
+    """Interrupt the main thread after so many seconds."""
+    timer = threading.Timer(seconds, _thread.interrupt_main)
+    timer.daemon = True
+    timer.start()
+
+
 def main(words: list[str]) -> int:
     from mini_bert.training.pretraining import pretrain, resume
 
     options: dict[str, Any] = json.loads(words[0])
     out = Path(options.pop("out"))
     end_with(sys.stdin.fileno())
+    end_after(options.pop("at_most", MOST_SECONDS))
     try:
         if options.pop("resume", False):
             state = resume(out, quiet=True, **options)

@@ -21,7 +21,7 @@ from mini_bert.files.model_folder import read_tensors
 from mini_bert.inference.embed import cosines
 from mini_bert.inside.model_figures import pca
 from mini_bert.lab.bench import Bench, Reading, rounded
-from mini_bert.lab.fields import Fields
+from mini_bert.lab.fields import BadRequest, Fields
 from mini_bert.lab.probe_training import ABOUT, WEIGHTS, fingerprint
 from mini_bert.layers.softmax import softmax
 from mini_bert.probing.report import layer_name
@@ -62,7 +62,7 @@ def plane(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     layer = fields.integer("layer", 0, bench.model.depth, bench.model.depth)
     fields.end()
     if len(lines) > MOST_SENTENCES:
-        raise ValueError(f"there are {len(lines)} sentences; at most {MOST_SENTENCES} are shown, so remove some")
+        raise BadRequest(f"there are {len(lines)} sentences; at most {MOST_SENTENCES} are shown, so remove some")
     readings = [read_line(bench, number, line) for number, line in enumerate(lines, 1)]
     if of == "sentences":
         names, groups = lines, list(range(len(lines)))
@@ -73,7 +73,7 @@ def plane(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
         groups = [number for number, words in enumerate(spelt) for _ in words]
         vectors = [word_vectors(bench, reading)[layer] for reading in readings]
     if not 3 <= len(names) <= MOST_WORDS:
-        raise ValueError(f"there are {len(names)} {of}; a plane needs from 3 to {MOST_WORDS}")
+        raise BadRequest(f"there are {len(names)} {of}; a plane needs from 3 to {MOST_WORDS}")
     x = np.concatenate(vectors).astype(float)  # (N,H)
     projected = pca(x)
     similar = cosines(x)
@@ -91,8 +91,8 @@ def plane(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
 def read_line(bench: Bench, number: int, line: str) -> Reading:
     try:
         return bench.read(line)
-    except ValueError as error:
-        raise ValueError(f"line {number}: {error}") from None
+    except BadRequest as error:
+        raise BadRequest(f"line {number}: {error}") from None
 
 
 def words_of(reading: Reading) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.lab.bench import Bench, rounded
-from mini_bert.lab.fields import Fields
+from mini_bert.lab.fields import BadRequest, Fields
 from mini_bert.text.byte_level import BYTE_CHARACTERS, as_bytes, unwritten, words, written
 from mini_bert.text.pair_counts import PairCounts
 from mini_bert.text.sentencepiece_text import SPACE
@@ -56,7 +56,7 @@ def learn(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
 def all_states(kind: str, text: str) -> list[dict[str, Any]]:
     table = word_table(kind, text)
     if not table:
-        raise ValueError("there is no word in the text, so nothing can be learnt from it; paste some text")
+        raise BadRequest("there is no word in the text, so nothing can be learnt from it; paste some text")
     return list(STATES[kind](table))
 
 
@@ -128,17 +128,21 @@ def _pair(merging: PairCounts, pair: str) -> dict[str, Any]:
 
 def _shown(merging: PairCounts, i: int) -> str:
     piece = merging.pieces[i]
-    return piece if isinstance(merging, Merges) else _readable(piece)
+    return piece if isinstance(merging, Merges) else shown(unwritten(piece))
 
 
 def _shown_text(merging: PairCounts, left: str, right: str) -> str:
     both = merging.joined(left, right)
-    return both if isinstance(merging, Merges) else _readable(both)
+    return both if isinstance(merging, Merges) else shown(unwritten(both))
 
 
-def _readable(piece: str) -> str:
-    """Bytes as text, with ▁ for a space; those that are no text are numbers."""
-    text = unwritten(piece).encode("latin-1").decode("utf-8", "backslashreplace").replace(" ", SPACE)
+def shown(raw: str) -> str:
+    """Bytes as text, with ▁ for a space; those that are no text are numbers.
+
+    >>> shown(" na"), shown(chr(0xC3))
+    ('▁na', '\\\\xc3')
+    """
+    text = raw.encode("latin-1").decode("utf-8", "backslashreplace").replace(" ", SPACE)
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 

@@ -123,7 +123,7 @@ def test_both_run_at_once_one_pair_at_a_time(bench, home, monkeypatch):
     monkeypatch.setattr(training, "PROCESS", ("-c", WAITS))
     breaking.start(bench, {"fault": "no_norm", "seconds": 10})
     assert breaking.status(bench, {})["running"] and len(breaking.TRAINER.processes) == 2
-    with pytest.raises(ValueError, match="one at a time"):
+    with pytest.raises(ValueError, match="one run at a time"):
         breaking.start(bench, {"fault": "no_norm"})
     with pytest.raises(ValueError, match="one run at a time"):
         training.start(bench, {"seconds": 10})
@@ -131,7 +131,7 @@ def test_both_run_at_once_one_pair_at_a_time(bench, home, monkeypatch):
     breaking.TRAINER.close()
     assert not breaking.status(bench, {})["running"]
     training.start(bench, {"seconds": 10})
-    with pytest.raises(ValueError, match="one at a time"):
+    with pytest.raises(ValueError, match="one run at a time"):
         breaking.start(bench, {"fault": "no_norm"})
 
 

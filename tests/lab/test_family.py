@@ -13,7 +13,7 @@ from mini_bert.inside.attention_maps import attention_maps
 from mini_bert.lab import rooms
 from mini_bert.lab.bench import Bench
 from mini_bert.lab.family import about, attention, guesses
-from mini_bert.lab.fields import Unable
+from mini_bert.lab.fields import NotFound, Unable
 from mini_bert.lab.first_view import _unpacked
 from mini_bert.lab.mask import guess
 from mini_bert.lab.server import Loading, answer
@@ -83,7 +83,7 @@ def test_no_other_model_can_be_chosen(name, tmp_path, monkeypatch):
     """Names are compared, never opened: a path that leads elsewhere, or to a model in another spelling, is refused."""
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "runs/b")
-    with pytest.raises(KeyError, match="there is no model"):
+    with pytest.raises(NotFound, match="there is no model"):
         Shelf(Fake("mini-bert"), [], tmp_path / "runs").loading(name)
 
 

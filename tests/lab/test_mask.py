@@ -5,6 +5,7 @@ import pytest
 
 from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.lab.mask import gap_probabilities, guess, surprise
+from tests.lab.test_family import preset_bench
 
 TEXT = "She opened the door and looked into the room."
 
@@ -15,6 +16,21 @@ def test_a_hidden_word_is_guessed_as_by_fill_mask(bench):
     filled = fill_mask(bench.model, bench.tokenizer, TEXT.replace("door", "[MASK]"), 7)
     assert [one["word"] for one in gap["guesses"]] == [one.word for one in filled.gaps[0]]
     np.testing.assert_allclose([one["p"] for one in gap["guesses"]], [one.probability for one in filled.gaps[0]], 1e-4)
+
+
+def test_each_guess_comes_with_its_text(bench):
+    """The page puts it into the sentence as it is, without the marks of the tokenizer."""
+    (gap,) = guess(bench, {"text": TEXT, "hidden": [4], "top": 3})["gaps"]
+    assert [one["text"] for one in gap["guesses"]] == [TEXT.replace("door", one["word"]) for one in gap["guesses"]]
+    (gap,) = guess(preset_bench("roberta"), {"text": TEXT, "hidden": [4], "top": 20})["gaps"]
+    begins = [one for one in gap["guesses"] if not one["joins"]]
+    assert len(begins) > 3 and all(one["word"].startswith("▁") for one in begins)
+    assert [one["text"] for one in begins] == [TEXT.replace("door", one["word"][1:]) for one in begins]
+
+
+def test_a_sentence_without_a_word_surprises_nobody(bench):
+    """While someone types [MASK] alone, there is nothing to colour, and no error."""
+    assert surprise(bench, {"text": "[MASK]"}) == {"perplexity": None, "tokens": []}
 
 
 def test_several_gaps_are_guessed_while_all_are_hidden(bench):

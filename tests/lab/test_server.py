@@ -14,7 +14,8 @@ import pytest
 
 pytest.importorskip("starlette", reason="the lab's server is an extra: pip install -e '.[lab]'")
 
-from mini_bert.lab import guard, server
+from mini_bert.common.extras import MissingExtra
+from mini_bert.lab import guard, mask, server
 from mini_bert.lab.guard import BURST, MOST_BYTES, POLICY, RATE, Guard, Rate
 from mini_bert.lab.running import open_port, run_lab
 from mini_bert.lab.server import Loading, create_app
@@ -177,6 +178,21 @@ def test_unknown_actions_are_not_found(client, path):
     assert client.post(path, {"text": TEXT}).status == 404
 
 
+@pytest.mark.parametrize(
+    "mistake", [ValueError("operands could not be broadcast"), KeyError("offsets"), TypeError("x")]
+)
+def test_our_own_mistakes_are_not_shown_as_the_users(client, monkeypatch, caplog, mistake):
+    """Only BadRequest is a sentence for the user; anything else is logged, and said to be a mistake in the lab."""
+
+    def fails(bench, request):
+        raise mistake
+
+    monkeypatch.setitem(mask.ACTIONS, "guess", fails)
+    answer = client.post(GUESS, {"text": TEXT})
+    assert answer.status == 500 and "mistake in the lab" in answer.json["error"]
+    assert type(mistake).__name__ in caplog.text
+
+
 def test_too_many_requests_are_refused(bench):
     """A burst is let in, then RATE requests per second."""
     clock = iter([0.0] * int(BURST + 2) + [1.0] * int(RATE + 1)).__next__
@@ -186,8 +202,10 @@ def test_too_many_requests_are_refused(bench):
     refusing = Rate(lambda: 0.0)
     refusing.tokens = 0
     app = create_app(Loading("mini-bert", lambda name: bench), PORT)
-    answer = Client(Guard(app.app, PORT, refusing)).post(GUESS, {"text": TEXT})
-    assert answer.status == 429 and answer.headers["retry-after"] == "1"
+    slowed = Client(Guard(app.app, PORT, refusing))
+    for answer in (slowed.post(GUESS, {"text": TEXT}), slowed.get("/api/about")):
+        assert answer.status == 429 and answer.headers["retry-after"] == "1"
+    assert slowed.get("/lab.js").status == 200  # the page itself
 
 
 def test_web_sockets_are_closed(bench):
@@ -288,3 +306,11 @@ def patient(address: str) -> bytes:
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)
+
+
+def test_missing_packages_are_named_together(monkeypatch):
+    """One message, one command, whichever of the two is missing first."""
+    for missing in ("uvicorn", "starlette"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtra, match=r"`python run.py lab` installs.* -m pip install starlette uvicorn$"):
+        run_lab("mini-bert", None, False)

@@ -1,19 +1,26 @@
 """Live training: what the page reads from a run folder, what it may start, and that a run ends with the lab."""
 
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mini_bert.files.model_folder import locate
-from mini_bert.lab import snapshots, training
+from mini_bert.lab import breaking, snapshots, training
 from mini_bert.lab.bench import Bench
+from mini_bert.lab.fields import BadRequest
+from mini_bert.lab.mask import guess
 from mini_bert.training.history import read_run
+from tests.lab.test_family import preset_bench
 
 TEXT = "the cat sat on the mat . the dog lay on the rug . a bird sang in the tree near the old house .\n"
 
@@ -36,8 +43,15 @@ def write_run(name, records, steps=()):
     for step in steps:
         target = run / "checkpoints" / f"step-{step:08d}"
         target.parent.mkdir(exist_ok=True)
-        target.symlink_to(locate("mini-bert"))
+        shutil.copytree(locate("mini-bert"), target)
     return run
+
+
+def link(path, target):
+    try:
+        path.symlink_to(target)
+    except OSError:
+        pytest.skip("links need more rights on this Windows")
 
 
 RECORDS = [
@@ -74,7 +88,7 @@ def test_snapshots_are_made_from_checkpoints_and_outlive_them(bench, home):
     answer = training.snapshot(bench, {"run": "run-1", "step": 100})
     assert answer["sentences"][0]["guesses"][0]["word"] == answer["sentences"][0]["word"] == "door"
     assert answer["sentences"][0]["p"] == pytest.approx(0.43, abs=0.01)
-    (run / "checkpoints" / "step-00000100").unlink()
+    shutil.rmtree(run / "checkpoints" / "step-00000100")
     assert training.snapshot(bench, {"run": "run-1", "step": 100}) == answer and snapshots.steps(run) == [100]
     with pytest.raises(ValueError, match="has no checkpoint any more"):
         training.snapshot(bench, {"run": "run-1", "step": 7})
@@ -99,6 +113,60 @@ def test_a_model_that_guesses_nothing_is_refused_with_a_sentence(bench):
     model = type(bench.model).build(bench.model.config, ())
     with pytest.raises(ValueError, match="does not guess hidden words"):
         snapshots.describe(Bench("", model, bench.tokenizer))
+
+
+def test_odd_folders_do_not_spoil_the_others(bench, home):
+    """Records and snapshots that a person or a program has damaged: what fits is shown."""
+    write_run("run-1", RECORDS)
+    odd = [
+        {"kind": "start", "step": 0, "unigram_loss": "six", "minutes": []},
+        {"kind": "train", "step": 10, "loss": "high", "lr": None, "seconds": "long", "eta": math.nan},
+        {"kind": "tensors", "step": 10, "tensors": [1, 2]},
+        {"kind": "tensors", "step": 20, "tensors": {"head.w": 7, "head.b": {"gradient": "x"}}},
+    ]
+    run = write_run("run-2", odd)
+    (run / "lab").mkdir()
+    (run / "lab" / "step-00000010.json").write_text('{"format": 1, "step": 10, "offsets": 3}', encoding="utf-8")
+    later = time.time_ns() + 10**9
+    os.utime(run / "metrics.jsonl", ns=(later, later))
+    (home / "runs" / "file").write_text("x", encoding="utf-8")
+    answer = training.status(bench, {})
+    assert answer["run"] == "run-2" and answer["runs"] == ["run-2", "run-1"] and answer["specialised"] == []
+    json.dumps(answer, allow_nan=False)
+    assert answer["curves"]["tensors"]["norms"] == [[None, None]]
+    with pytest.raises(BadRequest, match="no checkpoint any more"):
+        training.snapshot(bench, {"run": "run-2", "step": 10})
+    (run / "checkpoints" / "step-00000010").mkdir(parents=True)
+    with pytest.raises(BadRequest, match="cannot be read"):
+        training.snapshot(bench, {"run": "run-2", "step": 10})
+
+
+def test_a_loop_of_links_is_no_run(bench, home):
+    write_run("run-1", RECORDS)
+    link(Path("runs/loop"), Path("loop"))
+    assert training.status(bench, {})["runs"] == ["run-1"]
+
+
+def test_links_in_a_run_are_not_followed(bench, home, tmp_path_factory):
+    """Neither to write snapshots elsewhere, nor to read a checkpoint from there."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    run = write_run("run-1", RECORDS, [100])
+    link(run / "lab", elsewhere)
+    assert training.snapshot(bench, {"run": "run-1", "step": 100})["step"] == 100 and not list(elsewhere.iterdir())
+    shutil.move(run / "checkpoints" / "step-00000100", elsewhere)
+    link(run / "checkpoints" / "step-00000100", elsewhere / "step-00000100")
+    with pytest.raises(BadRequest, match="no checkpoint any more"):
+        training.snapshot(bench, {"run": "run-1", "step": 100})
+
+
+def test_the_gap_is_the_mask_of_the_tokenizer():
+    """A run of RoBERTa: its mask token has another name, and its pieces a mark for the space before them."""
+    roberta = preset_bench("roberta")
+    (text, word), *_ = snapshots.SENTENCES
+    shown, *others = snapshots.describe(roberta)["sentences"]
+    assert len(others) == 4 and roberta.tokenizer.mask_token == "<mask>"
+    gap = guess(roberta, {"text": text.format(word), "hidden": [shown["gap"]], "top": 1})["gaps"][0]
+    assert gap["own"]["word"] == "▁door" and gap["own"]["p"] == shown["p"]
 
 
 def test_endless_records_are_not_read(bench, home, monkeypatch):
@@ -144,8 +212,8 @@ def test_a_link_out_of_the_folder_is_not_followed(bench, home, tmp_path_factory)
     (elsewhere / "metrics.jsonl").write_text('{"kind": "start", "step": 0}', encoding="utf-8")
     (elsewhere / "secret.txt").write_text("secret", encoding="utf-8")
     Path("runs").mkdir()
-    Path("runs/run-1").symlink_to(elsewhere)
-    Path("mine.txt").symlink_to(elsewhere / "secret.txt")
+    link(Path("runs/run-1"), elsewhere)
+    link(Path("mine.txt"), elsewhere / "secret.txt")
     with pytest.raises(ValueError, match="there is no run"):
         training.status(bench, {"run": "run-1"})
     assert training.status(bench, {})["run"] is None
@@ -197,6 +265,52 @@ def test_an_error_of_the_run_is_shown(bench, home, monkeypatch):
     while not training.TRAINER.failure and time.monotonic() < end:
         time.sleep(0.02)
     assert training.TRAINER.failure == "the text is too short"
+
+
+def test_only_one_room_trains_at_a_time(bench, home, monkeypatch):
+    """However close together Live training and Break it are started, one of them is refused."""
+    monkeypatch.setattr(training, "PROCESS", ("-c", WAITS))
+    monkeypatch.setattr(breaking, "PROCESS", ("-c", WAITS))
+    monkeypatch.setattr(breaking, "TRAINER", breaking.Pair())
+    monkeypatch.setattr(training, "OTHERS", [breaking.TRAINER])
+    both = threading.Barrier(2)
+
+    def start(action, request):
+        both.wait()
+        try:
+            action(bench, request)
+        except BadRequest:
+            return "refused"
+        return "started"
+
+    try:
+        for _ in range(4):
+            with ThreadPoolExecutor(2) as threads:
+                ways = ((training.start, {"seconds": 60}), (breaking.start, {"fault": "no_norm"}))
+                answers = [threads.submit(start, *way) for way in ways]
+                assert sorted(answer.result() for answer in answers) == ["refused", "started"]
+            training.TRAINER.close()
+            breaking.TRAINER.close()
+    finally:
+        breaking.TRAINER.close()
+
+
+def test_a_resumed_run_is_bounded(bench, home, monkeypatch):
+    """Whatever the run itself was meant to take: the process ends it as a pause would."""
+    write_run("run-1", RECORDS, [100])
+    said = []
+    monkeypatch.setattr(training.TRAINER, "start", lambda run, options: said.append((run.name, options)))
+    training.resume(bench, {"run": "run-1"})
+    training.resume(bench, {"run": "run-1", "seconds": 100})
+    assert said == [("run-1", {"resume": True}), ("run-1", {"resume": True, "minutes": 2})]  # 20 seconds before
+    program = (
+        "import sys, time; from mini_bert.lab import training_process; from mini_bert.training import pretraining\n"
+        "assert training_process.MOST_SECONDS <= 1800\n"
+        "pretraining.resume = lambda *_, **__: [time.sleep(0.01) for _ in range(6000)]\n"
+        'sys.exit(training_process.main([\'{"out": "runs/run-1", "resume": true, "at_most": 0.2}\']))'
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
+        assert process.wait(40) == 130
 
 
 def test_a_run_without_a_checkpoint_cannot_be_resumed(bench, home):
