@@ -45,6 +45,7 @@ def guess(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     gaps, way = gaps_of(reading, hidden), way_of(bench)
     answer: dict[str, Any] = {
         "tokens": reading.shown(), "gaps": [], "filled": reading.text, "forward": way == NEXT_WORD, "why": None,
+        "mask": bench.tokenizer.mask_token,
     }  # fmt: skip
     if way is None:
         answer["why"] = no_guesses(bench)

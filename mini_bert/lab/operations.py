@@ -149,7 +149,10 @@ def output_operations(bench: Bench, cache: EncodeCache) -> list[Operation]:
     names = [bench.tokenizer.readable(i) for i in range(bench.tokenizer.vocab_size)]
     names += ["(unused)"] * (probs.shape[-1] - len(names))
     about = {
-        MASKED_WORDS: "What the model would answer at each position. It was trained to do so where words are hidden.",
+        MASKED_WORDS: (
+            "What the model would answer at each position. It was trained to do so only at words that were chosen in "
+            "training, most of them hidden."
+        ),
         NEXT_WORD: "Which word the model expects after each token, from this token and those before it.",
     }[name]
     found.append(

@@ -5,8 +5,8 @@
 
 The lab holds the other end of the standard input. When it closes it, to pause or to end, and also when the lab itself
 is killed, this process gets the same as from Ctrl-C: it finishes its step, saves a checkpoint and ends. The same
-happens after `at_most` seconds, whatever the run itself was meant to take. Records of tensors are more frequent than usual,
-because someone is watching.
+happens after `at_most` seconds, whatever the run itself was meant to take. Records of tensors are more frequent than
+usual, because someone is watching.
 """
 
 from __future__ import annotations

@@ -35,6 +35,13 @@ def test_scripts_make_no_markup_and_load_nothing_foreign(path):
         assert (path.parent / target).is_file(), target
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_lines_can_be_read(path):
+    """No line is longer than 150 characters."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [number for number, line in enumerate(lines, 1) if len(line) > 150] == []
+
+
 def test_the_page_has_no_inline_code():
     """The security policy would refuse it."""
     found = []

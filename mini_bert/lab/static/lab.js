@@ -17,7 +17,8 @@ let turn = 0;
 let waiting = 0, timer = 0;
 const shell = {
   model: null, // the chosen model; null: the first
-  about: about(),
+  about: null, // a promise: the names of the models
+  keys: true, // whether single letters and digits do something
   busy() {
     waiting += 1;
     timer ||= setTimeout(() => { status.textContent = "computing …"; }, 400);
@@ -43,16 +44,13 @@ const shell = {
 
 // --- rooms
 
-nav.append(...rooms.map((room) => make("a", { href: linkTo(room.name), "data-room": room.name, title: room.title }, room.tab)));
+nav.append(...rooms.map((room) => make("a", { href: linkTo(room.name), "data-room": room.name }, room.tab)));
 
 async function open() {
   const { name, params } = readLink();
   const room = rooms.find((one) => one.name === name) ?? rooms[0];
   for (const link of nav.querySelectorAll("a")) {
-    if (link.dataset.room === room.name) {
-      link.setAttribute("aria-current", "page");
-      nav.scrollLeft = link.offsetLeft - nav.offsetLeft - 40; // on a narrow page, not all fit
-    }
+    if (link.dataset.room === room.name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   const { model = null } = params;
@@ -60,8 +58,9 @@ async function open() {
     shown.show(params);
     return;
   }
+  shown = null; // until the module of the room has arrived
   shell.model = model;
-  mark();
+  list();
   const own = ++turn;
   view?.close();
   view = new View(room, shell);
@@ -69,7 +68,7 @@ async function open() {
   shell.linked(room.name, params);
   const heading = make("h1", {}, room.title);
   main.replaceChildren(heading, make("p", { class: "lead" }, room.lead), view.root);
-  if (name && name !== room.name) view.error.textContent = "There is no such room yet; this is the first one.";
+  if (name && name !== room.name) view.fail("room", "There is no such room; this is the first one.");
   try {
     const module = await import(`./rooms/${room.name}.js`);
     if (own !== turn) return;
@@ -93,19 +92,32 @@ models.addEventListener("change", () => {
 function mark() {
   if (models.options.length) models.value = shell.model ?? models.options[0].value;
 }
-shell.about.then(({ model, models: names }) => {
-  models.append(...[model, ...names.filter((name) => name !== model)].map((name) => make("option", { value: name }, name)));
-  models.hidden = names.length < 2;
-  mark();
-}).catch(() => { /* the first question to the server says that it does not answer */ });
+// Again whenever a room is opened: a new run is a new model.
+function list() {
+  shell.about = about();
+  shell.about.then(({ model, models: names }) => {
+    models.replaceChildren(...[model, ...names.filter((name) => name !== model)].map((name) => make("option", { value: name }, name)));
+    models.hidden = names.length < 2;
+    mark();
+  }).catch(() => { /* the first question to the server says that it does not answer */ });
+}
 
 // --- theme
 
 const root = document.documentElement;
-try {
-  const kept = localStorage.getItem("theme");
-  if (kept === "light" || kept === "dark") root.dataset.theme = kept;
-} catch { /* storage may be switched off */ }
+const kept = (name) => {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null; // storage may be switched off
+  }
+};
+const keep = (name, value) => {
+  try {
+    localStorage.setItem(name, value);
+  } catch { /* storage may be switched off */ }
+};
+if (["light", "dark"].includes(kept("theme"))) root.dataset.theme = kept("theme");
 
 function redraw() {
   shown?.show(readLink().params, true);
@@ -113,9 +125,7 @@ function redraw() {
 $("theme").addEventListener("click", () => {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
-  try {
-    localStorage.setItem("theme", root.dataset.theme);
-  } catch { /* storage may be switched off */ }
+  keep("theme", root.dataset.theme);
   redraw();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
@@ -123,12 +133,18 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 // --- saving, and the keyboard
 
 saveMenu($("save"), () => ({
-  main, name: `mini-bert-${view.room.name}`, title: document.title, fail: (text) => { view.error.textContent = text; },
+  main, name: `mini-bert-${view.room.name}`, title: document.title, fail: (text) => view.fail("save", text),
 }));
 $("skip").addEventListener("click", () => main.focus());
+const keys = $("keys");
+keys.checked = shell.keys = kept("keys") !== "off";
+keys.addEventListener("change", () => {
+  shell.keys = keys.checked;
+  keep("keys", keys.checked ? "on" : "off");
+});
 addEventListener("keydown", (event) => {
   const typing = event.target.closest("textarea, input, select");
-  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!shell.keys || typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const place = Number(event.key) - 1;
   if (rooms[place]) location.hash = nav.querySelector(`[data-room="${rooms[place].name}"]`).getAttribute("href");
 });

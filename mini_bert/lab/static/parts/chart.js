@@ -9,13 +9,22 @@ const nice = (span, count) => {
   return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw);
 };
 
-export const small = (value) => (value !== 0 && Math.abs(value) < 0.01 ? value.toExponential(0).replace("-", "−") : Math.abs(value) >= 10_000 ? value.toExponential(0) : digits(value, Math.abs(value) < 1 ? 2 : Math.abs(value) < 20 ? 1 : 0));
+function small(value) {
+  const size = Math.abs(value);
+  if ((size > 0 && size < 0.01) || size >= 10_000) return value.toExponential(0).replace("-", "−");
+  return digits(value, size < 1 ? 2 : Number(size < 20));
+}
 
 // As many digits as it takes to tell two ticks apart.
-const tick = (value, step) => (Math.abs(value) < step / 2 ? "0" : step < 0.001 || step >= 10_000 ? small(value) : digits(value, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9))));
+function tick(value, step) {
+  if (Math.abs(value) < step / 2) return "0";
+  return step < 0.001 || step >= 10_000 ? small(value) : digits(value, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+}
 
 // lines: [{ name, points: [[x, y]], kind }]; level: { value, name }; marks: [{ x, name }]; cursor: x
-export function chart({ label, lines, width, height = 190, level = null, marks = [], cursor = null, across = null, least = null, most = null }) {
+export function chart({
+  label, lines, width, height = 190, level = null, marks = [], cursor = null, across = null, least = null, most = null,
+}) {
   const points = lines.flatMap((line) => line.points);
   const xs = points.map(([x]) => x), ys = [...points.map(([, y]) => y), ...(level ? [level.value] : [])];
   const x1 = Math.max(1, across ?? Math.max(1, ...xs)), x0 = 0;
@@ -43,9 +52,15 @@ export function chart({ label, lines, width, height = 190, level = null, marks =
     if (!line.points.length) continue;
     const path = line.points.map(([px, py], place) => `${place ? "L" : "M"}${x(px).toFixed(1)} ${y(py).toFixed(1)}`).join("");
     parts.push(svg("path", { class: `line ${line.kind ?? ""}`, d: path }));
-    if (line.kind === "dots" || line.points.length === 1) for (const [px, py] of line.points) parts.push(svg("circle", { class: `dot ${line.kind ?? ""}`, cx: x(px), cy: y(py), r: 3 }));
+    const single = line.kind === "dots" || line.points.length === 1;
+    if (single) parts.push(...line.points.map(([px, py]) => svg("circle", { class: `dot ${line.kind ?? ""}`, cx: x(px), cy: y(py), r: 3 })));
   }
-  if (level) parts.push(svg("text", { class: "of-level", x: LEFT + 6, y: y(level.value) - 6 }, level.name)); // on top of the lines
-  const last = lines.filter((line) => line.points.length).map((line) => `${line.name} ${small(line.points.at(-1)[1])} at step ${line.points.at(-1)[0]}`);
-  return svg("svg", { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${label}: ${last.join(", ") || "nothing yet"}` }, parts);
+  if (level) { // its name on top of the lines, above its own line if there is room
+    const at = y(level.value);
+    parts.push(svg("text", { class: "of-level", x: LEFT + 6, y: at < TOP + 12 ? at + 15 : at - 6 }, level.name));
+  }
+  const last = lines.filter((line) => line.points.length).map(({ name, points }) => `${name} ${small(points.at(-1)[1])} at step ${points.at(-1)[0]}`);
+  return svg("svg", {
+    class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${label}: ${last.join(", ") || "nothing yet"}`,
+  }, parts);
 }

@@ -51,8 +51,11 @@ export function roving(container, selector, columns = () => 1e9) {
   return { refresh };
 }
 
-export const percent = (share) =>
-  `${share === 0 || share >= 0.0995 ? Math.round(100 * share) : share >= 0.001 ? (100 * share).toFixed(1) : "<\u00a00.1"}\u00a0%`; // never split at the end of a line
+// Never split at the end of a line
+export function percent(share) {
+  if (share > 0 && share < 0.001) return "<\u00a00.1\u00a0%";
+  return `${share === 0 || share >= 0.0995 ? Math.round(100 * share) : (100 * share).toFixed(1)}\u00a0%`;
+}
 
 // A number with a true minus sign, and as many digits as a column of numbers needs.
 export function digits(value, places = 2) {
@@ -67,3 +70,7 @@ export function unpack(text, Kind) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   return new Kind(bytes.buffer);
 }
+
+// Where a line of the library is, and the line itself
+export const sourceLines = ({ file, line, code }) => [
+  make("span", { class: "note" }, `${file}, line ${line}`), make("pre", {}, make("code", {}, code))];

@@ -110,7 +110,8 @@ export function flowPicture({ operations, paths, loss, onChoose }) {
 
   // --- what can be chosen
   nodes.append(svg("circle", { class: "loss", cx: start[0], cy: start[1], r: 9 }),
-    svg("text", { class: "of-loss", x: start[0] - 20, y: start[1], "text-anchor": "end", "dominant-baseline": "central" }, `Loss ${digits(loss, 3)}`));
+    svg("text", { class: "of-loss", x: start[0] - 20, y: start[1], "text-anchor": "end", "dominant-baseline": "central" },
+      `Loss ${digits(loss, 3)}`));
   for (const one of operations) {
     const [x, line] = at(one.step, one.layer);
     const left = x === MAIN, name = one.step === "output_norm" ? `Block ${one.layer}` : SHORT[one.step];
@@ -132,7 +133,10 @@ export function flowPicture({ operations, paths, loss, onChoose }) {
     svg("text", { ...text, y: line - 6 }, `${name} `), svg("text", { ...text, class: "small", y: line + 8 }, norm(one.norm))));
   }
   const high = y + 30;
-  const element = svg("svg", { class: "flow", viewBox: `0 0 ${WIDE} ${high}`, width: WIDE, height: high, role: "group", "aria-label": "The flow of the gradient, from the loss to the embeddings" }, bands, nodes);
+  const element = svg("svg", {
+    class: "flow", viewBox: `0 0 ${WIDE} ${high}`, width: WIDE, height: high, role: "group",
+    "aria-label": "The flow of the gradient, from the loss to the embeddings",
+  }, bands, nodes);
   const { refresh } = roving(element, ".node", () => 1);
   function mark(step, layer) {
     let chosen = null;

@@ -23,3 +23,6 @@ export function whole(text, low, high, otherwise) {
   const value = /^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN;
   return value >= low && value <= high ? value : otherwise;
 }
+
+// A list of positions from a link, such as 4,6
+export const places = (text) => (text ?? "").split(",").filter((one) => /^\d{1,3}$/.test(one)).map(Number);

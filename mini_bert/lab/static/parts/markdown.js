@@ -19,6 +19,7 @@ function inline(text, follow) {
   return [...parts, text.slice(done)];
 }
 
+const row = (line, follow) => make("tr", {}, line.slice(1, -1).split("|").map((cell) => make("td", {}, inline(cell.trim(), follow))));
 const items = (block, mark) => block.split(mark).slice(1);
 
 // A list of elements
@@ -27,10 +28,14 @@ export function markdown(text, follow = () => null) {
   return blocks.map((block) => block.replace(/^\n+|\s+$/g, "")).filter(Boolean).map((block) => {
     const lines = block.split("\n");
     if (block.startsWith("```")) return make("pre", { tabindex: 0 }, make("code", {}, lines.slice(1, -1).join("\n")));
-    if (lines.every((line) => /^ {4}|^$/.test(line))) return make("pre", { class: "formulas", tabindex: 0 }, make("code", {}, lines.map((line) => line.slice(4)).join("\n")));
+    if (lines.every((line) => /^ {4}|^$/.test(line))) {
+      return make("pre", { class: "formulas", tabindex: 0 }, make("code", {}, lines.map((line) => line.slice(4)).join("\n")));
+    }
     const list = block.startsWith("- ") ? ["ul", /^- /m] : /^\d+\. /.test(block) ? ["ol", /^\d+\. /m] : null;
     if (list) return make(list[0], {}, items(block, list[1]).map((item) => make("li", {}, inline(item, follow))));
-    if (block.startsWith("|")) return make("table", {}, make("tbody", {}, lines.filter((line) => !/^\|[-|]+$/.test(line)).map((line) => make("tr", {}, line.slice(1, -1).split("|").map((cell) => make("td", {}, inline(cell.trim(), follow)))))));
+    if (block.startsWith("|")) {
+      return make("table", {}, make("tbody", {}, lines.filter((line) => !/^\|[-|]+$/.test(line)).map((line) => row(line, follow))));
+    }
     return make("p", {}, inline(block, follow));
   });
 }

@@ -3,7 +3,7 @@
 import { level, scale } from "./colour.js";
 import { make, svg } from "./dom.js";
 
-const FONT = 12, LETTER = 6.9; // pixels
+const FONT = 12, LETTER = 7.4; // pixels; a letter is that wide in bold
 
 // The numbers as a PNG in a data address, one pixel each.
 export function picture(values, rows, columns, most, signed) {
@@ -23,8 +23,11 @@ const short = (text, most = 12) => (text.length > most ? `${text.slice(0, most -
 
 // names: of the rows; across: of the columns, or null; room: the width to use, in pixels; least, widest: of a cell; high:
 // of a cell, or null for squares
-// onPoint(row, column): pointed at, or reached with the arrow keys; onChoose(row, column): pressed
-export function heatMap({ label, values, names, across = null, columns, most, signed = false, room, least = 0, widest = 26, high = null, onPoint, onChoose, describe }) {
+// onPoint(row, column): pointed at, or reached with the arrow keys: the room shows the number in an element with
+// role=status, or announces it; onChoose(row, column): pressed
+export function heatMap({
+  label, values, names, across = null, columns, most, signed = false, room, least = 0, widest = 26, high = null, onPoint, onChoose,
+}) {
   const rows = names.length;
   const left = Math.ceil(LETTER * Math.max(...names.map((name) => short(name).length))) + 10;
   const head = across ? Math.ceil(LETTER * 1.12 * Math.max(...across.map((name) => short(name).length))) + 10 : 0;
@@ -57,11 +60,10 @@ export function heatMap({ label, values, names, across = null, columns, most, si
     at = [row, column];
     marks.replaceChildren(
       svg("rect", { class: "line", x: left, y: head + high * row, width: wide * columns, height: high }),
-      wide >= 3 ? svg("rect", { class: "line", x: left + wide * column, y: head, width: wide, height: high * rows }) : null ?? "",
+      wide >= 3 ? svg("rect", { class: "line", x: left + wide * column, y: head, width: wide, height: high * rows }) : "",
       svg("rect", { class: "cell", x: left + wide * column - (wide < 4 ? 2 : 0), y: head + high * row, width: Math.max(4, wide), height: high }));
     rowNames.forEach((node, own) => node.classList.toggle("on", own === row));
     columnNames.forEach((node, own) => node.classList.toggle("on", own === column));
-    if (describe) element.setAttribute("aria-label", `${label}. ${describe(row, column)}`);
     if (tell) onPoint?.(row, column);
   }
   const clear = () => {

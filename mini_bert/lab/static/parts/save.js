@@ -39,7 +39,8 @@ export async function savePage(main, name, title) {
     '<meta charset="utf-8">', '<meta name="viewport" content="width=device-width, initial-scale=1">',
     `<meta http-equiv="Content-Security-Policy" content="${policy}">`, make("title", {}, title).outerHTML, `<style>${await style()}</style>`,
   ].join("\n");
-  const page = `<!DOCTYPE html>\n<html lang="en" data-theme="${theme()}">\n<head>\n${head}\n</head>\n<body>\n${frozen(main).outerHTML}\n</body>\n</html>\n`;
+  const body = frozen(main).outerHTML;
+  const page = `<!DOCTYPE html>\n<html lang="en" data-theme="${theme()}">\n<head>\n${head}\n</head>\n<body>\n${body}\n</body>\n</html>\n`;
   download(`${name}.html`, [page], "text/html");
 }
 

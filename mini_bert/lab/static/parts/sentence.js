@@ -1,4 +1,4 @@
-// The sentence editor, and the row of tokens below it.
+// The sentence editor, the row of tokens below it, and small choices.
 
 import { make, roving, unique } from "./dom.js";
 import { tip } from "./tooltip.js";
@@ -11,22 +11,26 @@ const EXAMPLES = [
   "The cat sat on the mat because it was tired.",
 ];
 
-export function sentenceEditor({ value, onChange, examples = EXAMPLES }) {
-  const id = unique("sentence");
-  let timer = 0;
+export function sentenceEditor(view, { value, onChange, examples = EXAMPLES }) {
+  const id = unique("sentence"), later = view.timer();
+  let told = value;
+  const tell = () => {
+    if (field.value === told) return;
+    told = field.value;
+    onChange(told);
+  };
   const field = make("textarea", {
     id, rows: 1, maxlength: 2000, spellcheck: "false", autocomplete: "off", autocapitalize: "off", "aria-describedby": `${id}-error`,
     on: {
       input: () => {
         fit();
-        clearTimeout(timer);
-        timer = setTimeout(() => onChange(field.value), PAUSE);
+        later(tell, PAUSE);
       },
+      change: tell, // someone goes elsewhere, perhaps to another room
       keydown: (event) => {
         if (event.key !== "Enter") return;
         event.preventDefault(); // a sentence has one line
-        clearTimeout(timer);
-        onChange(field.value);
+        tell();
       },
     },
   });
@@ -36,23 +40,26 @@ export function sentenceEditor({ value, onChange, examples = EXAMPLES }) {
     field.style.height = `${field.scrollHeight + 2}px`;
   };
   const set = (text) => {
-    field.value = text;
-    if (field.isConnected) fit();
+    field.value = told = text;
+    fit();
   };
   const choose = (text) => {
-    clearTimeout(timer);
-    set(text);
-    onChange(text);
+    field.value = text;
+    fit();
+    tell();
   };
   set(value);
   requestAnimationFrame(fit);
-  addEventListener("resize", fit);
+  addEventListener("resize", fit, { signal: view.signal });
   const element = make("section", { class: "sentence" },
     make("label", { for: id, class: "label" }, "Sentence"), field,
     make("details", { class: "examples" }, make("summary", {}, "Examples"),
       make("div", {}, examples.map((text) => make("button", { type: "button", class: "quiet", on: { click: () => choose(text) } }, text)))));
   return { element, set, fit, get value() { return field.value; } };
 }
+
+// Whether a token stands for a piece of the text, and was not added by the tokenizer.
+export const isWord = (token) => token.role !== "cls" && token.role !== "sep";
 
 // Tokens as buttons. onPress(place); show(tokens, { pressed, current, note(place), tint(place), hint(place), fixed(place),
 // faded(place) })
@@ -61,13 +68,15 @@ export function tokenRow({ label, onPress }) {
   const { refresh } = roving(element, "button");
   function show(tokens, { pressed = new Set(), current = null, note, tint, hint, fixed, faded } = {}) {
     const focused = element.contains(document.activeElement) ? Number(document.activeElement.dataset.place) : null;
+    const joined = (place) => tokens[place].word !== null && tokens[place - 1]?.word === tokens[place].word;
     const buttons = tokens.map((token, place) => {
       const locked = fixed?.(place) ?? false;
       const colours = tint?.(place);
       const button = make("button", {
         type: "button", "data-place": place, "aria-pressed": locked ? null : String(pressed.has(place)),
         "aria-current": current === place ? "true" : null, "aria-disabled": locked ? "true" : null,
-        class: ["token", token.role && "added", token.word !== null && tokens[place - 1]?.word === token.word && "joined", faded?.(place) && "faded"].filter(Boolean).join(" "),
+        class: ["token", token.role && "added", token.role === "mask" && "gap", joined(place) && "joined", faded?.(place) && "faded"]
+          .filter(Boolean).join(" "),
         style: colours ? { background: colours.background, color: colours.ink } : {},
         on: { click: () => locked || onPress(place) },
       }, make("bdi", {}, token.text));
@@ -78,7 +87,8 @@ export function tokenRow({ label, onPress }) {
     });
     const words = []; // the pieces of a word stay together at the end of a line
     buttons.forEach((button) => (button.classList.contains("joined") ? words.at(-1).push(button) : words.push([button])));
-    element.replaceChildren(...words.map((pieces) => (pieces.length > 1 ? make("span", { class: "pieces-of-word" }, pieces) : pieces[0])));
+    const together = (pieces) => (pieces.length > 1 ? make("span", { class: "pieces-of-word" }, pieces) : pieces[0]);
+    element.replaceChildren(...words.map(together));
     refresh();
     if (focused !== null) element.querySelector(`[data-place="${focused}"]`)?.focus();
   }
@@ -98,6 +108,13 @@ export function segmented({ label, choices, value, onChange }) {
   }, text)));
   show();
   return { element, set: (own) => { current = own; show(); } };
+}
+
+// A choice of one of several heads
+export function headChoice(count, value, onChange) {
+  const choices = Array.from({ length: count }, (_, head) => [String(head), String(head)]);
+  const { element } = segmented({ label: "Head", choices, value: String(value), onChange: (head) => onChange(Number(head)) });
+  return make("div", { class: "option" }, make("span", { class: "label" }, "Head"), element);
 }
 
 export function toggle({ label, value, onChange }) {

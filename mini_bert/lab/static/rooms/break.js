@@ -8,7 +8,8 @@ const SECONDS = 60;
 
 export default function open(view, params) {
   const state = { fault: null, guess: null };
-  let about = null, data = null, timer = 0, drawnWide = 0, mine = false;
+  const later = view.timer();
+  let about = null, data = null, drawnWide = 0, mine = false;
 
   const list = make("div", { class: "faults", role: "group", "aria-label": "Mistakes" });
   const { refresh } = roving(list, "button", () => 1);
@@ -19,7 +20,8 @@ export default function open(view, params) {
   const stopButton = make("button", { type: "button", on: { click: stop } }, "Stop");
   const line = make("p", { class: "status-line" });
   const drawing = make("div", { class: "drawn" });
-  const running = make("section", {}, make("h2", {}, "Side by side"), make("p", { class: "note" }, "Blue: healthy. Orange: broken. Dashed: what can be learnt without context."), drawing);
+  const running = make("section", {}, make("h2", {}, "Side by side"),
+    make("p", { class: "note" }, "Blue: healthy. Orange: broken. Dashed: what can be learnt without context."), drawing);
   const result = make("div", { class: "broken-result" });
 
   view.root.append(
@@ -29,9 +31,9 @@ export default function open(view, params) {
       make("section", { class: "panel" }, make("h2", {}, "2. Predict, then run"), lines, note, guesses,
         make("div", { class: "options" }, startButton, stopButton, line))),
     running, result);
-  new ResizeObserver(() => {
+  view.onResize(view.root, () => {
     if (drawing.clientWidth && drawing.clientWidth !== drawnWide && data?.curves) draw();
-  }).observe(view.root);
+  });
 
   function show(params, keep = false) {
     if (keep) {
@@ -46,9 +48,14 @@ export default function open(view, params) {
     about ??= await view.ask("faults", {});
     if (!about) return;
     if (!about.faults.some((one) => one.name === state.fault)) state.fault = about.faults[0].name;
-    list.replaceChildren(...about.faults.map((one) => make("button", { type: "button", "data-fault": one.name, on: { click: () => choose(one.name) } }, one.title)));
-    guesses.replaceChildren(...about.guesses.map(([name, text]) => make("button", { type: "button", value: name, on: { click: () => { state.guess = name; drawChoice(); if (data) draw(); } } }, text)));
-    note.textContent = `A small Mini-BERT (${about.model}) learns sentences such as “${about.example}” in ${about.steps} steps; an adjective, a noun and another word are hidden.`;
+    list.replaceChildren(...about.faults.map((one) => make("button", {
+      type: "button", "data-fault": one.name, on: { click: () => choose(one.name) },
+    }, one.title)));
+    guesses.replaceChildren(...about.guesses.map(([name, text]) => make("button", {
+      type: "button", value: name, on: { click: () => predict(name) },
+    }, text)));
+    note.textContent = `A small Mini-BERT (${about.model}) learns sentences such as “${about.example}” in ${about.steps} steps; `
+      + "an adjective, a noun and another word are hidden.";
     drawChoice();
     look();
   }
@@ -62,12 +69,20 @@ export default function open(view, params) {
     if (data) draw();
   }
 
+  function predict(name) {
+    state.guess = name;
+    drawChoice();
+    if (data) draw();
+  }
+
   function drawChoice() {
     const one = about.faults.find((fault) => fault.name === state.fault);
     for (const button of list.children) button.setAttribute("aria-pressed", String(button.dataset.fault === state.fault));
     refresh(list.querySelector("[aria-pressed='true']"));
     for (const button of guesses.children) button.setAttribute("aria-pressed", String(button.value === state.guess));
-    lines.replaceChildren(make("p", {}, make("span", { class: "label" }, "right"), make("code", {}, one.right)), make("p", { class: "wrong" }, make("span", { class: "label" }, "broken"), make("code", {}, one.wrong)),
+    lines.replaceChildren(
+      make("p", {}, make("span", { class: "label" }, "right"), make("code", {}, one.right)),
+      make("p", { class: "wrong" }, make("span", { class: "label" }, "broken"), make("code", {}, one.wrong)),
       one.setting ? make("p", {}, make("span", { class: "label" }, "both"), make("span", { class: "note" }, one.setting)) : "");
     startButton.disabled = state.guess === null || data?.running === true;
     stopButton.disabled = data?.running !== true;
@@ -75,19 +90,17 @@ export default function open(view, params) {
   }
 
   async function start() {
-    const answer = await view.ask("start", { fault: state.fault, seconds: SECONDS });
+    const answer = await view.ask("start", { fault: state.fault, seconds: SECONDS }, { kind: "act" });
     if (!answer) return;
     mine = true;
     look();
   }
   async function stop() {
-    if (await view.ask("stop", {})) look();
+    if (await view.ask("stop", {}, { kind: "act" })) look();
   }
 
   async function look() {
-    clearTimeout(timer);
     const answer = await view.ask("status", {});
-    if (view.closed) return;
     if (answer) {
       const before = data?.running;
       data = answer;
@@ -99,7 +112,7 @@ export default function open(view, params) {
       drawChoice();
       draw();
     }
-    if (data?.running) timer = setTimeout(look, PAUSE);
+    if (data?.running) later(look, PAUSE);
   }
 
   const title = (name) => about.guesses.find(([own]) => own === name)[1];
@@ -107,30 +120,57 @@ export default function open(view, params) {
   function draw() {
     const own = data.fault === state.fault;
     running.hidden = result.hidden = !own || !data.curves;
-    const steps = data.curves ? Math.max(0, ...Object.values(data.curves).map((points) => points.at(-1)?.[0] ?? 0)) : 0;
-    line.textContent = data.running ? (steps ? `Running: step ${steps} of ${data.steps}` : "Starting …") : state.guess === null && !own ? "Make a prediction first." : "";
+    line.textContent = progress(own);
     if (!own || !data.curves) return;
+    drawCurves();
+    if (data.outcome) drawResult();
+    else result.replaceChildren(data.running ? "" : make("p", { class: "note" }, "They were stopped before their first record. Run them again."));
+  }
+
+  function progress(own) {
+    if (!data.running) return state.guess === null && !own ? "Make a prediction first." : "";
+    const steps = Math.max(0, ...Object.values(data.curves ?? {}).map((points) => points.at(-1)?.[0] ?? 0));
+    return steps ? `Running: step ${steps} of ${data.steps}` : "Starting …";
+  }
+
+  function drawCurves() {
     drawnWide = drawing.clientWidth;
-    const highest = Math.max(...Object.values(data.curves).flat().map(([, loss]) => loss));
-    const most = Math.max(data.baseline, data.curves.healthy[0]?.[1] ?? 0) * 1.25;
+    const { healthy, broken } = data.curves;
+    const highest = Math.max(...[...healthy, ...broken].map(([, loss]) => loss));
+    const most = Math.max(data.baseline, healthy[0]?.[1] ?? 0) * 1.25;
+    const beyond = `The broken model is beyond the top of the chart: its loss went up to ${Math.round(highest).toLocaleString("en")}.`;
     drawing.replaceChildren(chart({
       label: "Loss of both models", width: drawnWide, height: 260, across: data.steps, least: 0, most: Math.max(1, most),
-      lines: [{ name: "healthy", points: data.curves.healthy }, { name: "broken", points: data.curves.broken, kind: "other" }],
+      lines: [{ name: "healthy", points: healthy }, { name: "broken", points: broken, kind: "other" }],
       level: { value: data.baseline, name: "without context" },
-    }), highest > most ? make("p", { class: "note" }, `The broken model is beyond the top of the chart: its loss went up to ${highest.toLocaleString("en", { maximumFractionDigits: 0 })}.`) : "");
-    if (!data.outcome) {
-      result.replaceChildren(data.running ? "" : make("p", { class: "note" }, "They were stopped before their first record. Run them again."));
-      return;
-    }
+    }), highest > most ? make("p", { class: "note" }, beyond) : "");
+  }
+
+  function drawResult() {
     const guess = mine ? state.guess : null;
-    const check = (error) => (error === null ? "not measured" : error < 1e-5 ? `right: the largest relative error is ${error.toExponential(0).replace("-", "−")}` : `wrong: the largest relative error is ${digits(error, 2)}`);
-    const verdict = (side, name) => make("section", {}, make("h3", {}, name), make("p", { class: "note" }, `Gradients ${check(data.errors[side])}.`),
-      data.doctor[side].map((one) => make("section", { class: `finding ${one.level}` }, make("h4", {}, one.title), make("p", {}, one.what), make("p", {}, one.why))));
+    const compared = guess === data.outcome ? " As you predicted." : ` You predicted: ${title(guess ?? data.outcome).toLowerCase()}.`;
     result.replaceChildren(
       make("section", { class: "panel" }, make("h2", {}, "What happened"),
-        make("p", { class: "happened" }, make("b", {}, `${title(data.outcome)}.`), guess === null ? "" : guess === data.outcome ? " As you predicted." : ` You predicted: ${title(guess).toLowerCase()}.`),
+        make("p", { class: "happened" }, make("b", {}, `${title(data.outcome)}.`), guess === null ? "" : compared),
         make("p", { class: "about" }, data.why)),
-      make("section", {}, make("h2", {}, "The doctor's verdict"), make("p", { class: "note" }, "The doctor reads the records of a run, not its code, and a finite difference checks the gradients."), make("div", { class: "two spaced" }, verdict("healthy", "Healthy"), verdict("broken", "Broken"))));
+      make("section", {}, make("h2", {}, "The doctor's verdict"),
+        make("p", { class: "note" }, "The doctor reads the records of a run, not its code, and a finite difference checks the gradients."),
+        make("div", { class: "two spaced" }, verdict("healthy", "Healthy"), verdict("broken", "Broken"))));
+  }
+
+  function verdict(side, name) {
+    const error = data.errors[side];
+    const wrong = error !== null && error >= 1e-5;
+    const size = error === null ? "" : `the largest relative error is ${wrong ? digits(error, 2) : error.toExponential(0).replace("-", "−")}`;
+    // The doctor cannot see a wrong gradient in the records, so it must not have the last word.
+    const findings = wrong ? [{
+      level: "error", title: "Its gradients are wrong", what: `A finite difference does not agree: ${size}.`,
+      why: "What follows was found in the records alone, which do not show it.",
+    }, ...data.doctor[side]] : data.doctor[side];
+    return make("section", {}, make("h3", {}, name),
+      make("p", { class: "note" }, `Gradients ${error === null ? "not measured" : `${wrong ? "wrong" : "right"}: ${size}`}.`),
+      findings.map((one) => make("section", { class: `finding ${one.level}` },
+        make("h4", {}, one.title), make("p", {}, one.what), make("p", {}, one.why))));
   }
 
   show(params);

@@ -2,20 +2,21 @@
 
 import { signedBars } from "../parts/bars.js";
 import { colour, inkOn } from "../parts/colour.js";
-import { digits, make, roving, unpack } from "../parts/dom.js";
+import { digits, make, roving, sourceLines, unpack } from "../parts/dom.js";
 import { whole } from "../parts/link.js";
 import { heatMap } from "../parts/matrix.js";
-import { segmented, sentenceEditor, TEXT } from "../parts/sentence.js";
+import { headChoice, sentenceEditor, TEXT } from "../parts/sentence.js";
 
 const PAUSE = 60; // milliseconds before a number that is pointed at is explained
 const CELL = 62, LABEL = 92; // pixels of the table of numbers
 
 export default function open(view, params) {
   const state = { text: TEXT, step: "embeddings", layer: -1, head: 0, row: 1, column: 0, from: 0 };
-  let list = [], tokens = [], current = null, numbers = null, map = null, cells = [], timer = 0;
-  let unsaid = true; // the link names no column
+  const later = view.timer();
+  let list = [], tokens = [], current = null, numbers = null, map = null, cells = [];
+  let unsaid = true, anyRow = true; // the link names no column, no row
 
-  const editor = sentenceEditor({ value: state.text, onChange: (text) => { state.text = text; load(); } });
+  const editor = sentenceEditor(view, { value: state.text, onChange: (text) => { state.text = text; load(); } });
   const select = make("select", { "aria-label": "Operation", on: { change: () => go(Number(select.value)) } });
   const back = make("button", { type: "button", class: "quiet", on: { click: () => go(place() - 1) } }, "← Back");
   const next = make("button", { type: "button", class: "strong", on: { click: () => go(place() + 1) } }, "Next →");
@@ -34,15 +35,18 @@ export default function open(view, params) {
     make("div", { class: "bar unsaved" }, back, select, next),
     make("div", { class: "stepping" }, side,
       make("section", { class: "operation" }, title, formula, about, heads, drawing, table), why));
-  new ResizeObserver(() => current && fit()).observe(table);
+  view.onResize(table, () => current && fit());
   view.root.addEventListener("keydown", (event) => {
-    if (event.target.closest("textarea, select")) return;
+    if (!view.shell.keys || event.target.closest("textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "n" || event.key === "]") go(place() + 1);
     if (event.key === "p" || event.key === "[") go(place() - 1);
   });
 
   const place = () => Math.max(0, list.findIndex((one) => one.step === state.step && (one.layer ?? -1) === state.layer));
-  const group = (one, number) => (one.layer !== null ? `Block ${one.layer}` : number < list.findIndex((other) => other.layer !== null) ? "Embeddings" : "Output");
+  const group = (one, number) => {
+    if (one.layer !== null) return `Block ${one.layer}`;
+    return number < list.findIndex((other) => other.layer !== null) ? "Embeddings" : "Output";
+  };
 
   function show(params, keep = false) {
     if (keep) {
@@ -56,6 +60,7 @@ export default function open(view, params) {
     state.row = whole(params.row, 0, 999, 1);
     state.column = whole(params.column, 0, 99999, 0);
     unsaid = params.column === undefined;
+    anyRow = params.row === undefined;
     if (editor.value !== state.text) editor.set(state.text);
     load();
   }
@@ -64,12 +69,14 @@ export default function open(view, params) {
     const answer = await view.ask("steps", { text: state.text });
     if (!answer) return;
     ({ operations: list, tokens } = answer);
-    if (!list.some((one) => one.step === state.step)) state.step = (list.find((one) => one.step === "embeddings") ?? list[0]).step;
+    const usual = list.find((one) => one.step === "embeddings") ?? list[0];
+    if (!list.some((one) => one.step === state.step)) state.step = usual.step;
     const same = list.filter((one) => one.step === state.step);
     const found = same.find((one) => (one.layer ?? -1) === state.layer) ?? same[0];
     state.layer = found.layer ?? -1;
-    state.row = Math.min(state.row, tokens.length - 1);
-    const groups = Map.groupBy ? Map.groupBy(list.map((one, number) => [one, number]), ([one, number]) => group(one, number)) : grouped();
+    const gap = tokens.findIndex((token) => token.role === "mask"); // what is guessed there is the question
+    state.row = anyRow && gap > 0 ? gap : Math.min(state.row, tokens.length - 1);
+    const groups = grouped();
     select.replaceChildren(...[...groups].map(([name, members]) => make("optgroup", { label: name },
       members.map(([one, number]) => make("option", { value: number }, full(one))))));
     side.replaceChildren(...[...groups].map(([name, members]) => make("section", {}, make("p", { class: "group" }, name),
@@ -90,7 +97,7 @@ export default function open(view, params) {
   }
 
   const full = (one) => (one.layer === null ? one.title : `Block ${one.layer}: ${one.title}`);
-  const short = (text) => text.replace(/^Feed-forward: /, "").replace(/: the output of the block$/, "").replace(/^./, (letter) => letter.toUpperCase());
+  const short = (text) => text.replace(/^Feed-forward: |: the output of the block$/g, "").replace(/^./, (letter) => letter.toUpperCase());
 
   async function go(number) {
     if (number < 0 || number >= list.length) return;
@@ -99,17 +106,7 @@ export default function open(view, params) {
     if (other) state.column = 0;
     state.step = one.step;
     state.layer = one.layer ?? -1;
-    select.value = String(number);
-    back.disabled = number === 0;
-    next.disabled = number === list.length - 1;
-    for (const button of side.querySelectorAll("button")) {
-      if (Number(button.dataset.number) === number) button.setAttribute("aria-current", "step");
-      else button.removeAttribute("aria-current");
-    }
-    const active = side.querySelector("[aria-current]");
-    if (!side.contains(document.activeElement)) refresh(active);
-    const above = active.offsetTop - side.offsetTop; // only the list scrolls, not the page
-    if (above < side.scrollTop || above > side.scrollTop + side.clientHeight - 60) side.scrollTop = above - side.clientHeight / 3;
+    markStep(number);
     remember();
     const answer = await view.ask("values", { text: state.text, step: state.step, layer: state.layer });
     if (!answer) return;
@@ -122,6 +119,21 @@ export default function open(view, params) {
     explain(0);
   }
 
+  // In the list of operations
+  function markStep(number) {
+    select.value = String(number);
+    back.disabled = number === 0;
+    next.disabled = number === list.length - 1;
+    for (const button of side.querySelectorAll("button")) {
+      if (Number(button.dataset.number) === number) button.setAttribute("aria-current", "step");
+      else button.removeAttribute("aria-current");
+    }
+    const active = side.querySelector("[aria-current]");
+    if (!side.contains(document.activeElement)) refresh(active);
+    const above = active.getBoundingClientRect().top - side.getBoundingClientRect().top; // only the list scrolls, not the page
+    if (above < 0 || above > side.clientHeight - 60) side.scrollTop += above - side.clientHeight / 3;
+  }
+
   // Where a row has the most weight: a key, or a word
   function largest() {
     let best = 0;
@@ -130,7 +142,9 @@ export default function open(view, params) {
   }
 
   const remember = () => view.link({
-    text: state.text, step: state.step, layer: state.layer < 0 ? "" : state.layer, head: state.head || "", row: state.row === 1 ? "" : state.row, column: current?.labels ? state.column : state.column || "",
+    text: state.text, step: state.step, layer: state.layer < 0 ? "" : state.layer, head: state.head || "",
+    row: state.row === 1 && !tokens.some((token) => token.role === "mask") ? "" : state.row,
+    column: current?.labels ? state.column : state.column || "",
   });
 
   // --- the numbers of this operation
@@ -143,15 +157,13 @@ export default function open(view, params) {
   function draw() {
     state.column = Math.min(state.column, columns() - 1);
     title.textContent = full(current);
-    formula.replaceChildren(make("code", {}, current.formula || " "), make("span", { class: "shape" }, `${current.letters} = ${current.shape.map((one) => one.toLocaleString("en")).join(" × ")}`));
+    formula.replaceChildren(make("code", {}, current.formula || " "),
+      make("span", { class: "shape" }, `${current.letters} = ${current.shape.map((one) => one.toLocaleString("en")).join(" × ")}`));
     about.textContent = current.about;
     heads.replaceChildren();
     if (hasHeads()) {
       state.head = Math.min(state.head, current.size[0] - 1);
-      heads.append(make("div", { class: "option" }, make("span", { class: "label" }, "Head"), segmented({
-        label: "Head", value: String(state.head), choices: Array.from({ length: current.size[0] }, (_, head) => [String(head), String(head)]),
-        onChange: (head) => { state.head = Number(head); draw(); explain(0); },
-      }).element));
+      heads.append(headChoice(current.size[0], state.head, (head) => { state.head = head; draw(); explain(0); }));
     }
     drawMap();
     fit();
@@ -161,10 +173,13 @@ export default function open(view, params) {
     const names = tokens.map((token) => token.text);
     const offset = (hasHeads() ? state.head : 0) * rows() * columns();
     map = heatMap({
-      label: `${current.title}: a heat map of ${rows()} tokens and ${columns()} columns`, values: numbers.subarray(offset, offset + rows() * columns()),
-      names, columns: columns(), most: current.scale, signed: current.signed, room: drawing.clientWidth - 8, high: Math.max(9, Math.min(18, 420 / rows())),
-      describe: (row, column) => `${names[row]}, column ${columnName(column)}: ${digits(value(row, column), 3)}`,
-      onPoint: (row, column) => choose(row, column, true),
+      label: `${current.title}: a heat map of ${rows()} tokens and ${columns()} columns`,
+      values: numbers.subarray(offset, offset + rows() * columns()), names, columns: columns(), most: current.scale, signed: current.signed,
+      room: drawing.clientWidth - 8, high: Math.max(9, Math.min(18, 420 / rows())),
+      onPoint: (row, column) => {
+        choose(row, column, true);
+        view.announce(`${names[row]}, column ${columnName(column)}: ${digits(value(row, column), 3)}`);
+      },
       onChoose: (row, column) => choose(row, column, true),
     });
     drawing.replaceChildren(map.element);
@@ -175,7 +190,9 @@ export default function open(view, params) {
   let drawn = "";
   function fit(force = false) {
     const count = shownColumns();
-    if (state.column < state.from || state.column >= state.from + count) state.from = Math.max(0, Math.min(columns() - count, state.column - Math.floor(count / 2)));
+    if (state.column < state.from || state.column >= state.from + count) {
+      state.from = Math.max(0, Math.min(columns() - count, state.column - Math.floor(count / 2)));
+    }
     const name = [state.text, state.step, state.layer, state.head, state.from, count, document.documentElement.dataset.theme].join("\n");
     if (name !== drawn || force) {
       drawn = name;
@@ -199,7 +216,8 @@ export default function open(view, params) {
         cells.push(cell);
         return cell;
       })));
-    table.replaceChildren(make("table", { role: "grid", "aria-label": `Numbers of ${current.title}` }, make("thead", {}, head), make("tbody", {}, body)));
+    table.replaceChildren(make("table", { role: "grid", "aria-label": `Numbers of ${current.title}` },
+      make("thead", {}, head), make("tbody", {}, body)));
   }
 
   table.addEventListener("pointerover", (event) => pick(event.target));
@@ -238,12 +256,13 @@ export default function open(view, params) {
   // --- where one number comes from
 
   function explain(pause) {
-    clearTimeout(timer);
-    timer = setTimeout(async () => {
-      const asked = { text: state.text, step: state.step, layer: state.layer, row: state.row, column: current.columns ? current.columns[state.column] : state.column, head: hasHeads() ? state.head : 0 };
+    later(async () => {
+      const { text, step, layer, row } = state, column = current.columns ? current.columns[state.column] : state.column;
+      const asked = { text, step, layer, row, column, head: hasHeads() ? state.head : 0 };
       remember();
       if (!current.explained) {
-        why.replaceChildren(heading(value(state.row, state.column)), make("p", {}, "For this layer of this architecture, the lab shows the numbers, but not their sums."));
+        why.replaceChildren(heading(value(state.row, state.column)),
+          make("p", {}, "For this layer of this architecture, the lab shows the numbers, but not their sums."));
         return;
       }
       const answer = await view.ask("explain", asked);
@@ -252,7 +271,8 @@ export default function open(view, params) {
   }
 
   const heading = (number) => make("h3", {},
-    make("span", { class: "note" }, make("bdi", {}, tokens[state.row].text), `, ${current.labels ? "" : "column "}`, make("bdi", {}, columnName(state.column)), hasHeads() ? `, head ${state.head}` : ""),
+    make("span", { class: "note" }, make("bdi", {}, tokens[state.row].text), `, ${current.labels ? "" : "column "}`,
+      make("bdi", {}, columnName(state.column)), hasHeads() ? `, head ${state.head}` : ""),
     make("output", { class: "big" }, digits(number, 4)));
 
   function drawWhy(answer) {
@@ -260,14 +280,14 @@ export default function open(view, params) {
     if (answer.others) rows.push({ name: `${answer.others.toLocaleString("en")} other terms`, value: answer.rest, rest: true });
     const parts = [heading(answer.value), make("p", { class: "formula" }, make("code", {}, answer.formula))];
     if (rows.length) {
-      parts.push(signedBars(rows, "The terms of the sum"), make("p", { class: "total" }, make("span", {}, answer.sum_is), make("b", {}, `= ${digits(answer.sum, 4)}`)));
+      parts.push(signedBars(rows, "The terms of the sum"),
+        make("p", { class: "total" }, make("span", {}, answer.sum_is), make("b", {}, `= ${digits(answer.sum, 4)}`)));
     }
     if (answer.steps.length) {
-      parts.push(make("ol", { class: "then" }, answer.steps.map((step) => make("li", {}, make("span", {}, step.label), make("b", {}, digits(step.value, 4))))));
+      parts.push(make("ol", { class: "then" },
+        answer.steps.map((step) => make("li", {}, make("span", {}, step.label), make("b", {}, digits(step.value, 4))))));
     }
-    if (answer.source) {
-      parts.push(make("div", { class: "source" }, make("span", { class: "note" }, `${answer.source.file}, line ${answer.source.line}`), make("pre", {}, make("code", {}, answer.source.code))));
-    }
+    if (answer.source) parts.push(make("div", { class: "source" }, sourceLines(answer.source)));
     why.replaceChildren(...parts);
   }
 

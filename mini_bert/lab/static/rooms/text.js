@@ -4,7 +4,6 @@ import { bars } from "../parts/bars.js";
 import { digits, make, unique } from "../parts/dom.js";
 import { whole } from "../parts/link.js";
 import { segmented, sentenceEditor, tokenRow } from "../parts/sentence.js";
-import { tip } from "../parts/tooltip.js";
 
 const TEXT = "The unaffable zebras of Madagascar opened the door.";
 const EXAMPLES = [TEXT, "She was born in New York in 1921.", "The naïve café is in 東京.", "antidisestablishmentarianism, unbelievably"];
@@ -23,7 +22,7 @@ export default function open(view, params) {
   const state = { text: TEXT, at: 4, kind: "wordpiece", step: 12, pasted: PASTED };
   let kinds = [];
 
-  const editor = sentenceEditor({ value: state.text, examples: EXAMPLES, onChange: (text) => { state.text = text; refresh(); } });
+  const editor = sentenceEditor(view, { value: state.text, examples: EXAMPLES, onChange: (text) => { state.text = text; refresh(); } });
   const cards = make("div", { class: "kinds" });
   const rows = new Map();
   const told = make("h2", {});
@@ -31,14 +30,17 @@ export default function open(view, params) {
 
   // --- a vocabulary is learnt
 
-  let timer = 0;
+  const later = view.timer();
   const id = unique("pasted"), slide = unique("step");
   const pasted = make("textarea", {
     id, class: "pasted", maxlength: 10000, spellcheck: "false",
-    on: { input: () => { clearTimeout(timer); timer = setTimeout(() => { state.pasted = pasted.value; state.step = 0; train(); }, PAUSE); } },
+    on: { input: () => later(() => { state.pasted = pasted.value; state.step = 0; train(); }, PAUSE) },
   });
   pasted.value = state.pasted;
-  const kind = segmented({ label: "Kind of tokenizer", choices: Object.entries(TITLES), value: state.kind, onChange: (value) => { state.kind = value; state.step = 0; train(); } });
+  const kind = segmented({
+    label: "Kind of tokenizer", choices: Object.entries(TITLES), value: state.kind,
+    onChange: (value) => { state.kind = value; state.step = 0; train(); },
+  });
   const slider = make("input", { type: "range", id: slide, min: 0, max: 0, step: 1, on: { input: () => go(Number(slider.value)) } });
   const back = make("button", { type: "button", "aria-label": "One step back", on: { click: () => go(state.step - 1) } }, "←");
   const on = make("button", { type: "button", "aria-label": "One step on", on: { click: () => go(state.step + 1) } }, "→");
@@ -47,7 +49,8 @@ export default function open(view, params) {
   view.root.append(
     editor.element, view.error,
     make("section", {}, make("h2", {}, "The same text, three tokenizers, 8,192 pieces each"),
-      cards, make("p", { class: "note" }, "Below each piece: its id, and which characters of the text it comes from. Press a piece to see how its word was made.")),
+      cards, make("p", { class: "note" },
+        "Below each piece: its id, and which characters of the text it comes from. Press a piece to see how its word was made.")),
     make("section", { class: "panel" }, told, ways),
     make("section", {}, make("h2", {}, "Learn a vocabulary, step by step"),
       make("div", { class: "learning" },
@@ -65,15 +68,19 @@ export default function open(view, params) {
     if (keep) return;
     state.text = params.text ?? TEXT;
     state.at = whole(params.at, 0, 1999, state.text === TEXT ? 4 : 0);
-    state.kind = params.kind in TITLES ? params.kind : "wordpiece";
+    state.kind = Object.hasOwn(TITLES, params.kind) ? params.kind : "wordpiece";
+    state.pasted = params.pasted ?? PASTED;
     state.step = whole(params.step, 0, 10000, 12);
     if (editor.value !== state.text) editor.set(state.text);
+    if (pasted.value !== state.pasted) pasted.value = state.pasted;
     kind.set(state.kind);
     refresh();
     train();
   }
 
-  const link = () => view.link({ text: state.text, at: state.at, kind: state.kind, step: state.step });
+  const link = () => view.link({
+    text: state.text, at: state.at, kind: state.kind, step: state.step, pasted: state.pasted === PASTED ? "" : state.pasted,
+  });
 
   async function refresh() {
     link();
@@ -82,7 +89,8 @@ export default function open(view, params) {
     kinds = answer.kinds;
     if (!cards.childElementCount) {
       cards.append(...kinds.map((one) => {
-        const row = tokenRow({ label: `Pieces by ${TITLES[one.kind]}`, onPress: (place) => choose(kinds.find((own) => own.kind === one.kind).pieces[place].start) });
+        const pieces = () => kinds.find((own) => own.kind === one.kind).pieces;
+        const row = tokenRow({ label: `Pieces by ${TITLES[one.kind]}`, onPress: (place) => choose(pieces()[place].start) });
         row.element.classList.add("pieces");
         const count = make("span", { class: "note" });
         rows.set(one.kind, { row, count });
@@ -137,8 +145,10 @@ export default function open(view, params) {
       one.why ? make("p", {}, one.why) : { wordpiece: matching, bpe: merging, unigram: paths }[one.kind](one))));
   }
 
-  const chip = (text, note = null, kind = "") => make("span", { class: `chip ${kind}` }, make("bdi", {}, text), note === null ? null : make("small", {}, note));
-  const chips = (texts, marked = -1) => make("span", { class: "chips" }, texts.map((text, place) => chip(text, null, place === marked ? "new" : "")));
+  const chip = (text, note = null, kind = "") => make("span", { class: `chip ${kind}` },
+    make("bdi", {}, text), note === null ? null : make("small", {}, note));
+  const chips = (texts, marked = -1) => make("span", { class: "chips" },
+    texts.map((text, place) => chip(text, null, place === marked ? "new" : "")));
 
   const matching = (one) => make("ol", { class: "made" },
     one.steps.map((step) => make("li", {},
@@ -151,7 +161,8 @@ export default function open(view, params) {
 
   const merging = (one) => make("ol", { class: "made" },
     one.steps.map((step) => make("li", {},
-      make("span", { class: "note" }, step.rank === null ? "single bytes" : `merge ${step.rank.toLocaleString("en")} of ${one.merges.toLocaleString("en")}`),
+      make("span", { class: "note" },
+        step.rank === null ? "single bytes" : `merge ${step.rank.toLocaleString("en")} of ${one.merges.toLocaleString("en")}`),
       chips(step.pieces, step.place ?? -1))));
 
   function paths(one) {
@@ -165,7 +176,11 @@ export default function open(view, params) {
         ? `The best way is e^${digits(best.total - other.total, 2)} = ${ratio(best.total - other.total)} times as probable as the next.`
         : "There is no other way to spell it with these pieces."));
   }
-  const ratio = (gap) => (gap > 14 ? "more than a million" : Math.exp(gap) >= 100 ? Math.round(Math.exp(gap)).toLocaleString("en") : digits(Math.exp(gap), 1));
+  function ratio(gap) {
+    const times = Math.exp(gap);
+    if (gap > 14) return "more than a million";
+    return times >= 100 ? Math.round(times).toLocaleString("en") : digits(times, 1);
+  }
 
   // --- a state of learning
 
@@ -180,13 +195,19 @@ export default function open(view, params) {
     slider.setAttribute("aria-valuetext", `step ${answer.step} of ${answer.steps}`);
     back.disabled = answer.step === 0;
     on.disabled = answer.step === answer.steps;
-    const size = make("p", { class: "note" }, `Step ${answer.step} of ${answer.steps}. The vocabulary has ${answer.pieces.toLocaleString("en")} pieces; the text takes `,
-      `${answer.tokens.toLocaleString("en")} of them, ${digits(answer.characters / answer.tokens, 2)} ${answer.kind === "bpe" ? "bytes" : "characters"} each.`);
-    if (heard !== `${answer.kind} ${answer.step}`) view.announce(`${answer.merged ? `${answer.merged.left} + ${answer.merged.right} became ${answer.merged.text}. ` : ""}${size.textContent}`);
+    const { merged } = answer;
+    const size = make("p", { class: "note" },
+      `Step ${answer.step} of ${answer.steps}. The vocabulary has ${answer.pieces.toLocaleString("en")} pieces; the text takes `,
+      `${answer.tokens.toLocaleString("en")} of them, ${digits(answer.characters / answer.tokens, 2)} `,
+      `${answer.kind === "bpe" ? "bytes" : "characters"} each.`);
+    if (heard !== `${answer.kind} ${answer.step}`) {
+      view.announce(`${merged ? `${merged.left} + ${merged.right} became ${merged.text}. ` : ""}${size.textContent}`);
+    }
     heard = `${answer.kind} ${answer.step}`;
     learnt.replaceChildren(size, ...(answer.kind === "unigram" ? pruned(answer) : joined(answer)),
       make("div", {}, make("h3", {}, "The most frequent words, as they are spelt now"),
-        make("ol", { class: "spelt" }, answer.words.map((word) => make("li", {}, make("span", { class: "count" }, `${word.count}×`), chips(word.pieces, word.pieces.indexOf(answer.merged?.text)))))));
+        make("ol", { class: "spelt" }, answer.words.map((word) => make("li", {},
+          make("span", { class: "count" }, `${word.count}×`), chips(word.pieces, word.pieces.indexOf(merged?.text)))))));
   }
 
   function joined(answer) {
@@ -194,26 +215,31 @@ export default function open(view, params) {
     const most = Math.max(1, ...answer.next.map((one) => one.count));
     return [
       make("p", {}, ...(merged
-        ? [chip(merged.left), " + ", chip(merged.right), ` occurred ${merged.count} times, more often than any other pair, and became `, chip(merged.text, null, "new"), "."]
-        : ["At first, every word is spelt with single ", answer.kind === "bpe" ? "bytes." : "characters; those that continue a word begin with ##."])),
+        ? [chip(merged.left), " + ", chip(merged.right), ` occurred ${merged.count} times, more often than any other pair, and became `,
+          chip(merged.text, null, "new"), "."]
+        : ["At first, every word is spelt with single ",
+          answer.kind === "bpe" ? "bytes." : "characters; those that continue a word begin with ##."])),
       make("div", { class: "two" },
         make("section", {}, make("h3", {}, "The most frequent pairs now; the first is merged next"),
           answer.next.length
-            ? bars(answer.next.map((one, place) => ({ name: `${one.left} + ${one.right}`, share: one.count, note: `${one.count}×`, mark: place === 0 })), { label: "Most frequent pairs", most })
+            ? bars(answer.next.map((one, place) => ({
+              name: `${one.left} + ${one.right}`, share: one.count, note: `${one.count}×`, mark: place === 0,
+            })), { label: "Most frequent pairs", most })
             : make("p", { class: "note" }, "No pair occurs twice, so nothing more is learnt.")),
         make("section", {}, make("h3", {}, "Learnt so far, the newest first, and how often each is still used"),
-          answer.learnt.length ? make("p", { class: "chips" }, answer.learnt.map((piece, place) => unused(chip(piece.text, piece.uses, piece.uses ? (place ? "" : "new") : "idle"), piece))) : make("p", { class: "note" }, "Nothing yet."),
-          make("p", { class: "note" }, answer.kind === "bpe"
-            ? "A piece that is only a step to longer ones stays: text is spelt by the same merges in the same order."
-            : "A piece that is no longer used is dropped in the end; our WordPiece vocabularies keep only pieces that earn their entry."))),
+          answer.learnt.length ? make("p", { class: "chips" }, answer.learnt.map(used)) : make("p", { class: "note" }, "Nothing yet."),
+          make("p", { class: "note" }, "0 is a piece that was only a step on the way to longer ones. ", answer.kind === "bpe"
+            ? "It stays: text is spelt by the same merges in the same order."
+            : "It is dropped in the end; our WordPiece vocabularies keep only pieces that earn their entry."))),
     ];
   }
-  const unused = (node, piece) => (piece.uses ? node : tip(node, "only a step on the way to longer pieces"));
+  const used = (piece, place) => chip(piece.text, piece.uses, (!piece.uses && "idle") || (!place && "new") || "");
 
   function pruned(answer) {
     const said = {
       first: "At first there are far too many pieces: all characters, and all substrings that occur at least twice.",
-      estimate: "The probability of each piece was estimated again, from all ways to spell every word (expectation-maximisation). Pieces that hardly occur go.",
+      estimate: "The probability of each piece was estimated again, from all ways to spell every word (expectation-maximisation). "
+        + "Pieces that hardly occur go.",
       prune: `The pieces that are missed least were taken away: ${answer.removed_count.toLocaleString("en")}.`,
     };
     return [
@@ -222,7 +248,9 @@ export default function open(view, params) {
         make("section", {}, make("h3", {}, "The most probable pieces, and their scores"),
           make("p", { class: "chips" }, answer.learnt.map((piece) => chip(piece.text, digits(piece.score, 1))))),
         make("section", {}, make("h3", {}, "Taken away in this step"),
-          answer.removed.length ? make("p", { class: "chips" }, answer.removed.map((text) => chip(text, null, "idle"))) : make("p", { class: "note" }, "None."))),
+          answer.removed.length
+            ? make("p", { class: "chips" }, answer.removed.map((text) => chip(text, null, "idle")))
+            : make("p", { class: "note" }, "None."))),
     ];
   }
 

@@ -4,17 +4,23 @@ import { bars } from "../parts/bars.js";
 import { chart } from "../parts/chart.js";
 import { digits, make, percent, svg, unpack } from "../parts/dom.js";
 import { heatMap, picture } from "../parts/matrix.js";
-import { segmented } from "../parts/sentence.js";
+import { isWord, segmented } from "../parts/sentence.js";
 
 const PAUSE = 1500; // milliseconds between looks at a run
 const TIMES = [["60", "1 minute"], ["120", "2"], ["240", "4"], ["600", "10"]];
+const STOPPED = {
+  done: "finished", interrupted: "paused", nonfinite: "stopped: the numbers are no longer finite", diverged: "stopped: the loss diverged",
+};
 const OFFSETS = { "-1": "the previous token", 0: "the token itself", 1: "the next token" };
 
 export default function open(view, params) {
   const state = { run: null, step: null, seconds: "240", corpus: "builtin" };
-  let data = null, shot = null, timer = 0, wide = 0;
+  const later = view.timer();
+  let data = null, shot = null, wide = 0;
 
-  const path = make("input", { type: "text", "aria-label": "Path of a text file in the folder of the lab", placeholder: "texts/mine.txt", maxlength: 500, spellcheck: "false" });
+  const path = make("input", {
+    type: "text", "aria-label": "Path of a text file in the folder of the lab", placeholder: "texts/mine.txt", maxlength: 500, spellcheck: "false",
+  });
   const file = make("div", { class: "option", hidden: true }, path);
   const corpus = segmented({
     label: "Text", choices: [["builtin", "Built-in corpus"], ["file", "A file"]], value: state.corpus,
@@ -24,29 +30,35 @@ export default function open(view, params) {
   const startButton = make("button", { type: "button", class: "strong", on: { click: start } }, "Start a run");
   const pauseButton = make("button", { type: "button", on: { click: pause } }, "Pause");
   const resumeButton = make("button", { type: "button", on: { click: resume } }, "Resume");
-  const select = make("select", { "aria-label": "Run", on: { change: () => { state.run = select.value; state.step = null; shot = null; look(); } } });
+  const select = make("select", { "aria-label": "Run", on: { change: () => follow(select.value) } });
   const line = make("p", { class: "status-line" }); // it changes all the time; screen readers hear the start and the end
   const wrong = make("p", { class: "error", role: "alert" });
   const losses = make("div", { class: "drawn" }), rates = make("div", { class: "drawn" }), norms = make("div", { class: "drawn" });
   const tensors = make("div", { class: "scroll" });
-  const tensorNote = make("p", { class: "note" });
-  const scrub = make("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => { state.step = data.snapshots[Number(scrub.value)]; choose(); } } });
+  const tensorNote = make("p", { class: "note" }), tensorTold = make("p", { class: "told note", role: "status" });
+  const scrub = make("input", {
+    type: "range", min: 0, max: 0, step: 1, "aria-label": "Checkpoint",
+    on: { input: () => { state.step = data.snapshots[Number(scrub.value)]; choose(); } },
+  });
   const at = make("output", { class: "at" });
   const guesses = make("div", { class: "cards" });
   const heads = make("div", { class: "heads small" });
   const marks = make("ul", { class: "specialised" });
   const doctor = make("div", { class: "doctor" });
   const watched = make("div", { class: "watching" },
-    make("section", {}, make("h2", {}, "Loss"), make("p", { class: "note" }, "Blue: on the text it trains on. Orange dots: on held-out text. Dashed: knowing word frequencies only. Thin lines: a head specialises."), losses),
+    make("section", {}, make("h2", {}, "Loss"), make("p", { class: "note" }, "Blue: on the text it trains on. Orange dots: on held-out text. ",
+      "Dashed: knowing word frequencies only. Thin lines: a head specialises."), losses),
     make("div", { class: "two" },
       make("section", {}, make("h2", {}, "Learning rate"), rates),
       make("section", {}, make("h2", {}, "Norm of the whole gradient"), norms)),
-    make("section", {}, make("h2", {}, "Gradient of every tensor"), tensorNote, tensors),
+    make("section", {}, make("h2", {}, "Gradient of every tensor"), tensorNote, tensors, tensorTold),
     make("section", { class: "panel" }, make("h2", {}, "What it has learnt"),
       make("div", { class: "scrub" }, make("span", { class: "label" }, "Checkpoint"), scrub, at),
       guesses),
     make("section", {}, make("h2", {}, "Heads"),
-      make("p", { class: "note" }, "Attention on the first sentence at this checkpoint: rows are layers, columns are heads. Below each: the offset that gets most weight. The first layer starts with heads that attend to neighbours, because new models are initialised that way; the others have to find out."), heads, marks),
+      make("p", { class: "note" }, "Attention on the first sentence at this checkpoint: rows are layers, columns are heads. Below each: the offset ",
+        "that gets most weight. The first layer starts with heads that attend to neighbours, because new models are initialised that way; ",
+        "the others have to find out."), heads, marks),
     make("section", {}, make("h2", {}, "The doctor's verdict"), doctor));
   const coming = [
     ["Curves", "Loss, learning rate and the gradient of every tensor, as they happen."],
@@ -55,9 +67,11 @@ export default function open(view, params) {
     ["The doctor's verdict", "What went well, what did not, and what to try."],
   ];
   const empty = make("section", { class: "coming" }, make("h2", {}, "What you will see"),
-    make("div", { class: "cards" }, coming.map(([name, text]) => make("article", { class: "card" }, make("h3", {}, name), make("p", { class: "note" }, text)))),
+    make("div", { class: "cards" }, coming.map(([name, text]) => make("article", { class: "card" },
+      make("h3", {}, name), make("p", { class: "note" }, text)))),
     make("p", { class: "note" }, "A run is an ordinary run folder in ./runs: all commands work on it, and it stays when the lab is closed."));
-  const existing = make("div", { class: "options", hidden: true }, make("div", { class: "option" }, make("span", { class: "label" }, "Shown"), select), pauseButton, resumeButton);
+  const existing = make("div", { class: "options", hidden: true },
+    make("div", { class: "option" }, make("span", { class: "label" }, "Shown"), select), pauseButton, resumeButton);
 
   view.root.append(
     make("section", { class: "panel starting" }, make("h2", {}, "A run"),
@@ -66,9 +80,9 @@ export default function open(view, params) {
         make("div", { class: "option" }, make("span", { class: "label" }, "Time"), time.element), startButton),
       existing, line),
     view.error, wrong, empty, watched);
-  new ResizeObserver(() => {
+  view.onResize(view.root, () => {
     if (losses.clientWidth && losses.clientWidth !== wide && data) draw();
-  }).observe(view.root);
+  });
 
   function show(params, keep = false) {
     if (keep) {
@@ -82,10 +96,14 @@ export default function open(view, params) {
 
   const remember = () => view.link({ run: state.run, step: state.step });
 
+  function follow(run) {
+    state.run = run;
+    state.step = shot = null;
+    look();
+  }
+
   async function look() {
-    clearTimeout(timer);
     const answer = await view.ask("status", state.run ? { run: state.run } : {});
-    if (view.closed) return;
     if (answer) {
       const before = data?.running;
       data = answer;
@@ -95,22 +113,22 @@ export default function open(view, params) {
       const last = data.snapshots?.at(-1);
       if (last !== undefined && (shot === null || state.step === null)) choose(); // follows the newest
     }
-    if (!view.error.textContent || data?.running) timer = setTimeout(look, data?.running ? PAUSE : 4 * PAUSE);
+    if (answer || data?.running) later(look, data?.running ? PAUSE : 4 * PAUSE);
   }
 
+  const act = (action, request) => view.ask(action, request, { kind: "act" }); // an error stays until the next of these
   async function start() {
-    const answer = await view.ask("start", { corpus: state.corpus, ...(state.corpus === "file" ? { path: path.value } : {}), seconds: Number(state.seconds) });
+    const file = state.corpus === "file" ? { path: path.value } : {};
+    const answer = await act("start", { corpus: state.corpus, ...file, seconds: Number(state.seconds) });
     if (!answer) return;
-    state.run = answer.run;
-    state.step = shot = null;
     view.announce("The run has started.");
-    look();
+    follow(answer.run);
   }
   async function pause() {
-    if (await view.ask("pause", {})) look();
+    if (await act("pause", {})) look();
   }
   async function resume() {
-    if (await view.ask("resume", { run: state.run, seconds: data?.curves?.stopped === "done" ? Number(state.seconds) + Math.ceil(data.curves.seconds ?? 0) : 0 })) look();
+    if (await act("resume", { run: state.run, seconds: data?.curves?.stopped === "done" ? Number(state.seconds) : 0 })) look();
   }
 
   // --- drawing
@@ -124,17 +142,41 @@ export default function open(view, params) {
     resumeButton.disabled = running || !data.snapshots?.length;
     resumeButton.textContent = curves?.stopped === "done" ? "Train further" : "Resume";
     const names = data.runs.includes(data.run) || !data.run ? data.runs : [data.run, ...data.runs];
-    if ([...select.options].map((one) => one.value).join("\n") !== names.join("\n")) select.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+    if ([...select.options].map((one) => one.value).join("\n") !== names.join("\n")) {
+      select.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+    }
     select.value = data.run ?? "";
     existing.hidden = !names.length;
     wrong.textContent = data.error;
     empty.hidden = data.run !== null;
     watched.hidden = !curves;
-    line.textContent = data.preparing || (own && !curves?.step) ? `${data.run}: the text is being prepared …`
-      : !curves ? "" : own ? `${data.run} is running: step ${curves.step.toLocaleString("en")}, ${clock(curves.seconds ?? 0)}${curves.eta === null || curves.eta === undefined ? "" : `, ${clock(curves.eta)} left`}`
-        : `${data.run}: ${curves.step.toLocaleString("en")} steps in ${clock(curves.seconds ?? 0)}, ${({ done: "finished", interrupted: "paused", nonfinite: "stopped: the numbers are no longer finite", diverged: "stopped: the loss diverged" })[curves.stopped] ?? "not running"}`;
+    line.textContent = progress(own);
     if (!curves) return;
+    drawCurves();
+    drawTensors(curves.tensors);
+    drawScrub();
+    drawMarks();
+    const coming = make("p", { class: "note" }, "It looks at the run when it has ended or is paused.");
+    doctor.replaceChildren(...(data.doctor.length ? data.doctor.map(finding) : [coming]));
+  }
+
+  function progress(own) {
+    const { curves, run } = data;
+    if (data.preparing || (own && !curves?.step)) return `${run}: the text is being prepared …`;
+    if (!curves) return "";
+    const step = curves.step.toLocaleString("en"), time = clock(curves.seconds ?? 0);
+    if (own) return `${run} is running: step ${step}, ${time}${curves.eta === null ? "" : `, ${clock(curves.eta)} left`}`;
+    return `${run}: ${step} steps in ${time}, ${STOPPED[curves.stopped] ?? "not running"}`;
+  }
+
+  function drawCurves() {
+    const { curves } = data;
     wide = losses.clientWidth;
+    if (!curves.loss.length) {
+      losses.replaceChildren(make("p", { class: "note" }, "The first numbers come after 10 steps."));
+      for (const place of [rates, norms]) place.replaceChildren(make("p", { class: "note" }, "None yet."));
+      return;
+    }
     const common = { across: curves.step };
     const special = data.specialised.filter((one) => !one.always).map((one) => ({ x: one.step, name: told(one) }));
     const shown = shot ? shot.step : null;
@@ -143,15 +185,11 @@ export default function open(view, params) {
       lines: [{ name: "training", points: curves.loss }, { name: "held-out", points: curves.held_out, kind: "dots" }],
       level: curves.unigram === null ? null : { value: curves.unigram, name: "word frequencies" },
     }));
-    rates.replaceChildren(chart({ label: "Learning rate", width: rates.clientWidth, height: 150, ...common, least: 0, lines: [{ name: "learning rate", points: curves.lr }] }));
-    norms.replaceChildren(chart({ label: "Gradient norm", width: norms.clientWidth, height: 150, ...common, least: 0, lines: [{ name: "norm", points: curves.norm }] }));
-    drawTensors(curves.tensors);
-    drawScrub();
-    drawMarks();
-    doctor.replaceChildren(...(data.doctor.length ? data.doctor.map(finding) : [make("p", { class: "note" }, "It looks at the run when it has ended or is paused.")]));
+    const small = (node, label, name, points) => node.replaceChildren(
+      chart({ label, width: node.clientWidth, height: 150, ...common, least: 0, lines: [{ name, points }] }));
+    small(rates, "Learning rate", "learning rate", curves.lr);
+    small(norms, "Gradient norm", "norm", curves.norm);
   }
-
-  const short = (name) => name.replace("encoder.blocks.", "").replace("feed_forward.", "").replace("attention_norm", "norm 1").replace("output_norm", "norm 2").replace("attention.", "").replace(".table", "").replace(".gamma", " γ").replace(".beta", " β");
 
   function drawTensors({ names, steps, norms }) {
     if (!steps.length) {
@@ -162,11 +200,14 @@ export default function open(view, params) {
     const most = Math.max(...norms.flat().filter((one) => one !== null), 1e-30);
     const level = (value) => (value ? Math.max(0, 1 + Math.log10(value / most) / 4) : 0); // four powers of ten
     const values = Float32Array.from(names.flatMap((_, row) => norms.map((record) => level(record[row]))));
-    const say = (row, column) => `${names[row]} at step ${steps[column]}: ${digits(norms[column][row] ?? 0, 4)}`;
-    tensorNote.textContent = "From top to bottom: embeddings, blocks, head. From left to right: time. The stronger the colour, the larger the gradient, on a logarithmic scale.";
+    tensorNote.textContent = "From top to bottom: embeddings, blocks, head. From left to right: time. "
+      + "The stronger the colour, the larger the gradient, on a logarithmic scale.";
     tensors.replaceChildren(heatMap({
-      label: "Gradient norms of all tensors over time", values, names: names.map(short), columns: steps.length, most: 1, room: tensors.clientWidth - 8, widest: 60, high: 14,
-      describe: say, onPoint: (row, column) => { tensorNote.textContent = say(row, column); },
+      label: "Gradient norms of all tensors over time", values, names: names.map(short), columns: steps.length, most: 1,
+      room: tensors.clientWidth - 8, widest: 60, high: 14,
+      onPoint: (row, column) => {
+        tensorTold.textContent = `${names[row]} at step ${steps[column]}: ${digits(norms[column][row] ?? 0, 4)}`;
+      },
     }).element);
   }
 
@@ -195,33 +236,58 @@ export default function open(view, params) {
   }
 
   function drawShot() {
-    guesses.replaceChildren(...shot.sentences.map((one) => make("section", { class: "card" },
-      make("h3", {}, make("span", {}, one.tokens.filter((token) => !["cls", "sep"].includes(token.role)).flatMap((token, place) => [place ? " " : "", token.role === "mask" ? make("span", { class: "own" }, "____") : make("bdi", {}, token.text)]))),
-      bars(one.guesses.map((guess) => ({ name: guess.word, share: guess.p, mark: guess.word === one.word })), { label: "Guesses" }),
-      make("p", { class: "note" }, make("bdi", {}, one.word), one.p === null ? " is not one token of this vocabulary" : ` has ${percent(one.p)}`))));
-    const weights = unpack(shot.weights, Uint16Array), T = Math.round(Math.sqrt(weights.length / (shot.layers * shot.heads)));
+    guesses.replaceChildren(...shot.sentences.map(guessed));
     heads.style.setProperty("--heads", shot.heads);
-    heads.replaceChildren(...Array.from({ length: shot.layers * shot.heads }, (_, head) => {
-      const values = Float32Array.from(weights.subarray(head * T * T, (head + 1) * T * T), (one) => Math.sqrt(one / 65535));
-      const best = shot.offsets[head].indexOf(Math.max(...shot.offsets[head])) - 3;
-      const name = `layer ${Math.floor(head / shot.heads)}, head ${head % shot.heads}: mostly ${whereTo(best)}, ${percent(shot.offsets[head][best + 3])}`;
-      return make("figure", {}, svg("svg", { viewBox: `0 0 ${T} ${T}`, width: 76, height: 76, role: "img", "aria-label": name },
-        svg("image", { width: T, height: T, "image-rendering": "pixelated", href: picture(values, T, T, 1, false) })),
-      make("figcaption", { class: "name" }, `${Math.floor(head / shot.heads)}.${head % shot.heads} ${sign(best)} ${percent(shot.offsets[head][best + 3])}`));
-    }));
+    heads.replaceChildren(...Array.from({ length: shot.layers * shot.heads }, (_, head) => headPicture(shot, head)));
   }
-
-  const sign = (offset) => (offset > 0 ? `+${offset}` : offset < 0 ? `−${-offset}` : "0");
-  const whereTo = (offset) => OFFSETS[offset] ?? `${Math.abs(offset)} tokens ${offset < 0 ? "before" : "after"}`;
-  const told = (one) => `Layer ${one.layer}, head ${one.head}: ${percent(one.share)} on ${whereTo(one.offset)}, ${one.always ? "from the first checkpoint" : `since step ${one.step.toLocaleString("en")}`}`;
 
   function drawMarks() {
-    marks.replaceChildren(...(data.specialised.length ? data.specialised.map((one) => make("li", { class: one.always ? "" : "new" }, told(one)))
-      : [make("li", {}, `No head gives more than ${percent(data.threshold)} of its weight to one offset yet.`)]));
+    const none = data.snapshots.length ? `No head gives more than ${percent(data.threshold)} of its weight to one offset yet.`
+      : "What heads attend to is measured at the first checkpoint.";
+    const found = data.specialised.map((one) => make("li", { class: one.always ? "" : "new" }, told(one)));
+    marks.replaceChildren(...(found.length ? found : [make("li", {}, none)]));
   }
-
-  const finding = (one) => make("section", { class: `finding ${one.level}` }, make("h3", {}, one.title), make("p", {}, one.what), make("p", {}, one.why), one.try ? make("p", { class: "note" }, one.try) : null);
 
   show(params);
   return { show };
 }
+
+// --- parts of the drawing
+
+const SHORT = [["encoder.blocks.", ""], ["feed_forward.", ""], ["attention_norm", "norm 1"], ["output_norm", "norm 2"], ["attention.", ""],
+  [".table", ""], [".gamma", " γ"], [".beta", " β"]];
+const short = (name) => SHORT.reduce((text, [from, to]) => text.replace(from, to), name);
+
+const sign = (offset) => (offset < 0 ? `−${-offset}` : `${offset ? "+" : ""}${offset}`);
+const whereTo = (offset) => OFFSETS[offset] ?? `${Math.abs(offset)} tokens ${offset < 0 ? "before" : "after"}`;
+function told(one) {
+  const since = one.always ? "from the first checkpoint" : `since step ${one.step.toLocaleString("en")}`;
+  return `Layer ${one.layer}, head ${one.head}: ${percent(one.share)} on ${whereTo(one.offset)}, ${since}`;
+}
+
+// A sentence with a gap, and the guesses
+function guessed(one) {
+  const words = one.tokens.filter(isWord).flatMap((token, place) => [
+    place ? " " : "", token.role === "mask" ? make("span", { class: "own" }, "____") : make("bdi", {}, token.text)]);
+  return make("section", { class: "card" },
+    make("h3", {}, make("span", {}, words)),
+    bars(one.guesses.map((guess) => ({ name: guess.word, share: guess.p, mark: guess.own })), { label: "Guesses" }),
+    make("p", { class: "note" }, make("bdi", {}, one.word),
+      one.p === null ? " is not one token of this vocabulary" : ` has ${percent(one.p)}`));
+}
+
+function headPicture(shot, number) {
+  const weights = unpack(shot.weights, Uint16Array), T = Math.round(Math.sqrt(weights.length / (shot.layers * shot.heads)));
+  const values = Float32Array.from(weights.subarray(number * T * T, (number + 1) * T * T), (one) => Math.sqrt(one / 65535));
+  const shares = shot.offsets[number], most = Math.max(...shares), best = shares.indexOf(most) - 3;
+  const layer = Math.floor(number / shot.heads), head = number % shot.heads;
+  return make("figure", {},
+    svg("svg", {
+      viewBox: `0 0 ${T} ${T}`, width: 76, height: 76, role: "img",
+      "aria-label": `layer ${layer}, head ${head}: mostly ${whereTo(best)}, ${percent(most)}`,
+    }, svg("image", { width: T, height: T, "image-rendering": "pixelated", href: picture(values, T, T, 1, false) })),
+    make("figcaption", { class: "name" }, `${layer}.${head} ${sign(best)} ${percent(most)}`));
+}
+
+const finding = (one) => make("section", { class: `finding ${one.level}` }, make("h3", {}, one.title),
+  make("p", {}, one.what), make("p", {}, one.why), one.try ? make("p", { class: "note" }, one.try) : null);
