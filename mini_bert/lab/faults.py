@@ -172,7 +172,7 @@ FAULTS: dict[str, Fault] = {
         "Learning rate × 100",
         "learning rate 0.005",
         "learning rate 0.5",
-        "Adam moves every weight by about the learning rate in each step, and weights start at about 0.1. "
+        "Adam moves every weight by about the learning rate in each step, and weights start far below 0.5. "
         "At 0.5, one step replaces the model by noise, and so does the next one. The loss stays near that "
         "of a uniform guess, or jumps above it.",
         high_rate,

@@ -1,5 +1,6 @@
 """Live training and Break it in a real browser, in a working folder of their own; the console must stay empty."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.lab.test_browser import HOSTILE, NAMELESS, until
+from tests.lab.test_family import preset_bench
 
 pytestmark = pytest.mark.browser
 ROOMS = ("training", "break")
@@ -154,3 +156,49 @@ def test_a_run_ends_with_the_lab(browser, tmp_path):
         lab.wait(60)
     metrics = Path(tmp_path / "runs" / "run-1" / "metrics.jsonl").read_text(encoding="utf-8")
     assert '"reason": "interrupted"' in metrics and list((tmp_path / "runs" / "run-1" / "checkpoints").iterdir())
+
+
+def write_run(folder, name, records):
+    run = folder / "runs" / name
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+
+
+def test_what_was_not_measured_is_not_shown(new_page, folder):
+    """Before the first record there are no axes, before the first checkpoint nothing is said about heads."""
+    write_run(folder, "early", [{"kind": "start", "step": 0, "unigram_loss": 6.5}])
+    page = new_page("#training?run=early")
+    until(page, "document.querySelector('.specialised')?.textContent.includes('first checkpoint')")
+    assert page.locator(".chart").count() == 0 and "after 10 steps" in page.inner_text(".watching")
+
+
+def test_the_name_of_the_level_is_not_cut_off(new_page, folder):
+    """Also if the unigram loss is above all losses."""
+    losses = [
+        {"kind": "train", "step": step, "loss": 6 - step / 100, "lr": 1e-3, "seconds": 1} for step in (10, 20, 30)
+    ]
+    write_run(folder, "level", [{"kind": "start", "step": 0, "unigram_loss": 6.5}, *losses])
+    page = new_page("#training?run=level")
+    page.wait_for_selector(".chart .of-level")
+    tops = page.evaluate(
+        "['.of-level', '.chart'].map((name) => document.querySelector(name).getBoundingClientRect().top)"
+    )
+    assert tops[0] >= tops[1]
+
+
+def test_the_gap_of_a_run_of_roberta_is_found(new_page, folder):
+    """Its mask token is not [MASK]; what it guesses can be put into the sentence without marks."""
+    bench = preset_bench("roberta")
+    checkpoint = folder / "runs" / "roberta" / "checkpoints" / "step-00000010"
+    write_run(folder, "roberta", [{"kind": "start", "step": 0}, {"kind": "train", "step": 10, "loss": 8.0, "lr": 1e-3}])
+    checkpoint.mkdir(parents=True)
+    bench.model.save_pretrained(checkpoint)
+    bench.tokenizer.save(checkpoint)
+    page = new_page("#training?run=roberta")
+    until(page, "document.querySelectorAll('.card .bars li').length === 25")
+    assert page.inner_text(".room > .error") == ""
+    page.goto(page.url.partition("#")[0] + "#mask?model=runs/roberta&text=The+cat+sat.&hidden=2")
+    page.wait_for_selector(".card .bars button")
+    page.locator(".card .bars button", has_text="▁").first.click()
+    until(page, "!document.querySelector('textarea').value.includes('cat')")
+    assert "▁" not in page.input_value("textarea")

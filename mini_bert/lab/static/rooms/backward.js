@@ -253,9 +253,8 @@ export default function open(view, params) {
     const all = part.shape[0] <= part.rows.length && part.shape[1] <= wide;
     const shown = all ? "All gradients" : `The ${part.rows.length} × ${wide} largest rows and columns`;
     const zeros = part.zero > 0 ? `; ${percent(part.zero)} of all are 0` : "";
-    gridNote.textContent = `${shown} of ${part.shape.map((one) => one.toLocaleString("en")).join(" × ")}${zeros}. `
-      + "Press a cell, or type any row and column.";
-    gridTold.textContent = "";
+    gridNote.textContent = `${shown} of ${part.shape.map((one) => one.toLocaleString("en")).join(" × ")}${zeros}.`;
+    gridTold.textContent = "Press a cell, or type any row and column.";
   }
 
   function mark() {

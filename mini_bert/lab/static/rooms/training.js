@@ -201,7 +201,7 @@ export default function open(view, params) {
     const level = (value) => (value ? Math.max(0, 1 + Math.log10(value / most) / 4) : 0); // four powers of ten
     const values = Float32Array.from(names.flatMap((_, row) => norms.map((record) => level(record[row]))));
     tensorNote.textContent = "From top to bottom: embeddings, blocks, head. From left to right: time. "
-      + "The stronger the colour, the larger the gradient, on a logarithmic scale.";
+      + "The stronger the colour, the larger the gradient, on a logarithmic scale. Point at a cell for its number.";
     tensors.replaceChildren(heatMap({
       label: "Gradient norms of all tensors over time", values, names: names.map(short), columns: steps.length, most: 1,
       room: tensors.clientWidth - 8, widest: 60, high: 14,
