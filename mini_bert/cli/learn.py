@@ -34,7 +34,10 @@ def learn_check(
     verdict = check_file(wanted, answer, seconds)
     if not verdict.passed:
         print(f"{wanted.id} {wanted.title}: not yet.\n")
-        print(textwrap.fill(verdict.text, WIDTH, initial_indent="  ", subsequent_indent="  "))
+        sentence, *arguments = verdict.text.splitlines()
+        print(textwrap.fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="  "))
+        for argument in arguments:
+            print(textwrap.fill(argument, WIDTH, initial_indent="    ", subsequent_indent="      "))
         raise typer.Exit(1)
     mark_done(wanted)
     print(f"{wanted.id} {wanted.title}: right.\n\n{what_next(done() | {wanted.id})}")

@@ -202,6 +202,10 @@ def mean_cosine(answer: Answer) -> str | None:
                 "(N − 1) pairs remain.",
             ),
             Mistake(dots, "These are dot products. Divide each vector by its length first."),
+            Mistake(
+                lambda vectors, centred: right(vectors, centred) / 2,
+                "You add up each pair once, N (N − 1)/2 of them, but divide by N (N − 1).",
+            ),
             Mistake(total, "You return the sum. Divide by the number of pairs, N (N − 1)."),
             Mistake(neighbours, "You compare each vector with the next one only. All pairs count."),
             Mistake(

@@ -123,6 +123,8 @@ ANSWERS = {
             calibration(gap="right[inside].mean() - confidence[inside].mean()"): "Gaps of different sign cancel",
             calibration(gap="abs(right[inside].mean() - (b + 0.5) / bins)"): "the middle of each bin",
             calibration(number="(confidence * bins).astype(int)"): "the last bin includes 1",
+            calibration(number="np.ceil(confidence * bins).astype(int) - 1"): "upper bound",
+            calibration().replace("inside.any()", "True"): "the mean of an empty bin",
             calibration(result="abs(right - confidence).mean()"): "You compare each guess on its own",
             calibration(result="abs(right.mean() - confidence.mean())"): "compare within each bin",
         },
@@ -171,6 +173,7 @@ ANSWERS = {
         cosine(),
         {
             cosine(result="(u @ u.T).mean()"): "the cosine of each vector with itself",
+            cosine(result="np.triu(u @ u.T, 1).sum() / (N * (N - 1))"): "each pair once",
             cosine(result="(u @ u.T).sum() - N"): "You return the sum",
             cosine(unit="x / np.linalg.norm(x, axis=0)", result="(u @ u.T)[~np.eye(N, dtype=bool)].mean()"): "axis=1",
             cosine(centre="vectors - vectors.mean(0)"): "although `centred` is False",

@@ -35,7 +35,7 @@ def run_cells(cells: list[dict], slow: bool) -> dict[str, object]:
         if cell["outputs"]:
             assert printed.getvalue() == "".join(cell["outputs"][0]["text"])
         elif "check_here" in "".join(cell["source"]):
-            assert "Your file defines no `my_" in printed.getvalue()  # the page itself contains no answer
+            assert "You have not defined `my_" in printed.getvalue()  # the page itself contains no answer
     return names
 
 

@@ -67,7 +67,7 @@ def test_a_file_that_ends_python_is_reported(answer):
         ("def f(): return f()\nf()", "RecursionError"),
         (b"\x00\x01", "my_answer.py"),
         ("#" * 1_000_001, "expected a short Python file"),
-        ("", "Your file defines no `my_linear`."),
+        ("", "You have not defined `my_linear`."),
         ("if __name__ == '__main__': 1 / 0\n" + RIGHT, None),
         ("from my_answer import my_linear", "ImportError"),
     ],
