@@ -135,7 +135,7 @@ def my_guess(hidden, W, b):
     return p.argmax(0), p.max(0)
 """: "over the tokens",
             "def my_guess(h, W, b): return (h @ W + b).argmax(-1)": "the ids only",
-            "def my_guess(h, W, b): return (h @ W + b).argmax(-1), np.zeros(len(h))": "Your result[1][0] is 0, expected",
+            "def my_guess(h, W, b): return (h @ W + b).argmax(-1), np.zeros(len(h))": "Your result[1][0] is 0",
         },
     ),
 }

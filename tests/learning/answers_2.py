@@ -95,7 +95,7 @@ def my_multi_head(q, k, v, heads):
     return np.concatenate(contexts, axis=1)
 """,
         {
-            SOFTMAX + "def my_multi_head(q, k, v, heads): return softmax(q @ k.T / q.shape[1] ** 0.5) @ v": "one head",
+            SOFTMAX + "def my_multi_head(q, k, v, heads): return softmax(q @ k.T / q.shape[1] ** 0.5) @ v": "one",
             SOFTMAX
             + """
 def my_multi_head(q, k, v, heads):
@@ -114,7 +114,7 @@ def my_multi_head(q, k, v, heads):
     return out
 """: "every second column",
             SOFTMAX
-            + "def my_multi_head(q, k, v, heads): return softmax(q @ k.T / (q.shape[1] / heads) ** 0.5) @ v": "one head",
+            + "def my_multi_head(q, k, v, heads): return softmax(q @ k.T / (q.shape[1] / heads) ** 0.5) @ v": "one",
             SOFTMAX
             + """
 def my_multi_head(q, k, v, heads):
