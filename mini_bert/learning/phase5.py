@@ -1,4 +1,5 @@
-"""Exercises of learn/5_understanding.md: loss and accuracy, calibration, sentence scores, heads, controls, cosines.
+"""Exercises of learn/5_understanding.md: loss and accuracy, calibration, sentence scores, heads, controls, cosines,
+classification.
 
 Letters for shapes: T tokens, N cases, V vocabulary.
 """
@@ -9,7 +10,7 @@ import numpy as np
 
 from mini_bert.learning.exercise import Answer, Exercise, Mistake, check_function
 from mini_bert.learning.phase1 import random
-from mini_bert.learning.phase5_inside import control, heads_off, mean_cosine
+from mini_bert.learning.phase5_inside import classify, control, heads_off, mean_cosine
 from mini_bert.learning.results import check_results
 
 OVERFLOW = "Your loss is not finite for large logits: exp overflows. Subtract the largest logit of each row first."
@@ -355,5 +356,11 @@ EXERCISES = [
         "Mean cosine",
         "my_mean_cosine(vectors, centred): the mean cosine of all pairs of different vectors",
         mean_cosine,
+    ),
+    Exercise(
+        "5.7",
+        "A head for sentences",
+        "my_classify(hidden, mask, W, b): probabilities of the classes, from the mean of the vectors of the words",
+        classify,
     ),
 ]
