@@ -96,7 +96,7 @@ def _items(value: Any) -> list[Any] | None:
 def described(value: Any) -> str:
     """What kind of value this is, for "is …, expected …"."""
     if isinstance(value, np.ndarray):
-        kind = "" if value.dtype.kind in "biuf" else f" and type {value.dtype}, not numbers"
+        kind = "" if value.dtype.kind in "biuf" else f" of {value.dtype}, not of real numbers"
         return f"an array of shape {value.shape}{kind}"
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"
