@@ -110,7 +110,8 @@ class UnigramTokenizer(Tokenizer):
             self.text = MetaspaceText.read(self.rules["normalizer"], self.rules["pre_tokenizer"])
         self.space = "" if self.text.puts_space_in_front else " "
         self._added = Finder(() if self.as_sentencepiece else self.symbols)
-        self._short = CERTAIN / max(map(abs, self.scores))  # known pieces cannot have a higher score together
+        largest = max(map(abs, self.scores))
+        self._short = CERTAIN / largest if largest else math.inf  # so many known pieces cannot have a higher score
         self._unk = self.unk_id
         self._sizes = [abs(score) for score in self.scores]
         self._sizes[self.unk_id] = UNKNOWN_RUN * abs(self.lattice.unknown_score)
