@@ -87,7 +87,8 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
     style = _style(path, config)
     tokens = [piece.text for piece in model.pieces]
     unknown = next(piece.text for piece in model.pieces if piece.kind == UNKNOWN)
-    tokens += _added(path, tokens, style)
+    added = added_beside(path, tokens)
+    tokens += _following(path, tokens, added, style)
     roles = _roles(path, config, tokens, style, unknown)
     control = [piece.text for piece in model.pieces if piece.kind == CONTROL] + tokens[len(model.pieces) :]
     rules = {
@@ -106,6 +107,7 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
         "unused": tuple(piece.text for piece in model.pieces if piece.kind == UNUSED),
         "byte_fallback": model.trainer.flag("byte_fallback", False),
         "extra_special_tokens": tuple(token for token in control if token not in roles.values()),
+        **_stripping(path.with_name(CONFIG), "added_tokens_decoder", added),
         **template(roles, style),
         **_padding(path, config, style or (XLNET if roles.get("cls") == XLNET.roles["cls"] else None)),
     }
@@ -122,22 +124,30 @@ def _steps(path: Path, config: Mapping[str, Any], style: Style | None) -> list[s
     return [step for step, wanted in chosen.items() if wanted]
 
 
-def _added(path: Path, tokens: Sequence[str], style: Style | None) -> list[str]:
+def _following(path: Path, tokens: Sequence[str], added: Sequence[Added], style: Style | None) -> list[str]:
     """Tokens that are not in the model but follow its pieces: DeBERTa's mask."""
-    added = sorted(token for token in added_beside(path, tokens) if token.content not in tokens)
-    for place, token in enumerate(added, len(tokens)):
+    new = sorted(token for token in added if token.content not in tokens)
+    for place, token in enumerate(new, len(tokens)):
         if token.id != place:
             raise ValueError(
                 f"{path} has {len(tokens):,} pieces, so added tokens should have the ids from {len(tokens):,} on, but "
                 f"{token.content!r} has {token.id}; take all files from the same folder"
             )
-    extra = [token.content for token in added]
+    extra = [token.content for token in new]
     if style is DEBERTA and DEBERTA.roles["mask"] not in (*tokens, *extra):
         extra.append(DEBERTA.roles["mask"])
     return extra
 
 
 # ---- special tokens and templates
+
+
+def _stripping(path: Path, field: str, added: Sequence[Added]) -> dict[str, tuple[str, ...]]:
+    """The special tokens that take the white space before, or after, them with them."""
+    for place, token in enumerate(added):
+        if (token.lstrip or token.rstrip) and not token.special:
+            _refuse(path, f"{field}[{place}].lstrip or .rstrip", True, "false, except for special tokens")
+    return {side: tuple(token.content for token in added if getattr(token, side)) for side in ("lstrip", "rstrip")}
 
 
 def _roles(
@@ -185,8 +195,7 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
         "symbols": tuple(token.content for token in added if not token.special),
         "byte_fallback": checked(path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"),
         "extra_special_tokens": tuple(t.content for t in added if t.special and t.content not in roles.values()),
-        "lstrip": [token.content for token in added if token.lstrip],
-        "rstrip": [token.content for token in added if token.rstrip],
+        **_stripping(path, "added_tokens", added),
         **_padding(path, config, style),
         **templates,
     }
@@ -212,17 +221,14 @@ def _added_tokens(path: Path, content: Mapping[str, Any], tokens: list[str], sco
     known = {token: i for i, token in enumerate(tokens)}
     added = read_added(path, "added_tokens", content.get("added_tokens"))
     for place, token in enumerate(added):
-        field = f"added_tokens[{place}]"
         if known.setdefault(token.content, len(tokens)) == len(tokens):
             tokens.append(token.content)
             scores.append(0.0)
         if known[token.content] != token.id:
             raise ValueError(
-                f"{path}: {field} gives {token.content!r} the id {token.id}, expected {known[token.content]}, its "
-                "place in the vocabulary"
+                f"{path}: added_tokens[{place}] gives {token.content!r} the id {token.id}, expected "
+                f"{known[token.content]}, its place in the vocabulary"
             )
-        if (token.lstrip or token.rstrip) and not token.special:
-            _refuse(path, f"{field}.lstrip or .rstrip", True, "false, except for special tokens")
     return added
 
 
@@ -302,22 +308,12 @@ def _model_of(tokenizer: UnigramTokenizer) -> SentencePieceModel:
 
 
 def _json_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
-    special = [tokenizer.tokens[i] for i in tokenizer.special_ids]
-    added = [
-        Added(
-            tokenizer.vocab[token],
-            token,
-            lstrip=token in tokenizer.lstrip,
-            rstrip=token in tokenizer.rstrip,
-            special=token in special,
-        )
-        for token in (*special, *tokenizer.symbols)
-    ]
+    tokens = sorted({*tokenizer.special_ids, *(tokenizer.vocab[symbol] for symbol in tokenizer.symbols)})
     scheme = "always" if tokenizer.text.drops_first_space else "never"
     decoder = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
     spelt = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, decoder]}
     return json_content(
-        added_tokens=[token._asdict() for token in sorted(added)],
+        added_tokens=[_added(tokenizer, tokenizer.tokens[i]) for i in tokens],
         normalizer=tokenizer.rules["normalizer"],
         pre_tokenizer=tokenizer.rules["pre_tokenizer"],
         post_processor=template_processor(tokenizer.single, tokenizer.pair, tokenizer.roles, tokenizer.vocab),
@@ -331,6 +327,11 @@ def _json_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
     )
 
 
+def _added(tokenizer: UnigramTokenizer, token: str) -> dict[str, Any]:
+    i, sides = tokenizer.vocab[token], {side: token in getattr(tokenizer, side) for side in ("lstrip", "rstrip")}
+    return Added(i, token, **sides, special=i in tokenizer.special_ids)._asdict()
+
+
 def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
     """The content of tokenizer_config.json."""
     config: dict[str, Any] = {"tokenizer_class": ANY_CLASS}
@@ -340,9 +341,8 @@ def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
         config |= {name: (step in steps) is meaning for name, (step, meaning) in SWITCHES.items()}
         model = tokenizer.model_file
         more = tokenizer.tokens[len(model.pieces) :] if model else []
-        config["added_tokens_decoder"] = {
-            str(tokenizer.vocab[token]): {"content": token, "special": True} for token in more
-        }
+        entries = [_added(tokenizer, token) for token in dict.fromkeys((*more, *tokenizer.lstrip, *tokenizer.rstrip))]
+        config["added_tokens_decoder"] = {str(entry.pop("id")): entry for entry in entries}
     config |= {f"{role}_token": token for role, token in tokenizer.roles.items()} | input_names(tokenizer.pair)
     return config | {"padding_side": tokenizer.padding_side, "pad_token_type_id": tokenizer.padding_type}
 

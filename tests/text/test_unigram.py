@@ -149,6 +149,20 @@ def test_deberta_s_mask_follows_the_pieces(tmp_path):
     assert tokenizer.ids(["the [MASK] a"])[0][1] == tokenizer.mask_id
 
 
+def test_the_mask_takes_the_space_before_it_if_its_folder_says_so(tmp_path):
+    """lstrip in added_tokens_decoder, which is saved again."""
+    plain = loaded(tmp_path, "albert", tokenizer_class="AlbertTokenizer")
+    entry = {"content": "[MASK]", "lstrip": True, "special": True}
+    config = {"tokenizer_class": "AlbertTokenizer", "added_tokens_decoder": {str(plain.mask_id): entry}}
+    strips = loaded(tmp_path, "albert", **config)
+    for tokenizer, span in ((plain, (2, 8)), (strips, (1, 8))):
+        (encoding,) = tokenizer.encode_batch(["a [MASK] a"], add_special_tokens=False)
+        assert tokenizer.mask_id in encoding.ids
+        assert encoding.offsets[encoding.ids.index(tokenizer.mask_id)] == span
+    strips.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").fingerprint == strips.fingerprint != plain.fingerprint
+
+
 # ---- the best segmentation
 
 
@@ -369,6 +383,10 @@ def test_settings_that_do_not_fit_are_refused(tmp_path):
         ({"do_lower_case": "yes"}, r"do_lower_case is 'yes', expected true or false"),
         ({"padding_side": "top"}, r"padding_side is 'top', expected left or right"),
         ({"added_tokens_decoder": {"500": {"content": "<x>"}}}, r"'<x>' has 500; take all files from the same folder"),
+        (
+            {"added_tokens_decoder": {"9": {"content": "a", "lstrip": True, "special": False}}},
+            r"added_tokens_decoder\[0\].lstrip or .rstrip is True, expected false, except for special tokens",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             loaded(tmp_path, "albert", **config)
