@@ -18,6 +18,7 @@ A new kind is a new file with a subclass, and one line in text/loading.py. The s
     space                  " " if a word is spelt with the space before it
     piece_text, join       the characters that a piece stands for; pieces as text
     settings, from_file, save
+The constructor takes the settings, and single, pair, padding_side and padding_type, as keywords.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from mini_bert.common.batching import Padding
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.encoding import Batch, Encoding, cut, room
 from mini_bert.text.finding import Cut, Finder
-from mini_bert.text.templates import RUNNING, Assembled, Template
+from mini_bert.text.templates import LAYOUTS, Assembled, Layout, Template
 from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
 Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
@@ -188,15 +189,23 @@ class Tokenizer(ABC):
         """How sequences are padded to one length: see text/templates.py."""
         return Padding(self.pad_id, self.padding_side, self.padding_type)
 
-    def for_running_text(self) -> Tokenizer:
-        """This tokenizer for a model that was trained on running text: one that would add cls gets the templates
-        RUNNING (text/templates.py). The ids of texts stay the same. (A spiece.model has no place for templates.)"""
-        if self.template().cls is None:
-            return self
-        return self.with_templates(*RUNNING)
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.single, self.pair, self.padding_side, self.padding_type)
 
-    def with_templates(self, single: str, pair: str) -> Tokenizer:
-        return _rebuild(type(self), self.tokens, {**self.settings, "single": single, "pair": pair})
+    def in_layout(self, name: str) -> Tokenizer:
+        """This tokenizer with the templates and the padding of a model, by its name in LAYOUTS (text/templates.py).
+
+        The ids of texts stay the same. Without a cls token, as GPT-2's, it stays as it is; so it does if it adds no cls
+        anyway, and the layout has none.
+        """
+        layout = LAYOUTS[name]
+        if "cls" not in self.roles or (self.template().cls is None and "cls" not in layout.single):
+            return self
+        return self if layout == self.layout else self.with_layout(layout)
+
+    def with_layout(self, layout: Layout) -> Tokenizer:
+        return _rebuild(type(self), self.tokens, {**self.settings, **layout._asdict()})
 
     def continuing(self, ids: np.ndarray) -> np.ndarray:
         """Which tokens of a sequence, or of several (B,T), continue the word of the token before.

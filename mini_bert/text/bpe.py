@@ -51,7 +51,8 @@ from mini_bert.text.canonical import composed
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.finding import BLANKS, Finder
 from mini_bert.text.merging import Speller
-from mini_bert.text.tokenizer_files import JSON
+from mini_bert.text.templates import Layout
+from mini_bert.text.tokenizer_files import JSON, read_padding, unusual_padding
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
 MARK = "▁"  # how `readable` shows a space
@@ -72,9 +73,21 @@ class BpeTokenizer(Tokenizer):
     files = (JSON, VOCAB_JSON)
     space = " "
 
-    def __init__(self, vocab: Sequence[str], merges: Iterable[Sequence[str]], conventions: Conventions = ROBERTA):
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        merges: Iterable[Sequence[str]],
+        conventions: Conventions = ROBERTA,
+        padding_side: str = "right",
+        padding_type: int = 0,
+    ):
         self.conventions = rules = conventions
-        self.single, self.pair = rules.single, rules.pair
+        self.single, self.pair, self.padding_side, self.padding_type = (
+            rules.single,
+            rules.pair,
+            padding_side,
+            padding_type,
+        )
         super().__init__(vocab, rules.roles, rules.special_tokens, rules.lstrip, rules.rstrip)
         self.merges = check_merges(merges, self.vocab)
         self._added = Finder(rules.added_tokens, rules.lstrip, rules.rstrip)
@@ -289,22 +302,23 @@ class BpeTokenizer(Tokenizer):
 
     # ---- the tokenizer as a whole
 
-    def with_templates(self, single: str, pair: str) -> BpeTokenizer:
-        return type(self)(self.tokens, self.merges, self.conventions._replace(single=single, pair=pair))
+    def with_layout(self, layout: Layout) -> BpeTokenizer:
+        rules = self.conventions._replace(single=layout.single, pair=layout.pair)
+        return type(self)(self.tokens, self.merges, rules, layout.padding_side, layout.padding_type)
 
     @property
     def settings(self) -> dict[str, Any]:
         """Everything besides the vocabulary that affects the ids: the other arguments of the constructor."""
-        return {"merges": self.merges, "conventions": self.conventions}
+        return {"merges": self.merges, "conventions": self.conventions, **unusual_padding(self.layout)}
 
     @classmethod
     def from_file(cls, path: Path, content: dict[str, Any] | None = None) -> Self:
-        return cls(*read(path, content))
+        return cls(*read(path, content), **read_padding(path))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write tokenizer.json, vocab.json, merges.txt and tokenizer_config.json, which `tokenizers` and
         `transformers` open."""
-        write(Path(folder), self.tokens, self.merges, self.conventions)
+        write(Path(folder), self.tokens, self.merges, self.conventions, self.layout)
 
     @classmethod
     def train(cls, source: Any, vocab_size: int = 8192, **options: Any) -> Self:

@@ -18,6 +18,7 @@ from mini_bert.common.atomic import write_atomic
 from mini_bert.common.json_values import read_object
 from mini_bert.text.bpe_conventions import DEBERTA, GPT2, ROBERTA, Conventions, usual_conventions, usual_roles
 from mini_bert.text.byte_level import BYTE_CHARACTERS
+from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import (
     CONFIG,
     JSON,
@@ -31,6 +32,7 @@ from mini_bert.text.tokenizer_files import (
     json_content,
     known_token,
     named_tokens,
+    padding_entries,
     read_added,
     read_template,
     template_processor,
@@ -225,7 +227,9 @@ def _with_added(rules: Conventions, added: Sequence[Added]) -> Conventions:
 # ---- writing
 
 
-def write(folder: Path, tokens: Sequence[str], merges: Sequence[tuple[str, str]], rules: Conventions) -> None:
+def write(
+    folder: Path, tokens: Sequence[str], merges: Sequence[tuple[str, str]], rules: Conventions, layout: Layout
+) -> None:
     """Write the four files. Each program reads those that it prefers; their content agrees."""
     ids = {token: i for i, token in enumerate(tokens)}
     lines = [f"{left} {right}" for left, right in merges]
@@ -253,7 +257,7 @@ def write(folder: Path, tokens: Sequence[str], merges: Sequence[tuple[str, str]]
     write_json(folder / JSON, content)
     write_json(folder / VOCAB_JSON, ids)
     write_atomic(folder / MERGES, "".join(f"{line}\n" for line in ("#version: 0.2", *lines)).encode())
-    write_json(folder / CONFIG, _config_entries(ids, rules), indent=2)
+    write_json(folder / CONFIG, _config_entries(ids, rules) | padding_entries(layout), indent=2)
 
 
 def _entry(token: str, ids: Mapping[str, int], rules: Conventions) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.json_values import read_object
+from mini_bert.text.templates import LAYOUTS, Layout
 
 JSON, VOCAB, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
@@ -186,6 +187,34 @@ def read_template(
     if texts != ["A", "B"][: 1 + (name == "pair")]:
         raise ValueError(f"{path}: {field} has the texts {' '.join(texts) or 'none'}, expected A, and B in a pair")
     return named, " ".join(parts)
+
+
+# ---- padding, which is in tokenizer_config.json
+
+_PADDING = {"padding_side": "padding_side", "pad_token_type_id": "padding_type"}  # their names there, and ours
+
+
+def read_padding(path: Path, usual: Layout = LAYOUTS["bert"]) -> dict[str, Any]:
+    """padding_side and padding_type; as in `usual` if the tokenizer_config.json beside `path` does not say."""
+    beside = path.with_name(CONFIG)
+    config = read_object(beside) if beside.is_file() else {}
+    padding = {ours: config.get(theirs, getattr(usual, ours)) for theirs, ours in _PADDING.items()}
+    if padding["padding_side"] not in ("left", "right"):
+        raise ValueError(f"{beside}: padding_side is {padding['padding_side']!r:.60}, expected left or right")
+    checked(beside, "pad_token_type_id", padding["padding_type"], int, "a token type")
+    return padding
+
+
+def unusual_padding(layout: Layout) -> dict[str, Any]:
+    """padding_side and padding_type as settings of a tokenizer, if they differ from BERT's."""
+    usual = LAYOUTS["bert"]
+    return {ours: getattr(layout, ours) for ours in _PADDING.values() if getattr(layout, ours) != getattr(usual, ours)}
+
+
+def padding_entries(layout: Layout) -> dict[str, Any]:
+    """The same for tokenizer_config.json."""
+    unusual = unusual_padding(layout)
+    return {theirs: unusual[ours] for theirs, ours in _PADDING.items() if ours in unusual}
 
 
 # ---- writing a tokenizer.json

@@ -38,6 +38,7 @@ from mini_bert.text.metaspace_text import MetaspaceText
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
 from mini_bert.text.sentencepiece_text import SPACE, SentencePieceText
 from mini_bert.text.tokenizer_files import JSON
+from mini_bert.text.unigram_conventions import BERT_LIKE
 from mini_bert.text.unigram_files import SPIECE, SPM, read, write
 from mini_bert.text.unigram_lattice import RESET, UNKNOWN, UNKNOWN_PENALTY, Cut, Lattice
 
@@ -69,8 +70,6 @@ class UnigramTokenizer(Tokenizer):
     tokenizer.json.
     """
 
-    single = "cls:0 A:0 sep:0"
-    pair = "cls:0 A:0 sep:0 B:1 sep:1"
     files = (JSON, SPIECE, SPM)
 
     def __init__(
@@ -82,8 +81,8 @@ class UnigramTokenizer(Tokenizer):
         symbols: Sequence[str] = (),
         unused: Sequence[str] = (),
         byte_fallback: bool = False,
-        single: str = single,
-        pair: str = pair,
+        single: str = BERT_LIKE.single,
+        pair: str = BERT_LIKE.pair,
         padding_side: str = "right",
         padding_type: int = 0,
         extra_special_tokens: Sequence[str] = (),

@@ -35,6 +35,7 @@ from mini_bert.text.sentencepiece_model import (
     byte_piece,
 )
 from mini_bert.text.sentencepiece_text import SPACE
+from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import (
     CONFIG,
     JSON,
@@ -45,16 +46,18 @@ from mini_bert.text.tokenizer_files import (
     json_content,
     named_tokens,
     read_added,
+    read_padding,
     read_template,
     template_processor,
     write_json,
 )
-from mini_bert.text.unigram_conventions import BARE, DEBERTA, SPELLINGS, STYLES, XLNET, Style, template
+from mini_bert.text.unigram_conventions import BARE, DEBERTA, SPELLINGS, STYLES, Style, layout_of
 
 if TYPE_CHECKING:
     from mini_bert.text.unigram import UnigramTokenizer
 
 SPIECE, SPM = "spiece.model", "spm.model"
+TEMPLATES = "templates"  # in tokenizer_config.json, if they differ from those of the class
 SPACES = ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces")  # rules of SentencePiece
 ANY_CLASS = "PreTrainedTokenizerFast"  # of `transformers`: a tokenizer.json as it is
 SWITCHES = {  # in tokenizer_config.json: the step that each is about, and when it is taken
@@ -108,10 +111,17 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
         "byte_fallback": model.trainer.flag("byte_fallback", False),
         "extra_special_tokens": tuple(token for token in control if token not in roles.values()),
         **_stripping(path.with_name(CONFIG), "added_tokens_decoder", added),
-        **template(roles, style),
-        **_padding(path, config, style or (XLNET if roles.get("cls") == XLNET.roles["cls"] else None)),
+        **_layout(path, config, layout_of(roles, style)),
     }
     return tokens, settings, model
+
+
+def _layout(path: Path, config: Mapping[str, Any], usual: Layout) -> dict[str, Any]:
+    """The usual layout of a class, unless tokenizer_config.json has other padding, or "templates" that we wrote."""
+    templates = checked(path.with_name(CONFIG), TEMPLATES, config.get(TEMPLATES, {}), dict, "an object")
+    for name in templates:
+        checked(path.with_name(CONFIG), f"{TEMPLATES}.{name}", templates[name], str, "text")
+    return usual._asdict() | templates | read_padding(path, usual)
 
 
 def _steps(path: Path, config: Mapping[str, Any], style: Style | None) -> list[str]:
@@ -196,7 +206,7 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
         "byte_fallback": checked(path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"),
         "extra_special_tokens": tuple(t.content for t in added if t.special and t.content not in roles.values()),
         **_stripping(path, "added_tokens", added),
-        **_padding(path, config, style),
+        **read_padding(path, style.layout if style else BARE),
         **templates,
     }
     return tokens, settings, None
@@ -235,23 +245,13 @@ def _added_tokens(path: Path, content: Mapping[str, Any], tokens: list[str], sco
 def _templates(path: Path, processor: Any, roles: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The roles and templates of a post_processor."""
     if processor is None:
-        return roles, BARE
+        return roles, {"single": BARE.single, "pair": BARE.pair}
     if not isinstance(processor, dict) or processor.get("type") != "TemplateProcessing":
         kind = processor.get("type") if isinstance(processor, dict) else processor
         _refuse(path, "post_processor.type", kind, "TemplateProcessing")
     roles, single = read_template(path, processor, "single", roles)
     roles, pair = read_template(path, processor, "pair", roles)
     return roles, {"single": single, "pair": pair}
-
-
-def _padding(path: Path, config: Mapping[str, Any], style: Style | None) -> dict[str, Any]:
-    padding = {name: value for name, value in (style.template if style else {}).items() if name.startswith("padding")}
-    side = config.get("padding_side", padding.get("padding_side", "right"))
-    if side not in ("left", "right"):
-        raise ValueError(f"{path.with_name(CONFIG)}: padding_side is {side!r:.60}, expected left or right")
-    kind = config.get("pad_token_type_id", padding.get("padding_type", 0))
-    checked(path.with_name(CONFIG), "pad_token_type_id", kind, int, "a token type")
-    return {"padding_side": side, "padding_type": kind}
 
 
 def _refuse(path: Path, field: str, found: Any, expected: str) -> NoReturn:
@@ -336,7 +336,11 @@ def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
     """The content of tokenizer_config.json."""
     config: dict[str, Any] = {"tokenizer_class": ANY_CLASS}
     if tokenizer.as_sentencepiece:
-        config["tokenizer_class"] = _class_of(tokenizer)
+        style = _style_of(tokenizer)
+        config["tokenizer_class"] = style.tokenizer_class if style else ANY_CLASS
+        own = layout_of(tokenizer.roles, style)
+        if (own.single, own.pair) != (tokenizer.single, tokenizer.pair):  # which a spiece.model has no place for
+            config[TEMPLATES] = {"single": tokenizer.single, "pair": tokenizer.pair}
         steps = tokenizer.rules.get("steps", ())
         config |= {name: (step in steps) is meaning for name, (step, meaning) in SWITCHES.items()}
         model = tokenizer.model_file
@@ -347,14 +351,13 @@ def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
     return config | {"padding_side": tokenizer.padding_side, "pad_token_type_id": tokenizer.padding_type}
 
 
-def _class_of(tokenizer: UnigramTokenizer) -> str:
-    """The class of `transformers` by which the folder is read back as the same tokenizer."""
-    for style in STYLES:
-        own = template(tokenizer.roles, style)
-        if (
-            tokenizer.rules.get("split_commas", False) == style.split_commas
-            and (tokenizer.single, tokenizer.pair) == (own["single"], own["pair"])
-            and (style is not DEBERTA or style.roles["mask"] in tokenizer.vocab)  # this class would add its mask
-        ):
-            return style.tokenizer_class
-    return ANY_CLASS
+def _style_of(tokenizer: UnigramTokenizer) -> Style | None:
+    """The one whose class in `transformers` reads the folder as the same tokenizer, apart from templates."""
+    fitting = [
+        style
+        for style in STYLES
+        if tokenizer.rules.get("split_commas", False) == style.split_commas
+        and (style is not DEBERTA or style.roles["mask"] in tokenizer.vocab)  # this class would add its mask
+    ]
+    own = [style for style in fitting if layout_of(tokenizer.roles, style)[:2] == tokenizer.layout[:2]]
+    return next(iter(own or fitting), None)

@@ -52,8 +52,11 @@ class Trainer:
         self.state: State | None = None  # of the last run
 
     def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> Tokenizer:
-        """Load the bundled vocabulary that has the model's size, or any tokenizer by name or path."""
-        tokenizer = load_tokenizer(bundled_tokenizer(self.model.vocab_size) if name is None else name)
+        """Load the bundled vocabulary that has the model's size, in the layout of the model (text/templates.py), or any
+        tokenizer by name or path, as it is."""
+        if name is None:
+            return load_tokenizer(bundled_tokenizer(self.model.vocab_size)).in_layout(self.model.layout)
+        tokenizer = load_tokenizer(name)
         check_vocabulary(tokenizer, self.model.vocab_size)
         return tokenizer
 
