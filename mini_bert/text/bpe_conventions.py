@@ -45,6 +45,7 @@ DEBERTA = Conventions(
     *LAYOUTS["bert"][:2],
     lstrip=("[MASK]",),
 )
+MODERNBERT = DEBERTA._replace(compose=True)  # without the tokens for runs of spaces
 
 
 def usual_roles(named: Mapping[str, str], tokens: Collection[str]) -> dict[str, str]:

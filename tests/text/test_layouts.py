@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mini_bert.cli.text import tokenizer_train
 from mini_bert.models.registry import PRESETS
 from mini_bert.text import bpe_conventions, unigram_conventions
 from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.templates import LAYOUTS
+from mini_bert.text.trained import LIKE
 from mini_bert.text.unigram import UnigramTokenizer
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training.setup import Wanted, set_up
@@ -84,6 +86,24 @@ def test_conventions_of_tokenizers_are_those_of_their_models():
     assert bpe_conventions.DEBERTA[1:3] == LAYOUTS["bert"][:2]
     assert bpe_conventions.GPT2[1:3] == LAYOUTS["gpt2"][:2]
     assert unigram_conventions.XLNET.layout == LAYOUTS["xlnet"]
+
+
+@pytest.mark.parametrize(("kind", "model"), [(kind, model) for kind, models in LIKE.items() for model in models])
+def test_a_tokenizer_like_that_of_a_model(kind, model, tmp_path, capsys):
+    """`tokenizer train --like`: kind, special tokens and layout of the model; what was learnt spells the text."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join([f"{A} and {B}, cafe\u0301"] * 9), encoding="utf-8")
+    tokenizer_train([str(text)], vocab_size=300, out=tmp_path / "out", like=model, processes=1)
+    tokenizer = load_tokenizer(tmp_path / "out")
+    assert type(tokenizer) is dict(zip(LIKE, KINDS, strict=True))[kind]
+    name = {"roberta": "roberta", "gpt2": "gpt2", "xlnet": "xlnet"}.get(model, "bert")
+    assert tokenizer.layout == LAYOUTS[name]
+    mask = {"gpt2": None, "roberta": "<mask>", "xlnet": "<mask>"}.get(model, "[MASK]")
+    assert tokenizer.mask_token == mask
+    assert tokenizer.unk_id not in tokenizer.ids([A])[0]
+    if model == "modernbert":  # text is composed before it is counted, as before it is spelt
+        assert tokenizer.tokenize(" cafe\u0301") == ["ĠcafÃ©"]
+    assert f"Saved in {tmp_path / 'out'}" in capsys.readouterr().out
 
 
 def test_a_spiece_model_keeps_other_templates(tmp_path):
