@@ -95,7 +95,10 @@ class Tokenizer(ABC):
             (1, False): Template(((), ()), ((), ()), one.text_types),
             (2, False): Template(((), (), ()), ((), (), ()), two.text_types),
         }
-        self._latest: dict[tuple[str, Special, int], tuple[list[Span], list[int]]] = {}
+        self.latest: tuple[Any, Any] = (
+            None,
+            None,
+        )  # the spans of an encoding: its offsets and word ids are read in turn
 
     # ---- what a subclass defines
 
@@ -328,8 +331,7 @@ class Tokenizer(ABC):
     ) -> tuple[list[Span], list[int]]:
         """For each piece of a text its span, and the index of its word. ids: of the text, or its beginning, if known"""
         if not special or self._special.absent(text):
-            with _no_collection():
-                return self.plain_spans(text)[:2] if ids is None else self.spans_of_ids(text, ids)
+            return self.plain_spans(text)[:2] if ids is None else self.spans_of_ids(text, ids)
         return self._spans_of_parts(self._segments(text, special), self.plain_spans)[:2]
 
     def _ids_of_parts(self, parts: Iterable[Cut], ids_of: Callable[[str], Iterable[int]]) -> list[int]:
@@ -353,17 +355,6 @@ class Tokenizer(ABC):
     def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
         """The spans and word indices of `plain_spans`, for a text with known ids. Override this if that is faster."""
         return self.plain_spans(text)[:2]
-
-    def latest_spans(self, text: str, special: Special, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
-        """`spans`, remembered for two texts, as offsets and word ids are often read one after the other."""
-        key = text, special, len(ids)
-        found = self._latest.get(key)
-        if found is None:
-            found = self.spans(text, special, ids)
-            if len(self._latest) > 1:
-                self._latest.clear()
-            self._latest[key] = found
-        return found
 
     def explain(self, text: str) -> str:
         """A table for people: every piece, its id, its word, and the part of the text that it comes from."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, chain
 from operator import add, sub
 from pathlib import Path
@@ -107,6 +107,8 @@ class BpeTokenizer(Tokenizer):
         self._words = Memory(self._word_ids, CHUNKS_KEPT)
         self._firsts = Memory(lambda chunk: self._all_ids(words(chunk)), CHUNKS_KEPT)
         self._chunks = Memory(self._chunk_ids, CHUNKS_KEPT)
+        self._first_begins = Memory(lambda chunk: self._begins_in(words(chunk)), CHUNKS_KEPT)
+        self._begins = Memory(self._chunk_begins, CHUNKS_KEPT)
 
     def _set_absent_bytes(self) -> None:
         bytes_without_piece = [byte for byte, character in enumerate(BYTE_CHARACTERS) if character not in self.vocab]
@@ -149,8 +151,11 @@ class BpeTokenizer(Tokenizer):
     def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
         """The ids of a chunk with a space before it."""
         text = regular(chunk)
-        if chunk.isascii() and chunk.isalpha():
-            return self._words[text]
+        if chunk.isascii():  # the two most frequent cases, without the pattern
+            if chunk.isalpha():
+                return self._words[text]
+            if chunk[:-1].isalpha():
+                return self._words[text[:-1]] + self._words[chunk[-1]]
         return self._all_ids(words(text))
 
     def _all_ids(self, found: Iterable[str]) -> tuple[int, ...]:
@@ -189,9 +194,29 @@ class BpeTokenizer(Tokenizer):
         return trimmed(0, len(found), *blanks(found)) if self._trim else (0, len(found))
 
     def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        """From what is remembered of each chunk: which of its pieces begin a word."""
         if self.conventions.compose or not self._added.absent(text):
             return self.plain_spans(text)[:2]
-        return self._segment_spans(text, range(len(text)), ids)[:2]
+        chunks = iter(text.split(" "))
+        try:
+            if self._absent or self.conventions.add_prefix_space:
+                raise Irregular
+            begins = list(self._first_begins[next(chunks)])
+            begins.extend(chain.from_iterable(map(self._begins.__getitem__, chunks)))
+        except Irregular:
+            return self._segment_spans(text, range(len(text)), ids)[:2]
+        word_ids = list(accumulate(begins, initial=-1))
+        return self._offsets(text, ids), word_ids[1 : len(ids) + 1]
+
+    def _chunk_begins(self, chunk: str) -> tuple[int, ...]:
+        text = regular(chunk)
+        return self._begins_in([text] if chunk.isascii() and chunk.isalpha() else words(text))
+
+    def _begins_in(self, found: list[str]) -> tuple[int, ...]:
+        """For each piece of some words 1 if it begins a word, otherwise 0."""
+        if len(found) == 1:
+            return begins_of_word(len(self._words[found[0]]))
+        return tuple(chain.from_iterable(begins_of_word(len(self._words[word])) for word in found))
 
     def plain_spans(self, text: str) -> Spans:
         sources: Sequence[int] = range(len(text))
@@ -230,8 +255,7 @@ class BpeTokenizer(Tokenizer):
             places = [
                 place for place, byte in zip(places, as_bytes(text), strict=True) if ord(byte) not in self._absent
             ]
-        ends = list(accumulate(map(self._sizes.__getitem__, ids)))
-        starts = [0, *ends[:-1]][: len(ids)]
+        starts, ends = self._borders(ids)
         word_at = dict(zip(accumulate(map(len, raw), initial=0), range(len(found)), strict=False))
         number = 0
         word_ids = [number := word_at.get(start, number) for start in starts]
@@ -245,6 +269,21 @@ class BpeTokenizer(Tokenizer):
                 pairs = zip(offsets, ids, strict=True)
                 offsets = [trimmed(*span, *blanks(self.tokens[i])) for span, i in pairs]
         return offsets, word_ids, len(found)
+
+    def _borders(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Where the pieces of a text start and end, in bytes."""
+        ends = list(accumulate(map(self._sizes.__getitem__, ids)))
+        return [0, *ends[:-1]][: len(ids)], ends
+
+    def _offsets(self, text: str, ids: Sequence[int]) -> list[Span]:
+        """The spans of pieces that spell a text."""
+        starts, ends = self._borders(ids)
+        places = byte_places(text)
+        if not isinstance(places, range):  # from bytes to characters
+            starts = list(map(places.__getitem__, starts))
+            after = [0, *map((1).__add__, places)]
+            ends = list(map(after.__getitem__, ends))
+        return self._paired(starts, ends, ids, 0)
 
     def _paired(self, starts: list[int], ends: list[int], ids: Sequence[int], shift: int) -> list[Span]:
         """Spans from the starts and ends of pieces, moved by `shift`, and without their spaces if these are trimmed."""
@@ -326,6 +365,12 @@ class BpeTokenizer(Tokenizer):
         from mini_bert.text.bpe_learning import learn
 
         return cls(*learn(source, vocab_size, **options))
+
+
+@cache
+def begins_of_word(pieces: int) -> tuple[int, ...]:
+    """Of the pieces of one word, only the first begins it; shared, since there are few lengths."""
+    return (1,) * (pieces > 0) + (0,) * (pieces - 1)
 
 
 def regular(chunk: str) -> str:

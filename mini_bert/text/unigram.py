@@ -26,6 +26,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,9 @@ SETTINGS = (
     "scores", "roles", "rules", "symbols", "unused", "byte_fallback", "single", "pair", "padding_side", "padding_type",
     "extra_special_tokens", "lstrip", "rstrip",
 )  # fmt: skip
+
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 class UnigramTokenizer(Tokenizer):
@@ -122,6 +126,9 @@ class UnigramTokenizer(Tokenizer):
         self._parts = Memory(self._part_ids, PARTS_KEPT)
         self._chunks = Memory(self._chunk_ids, PARTS_KEPT)
         self._chunk_spans = Memory(self._spans_in_chunk, SPANS_KEPT)
+        self._alone = Memory(self._becomes_alone, SPANS_KEPT)
+        self._lengths = list(map(len, self.tokens))
+        self._begins = [int(token.startswith(SPACE)) for token in self.tokens]
 
     def _lattice(self) -> Lattice:
         """Of all pieces but special tokens, bytes and unused ones."""
@@ -261,6 +268,36 @@ class UnigramTokenizer(Tokenizer):
         spans, begins = _laid_out(normalised, sources, lengths)
         word_ids = list(accumulate(begins, initial=-1))
         return list(spans), word_ids[1:], word_ids[-1] + 1
+
+    def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        """Piece after piece, as the ids give the length of each, if normalising replaces each character by one."""
+        if self._unk in ids or not self._is_plain(text):
+            return self.plain_spans(text)[:2]
+        marked = list(map(self._begins.__getitem__, ids))
+        ends = list(accumulate(map(self._lengths.__getitem__, ids), initial=-1))  # the ▁ in front is not in the text
+        starts = map(add, ends, marked)
+        word_ids = list(accumulate(marked, initial=-1 if marked and marked[0] else 0))
+        return list(zip(starts, ends[1:], strict=False)), word_ids[1:]
+
+    def _is_plain(self, text: str) -> bool:
+        """Whether the normalised text is ▁ and, for each character of the text, one character; ▁ for a space."""
+        if self.byte_fallback or not self._added.absent(text) or not self._is_chunked(text):
+            return False
+        normalised = self.text.normalised(text)
+        if len(normalised) != len(text) + 1:
+            return False
+        if not text.isascii():
+            for character in set(_NOT_ASCII.findall(text)):
+                becomes = self._alone[character]
+                if becomes is None:
+                    return False
+                text = text.replace(character, becomes)
+        normalised, text = normalised[1:], text.replace(" ", SPACE)
+        return normalised == text or normalised == text.lower()
+
+    def _becomes_alone(self, character: str) -> str | None:
+        normalised = self.text.normalised(character)
+        return normalised[1] if len(normalised) == 2 and normalised[0] == SPACE else None
 
     def _spans_in_chunk(self, chunk: str) -> ChunkSpans:
         normalised, sources = self.text.traced(chunk)

@@ -8,11 +8,14 @@ import json
 import math
 import pickle
 import random
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.sentencepiece_model import SentencePieceModel
@@ -324,6 +327,33 @@ def test_the_spans_of_pieces_tile_the_text():
 
 
 # ---- mistakes
+
+
+@given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(" theTHE.,'`é½’▁İ")), max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_spans_from_ids(text):
+    """With the ids of a text, or of its beginning, spans are the same as without."""
+    for tokenizer in (
+        bundled(),
+        small({"▁": -3.0, "t": -2.0, "h": -2.5, "e": -3.5, "▁the": -3.0, "é": -4.0, "’": -6.0}),
+    ):
+        offsets, word_ids = tokenizer.spans(text)
+        for length in (len(offsets), len(offsets) // 2):
+            ids = tokenizer.ids([text])[0][:length]
+            found = tokenizer.spans(text, ids=ids)
+            assert [values[:length] for values in found] == [offsets[:length], word_ids[:length]]
+
+
+@cache
+def bundled():
+    return load_tokenizer("unigram-8k")
+
+
+def test_text_that_is_normalised_character_by_character():
+    """There, spans follow from the ids; elsewhere not."""
+    tokenizer = bundled()
+    assert all(map(tokenizer._is_plain, ("The cat sat.", "a", "É was “so” – naïve")))
+    assert not any(map(tokenizer._is_plain, ("", " a", "a  b", "a ", "``a", "½ a", "ﬁne", "e\u0301", "▁a")))
 
 
 def test_scores_are_checked():
