@@ -35,7 +35,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Spans, Special, Tokenizer
+from mini_bert.text.base import Spans, Tokenizer
 from mini_bert.text.bpe_conventions import ROBERTA, Conventions
 from mini_bert.text.bpe_files import VOCAB_JSON, read, write
 from mini_bert.text.byte_level import (
@@ -50,7 +50,9 @@ from mini_bert.text.byte_level import (
 from mini_bert.text.canonical import composed
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.finding import BLANKS, Finder
+from mini_bert.text.memory import Memory
 from mini_bert.text.merging import Speller
+from mini_bert.text.special_tokens import Special
 from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import JSON, read_padding, unusual_padding
 

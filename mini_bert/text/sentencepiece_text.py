@@ -31,8 +31,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mini_bert.text.base import Memory
 from mini_bert.text.character_map import CharacterMap
+from mini_bert.text.memory import Memory
 from mini_bert.text.normalizers import Part, Replace, Step, Traced, normalised, traced
 
 SPACE = "▁"

@@ -32,9 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Spans, Tokenizer
+from mini_bert.text.base import Spans, Tokenizer
 from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together
 from mini_bert.text.finding import Finder
+from mini_bert.text.memory import Memory
 from mini_bert.text.metaspace_text import MetaspaceText
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
 from mini_bert.text.sentencepiece_text import SPACE, SentencePieceText

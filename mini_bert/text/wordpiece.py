@@ -37,8 +37,9 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Tokenizer
+from mini_bert.text.base import Tokenizer
 from mini_bert.text.chunk_spans import ChunkSpans, Span, one_piece, put_together, side_by_side
+from mini_bert.text.memory import Memory
 from mini_bert.text.tokenizer_files import find
 from mini_bert.text.wordpiece_files import BERT, PREFIX, ROLES, SPECIAL_TOKENS, read, write
 from mini_bert.text.wordsplit import WordSplitter
