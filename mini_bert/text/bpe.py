@@ -26,10 +26,11 @@ on a busy machine (`benchmarks/tokenization.py`), with equal ids.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate, chain
-from operator import add, sub
+from operator import add, ne, sub
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,6 +42,7 @@ from mini_bert.text.bpe_files import VOCAB_JSON, read, write
 from mini_bert.text.byte_level import (
     BYTE_CHARACTERS,
     SPACE,
+    STARTS,
     as_bytes,
     byte_places,
     kind,
@@ -57,6 +59,9 @@ from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import JSON, read_padding, unusual_padding
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
+SPACED = 9  # no class of characters, so that it differs from all
+CONTRACTIONS = ("'s", "'t", "'m", "'d", "'re", "'ve", "'ll")  # of the pattern in text/byte_level.py
+CUT_BY_CONTRACTION = re.compile(rf"(?:{'|'.join(CONTRACTIONS)})[^\W\d_]")  # "'tis" may be "'t" and "is"
 MARK = "▁"  # how `readable` shows a space
 UNKNOWN = chr(0x10FFFF)  # stands for a byte that is not in the vocabulary
 
@@ -109,8 +114,6 @@ class BpeTokenizer(Tokenizer):
         self._words = Memory(self._word_ids, CHUNKS_KEPT)
         self._firsts = Memory(lambda chunk: self._all_ids(words(chunk)), CHUNKS_KEPT)
         self._chunks = Memory(self._chunk_ids, CHUNKS_KEPT)
-        self._first_begins = Memory(lambda chunk: self._begins_in(words(chunk)), CHUNKS_KEPT)
-        self._begins = Memory(self._chunk_begins, CHUNKS_KEPT)
 
     def _set_absent_bytes(self) -> None:
         bytes_without_piece = [byte for byte, character in enumerate(BYTE_CHARACTERS) if character not in self.vocab]
@@ -155,9 +158,9 @@ class BpeTokenizer(Tokenizer):
         text = regular(chunk)
         if chunk.isascii():  # the two most frequent cases, without the pattern
             if chunk.isalpha():
-                return self._words[text]
+                return self._word_ids(text)
             if chunk[:-1].isalpha():
-                return self._words[text[:-1]] + self._words[chunk[-1]]
+                return self._chunks[chunk[:-1]] + self._words[chunk[-1]]
         return self._all_ids(words(text))
 
     def _all_ids(self, found: Iterable[str]) -> tuple[int, ...]:
@@ -196,29 +199,39 @@ class BpeTokenizer(Tokenizer):
         return trimmed(0, len(found), *blanks(found)) if self._trim else (0, len(found))
 
     def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
-        """From what is remembered of each chunk: which of its pieces begin a word."""
+        """The same from tables, if words are told from ids: a piece begins one if it begins with a space, or with a
+        character of another class than the last one of the piece before."""
         if self.conventions.compose or not self._added.absent(text):
             return self.plain_spans(text)[:2]
-        chunks = iter(text.split(" "))
-        try:
-            if self._absent or self.conventions.add_prefix_space:
-                raise Irregular
-            begins = list(self._first_begins[next(chunks)])
-            begins.extend(chain.from_iterable(map(self._begins.__getitem__, chunks)))
-        except Irregular:
+        if not self._shows_words(text, ids):
             return self._segment_spans(text, range(len(text)), ids)[:2]
+        first, last = self._borders
+        begins = map(ne, map(first.__getitem__, ids), chain((0,), map(last.__getitem__, ids)))
         word_ids = list(accumulate(begins, initial=-1))
-        return self._offsets(text, ids), word_ids[1 : len(ids) + 1]
+        return self._offsets(text, ids), word_ids[1:]
 
-    def _chunk_begins(self, chunk: str) -> tuple[int, ...]:
-        text = regular(chunk)
-        return self._begins_in([text] if chunk.isascii() and chunk.isalpha() else words(text))
+    def _shows_words(self, text: str, ids: Sequence[int]) -> bool:
+        if self._absent or self.conventions.add_prefix_space or not self._unclear.isdisjoint(ids):
+            return False
+        if not text.isprintable() or "  " in text or text.endswith(" "):  # so white space is single spaces
+            return False
+        return "'" not in text or (self._contractions_are_pieces and not CUT_BY_CONTRACTION.search(text))
 
-    def _begins_in(self, found: list[str]) -> tuple[int, ...]:
-        """For each piece of some words 1 if it begins a word, otherwise 0."""
-        if len(found) == 1:
-            return begins_of_word(len(self._words[found[0]]))
-        return tuple(chain.from_iterable(begins_of_word(len(self._words[word])) for word in found))
+    @cached_property
+    def _borders(self) -> tuple[list[int], list[int]]:
+        """Of each piece the class of its first character, or SPACED if it begins with a space, and of its last."""
+        first, last = (kinds.tolist() for kinds in self._kinds)
+        return [SPACED if raw.startswith(" ") else kind for raw, kind in zip(self._raw, first, strict=True)], last
+
+    @cached_property
+    def _unclear(self) -> set[int]:
+        """Pieces that begin or end inside a character, or with a space that belongs to the next piece."""
+        first, last = self._kinds
+        return {*np.flatnonzero((first == 0) | (last == 0)).tolist(), *self._found_whole}
+
+    @cached_property
+    def _contractions_are_pieces(self) -> bool:
+        return all(len(self._words[word]) == 1 for word in CONTRACTIONS)
 
     def plain_spans(self, text: str) -> Spans:
         sources: Sequence[int] = range(len(text))
@@ -257,7 +270,8 @@ class BpeTokenizer(Tokenizer):
             places = [
                 place for place, byte in zip(places, as_bytes(text), strict=True) if ord(byte) not in self._absent
             ]
-        starts, ends = self._borders(ids)
+        ends = list(accumulate(map(self._sizes.__getitem__, ids)))
+        starts = [0, *ends[:-1]][: len(ids)]
         word_at = dict(zip(accumulate(map(len, raw), initial=0), range(len(found)), strict=False))
         number = 0
         word_ids = [number := word_at.get(start, number) for start in starts]
@@ -272,20 +286,22 @@ class BpeTokenizer(Tokenizer):
                 offsets = [trimmed(*span, *blanks(self.tokens[i])) for span, i in pairs]
         return offsets, word_ids, len(found)
 
-    def _borders(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Where the pieces of a text start and end, in bytes."""
-        ends = list(accumulate(map(self._sizes.__getitem__, ids)))
-        return [0, *ends[:-1]][: len(ids)], ends
-
     def _offsets(self, text: str, ids: Sequence[int]) -> list[Span]:
-        """The spans of pieces that spell a text."""
-        starts, ends = self._borders(ids)
-        places = byte_places(text)
-        if not isinstance(places, range):  # from bytes to characters
-            starts = list(map(places.__getitem__, starts))
-            after = [0, *map((1).__add__, places)]
-            ends = list(map(after.__getitem__, ends))
-        return self._paired(starts, ends, ids, 0)
+        """The spans of pieces that spell a text: as in `_segment_spans`, but counted in characters at once.
+
+        A character ends where the next one begins, so the characters up to the end of a piece are as many as begin
+        before it. A piece that begins inside a character also has this one.
+        """
+        begun, inside = self._characters
+        ends = list(accumulate(map(begun.__getitem__, ids), initial=0))
+        starts = ends[:-1] if text.isascii() else list(map(sub, ends, map(inside.__getitem__, ids)))
+        return self._paired(starts, ends[1:], ids, 0)
+
+    @cached_property
+    def _characters(self) -> tuple[list[int], list[int]]:
+        """The number of characters that begin in each piece; and 1 for a piece that begins inside one, otherwise 0."""
+        starts = [raw.encode("latin-1").translate(STARTS) for raw in self._raw]
+        return list(map(sum, starts)), [int(flags[:1] == b"\0") for flags in starts]
 
     def _paired(self, starts: list[int], ends: list[int], ids: Sequence[int], shift: int) -> list[Span]:
         """Spans from the starts and ends of pieces, moved by `shift`, and without their spaces if these are trimmed."""
@@ -367,12 +383,6 @@ class BpeTokenizer(Tokenizer):
         from mini_bert.text.bpe_learning import learn
 
         return cls(*learn(source, vocab_size, **options))
-
-
-@cache
-def begins_of_word(pieces: int) -> tuple[int, ...]:
-    """Of the pieces of one word, only the first begins it; shared, since there are few lengths."""
-    return (1,) * (pieces > 0) + (0,) * (pieces - 1)
 
 
 def regular(chunk: str) -> str:

@@ -36,7 +36,7 @@ BYTE_CHARACTERS = [chr(b if b in _PRINTABLE else 0x100 + _HIDDEN.index(b)) for b
 BYTE_OF = {character: byte for byte, character in enumerate(BYTE_CHARACTERS)}
 SPACE = BYTE_CHARACTERS[ord(" ")]  # Ġ
 
-_STARTS = bytes(byte & 0xC0 != 0x80 for byte in range(256))  # 1 for a byte that begins a character of UTF-8
+STARTS = bytes(byte & 0xC0 != 0x80 for byte in range(256))  # 1 for a byte that begins a character of UTF-8
 _WRITTEN = {byte: character for byte, character in enumerate(BYTE_CHARACTERS)}
 _READ = {ord(character): chr(byte) for character, byte in BYTE_OF.items()}
 
@@ -81,7 +81,7 @@ def byte_places(text: str) -> Sequence[int]:
         data = text.encode()
     except UnicodeEncodeError:  # some of the characters stand for single bytes
         return [place for place, character in enumerate(text) for _ in as_bytes(character)]
-    places = list(accumulate(data.translate(_STARTS), initial=-1))
+    places = list(accumulate(data.translate(STARTS), initial=-1))
     del places[0]
     return places
 

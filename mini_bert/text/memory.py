@@ -19,10 +19,13 @@ class Memory(dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         value = self.work(key)
         if len(key) <= LONGEST_KEPT:
-            if len(self) >= self.entries:
-                self.clear()
-            self[key] = value
+            self.keep(key, value)
         return value
+
+    def keep(self, key: str, value: Any) -> None:
+        if len(self) >= self.entries:
+            self.clear()
+        self[key] = value
 
 
 @contextmanager

@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 
 from mini_bert.text.base import Spans, Tokenizer
-from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together
+from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together, side_by_side
 from mini_bert.text.finding import Finder
-from mini_bert.text.memory import Memory
+from mini_bert.text.memory import LONGEST_KEPT, Memory
 from mini_bert.text.metaspace_text import MetaspaceText
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
 from mini_bert.text.sentencepiece_text import SPACE, SentencePieceText
@@ -127,6 +127,7 @@ class UnigramTokenizer(Tokenizer):
         self._parts = Memory(self._part_ids, PARTS_KEPT)
         self._chunks = Memory(self._chunk_ids, PARTS_KEPT)
         self._chunk_spans = Memory(self._spans_in_chunk, SPANS_KEPT)
+        self._plain = Memory(self._is_plain_chunk, PARTS_KEPT)
         self._alone = Memory(self._becomes_alone, SPANS_KEPT)
         self._lengths = list(map(len, self.tokens))
         self._begins = [int(token.startswith(SPACE)) for token in self.tokens]
@@ -176,7 +177,10 @@ class UnigramTokenizer(Tokenizer):
         return (len(row) <= self._short and self._unk not in row) or sum(map(self._sizes.__getitem__, row)) < CERTAIN
 
     def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
-        return tuple(self._by_parts(self.text.normalised(chunk)))
+        normalised = self.text.normalised(chunk)
+        if len(chunk) <= LONGEST_KEPT:  # which will be needed for offsets
+            self._plain.keep(chunk, self._is_plain_chunk(chunk, normalised))
+        return tuple(self._by_parts(normalised))
 
     def _by_parts(self, text: str) -> Iterator[int]:
         """The ids of a normalised text, or DELICATE for some."""
@@ -284,25 +288,32 @@ class UnigramTokenizer(Tokenizer):
         """Whether the normalised text is ▁ and, for each character of the text, one character; ▁ for a space."""
         if self.byte_fallback or not self._added.absent(text) or not self._is_chunked(text):
             return False
-        normalised = self.text.normalised(text)
-        if len(normalised) != len(text) + 1:
+        return all(map(self._plain.__getitem__, text.split(" ")))
+
+    def _is_plain_chunk(self, chunk: str, normalised: str | None = None) -> bool:
+        if normalised is None:
+            normalised = self.text.normalised(chunk)
+        if len(normalised) != len(chunk) + 1:
             return False
-        if not text.isascii():
-            for character in set(_NOT_ASCII.findall(text)):
+        if not chunk.isascii():
+            for character in set(_NOT_ASCII.findall(chunk)):
                 becomes = self._alone[character]
                 if becomes is None:
                     return False
-                text = text.replace(character, becomes)
-        normalised, text = normalised[1:], text.replace(" ", SPACE)
-        return normalised == text or normalised == text.lower()
+                chunk = chunk.replace(character, becomes)
+        normalised = normalised[1:]
+        return normalised == chunk or normalised == chunk.lower()
 
     def _becomes_alone(self, character: str) -> str | None:
         normalised = self.text.normalised(character)
         return normalised[1] if len(normalised) == 2 and normalised[0] == SPACE else None
 
     def _spans_in_chunk(self, chunk: str) -> ChunkSpans:
-        normalised, sources = self.text.traced(chunk)
         ids = self._chunks[chunk]
+        if self._unk not in ids and not self.byte_fallback and self._plain[chunk]:
+            lengths = [self._lengths[i] - self._begins[i] for i in ids]
+            return side_by_side([lengths])
+        normalised, sources = self.text.traced(chunk)
         if self._unk in ids or self.byte_fallback:
             lengths = [length for cut in self._segmented(normalised) for length in cut.lengths]
         else:
