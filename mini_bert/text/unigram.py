@@ -310,8 +310,10 @@ class UnigramTokenizer(Tokenizer):
 
     def _spans_in_chunk(self, chunk: str) -> ChunkSpans:
         ids = self._chunks[chunk]
-        if self._unk not in ids and not self.byte_fallback and self._plain[chunk]:
-            lengths = [self._lengths[i] - self._begins[i] for i in ids]
+        if ids.count(self._unk) <= 1 and not self.byte_fallback and self._plain[chunk]:
+            lengths = [0 if i == self._unk else self._lengths[i] - self._begins[i] for i in ids]
+            if self._unk in ids:  # which stands for the rest
+                lengths[ids.index(self._unk)] = len(chunk) - sum(lengths)
             return side_by_side([lengths])
         normalised, sources = self.text.traced(chunk)
         if self._unk in ids or self.byte_fallback:
