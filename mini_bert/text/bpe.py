@@ -26,11 +26,9 @@ on a busy machine (`benchmarks/tokenization.py`), with equal ids.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
-from operator import add, ne, sub
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,14 +36,12 @@ import numpy as np
 
 from mini_bert.text.base import Spans, Tokenizer
 from mini_bert.text.bpe_conventions import ROBERTA, Conventions
-from mini_bert.text.bpe_files import VOCAB_JSON, read, write
+from mini_bert.text.bpe_files import VOCAB_JSON, check_merges, read, write
+from mini_bert.text.bpe_spans import CONTRACTIONS, SpanTables, blanks, trimmed
 from mini_bert.text.byte_level import (
     BYTE_CHARACTERS,
-    SPACE,
-    STARTS,
     as_bytes,
     byte_places,
-    kind,
     unwritten,
     words,
 )
@@ -59,9 +55,6 @@ from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import JSON, read_padding, unusual_padding
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
-SPACED = 9  # no class of characters, so that it differs from all
-CONTRACTIONS = ("'s", "'t", "'m", "'d", "'re", "'ve", "'ll")  # of the pattern in text/byte_level.py
-CUT_BY_CONTRACTION = re.compile(rf"(?:{'|'.join(CONTRACTIONS)})[^\W\d_]")  # "'tis" may be "'t" and "is"
 MARK = "▁"  # how `readable` shows a space
 UNKNOWN = chr(0x10FFFF)  # stands for a byte that is not in the vocabulary
 
@@ -199,39 +192,18 @@ class BpeTokenizer(Tokenizer):
         return trimmed(0, len(found), *blanks(found)) if self._trim else (0, len(found))
 
     def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
-        """The same from tables, if words are told from ids: a piece begins one if it begins with a space, or with a
-        character of another class than the last one of the piece before."""
-        if self.conventions.compose or not self._added.absent(text):
+        """From tables (text/bpe_spans.py), which give the same faster, if the text is of the usual kind."""
+        rules = self.conventions
+        if rules.compose or not self._added.absent(text):
             return self.plain_spans(text)[:2]
-        if not self._shows_words(text, ids):
+        if self._absent or rules.add_prefix_space or not self._tables.suffice(text, ids):
             return self._segment_spans(text, range(len(text)), ids)[:2]
-        first, last = self._borders
-        begins = map(ne, map(first.__getitem__, ids), chain((0,), map(last.__getitem__, ids)))
-        word_ids = list(accumulate(begins, initial=-1))
-        return self._offsets(text, ids), word_ids[1:]
-
-    def _shows_words(self, text: str, ids: Sequence[int]) -> bool:
-        if self._absent or self.conventions.add_prefix_space or not self._unclear.isdisjoint(ids):
-            return False
-        if not text.isprintable() or "  " in text or text.endswith(" "):  # so white space is single spaces
-            return False
-        return "'" not in text or (self._contractions_are_pieces and not CUT_BY_CONTRACTION.search(text))
+        return self._tables.offsets(text, ids, self._trim), self._tables.word_ids(ids)
 
     @cached_property
-    def _borders(self) -> tuple[list[int], list[int]]:
-        """Of each piece the class of its first character, or SPACED if it begins with a space, and of its last."""
-        first, last = (kinds.tolist() for kinds in self._kinds)
-        return [SPACED if raw.startswith(" ") else kind for raw, kind in zip(self._raw, first, strict=True)], last
-
-    @cached_property
-    def _unclear(self) -> set[int]:
-        """Pieces that begin or end inside a character, or with a space that belongs to the next piece."""
-        first, last = self._kinds
-        return {*np.flatnonzero((first == 0) | (last == 0)).tolist(), *self._found_whole}
-
-    @cached_property
-    def _contractions_are_pieces(self) -> bool:
-        return all(len(self._words[word]) == 1 for word in CONTRACTIONS)
+    def _tables(self) -> SpanTables:
+        whole = all(len(self._words[word]) == 1 for word in CONTRACTIONS)
+        return SpanTables(self.tokens, self._raw, self._found_whole, whole)
 
     def plain_spans(self, text: str) -> Spans:
         sources: Sequence[int] = range(len(text))
@@ -275,67 +247,20 @@ class BpeTokenizer(Tokenizer):
         word_at = dict(zip(accumulate(map(len, raw), initial=0), range(len(found)), strict=False))
         number = 0
         word_ids = [number := word_at.get(start, number) for start in starts]
-        if not isinstance(places, range):  # from bytes to characters
-            starts, ends = [places[start] for start in starts], [places[end - 1] + 1 for end in ends]
-        if isinstance(sources, range):
-            offsets = self._paired(starts, ends, ids, sources.start)
-        else:
-            offsets = [(sources[start], sources[end - 1] + 1) for start, end in zip(starts, ends, strict=True)]
-            if self._trim:
-                pairs = zip(offsets, ids, strict=True)
-                offsets = [trimmed(*span, *blanks(self.tokens[i])) for span, i in pairs]
-        return offsets, word_ids, len(found)
-
-    def _offsets(self, text: str, ids: Sequence[int]) -> list[Span]:
-        """The spans of pieces that spell a text: as in `_segment_spans`, but counted in characters at once.
-
-        A character ends where the next one begins, so the characters up to the end of a piece are as many as begin
-        before it. A piece that begins inside a character also has this one.
-        """
-        begun, inside = self._characters
-        ends = list(accumulate(map(begun.__getitem__, ids), initial=0))
-        starts = ends[:-1] if text.isascii() else list(map(sub, ends, map(inside.__getitem__, ids)))
-        return self._paired(starts, ends[1:], ids, 0)
-
-    @cached_property
-    def _characters(self) -> tuple[list[int], list[int]]:
-        """The number of characters that begin in each piece; and 1 for a piece that begins inside one, otherwise 0."""
-        starts = [raw.encode("latin-1").translate(STARTS) for raw in self._raw]
-        return list(map(sum, starts)), [int(flags[:1] == b"\0") for flags in starts]
-
-    def _paired(self, starts: list[int], ends: list[int], ids: Sequence[int], shift: int) -> list[Span]:
-        """Spans from the starts and ends of pieces, moved by `shift`, and without their spaces if these are trimmed."""
-        first: Iterable[int] = starts
-        last: Iterable[int] = ends
+        borders = zip(starts, ends, strict=True)  # in bytes; from bytes to characters, and to where these come from
+        offsets = [(sources[places[start]], sources[places[end - 1]] + 1) for start, end in borders]
         if self._trim:
-            before, after = self._blanks
-            first, last = map(add, first, map(before.__getitem__, ids)), map(sub, last, map(after.__getitem__, ids))
-        if shift:
-            first, last = map(shift.__add__, first), map(shift.__add__, last)
-        return list(zip(first, last, strict=True))
-
-    @cached_property
-    def _blanks(self) -> tuple[list[int], list[int]]:
-        """The number of spaces at the start and at the end of each piece. One of spaces only has all at its start."""
-        ends = [blanks(token) for token in self.tokens]
-        after = [0 if before == len(token) else after for token, (before, after) in zip(self.tokens, ends, strict=True)]
-        return [before for before, _ in ends], after
+            pairs = zip(offsets, ids, strict=True)
+            offsets = [trimmed(*span, *blanks(self.tokens[i])) for span, i in pairs]
+        return offsets, word_ids, len(found)
 
     def continuing(self, ids: np.ndarray) -> np.ndarray:
         """A piece also begins a word if its first character is of another class than the one before it: 2 after a."""
         more = super().continuing(ids)
-        first, last = self._kinds
+        first, last = self._tables.kinds
         before, after = last[ids[..., :-1]], first[ids[..., 1:]]
         more[..., 1:] &= (before == after) | (before == 0) | (after == 0)
         return more
-
-    @cached_property
-    def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
-        """The classes of the first and the last character of every piece; see `byte_level.kind`."""
-        texts = [raw.encode("latin-1").decode("utf-8", "surrogateescape") for raw in self._raw]
-        first = [kind((text.removeprefix(" ") or text or "\udc80")[0]) for text in texts]
-        last = [kind((text.rstrip(" ") or "\udc80")[-1]) for text in texts]  # a space alone begins any word
-        return np.array(first), np.array(last)
 
     # ---- from ids to text
 
@@ -393,34 +318,6 @@ def regular(chunk: str) -> str:
     if not chunk or chunk[0] in BLANKS:
         raise Irregular
     return " " + chunk
-
-
-def blanks(token: str) -> tuple[int, int]:
-    """The number of spaces, and of other white space, at both ends of a token."""
-    spaces = BLANKS + SPACE
-    return len(token) - len(token.lstrip(spaces)), len(token) - len(token.rstrip(spaces))
-
-
-def trimmed(first: int, last: int, before: int, after: int, keep: bool = False) -> Span:
-    """A span without the white space at its ends, but as in the reference never negative. keep: one space may stay."""
-    first = first if keep and before == 1 else min(first + before, last)
-    return first, max(last - after, first) if after <= last else last
-
-
-def check_merges(merges: Iterable[Sequence[str]], vocab: Mapping[str, int]) -> list[tuple[str, str]]:
-    checked = []
-    for rank, pair in enumerate(merges):
-        if len(pair) != 2 or isinstance(pair, str):
-            raise ValueError(f"merge {rank} is {pair!r:.60}, expected two pieces")
-        left, right = pair
-        for piece in (left, right, left + right):
-            if piece not in vocab:
-                raise ValueError(
-                    f"merge {rank}, {left!r} + {right!r}, needs the piece {piece!r}, which is not in the vocabulary; "
-                    "are the merges from another vocabulary?"
-                )
-        checked.append((left, right))
-    return checked
 
 
 if __name__ == "__main__":

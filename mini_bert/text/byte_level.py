@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 
-from mini_bert.text.unicode_tables import LETTERS, NUMBERS, WHITE_SPACE, Characters
+from mini_bert.text.unicode_tables import LETTERS, NUMBERS, WHITE_SPACE, Characters, half_a_pair
 
 # The printable bytes stand for themselves; the other 68, in order, are written as the characters from U+0100 on.
 _PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
@@ -48,10 +48,7 @@ def as_bytes(text: str) -> str:
     try:
         return text.encode("utf-8", "surrogateescape").decode("latin-1")
     except UnicodeEncodeError as error:
-        raise ValueError(
-            f"the text contains U+{ord(text[error.start]):04X}, half of a surrogate pair, which is not a character; "
-            'it comes from bytes that were not UTF-8: read the file with errors="replace", or repair the text'
-        ) from None
+        raise half_a_pair(text[error.start]) from None
 
 
 def written(raw: str) -> str:

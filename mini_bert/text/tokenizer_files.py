@@ -46,6 +46,24 @@ def checked(path: Path, field: str, value: Any, kind: type, expected: str) -> An
     return value
 
 
+def switch(path: Path, field: str, value: Any) -> bool:
+    return checked(path, field, value, bool, "true or false")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The content of the tokenizer_config.json beside a file; empty if there is none."""
+    beside = path.with_name(CONFIG)
+    return read_object(beside) if beside.is_file() else {}
+
+
+def model_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The model in a tokenizer.json, which has the vocabulary."""
+    model = content.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
+        raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
+    return model
+
+
 def checked_ids(path: Path, field: str, vocab: Any) -> dict[str, int]:
     """A vocabulary: an object of tokens and their ids."""
     checked(path, field, vocab, dict, "an object of tokens and their ids")
@@ -97,10 +115,7 @@ def read_added(path: Path, field: str, entries: Any) -> list[Added]:
         checked(path, f"{name}.id", token.get("id"), int, "a whole number")
         if not content:
             raise ValueError(f"{path}: {name}.content is empty, so it would match everywhere; remove the entry")
-        flags = {
-            flag: checked(path, f"{name}.{flag}", token.get(flag, False), bool, "true or false")
-            for flag in Added._fields[2:]
-        }
+        flags = {flag: switch(path, f"{name}.{flag}", token.get(flag, False)) for flag in Added._fields[2:]}
         if flags["single_word"]:
             raise ValueError(
                 f"{path}: {name}.single_word is True, expected false: {content!r} would be found anywhere in a text"
@@ -113,7 +128,7 @@ def added_beside(path: Path, tokens: Collection[str]) -> list[Added]:
     """Tokens beside a vocabulary: `added_tokens_decoder` of tokenizer_config.json, or added_tokens.json, of which only
     those count that are not among `tokens`."""
     field, beside = "added_tokens_decoder", path.with_name(CONFIG)
-    decoder = read_object(beside).get(field) if beside.is_file() else None
+    decoder = read_config(path).get(field)
     if decoder is None:
         beside = path.with_name(ADDED)
         more = checked_ids(beside, "the file", read_object(beside)) if beside.is_file() else {}
@@ -196,8 +211,7 @@ _PADDING = {"padding_side": "padding_side", "pad_token_type_id": "padding_type"}
 
 def read_padding(path: Path, usual: Layout = LAYOUTS["bert"]) -> dict[str, Any]:
     """padding_side and padding_type; as in `usual` if the tokenizer_config.json beside `path` does not say."""
-    beside = path.with_name(CONFIG)
-    config = read_object(beside) if beside.is_file() else {}
+    beside, config = path.with_name(CONFIG), read_config(path)
     padding = {ours: config.get(theirs, getattr(usual, ours)) for theirs, ours in _PADDING.items()}
     if padding["padding_side"] not in ("left", "right"):
         raise ValueError(f"{beside}: padding_side is {padding['padding_side']!r:.60}, expected left or right")

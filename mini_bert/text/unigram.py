@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import add
 from pathlib import Path
@@ -33,16 +33,18 @@ from typing import Any
 import numpy as np
 
 from mini_bert.text.base import Spans, Tokenizer
-from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together, side_by_side
+from mini_bert.text.chunk_spans import SPACE, ChunkSpans, Span, laid_out, put_together, side_by_side
 from mini_bert.text.finding import Finder
-from mini_bert.text.memory import LONGEST_KEPT, Memory
+from mini_bert.text.memory import Memory
 from mini_bert.text.metaspace_text import MetaspaceText
+from mini_bert.text.plain_chunks import PlainChunks
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
-from mini_bert.text.sentencepiece_text import SPACE, SentencePieceText
+from mini_bert.text.sentencepiece_text import SentencePieceText
 from mini_bert.text.tokenizer_files import JSON
 from mini_bert.text.unigram_conventions import BERT_LIKE
 from mini_bert.text.unigram_files import SPIECE, SPM, read, write
 from mini_bert.text.unigram_lattice import RESET, UNKNOWN, UNKNOWN_PENALTY, Cut, Lattice
+from mini_bert.text.user_input import checked_scores
 
 PARTS_KEPT = 1 << 18  # until a cache is cleared; this many take about 100 MB
 CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot change them while scores are below this
@@ -53,9 +55,6 @@ SETTINGS = (
     "scores", "roles", "rules", "symbols", "unused", "byte_fallback", "single", "pair", "padding_side", "padding_type",
     "extra_special_tokens", "lstrip", "rstrip",
 )  # fmt: skip
-
-
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 class UnigramTokenizer(Tokenizer):
@@ -97,7 +96,7 @@ class UnigramTokenizer(Tokenizer):
         self.single, self.pair, self.padding_side, self.padding_type = single, pair, padding_side, padding_type
         self.lstrip, self.rstrip = tuple(lstrip), tuple(rstrip)
         super().__init__(vocab, roles, extra_special_tokens, lstrip, rstrip)
-        self.scores = _checked_scores(self.tokens, scores)
+        self.scores = checked_scores(self.tokens, scores)
         self.rules, self.symbols, self.unused = dict(rules), tuple(symbols), tuple(unused)
         self.byte_fallback = byte_fallback
         self.model_file: SentencePieceModel | None = None  # what this was read from; it may have more than is used
@@ -127,8 +126,7 @@ class UnigramTokenizer(Tokenizer):
         self._parts = Memory(self._part_ids, PARTS_KEPT)
         self._chunks = Memory(self._chunk_ids, PARTS_KEPT)
         self._chunk_spans = Memory(self._spans_in_chunk, SPANS_KEPT)
-        self._plain = Memory(self._is_plain_chunk, PARTS_KEPT)
-        self._alone = Memory(self._becomes_alone, SPANS_KEPT)
+        self._plain = PlainChunks(self.text.normalised, PARTS_KEPT)
         self._lengths = list(map(len, self.tokens))
         self._begins = [int(token.startswith(SPACE)) for token in self.tokens]
 
@@ -178,8 +176,7 @@ class UnigramTokenizer(Tokenizer):
 
     def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
         normalised = self.text.normalised(chunk)
-        if len(chunk) <= LONGEST_KEPT:  # which will be needed for offsets
-            self._plain.keep(chunk, self._is_plain_chunk(chunk, normalised))
+        self._plain.add(chunk, normalised)  # which offsets will need
         return tuple(self._by_parts(normalised))
 
     def _by_parts(self, text: str) -> Iterator[int]:
@@ -270,7 +267,7 @@ class UnigramTokenizer(Tokenizer):
             return put_together(chunks, [self._chunk_spans[chunk] for chunk in chunks])
         normalised, sources = self.text.traced(text)
         lengths = [length for cut in self._segmented(normalised) for length in cut.lengths]
-        spans, begins = _laid_out(normalised, sources, lengths)
+        spans, begins = laid_out(normalised, sources, lengths)
         word_ids = list(accumulate(begins, initial=-1))
         return list(spans), word_ids[1:], word_ids[-1] + 1
 
@@ -290,24 +287,6 @@ class UnigramTokenizer(Tokenizer):
             return False
         return all(map(self._plain.__getitem__, text.split(" ")))
 
-    def _is_plain_chunk(self, chunk: str, normalised: str | None = None) -> bool:
-        if normalised is None:
-            normalised = self.text.normalised(chunk)
-        if len(normalised) != len(chunk) + 1:
-            return False
-        if not chunk.isascii():
-            for character in set(_NOT_ASCII.findall(chunk)):
-                becomes = self._alone[character]
-                if becomes is None:
-                    return False
-                chunk = chunk.replace(character, becomes)
-        normalised = normalised[1:]
-        return normalised == chunk or normalised == chunk.lower()
-
-    def _becomes_alone(self, character: str) -> str | None:
-        normalised = self.text.normalised(character)
-        return normalised[1] if len(normalised) == 2 and normalised[0] == SPACE else None
-
     def _spans_in_chunk(self, chunk: str) -> ChunkSpans:
         ids = self._chunks[chunk]
         if ids.count(self._unk) <= 1 and not self.byte_fallback and self._plain[chunk]:
@@ -320,7 +299,7 @@ class UnigramTokenizer(Tokenizer):
             lengths = [length for cut in self._segmented(normalised) for length in cut.lengths]
         else:
             lengths = [len(self.tokens[i]) for i in ids]
-        return _laid_out(normalised, sources, lengths)
+        return laid_out(normalised, sources, lengths)
 
     # ---- from ids to text
 
@@ -381,35 +360,6 @@ class UnigramTokenizer(Tokenizer):
 
     def __repr__(self) -> str:
         return f"UnigramTokenizer({len(self.tokens):,} tokens, {'SentencePiece' if self.as_sentencepiece else JSON})"
-
-
-def _laid_out(normalised: str, sources: Sequence[Span], lengths: Iterable[int]) -> ChunkSpans:
-    """A span covers the characters of a piece without its ▁. A word begins with ▁."""
-    spans: list[Span] = []
-    begins: list[int] = []
-    place = 0
-    for length in lengths:
-        begins.append(int(place == 0 or (length > 0 and normalised[place] == SPACE)))
-        first, last = place, max(place + length, place + 1) - 1  # all bytes of a character have its span
-        while first < last and normalised[first] == SPACE:
-            first += 1
-        while first < last and normalised[last] == SPACE:  # with some models, ▁ ends a word
-            last -= 1
-        spans.append((sources[first][0], sources[last][1]))
-        place += length
-    return tuple(spans), tuple(begins)
-
-
-def _checked_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[float]:
-    scores = [float(score) for score in scores]
-    if len(scores) != len(tokens):
-        raise ValueError(f"there are {len(tokens):,} pieces and {len(scores):,} scores; expected one for each piece")
-    for token, score in zip(tokens, scores, strict=True):
-        if not math.isfinite(score):
-            raise ValueError(
-                f"the score of {token!r} is {score}, expected a finite number, the logarithm of a probability"
-            )
-    return scores
 
 
 def _decoded(spelt: bytearray) -> str:

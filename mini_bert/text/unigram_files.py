@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mini_bert.common.json_values import read_object
+from mini_bert.text.chunk_spans import SPACE
 from mini_bert.text.sentencepiece_model import (
     BYTE,
     CHARACTER_MAP,
@@ -34,7 +35,6 @@ from mini_bert.text.sentencepiece_model import (
     SentencePieceModel,
     byte_piece,
 )
-from mini_bert.text.sentencepiece_text import SPACE
 from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import (
     CONFIG,
@@ -46,8 +46,10 @@ from mini_bert.text.tokenizer_files import (
     json_content,
     named_tokens,
     read_added,
+    read_config,
     read_padding,
     read_template,
+    switch,
     template_processor,
     write_json,
 )
@@ -69,7 +71,7 @@ Read = tuple[list[str], dict[str, Any], SentencePieceModel | None]  # tokens; th
 
 def read(path: Path, content: dict[str, Any] | None = None) -> Read:
     """A tokenizer.json, whose content may be given if it was read before, or a spiece.model."""
-    config = read_object(path.with_name(CONFIG)) if path.with_name(CONFIG).is_file() else {}
+    config = read_config(path)
     if path.suffix == ".json":
         return _read_json(path, read_object(path) if content is None else content, config)
     return _read_model(path, config)
@@ -130,7 +132,7 @@ def _steps(path: Path, config: Mapping[str, Any], style: Style | None) -> list[s
     chosen.update(dict.fromkeys(style.steps if style else (), True))
     for name, (step, meaning) in SWITCHES.items():
         if name in config:
-            chosen[step] = checked(path, name, config[name], bool, "true or false") is meaning
+            chosen[step] = switch(path, name, config[name]) is meaning
     return [step for step, wanted in chosen.items() if wanted]
 
 
@@ -203,7 +205,7 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
             "pre_tokenizer": content.get("pre_tokenizer"),
         },
         "symbols": tuple(token.content for token in added if not token.special),
-        "byte_fallback": checked(path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"),
+        "byte_fallback": switch(path, "model.byte_fallback", model.get("byte_fallback", False)),
         "extra_special_tokens": tuple(t.content for t in added if t.special and t.content not in roles.values()),
         **_stripping(path, "added_tokens", added),
         **read_padding(path, style.layout if style else BARE),

@@ -25,9 +25,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mini_bert.common.progress import Show, counted, showing
+from mini_bert.text.chunk_spans import SPACE
 from mini_bert.text.mark_tables import EXTENDING
 from mini_bert.text.metaspace_text import MetaspaceText
-from mini_bert.text.sentencepiece_text import SPACE
 from mini_bert.text.unigram_conventions import ALBERT, Style
 from mini_bert.text.unigram_em import Pieces, Substrings
 from mini_bert.text.vocabulary import MAX_WORD_CHARS, check_sizes, count_characters, count_words, texts_of

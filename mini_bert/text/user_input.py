@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,18 @@ def checked_vocabulary(vocab: Sequence[str]) -> list[str]:
                 "one, or rename it to something unused so that later ids do not change"
             )
     return tokens
+
+
+def checked_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[float]:
+    scores = [float(score) for score in scores]
+    if len(scores) != len(tokens):
+        raise ValueError(f"there are {len(tokens):,} pieces and {len(scores):,} scores; expected one for each piece")
+    for token, score in zip(tokens, scores, strict=True):
+        if not math.isfinite(score):
+            raise ValueError(
+                f"the score of {token!r} is {score}, expected a finite number, the logarithm of a probability"
+            )
+    return scores
 
 
 def paired(text: Any, pair: Any) -> tuple[bool, list[tuple[Any, Any]]]:

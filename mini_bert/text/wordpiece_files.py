@@ -18,15 +18,17 @@ from mini_bert.text.tokenizer_files import (
     JSON,
     VOCAB,
     Added,
-    checked,
     checked_ids,
     in_order,
     input_names,
     json_content,
+    model_in,
     padding_entries,
     read_added,
+    read_config,
     read_padding,
     read_template,
+    switch,
     template_processor,
     write_json,
 )
@@ -63,25 +65,17 @@ def _read_vocab(path: Path) -> Read:
         )
     if missing:
         raise ValueError(f"{path} is not a vocabulary for BERT: it lacks {', '.join(missing)}; add a line for each")
-    settings: dict[str, Any] = {}
-    config_path = path.with_name(CONFIG)
-    if config_path.is_file():
-        config = read_object(config_path)
-        names = {
-            "do_lower_case": "lowercase",
-            "strip_accents": "strip_accents",
-            "tokenize_chinese_chars": "chinese_spacing",
-        }
-        settings = {
-            ours: _switch(config_path, theirs, config[theirs]) for theirs, ours in names.items() if theirs in config
-        }
-    return tokens, settings
+    config, where = read_config(path), path.with_name(CONFIG)
+    return tokens, {ours: _switch(where, theirs, config[theirs]) for theirs, ours in _NAMES.items() if theirs in config}
+
+
+_NAMES = {
+    "do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokenize_chinese_chars": "chinese_spacing"
+}  # fmt: skip
 
 
 def _read_json(path: Path, content: dict[str, Any]) -> Read:
-    model = content.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
-        raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
+    model = model_in(path, content)
     kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None)
     if kind != "WordPiece":
         _refuse(path, "model", kind, "WordPiece")
@@ -125,7 +119,7 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
 def _switch(path: Path, field: str, value: Any) -> bool | None:
     if value is None and field.endswith("strip_accents"):
         return None  # the same as lowercase
-    return checked(path, field, value, bool, "true or false")
+    return switch(path, field, value)
 
 
 def _part(path: Path, content: Mapping[str, Any], name: str, *expected: str) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def test_words_are_told_from_ids(text):
     """Contractions, numbers, signs, letters of other scripts: words begin where the pattern says, with a vocabulary in
     which contractions are pieces."""
     tok = bundled()
-    assert tok._contractions_are_pieces
+    assert tok._tables._contractions_are_pieces
     (ids,) = tok.ids([text], special=False)
     assert tok.spans(text, special=False, ids=ids) == tok.spans(text, special=False)
 
