@@ -54,8 +54,8 @@ class Trainer:
         self.state: State | None = None  # of the last run
 
     def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> Tokenizer:
-        """Load the bundled tokenizer of the model's kind and size, in its layout (text/templates.py), or any tokenizer by
-        name or path, as it is."""
+        """Load the bundled tokenizer of the model's kind and size, in its layout (text/templates.py), or any tokenizer
+        by name or path, as it is."""
         bundled = bundled_tokenizer(type(self.model), self.model.vocab_size) if name is None else name
         if bundled is None:
             raise ValueError(
