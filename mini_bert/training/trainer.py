@@ -54,17 +54,16 @@ class Trainer:
         self.state: State | None = None  # of the last run
 
     def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> Tokenizer:
-        """Load the bundled tokenizer of the model's kind and size, in its layout (text/templates.py), or any tokenizer
-        by name or path, as it is."""
-        bundled = bundled_tokenizer(type(self.model), self.model.vocab_size) if name is None else name
-        if bundled is None:
+        """Load the bundled tokenizer of the model's kind and size, or any tokenizer by name or path."""
+        name = bundled_tokenizer(type(self.model), self.model.vocab_size) if name is None else name
+        if name is None:
             raise ValueError(
                 f"no bundled tokenizer for {with_article(self.model.config.name)} has {self.model.vocab_size:,} "
                 "tokens; pass the name or path of this model's tokenizer"
             )
-        tokenizer = load_tokenizer(bundled)
+        tokenizer = load_tokenizer(name)
         check_vocabulary(tokenizer, self.model.vocab_size)
-        return tokenizer.in_layout(self.model.layout) if name is None else tokenizer
+        return tokenizer
 
     def train(
         self, data_generator: TextBatches, num_steps: int | None = None, *, minutes: float | None = None
