@@ -230,7 +230,7 @@ def test_names_on_the_plane_do_not_cover_each_other(new_page):
     page.wait_for_selector(".dots .dot")
     page.wait_for_timeout(300)
     boxes = page.evaluate("""[...document.querySelectorAll(".dot:not(.crowded) text")]
-        .map((node) => node.getBoundingClientRect()).map(((box) => [box.left, box.right, box.top, box.bottom])""")
+        .map((node) => node.getBoundingClientRect()).map((box) => [box.left, box.right, box.top, box.bottom])""")
     assert len(boxes) >= 0.85 * page.locator(".dots .dot").count()
     for place, (left, right, top, bottom) in enumerate(boxes):
         for other in boxes[place + 1 :]:
