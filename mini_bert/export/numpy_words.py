@@ -8,7 +8,7 @@ ONNX converts no types by itself, so each ufunc first casts its inputs to what N
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from mini_bert.export.graph import Graph
 from mini_bert.export.sizes import Size, product, same
 from mini_bert.export.traced import NotTraceable, Traced, lifted, take
+from mini_bert.export.words import FUNCTIONS, word_for
 
 UFUNCS: dict[Any, str] = {
     np.add: "Add", np.subtract: "Sub", np.multiply: "Mul", np.divide: "Div", np.negative: "Neg", np.power: "Pow",
@@ -27,6 +28,7 @@ UFUNCS: dict[Any, str] = {
 }  # fmt: skip
 
 
+@word_for(FUNCTIONS, np.ufunc)
 def ufunc_node(graph: Graph, ufunc: Any, inputs: Sequence[Any]) -> Traced:
     """ufunc(*inputs), each a Traced array, an array, a number or a size"""
     if ufunc is np.matmul:
@@ -73,23 +75,12 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:
 
 # ---------------------------------------------------------------------- functions
 
-FUNCTIONS: dict[Any, Callable[..., Any]] = {}
-MAKERS = {np.arange, np.zeros, np.ones, np.empty, np.full, np.eye}  # called with like=x; NumPy removes it
-
-
-def word_for(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def known(word: Callable[..., Any]) -> Callable[..., Any]:
-        FUNCTIONS.update(dict.fromkeys(functions, word))
-        return word
-
-    return known
-
 
 def _graph_of(items: Sequence[Any]) -> Graph:
     return next(one.graph for one in items if isinstance(one, Traced))
 
 
-@word_for(np.where)
+@word_for(FUNCTIONS, np.where)
 def where(condition: Any, x: Any, y: Any) -> Traced:
     graph = _graph_of([condition, x, y])
     arrays = [one.value if isinstance(one, Traced) else one for one in (x, y)]
@@ -99,7 +90,7 @@ def where(condition: Any, x: Any, y: Any) -> Traced:
     return inputs[0].new("Where", *inputs, value=value, shape=broadcast([one.shape for one in inputs]))
 
 
-@word_for(np.copyto)
+@word_for(FUNCTIONS, np.copyto)
 def copyto(target: Any, source: Any, where: Any = True) -> None:
     if not isinstance(target, Traced):
         raise NotTraceable("np.copyto into a plain array")
@@ -107,7 +98,7 @@ def copyto(target: Any, source: Any, where: Any = True) -> None:
     target.become(FUNCTIONS[np.where](where, new, target))
 
 
-@word_for(np.concatenate)
+@word_for(FUNCTIONS, np.concatenate)
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
     graph = _graph_of(arrays)
     dtype = np.result_type(*(one.value if isinstance(one, Traced) else one for one in arrays))
@@ -123,7 +114,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
     return parts[0].new("Concat", *parts, value=value, shape=shape, axis=axis)
 
 
-@word_for(np.stack)
+@word_for(FUNCTIONS, np.stack)
 def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
     graph = _graph_of(arrays)
     parts = [lifted(graph, one) for one in arrays]
@@ -131,7 +122,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
     return concatenate([part.reshape(*part.shape[:axis], 1, *part.shape[axis:]) for part in parts], axis)
 
 
-@word_for(np.split)
+@word_for(FUNCTIONS, np.split)
 def split(x: Traced, parts: int, axis: int = 0) -> list[Traced]:
     axis %= x.ndim
     length = x.shape[axis] // parts
@@ -140,12 +131,12 @@ def split(x: Traced, parts: int, axis: int = 0) -> list[Traced]:
     return [x.view(name, value, shape) for name, value in zip(names, np.split(x.value, parts, axis), strict=True)]
 
 
-@word_for(np.take)
+@word_for(FUNCTIONS, np.take)
 def np_take(x: Any, indices: Any, axis: int = 0) -> Traced:
     return take(x, indices, axis)
 
 
-@word_for(np.arange)
+@word_for(FUNCTIONS, np.arange)
 def arange(start: int, stop: int | None = None, step: int = 1, *, like: Any) -> Traced:
     first, last = (0, start) if stop is None else (start, stop)
     numbers = [like.graph.scalar(number) for number in (first, last, step)]
@@ -157,68 +148,68 @@ def arange(start: int, stop: int | None = None, step: int = 1, *, like: Any) -> 
     return Traced(like.graph, like.graph.node("Range", numbers), value, [length], range_of=bounds)
 
 
-@word_for(np.full)
+@word_for(FUNCTIONS, np.full)
 def full(shape: Any, number: Any, dtype: Any = None, *, like: Any) -> Traced:
     shape = shape if isinstance(shape, tuple | list) else (shape,)
     one = lifted(like.graph, np.asarray(number, dtype))
     return Traced(like.graph, one.name, one.value, (), filled=number).broadcast_to(shape)
 
 
-@word_for(np.zeros, np.empty)
+@word_for(FUNCTIONS, np.zeros, np.empty)
 def zeros(shape: Any, dtype: Any = float, *, like: Any) -> Traced:
     return full(shape, 0, dtype, like=like)
 
 
-@word_for(np.ones)
+@word_for(FUNCTIONS, np.ones)
 def ones(shape: Any, dtype: Any = float, *, like: Any) -> Traced:
     return full(shape, 1, dtype, like=like)
 
 
-@word_for(np.zeros_like)
+@word_for(FUNCTIONS, np.zeros_like)
 def zeros_like(x: Traced, dtype: Any = None) -> Traced:
     return full(x.shape, 0, dtype or x.dtype, like=x)
 
 
-@word_for(np.ones_like)
+@word_for(FUNCTIONS, np.ones_like)
 def ones_like(x: Traced, dtype: Any = None) -> Traced:
     return full(x.shape, 1, dtype or x.dtype, like=x)
 
 
-@word_for(np.eye)
+@word_for(FUNCTIONS, np.eye)
 def eye(N: int, M: int, k: int = 0, dtype: Any = float, *, like: Any) -> Traced:
     rows, columns = arange(N, like=like), arange(M, like=like)
     return (columns == rows[:, None] + k).astype(dtype)
 
 
-@word_for(np.clip)
+@word_for(FUNCTIONS, np.clip)
 def clip(x: Traced, low: Any, high: Any) -> Traced:
     bounds = [lifted(x.graph, np.asarray(bound, x.dtype)) for bound in (low, high)]
     return x.new("Clip", x, *bounds, value=np.clip(x.value, low, high))
 
 
-@word_for(np.broadcast_to)
+@word_for(FUNCTIONS, np.broadcast_to)
 def broadcast_to(x: Any, shape: Any) -> Traced:
     if isinstance(x, Traced):
         return x.broadcast_to(tuple(shape))
     return lifted(_graph_of(shape), x).broadcast_to(tuple(shape))
 
 
-@word_for(np.ascontiguousarray, np.asarray)
+@word_for(FUNCTIONS, np.ascontiguousarray, np.asarray)
 def ascontiguousarray(x: Traced) -> Traced:
     return x
 
 
-@word_for(np.shape)
+@word_for(FUNCTIONS, np.shape)
 def shape_of(x: Traced) -> tuple[int, ...]:
     return x.shape
 
 
-@word_for(np.size)
+@word_for(FUNCTIONS, np.size)
 def size_of(x: Traced) -> Any:
     return product(x.shape)
 
 
-@word_for(np.isin)
+@word_for(FUNCTIONS, np.isin)
 def isin(x: Traced, numbers: Sequence[int]) -> Traced:
     found = None
     for number in numbers:
@@ -227,16 +218,18 @@ def isin(x: Traced, numbers: Sequence[int]) -> Traced:
     return zeros_like(x, bool) if found is None else found
 
 
-FUNCTIONS |= {
-    np.reshape: lambda x, shape: x.reshape(shape),
-    np.transpose: lambda x, axes=(): x.transpose(*axes),
-    np.swapaxes: lambda x, a, b: x.swapaxes(a, b),
-    np.expand_dims: lambda x, axis: x.reshape(*x.shape[:axis], 1, *x.shape[axis:]),
-    np.sum: lambda x, axis=None, keepdims=False: x.sum(axis, keepdims),
-    np.max: lambda x, axis=None, keepdims=False: x.max(axis, keepdims),
-    np.min: lambda x, axis=None, keepdims=False: x.min(axis, keepdims),
-    np.any: lambda x, axis=None, keepdims=False: x.any(axis, keepdims),
-    np.all: lambda x, axis=None, keepdims=False: x.all(axis, keepdims),
-    np.argmax: lambda x, axis, keepdims=False: x.argmax(axis, keepdims),
-    np.cumsum: lambda x, axis: x.cumsum(axis),
-}
+FUNCTIONS.update(
+    {
+        np.reshape: lambda x, shape: x.reshape(shape),
+        np.transpose: lambda x, axes=(): x.transpose(*axes),
+        np.swapaxes: lambda x, a, b: x.swapaxes(a, b),
+        np.expand_dims: lambda x, axis: x.reshape(*x.shape[:axis], 1, *x.shape[axis:]),
+        np.sum: lambda x, axis=None, keepdims=False: x.sum(axis, keepdims),
+        np.max: lambda x, axis=None, keepdims=False: x.max(axis, keepdims),
+        np.min: lambda x, axis=None, keepdims=False: x.min(axis, keepdims),
+        np.any: lambda x, axis=None, keepdims=False: x.any(axis, keepdims),
+        np.all: lambda x, axis=None, keepdims=False: x.all(axis, keepdims),
+        np.argmax: lambda x, axis, keepdims=False: x.argmax(axis, keepdims),
+        np.cumsum: lambda x, axis: x.cumsum(axis),
+    }
+)

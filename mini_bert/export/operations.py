@@ -11,7 +11,6 @@ sum of mask and scores is what ONNX Runtime is fast at. The addend is computed o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from mini_bert.export.numpy_words import arange, concatenate, split, where
 from mini_bert.export.sizes import Size, symbol
 from mini_bert.export.traced import NotTraceable, Traced, lifted, take
+from mini_bert.export.words import OPERATIONS, word_for
 from mini_bert.layers.attention import AttendCache
 from mini_bert.layers.base import Run
 from mini_bert.layers.initialisers import frequencies
@@ -27,24 +27,7 @@ from mini_bert.layers.operation import UNANSWERED
 from mini_bert.layers.relative_positions import Distances, distances
 from mini_bert.layers.rotary import waves
 
-TABLE: dict[str, Callable[..., Any]] = {}
-current: list[Any] = []  # the traced input of the recording in progress: sizes belong to its graph
-
-
-def answer(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """The answer of Traced arrays and sizes to an operation"""
-    word = TABLE.get(f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}")
-    return UNANSWERED if word is None else word(*args, **options)
-
-
-def word_for(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """name: of the module in layers/ and of the function"""
-
-    def known(word: Callable[..., Any]) -> Callable[..., Any]:
-        TABLE[name] = word
-        return word
-
-    return known
+current: list[Traced] = []  # an input of the graph that is being recorded: sizes belong to it
 
 
 def _input() -> Traced:
@@ -57,12 +40,12 @@ def _input() -> Traced:
 # ---------------------------------------------------------------------- products, norms, activations
 
 
-@word_for("matrices.times")
+@word_for(OPERATIONS, "matrices.times")
 def times(x, w):
     return x @ np.asarray(w) if isinstance(x, Traced) else UNANSWERED
 
 
-@word_for("layer_norm.LayerNorm.forward")
+@word_for(OPERATIONS, "layer_norm.LayerNorm.forward")
 def layer_norm(layer, x, run):
     weights = [layer.gamma.data] + ([] if layer.beta is None else [layer.beta.data])
     inputs = [x, *(lifted(x.graph, weight) for weight in weights)]
@@ -70,7 +53,7 @@ def layer_norm(layer, x, run):
     return x.new("LayerNormalization", *inputs, value=y, axis=-1, epsilon=layer.eps), LayerNormCache(None, None)  # type: ignore[arg-type]
 
 
-@word_for("softmax.softmax")
+@word_for(OPERATIONS, "softmax.softmax")
 def softmax(x):
     shifted = np.exp(x.value - x.value.max(-1, keepdims=True))
     p = x.new("Softmax", x, value=shifted / shifted.sum(-1, keepdims=True), axis=-1)
@@ -83,13 +66,13 @@ def log_softmax(x):
     return x.new("LogSoftmax", x, value=value, axis=-1)
 
 
-@word_for("activations.relu")
+@word_for(OPERATIONS, "activations.relu")
 def relu(x):
     y = x.new("Relu", x, value=np.maximum(x.value, 0))
     return y, y
 
 
-@word_for("activations.gelu")
+@word_for(OPERATIONS, "activations.gelu")
 def gelu(x):
     """x (1 + erf(x/√2)) / 2, in the order in which ONNX Runtime recognises it and computes it in one step"""
     from mini_bert.layers.erf import erf
@@ -99,7 +82,7 @@ def gelu(x):
     return y, (x, y)
 
 
-@word_for("activations.gelu_tanh")
+@word_for(OPERATIONS, "activations.gelu_tanh")
 def gelu_tanh(x):
     """Likewise"""
     inner = (x + 0.044715 * x**3.0) * math.sqrt(2 / math.pi)
@@ -107,7 +90,7 @@ def gelu_tanh(x):
     return y, (x, y)
 
 
-@word_for("activations.silu")
+@word_for(OPERATIONS, "activations.silu")
 def silu(x):
     sigmoid = x.new("Sigmoid", x, value=1 / (1 + np.exp(-x.value.clip(-80, 80))))
     return x * sigmoid, (x, sigmoid)
@@ -116,17 +99,17 @@ def silu(x):
 # ---------------------------------------------------------------------- embeddings
 
 
-@word_for("embedding.Embedding.forward")
+@word_for(OPERATIONS, "embedding.Embedding.forward")
 def embedding(layer, ids, run):
     return _rows_of(layer.table.data, ids), ids
 
 
-@word_for("disentangled_embedding.DisentangledEmbedding.forward")
+@word_for(OPERATIONS, "disentangled_embedding.DisentangledEmbedding.forward")
 def disentangled_embedding(layer, ids, run):
     return _rows_of(layer.shared.data, ids) + _rows_of(layer.difference.data, ids), ids
 
 
-@word_for("embedding.PositionEmbedding.forward")
+@word_for(OPERATIONS, "embedding.PositionEmbedding.forward")
 def position_embedding(layer, x, run, positions=None):
     if positions is not None:
         return x + take(layer.table.data, positions, 0), positions
@@ -138,7 +121,7 @@ def _rows_of(table, ids):
     return np.asarray(table)[ids.filled] if ids.filled is not None else take(np.asarray(table), ids, 0)
 
 
-@word_for("adaptive_embedding.AdaptiveEmbedding.forward")
+@word_for(OPERATIONS, "adaptive_embedding.AdaptiveEmbedding.forward")
 def adaptive_embedding(layer, ids, run):
     """Every cluster looks up all tokens, and those that belong to it count."""
     y = None
@@ -150,7 +133,7 @@ def adaptive_embedding(layer, ids, run):
     return y * layer.scale, None
 
 
-@word_for("adaptive_softmax.AdaptiveSoftmax.forward")
+@word_for(OPERATIONS, "adaptive_softmax.AdaptiveSoftmax.forward")
 def adaptive_softmax(layer, x, run):
     first: Any = None
     parts = []
@@ -173,7 +156,7 @@ def adaptive_softmax(layer, x, run):
 # ---------------------------------------------------------------------- attention
 
 
-@word_for("attention.attend")
+@word_for(OPERATIONS, "attention.attend")
 def attend(scores, v, run, mask=None, p=0.0, at=None):
     """Where a query sees no key, its context is 0. That is computed only if the mask differs between queries: otherwise
     it would be a text that is all padding, whose vectors mean nothing."""
@@ -190,21 +173,20 @@ def _is_one(size):
     return not isinstance(size, Size) and size == 1
 
 
-@word_for("lean_attention.lean_attend")
+@word_for(OPERATIONS, "lean_attention.lean_attend")
 def lean_attend(q, k, v, scale, run, mask=None, p=0.0, tile=0, at=None):
     """In one piece: a graph has no loop over tiles"""
     return attend(q @ k.swapaxes(-1, -2) * scale, v, run, mask)
 
 
-@word_for("attention.MultiHeadAttention.split_heads")
-@word_for("relative_attention.RelativeAttention._split")
+@word_for(OPERATIONS, "attention.MultiHeadAttention.split_heads", "relative_attention.RelativeAttention._split")
 def split_heads(layer, x, parts):
     """The parts first, then the heads of each: what is copied is smaller"""
     each = [x] if parts == 1 else split(x, parts, -1)
     return [one.reshape(*x.shape[:2], layer.heads, layer.head_size).transpose(0, 2, 1, 3) for one in each]
 
 
-@word_for("rotary.RotaryAttention.before_scores")
+@word_for(OPERATIONS, "rotary.RotaryAttention.before_scores")
 def rotary(layer, q, k, v, tokens=None):
     T, d = k.shape[2], k.shape[3]
     cos, sin = (lifted(k.graph, table)[:T] for table in waves(layer.theta, d, _longest(T), np.dtype(np.float32)))
@@ -224,7 +206,7 @@ def _longest(T):
 # ---------------------------------------------------------------------- masks and distances
 
 
-@word_for("masks.causal")
+@word_for(OPERATIONS, "masks.causal")
 def causal(queries, keys=None, window=None):
     K = queries if keys is None else keys
     like = _input()
@@ -234,18 +216,18 @@ def causal(queries, keys=None, window=None):
     return mask if window is None else mask & (keys_ > places - window)
 
 
-@word_for("masks.local")
+@word_for(OPERATIONS, "masks.local")
 def local(tokens, reach):
     places = arange(tokens, like=_input())
     return abs(places[:, None] - places) <= reach
 
 
-@word_for("masks.unless_empty")
+@word_for(OPERATIONS, "masks.unless_empty")
 def unless_empty(mask):
     return mask
 
 
-@word_for("relative_attention.distance_waves")
+@word_for(OPERATIONS, "relative_attention.distance_waves")
 def distance_waves(T, K, width, later, clamp=0, sign=1, dtype=np.float32):
     distance = arange(K, -T if later else -1, -1, like=_input())
     if clamp > 0:
@@ -254,7 +236,7 @@ def distance_waves(T, K, width, later, clamp=0, sign=1, dtype=np.float32):
     return concatenate([np.sin(angle), np.cos(angle)], -1).astype(dtype)
 
 
-@word_for("relative_attention.relative_shift")
+@word_for(OPERATIONS, "relative_attention.relative_shift")
 def relative_shift(x, K, tokens=None, T=None):
     """y[i,j] = x[i, j + T − i]: in memory, number T + i (J−1) + j"""
     *outer, T, J = x.shape
@@ -276,7 +258,7 @@ class AnyDistances(Distances):  # of Traced arrays
         return True
 
 
-@word_for("relative_positions.distances")
+@word_for(OPERATIONS, "relative_positions.distances")
 def all_distances(T, span, buckets=0, largest=0):
     """The rows in use are neighbours in the table: from that of the distance −(T−1) to that of T−1."""
     longest = _longest(T)
@@ -290,7 +272,7 @@ def all_distances(T, span, buckets=0, largest=0):
     return AnyDistances(found, rows - first)
 
 
-@word_for("disentangled_attention.DisentangledAttention.add_position_scores")
+@word_for(OPERATIONS, "disentangled_attention.DisentangledAttention.add_position_scores")
 def add_position_scores(layer, scores, q, k, positions, layout):
     if positions is None:
         return
@@ -314,7 +296,7 @@ def _distance_scores(x, r):
 # ---------------------------------------------------------------------- convolution and pooling
 
 
-@word_for("convolution.Convolution.forward")
+@word_for(OPERATIONS, "convolution.Convolution.forward")
 def convolution(layer, x, run):
     size, groups, part, _ = layer.w.data.shape
     kernel = np.asarray(layer.w.data).transpose(1, 3, 2, 0).reshape(groups * part, part, size)
@@ -327,7 +309,7 @@ def convolution(layer, x, run):
     return found.transpose(0, 2, 1).copy(), x
 
 
-@word_for("pooling.summary")
+@word_for(OPERATIONS, "pooling.summary")
 def summary(x, used=None, at=0):
     if not isinstance(at, Traced):
         return x[:, at], None
@@ -336,6 +318,6 @@ def summary(x, used=None, at=0):
     return x.new("GatherND", x, places, value=value, shape=(x.shape[0], x.shape[2]), batch_dims=1), None
 
 
-@word_for("pooling.maximum")
+@word_for(OPERATIONS, "pooling.maximum")
 def maximum(x, used, at=0):
     return where(used[:, :, None], x, np.finfo(np.float32).min).max(1), None

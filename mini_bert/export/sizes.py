@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from mini_bert.export.words import answer
+
 Product = tuple[Any, ...]  # symbols, sorted: names, or quotients
 Terms = Mapping[Product, int]
 
@@ -38,8 +40,6 @@ class Size(int):
 
     def answer(self, function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Operations on sizes alone, such as the causal mask of T tokens (layers/operation.py)"""
-        from mini_bert.export.operations import answer
-
         return answer(function, args, options)
 
     def __add__(self, other: Any) -> Any:

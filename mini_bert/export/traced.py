@@ -30,10 +30,12 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mini_bert.export.graph import Graph
 from mini_bert.export.sizes import Size, product, same
+from mini_bert.export.words import FUNCTIONS, answer
 
 HERE = Path(__file__).parent
 LAST = np.iinfo(np.int64).max  # the end of a slice that has none
 FIRST = np.iinfo(np.int64).min
+MAKERS = {np.arange, np.zeros, np.ones, np.empty, np.full, np.eye}  # called with like=x, which NumPy removes
 
 
 class NotTraceable(TypeError, ValueError):
@@ -124,8 +126,6 @@ class Traced(NDArrayOperatorsMixin):
 
     def answer(self, function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Functions of ours that are marked as an operation (layers/operation.py)"""
-        from mini_bert.export.operations import answer
-
         return answer(function, args, options)
 
     # ------------------------------------------------------------------ what no graph can follow
@@ -173,11 +173,9 @@ class Traced(NDArrayOperatorsMixin):
     # ------------------------------------------------------------------ NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        from mini_bert.export.numpy_words import ufunc_node
-
         if method != "__call__" or options:
             raise NotTraceable(f"np.{ufunc.__name__}.{method}({', '.join(options)}) of {self!r}")
-        result = ufunc_node(self.graph, ufunc, inputs)
+        result = FUNCTIONS[np.ufunc](self.graph, ufunc, inputs)
         if out is None:
             return result
         (target,) = out
@@ -186,8 +184,6 @@ class Traced(NDArrayOperatorsMixin):
         return target.become(result)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        from mini_bert.export.numpy_words import FUNCTIONS, MAKERS
-
         word = FUNCTIONS.get(function)
         if word is None:
             raise NotTraceable(f"np.{function.__name__} of {self!r}, for which there is no ONNX word yet")

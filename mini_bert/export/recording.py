@@ -20,15 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.export.graph import Graph, differences
+from mini_bert.export.names import BATCH, HIDDEN, INPUT_IDS, LENGTH, LOGITS, MASK, TYPES
 from mini_bert.export.operations import current
 from mini_bert.export.sizes import symbol
 from mini_bert.export.traced import NotTraceable, Traced
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Inputs, Model
 
-BATCH, LENGTH = "batch_size", "sequence_length"
-INPUT_IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
-HIDDEN, LOGITS = "last_hidden_state", "logits"
 EXAMPLES = ((4, 11), (6, 17))  # texts and tokens. Even, because some models read half of a batch backwards
 
 Outputs = dict[str, Traced]
