@@ -3,8 +3,8 @@
     model = on_onnx(load_model("mini-bert"))
     embed(model, tokenizer, texts)              as before
 
-The graph is traced from the model that was loaded (recording.py). Only the encoder runs in ONNX Runtime; output heads and
-task heads stay in NumPy, because they need a few rows only. So everything that uses a model for inference works.
+The graph is traced from the model that was loaded (recording.py). Only the encoder runs in ONNX Runtime; output heads
+and task heads stay in NumPy, because they need a few rows only. So everything that uses a model for inference works.
 
 What the graph has no input for is computed in NumPy as before: training, a memory of earlier tokens (`generate`), and
 XLNet's order of prediction (its `fill-mask`).

@@ -22,7 +22,7 @@ import numpy as np
 
 from mini_bert.common.extras import extra
 from mini_bert.common.sixteen_bit import Stored
-from mini_bert.export.sizes import Quotient, Size, same, terms_of
+from mini_bert.export.sizes import Quotient, Size, is_quotient, same, terms_of
 
 OPSET = 17  # the first with LayerNormalization; every runtime of the last years has it
 IR_VERSION = 8  # the format of the file that goes with it
@@ -161,7 +161,8 @@ class Graph:
             return self.node("Squeeze", [x, self.constant(np.array(place, np.int64))])
         target: list[int] = [0 if axis < len(old) and isinstance(size, Size) and same(size, old[axis]) else size
                              for axis, size in enumerate(new)]  # fmt: skip
-        unknown = [axis for axis, size in enumerate(target) if isinstance(size, Size)]
+        unknown = sorted((axis for axis, size in enumerate(target) if isinstance(size, Size)),
+                         key=lambda axis: is_quotient(target[axis]))  # fmt: skip
         if unknown:
             target[unknown[-1]] = -1
         return self.node("Reshape", [x, self.sizes(target)])
@@ -205,7 +206,7 @@ class Graph:
             [helper.make_tensor_value_info(name, kind(dtype), axes) for name, (dtype, axes) in self.inputs.items()],
             [helper.make_tensor_value_info(name, kind(np.dtype(dtype)), [_axis(axis) for axis in axes])
              for name, (_, dtype, axes) in outputs.items()],
-            [onnx.numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in arrays.items()],
+            [onnx.numpy_helper.from_array(np.asarray(array, order="C"), name) for name, array in arrays.items()],
             doc_string=description,
         )  # fmt: skip
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="mini-bert")

@@ -41,11 +41,10 @@ def ufunc_node(graph: Graph, ufunc: Any, inputs: Sequence[Any]) -> Traced:
     kinds = [type(one) if type(one) in (int, float) else np.asarray(one).dtype for one in examples]
     loop = ufunc.resolve_dtypes((*kinds, None))
     operands = [lifted(graph, one, dtype) for one, dtype in zip(inputs, loop, strict=False)]
-    value = ufunc(*examples)
     if UFUNCS[ufunc] in ("And", "Or", "Not") and any(operand.dtype != bool for operand in operands):
         raise NotTraceable(f"np.{ufunc.__name__} of integers, which ONNX has for booleans only")
     shape = broadcast([operand.shape for operand in operands])
-    return operands[0].new(UFUNCS[ufunc], *operands, value=value, shape=shape)
+    return operands[0].new(UFUNCS[ufunc], *operands, value=ufunc(*examples), shape=shape)
 
 
 def matmul(a: Traced, b: Traced) -> Traced:

@@ -83,10 +83,12 @@ def _recorded(model: Model, head: Head, B: int, T: int) -> Recording:
     ids = given(INPUT_IDS, rng.integers(0, model.vocab_size, (B, T)))
     mask = given(MASK, (np.arange(T) < T - np.arange(B)[:, None])).astype(bool)
     types = given(TYPES, np.broadcast_to(np.arange(T) > T // 2, (B, T))) if tells_texts_apart(model) else None
+    inputs: Any = Inputs(ids, mask[:, None, None, :], types)  # type: ignore[arg-type]
     current.append(ids)
     try:
-        hidden, _ = model.encode_inputs(Inputs(ids, mask[:, None, None, :], types), Run())  # type: ignore[arg-type]
-        outputs = head(model, hidden, Given(ids, mask, types))
+        with np.errstate(all="ignore"):  # the example is no text: it may have no words to pool
+            hidden, _ = model.encode_inputs(inputs, Run())
+            outputs = head(model, hidden, Given(ids, mask, types))
     finally:
         current.pop()
     return Recording(graph, outputs, f"{type(model).__name__}, traced by Mini-BERT")

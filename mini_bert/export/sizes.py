@@ -13,6 +13,7 @@ symbol is left, the result is a plain int.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -23,7 +24,10 @@ Terms = Mapping[Product, int]
 
 
 class Quotient(NamedTuple):
-    """A symbol for ⌊dividend / divisor⌋ that is no polynomial."""
+    """A symbol for ⌊dividend / divisor⌋ that is no polynomial.
+
+    Times the divisor, it counts as the dividend: a model that splits a batch in two takes even batches only.
+    """
 
     dividend: tuple[tuple[Product, int], ...]
     divisor: int
@@ -36,7 +40,7 @@ class Size(int):
 
     @property
     def formula(self) -> str:
-        return " + ".join(_product(factor, symbols) for symbols, factor in self.terms.items()).replace("+ -", "- ")
+        return _shown(self.terms)
 
     def answer(self, function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Operations on sizes alone, such as the causal mask of T tokens (layers/operation.py)"""
@@ -81,6 +85,11 @@ def same(a: int, b: int) -> bool:
     return terms_of(a) == terms_of(b)
 
 
+def is_quotient(number: int) -> bool:
+    """Whether it is a size such as ⌊B/2⌋"""
+    return any(isinstance(one, Quotient) for symbols in terms_of(number) for one in symbols)
+
+
 def product(sizes: Any) -> Any:
     total: Any = 1
     for size in sizes:
@@ -96,17 +105,10 @@ def _size(value: int, terms: Terms) -> Any:
     return size
 
 
-def _combined(
-    a: Size, b: Any, number: Callable[[int, int], int], formula: Callable[[Terms, Terms], Terms | None]
-) -> Any:
+def _combined(a: Size, b: Any, number: Callable[[int, int], int], formula: Callable[[Terms, Terms], Terms]) -> Any:
     if not isinstance(b, int):
         return NotImplemented
-    terms = formula(terms_of(a), terms_of(b))
-    if terms is not None:
-        return _size(number(int(a), int(b)), terms)
-    if isinstance(b, Size):
-        raise ValueError(f"{a.formula} // {b.formula} is not a size that a graph can compute from those of its inputs")
-    return symbol(Quotient(tuple(sorted(a.terms.items(), key=repr)), b), int(a) // b)
+    return _size(number(int(a), int(b)), formula(terms_of(a), terms_of(b)))
 
 
 def _sum(a: Terms, b: Terms, sign: int) -> Terms:
@@ -122,27 +124,40 @@ def _times(a: Terms, b: Terms) -> Terms:
         for right, y in b.items():
             symbols = tuple(sorted((*left, *right), key=repr))
             total[symbols] = total.get(symbols, 0) + x * y
+    for symbols, factor in total.items():
+        for one in symbols:
+            if isinstance(one, Quotient) and factor % one.divisor == 0:
+                rest = list(symbols)
+                rest.remove(one)
+                others = {name: number for name, number in total.items() if name != symbols}
+                return _sum(others, _times(dict(one.dividend), {tuple(rest): factor // one.divisor}), 1)
     return {symbols: factor for symbols, factor in total.items() if factor}
 
 
-def _quotient(a: Terms, b: Terms) -> Terms | None:
-    """a / b, if b is a single product and divides every term of a"""
-    if len(b) != 1:
-        return {(): 1} if a == b else None
-    ((divisor, factor),) = b.items()
-    result: dict[Product, int] = {}
+def _quotient(a: Terms, b: Terms) -> Terms:
+    """⌊a / b⌋, where b is a number times symbols that are in every term of a. What is left to divide is a Quotient."""
+    if a == b:
+        return {(): 1}
+    cancelled: dict[Product, int] = {}
     for symbols, number in a.items():
         left = list(symbols)
-        for one in divisor:
+        for one in next(iter(b)) if len(b) == 1 else ("a sum",):
             if one not in left:
-                return None
+                raise ValueError(f"{_shown(a)} // {_shown(b)} is not a size that a graph can compute")
             left.remove(one)
-        if number % factor:
-            return None
-        result[tuple(left)] = number // factor
-    return result
+        cancelled[tuple(left)] = number
+    (divisor,) = b.values()
+    common = math.gcd(divisor, *cancelled.values())
+    reduced = {symbols: number // common for symbols, number in cancelled.items()}
+    if divisor == common:
+        return reduced
+    return {(Quotient(tuple(sorted(reduced.items(), key=repr)), divisor // common),): 1}
+
+
+def _shown(terms: Terms) -> str:
+    return " + ".join(_product(factor, symbols) for symbols, factor in terms.items()).replace("+ -", "- ")
 
 
 def _product(factor: int, symbols: Product) -> str:
-    names = [one if isinstance(one, str) else f"⌊{dict(one.dividend)} / {one.divisor}⌋" for one in symbols]
+    names = [one if isinstance(one, str) else f"⌊{_shown(dict(one.dividend))} / {one.divisor}⌋" for one in symbols]
     return "·".join([*([str(factor)] if factor != 1 or not names else []), *names])

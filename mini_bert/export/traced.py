@@ -13,7 +13,7 @@ What would make a graph that is right for the example only is an error, with the
 
 - a branch on its numbers, `if x.any()`
 - its numbers as a plain array or number, `np.asarray(x)`, `float(x)`
-- a constant with the length of the example. (If shapes do not show it, the second recording does: trace.py.)
+- a constant with the length of the example. (If shapes do not show it, the second recording does: recording.py.)
 - changing a view, `x[:, 0] += 1`, while others see the same memory: NumPy would change them as well
 """
 
@@ -204,8 +204,7 @@ class Traced(NDArrayOperatorsMixin):
 
     def reshape(self, *shape: Any) -> Traced:
         sizes = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else list(shape)
-        unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, Size) and size == -1]
-        for axis in unknown:
+        for axis in (axis for axis, size in enumerate(sizes) if not isinstance(size, Size) and size == -1):
             sizes[axis] = self.size // product(size for other, size in enumerate(sizes) if other != axis)
         if not same(product(sizes), self.size):
             raise NotTraceable(f"{self!r} in the shape {tuple(sizes)}, which is right for the example only")
