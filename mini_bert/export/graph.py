@@ -45,7 +45,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.producer: dict[str, Node] = {}
         self.initialisers: dict[str, np.ndarray] = {}
-        self.inputs: dict[str, tuple[Any, tuple[str, ...]]] = {}
+        self.inputs: dict[str, tuple[Any, tuple[str | int, ...]]] = {}
         self._known: dict[Any, tuple[str, ...]] = {}  # nodes by what they compute
         self._constants: dict[Any, str] = {}
         self._reshaped: dict[str, tuple[str, Dims]] = {}  # where it comes from, and the shape there
@@ -55,7 +55,7 @@ class Graph:
 
     # ------------------------------------------------------------------ values
 
-    def input(self, name: str, dtype: Any, axes: tuple[str, ...]) -> str:
+    def input(self, name: str, dtype: Any, axes: tuple[str | int, ...]) -> str:
         self.inputs[name] = (np.dtype(dtype), axes)
         return name
 
