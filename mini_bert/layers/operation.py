@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -33,11 +33,12 @@ def operation(function: Function) -> Function:
     The usual signatures have a wrapper with as many arguments, passed by position: a call costs 0.07 µs more than the
     function alone. With `*more`, it would be 0.45 µs.
     """
-    is_method, *_ = (name == "self" for name in signature(function).parameters)
-    count = len(signature(function).parameters) - is_method
-    wrapper = {(False, 1): _of_one, (False, 2): _of_two, (True, 2): _method_of_two}.get((is_method, count))
-    if wrapper is None:
-        wrapper = _method if is_method else _of_any
+    parameters = signature(function).parameters
+    is_method = next(iter(parameters)) == "self"
+    wrapper = _method if is_method else _of_any
+    if all(one.default is Parameter.empty for one in parameters.values()):
+        fixed = {(False, 1): _of_one, (False, 2): _of_two, (True, 3): _method_of_two}
+        wrapper = fixed.get((is_method, len(parameters)), wrapper)
     return cast(Function, wraps(function)(wrapper(function)))
 
 
