@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.values import check_positive
-from mini_bert.files.model_folder import locate, read_folder, write_folder
+from mini_bert.files.model_folder import locate, read_config, read_folder, write_folder
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.base import Task
 from mini_bert.finetuning.tasks.classify import Classify
@@ -127,6 +127,14 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     model.assign_tensors(tensors, str(folder), task.architecture)
     length = min(tuned.get("length", model.max_length), model.max_length)
     return FineTuned(model, task, tokenizer_of(folder, model.config), length)
+
+
+def is_fine_tuned(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a model with a head for a task."""
+    values = read_config(locate(folder))
+    architecture = (values.get("architectures") or [""])[0]
+    known = {kind.architecture for kind in TASKS.values()}
+    return "fine_tuning" in values or model_class(values).task_of_class(str(architecture)) in known
 
 
 def _task(
