@@ -133,7 +133,9 @@ def sparse_vectors(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[i
     The scores are those of the head for masked words. (SPLADE, Formal et al. 2021.)
     """
     head = model.output_head(MASKED_WORDS)
-    return [np.log1p(np.maximum(head.forward(one, Run())[0].max(0), 0)) for one in token_vectors(model, tokenizer, rows)]
+    return [
+        np.log1p(np.maximum(head.forward(one, Run())[0].max(0), 0)) for one in token_vectors(model, tokenizer, rows)
+    ]
 
 
 class _Batch:

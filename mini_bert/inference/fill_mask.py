@@ -89,12 +89,16 @@ def best_guesses(tokenizer: Tokenizer, probs: np.ndarray, top: int) -> list[Gues
     return [Guess(tokenizer.readable(i), float(probs[i]), int(i)) for i in best]
 
 
-def filled_in(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> str:
-    """The text as it was typed, with pieces in its first gaps; a piece that continues a word joins the text before"""
+def filled_in(tokenizer: Tokenizer, text: str, ids: Sequence[int | None]) -> str:
+    """The text as it was typed, with pieces in its first gaps; None leaves a gap. A piece that continues a word joins
+    the text before it."""
     mask = tokenizer.mask_token or ""
     written, *parts = text.split(mask, len(ids))
     for i, after in zip(ids, parts, strict=True):
-        written = (written.rstrip() if tokenizer.continues[i] else written) + tokenizer.piece_text(i) + after
+        if i is None:
+            written += mask + after
+        else:
+            written = (written.rstrip() if tokenizer.continues[i] else written) + tokenizer.piece_text(i) + after
     return written
 
 
