@@ -77,6 +77,18 @@ class Patient(asyncio.Protocol):
         self.inner.connection_lost(error)
 
 
+def uvicorn_server(app: Any, patience: float, grace: int) -> Any:
+    """uvicorn around an application. Requests are not logged: they contain what people write."""
+    uvicorn: Any = extra("uvicorn", NEEDED)
+    protocol: Any = extra("uvicorn.protocols.http.auto", NEEDED).AutoHTTPProtocol
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=grace, server_header=False,
+        date_header=False, ws="none", lifespan="on", timeout_keep_alive=30,
+        http=lambda **given: Patient(protocol(**given), patience),
+    )  # fmt: skip
+    return uvicorn.Server(config)
+
+
 def serve(
     models: Sequence[str],
     host: str = "127.0.0.1",
@@ -91,8 +103,7 @@ def serve(
     grace: int = 30,
 ) -> None:
     """Serve models until Ctrl-C or SIGTERM. grace: seconds for the requests that were accepted before that"""
-    uvicorn: Any = extra("uvicorn", NEEDED)
-    protocol: Any = extra("uvicorn.protocols.http.auto", NEEDED).AutoHTTPProtocol
+    extra("uvicorn", NEEDED)
     if key is not None and not key.strip():
         raise ValueError("the API key is empty; give one, or leave --api-key out")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -106,18 +117,13 @@ def serve(
         port = listening.getsockname()[1]
         server.address = f"http://{shown}:{port}"
         app = server.app(hosts_of(host, port, names), origins, key)
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=grace, server_header=False,
-            date_header=False, ws="none", lifespan="on", timeout_keep_alive=30,
-            http=lambda **given: Patient(protocol(**given), limits.patience),
-        )  # fmt: skip
         print(
             f"Serving {', '.join(sources)} at {server.address}/ ({server.address}/docs). End with Ctrl-C.", flush=True
         )
         before = {number: signal.signal(number, _nothing) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             with contextlib.closing(listening):
-                uvicorn.Server(config).run(sockets=[listening])
+                uvicorn_server(app, limits.patience, grace).run(sockets=[listening])
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -55,6 +55,8 @@ class Served:
     @classmethod
     def load(cls, name: str, source: str, engine: str = "numpy", pooling: str | None = None) -> Served:
         """Load a model folder, and compute one sentence: weights that are not finite are an error now, not later."""
+        if pooling is not None and pooling not in POOLING:
+            raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
         folder = locate(source)
         if is_fine_tuned(folder):
             model, task, tokenizer, length = load_fine_tuned(folder)
