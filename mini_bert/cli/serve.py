@@ -35,7 +35,7 @@ def serve(
     ] = None,
     max_concurrent_requests: Annotated[int, typer.Option(min=1, help="more get 429")] = 512,
     max_client_batch_size: Annotated[int, typer.Option(min=1, help="inputs of a request; more get 422")] = 32,
-    max_batch_tokens: Annotated[int, typer.Option(min=1, help="tokens that are computed together")] = 2048,
+    max_batch_tokens: Annotated[int, typer.Option(min=1, help="tokens that are computed together")] = 1024,
     payload_limit: Annotated[int, typer.Option(min=1, help="bytes of a request; more get 413")] = 2_000_000,
     auto_truncate: Annotated[bool, typer.Option(help="cut long texts, unless a request says otherwise")] = True,
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds for a request; longer ones get 503")] = 60.0,

@@ -10,28 +10,27 @@ computes without holding Python's lock, so that batches of several threads run i
 **When.** A row that comes to an idle queue is computed at once. While others are being computed, it waits for company:
 until PAUSE seconds pass without a new row, for at most GATHER seconds.
 
-**Which.** Batches are led in turn by the shortest row, so that short rows do not wait for long ones, and by the one
-that came first, so that long rows are not forgotten. A batch is bounded in rows and in tokens, padding included: on a
-CPU, larger matrices are no faster, and all other rows wait longer.
+**Which.** The row that came first leads. A long run of rows around it has more padding, a short one more overhead; the
+best is taken. In every other turn, long rows wait if there are short ones, so that these do not wait for them. A batch
+is bounded in tokens, padding included: on a CPU, larger matrices are no faster, and all other rows wait longer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import bisect
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from itertools import chain, takewhile
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 PAUSE, GATHER = 0.001, 0.010  # seconds
 MOST_ROWS = 32  # in a batch
-MOST_TOKENS = 2048  # in a batch, padding included; a longer row is computed alone
-SIMILAR, SLACK = (
-    1.5,
-    8,
-)  # the rows of a batch are at most 1.5 times as long as the leader and 8 tokens, or as much shorter
+MOST_TOKENS = 1024  # in a batch, padding included; a longer row is computed alone
+OVERHEAD = 10  # tokens: what a batch costs besides its tokens
+LONG = 128  # tokens of a row that waits in every other turn
 
 Compute = Callable[[list[Any]], Any]  # returns a list of results, or an array with a row for each
 
@@ -192,27 +191,35 @@ class Batcher:
                 return []
         self.turn += 1
         jobs = self.waiting
-        lead = 0 if self.turn % 2 else min(range(len(jobs)), key=lambda place: jobs[place].number)
-        places = self._neighbours(jobs, lead)
+        short = bisect.bisect(jobs, LONG, key=lambda job: job.length)  # so many are short
+        places = self._batch(jobs[:short] if short and self.turn % 2 else jobs)
         batch = [jobs[place] for place in places]
-        for place in sorted(places, reverse=True):
+        for place in reversed(places):
             del jobs[place]
         return batch
 
-    def _neighbours(self, jobs: list[Job], lead: int) -> list[int]:
-        """The places of the rows that are computed with the leading one: longer ones, then shorter ones"""
-        leader, free = jobs[lead], max(1, self.threads - self.working)
-        same = sum(job.compute == leader.compute for job in jobs)
-        most = min(self.most_rows, -(-same // free))  # the other threads get their share
-        shortest, longest = leader.length / SIMILAR - SLACK, leader.length * SIMILAR + SLACK
-        longer = takewhile(lambda place: jobs[place].length <= longest, range(lead + 1, len(jobs)))
-        shorter = takewhile(lambda place: jobs[place].length >= shortest, range(lead - 1, -1, -1))
-        places, width = [lead], leader.length
-        for place in chain(longer, shorter):
-            wider = max(width, jobs[place].length)
-            if len(places) == most or (len(places) + 1) * wider > self.most_tokens:
-                break
-            if jobs[place].compute == leader.compute:
-                places.append(place)
-                width = wider
-        return places
+    def _batch(self, jobs: list[Job]) -> list[int]:
+        """The places of the next batch: of all runs that contain the row that came first, the one with the least cost
+        per token."""
+        leader = min(jobs, key=lambda job: job.number)
+        same = [place for place, job in enumerate(jobs) if job.compute == leader.compute]
+        lengths = [jobs[place].length for place in same]
+        sums = [0, *accumulate(lengths)]
+        own = next(number for number, place in enumerate(same) if jobs[place] is leader)
+        free = max(1, self.threads - self.working)
+        most = min(self.most_rows, -(-len(same) // free))  # the other threads get their share
+
+        def cost(run: tuple[int, int]) -> float:
+            first, last = run
+            width = (last - first + 1) * lengths[last]
+            if last > first and width > self.most_tokens:
+                return math.inf
+            return (OVERHEAD + width) / (sums[last + 1] - sums[first])
+
+        runs = (
+            (first, last)
+            for first in range(max(0, own - most + 1), own + 1)
+            for last in range(own, min(first + most, len(same)))
+        )
+        first, last = min(runs, key=cost)
+        return same[first : last + 1]

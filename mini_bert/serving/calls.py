@@ -22,7 +22,7 @@ class Limits(NamedTuple):
 
     max_concurrent_requests: int = 512
     max_client_batch_size: int = 32  # inputs of a request
-    max_batch_tokens: int = 2048  # that are computed together, padding included
+    max_batch_tokens: int = 1024  # that are computed together, padding included
     payload_limit: int = 2_000_000  # bytes of a body
     auto_truncate: bool = True
     timeout: float = 60.0  # seconds for a request, from its body to the answer
