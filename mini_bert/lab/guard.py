@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mini_bert.common import http
-from mini_bert.common.http import Refused, local_names
+from mini_bert.common import web
+from mini_bert.common.web import Refused, local_names
 
 MOST_BYTES = 64 << 10  # of a body
 RATE, BURST = 40.0, 80.0  # requests per second for a while, and at once
@@ -43,7 +43,7 @@ class Rate:
         return True
 
 
-class Guard(http.Guard):
+class Guard(web.Guard):
     """port: the one that the server listens on"""
 
     most_bytes = MOST_BYTES
@@ -63,7 +63,7 @@ class Guard(http.Guard):
         self.hosts = local_names(port)
         self.origins = {f"http://{host}" for host in self.hosts}
 
-    def admit(self, request: http.Request) -> None:
+    def admit(self, request: web.Request) -> None:
         request.check_host(self.hosts)
         request.check_origin(self.origins)
         posted = request.method == "POST"

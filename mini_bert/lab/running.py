@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
-from mini_bert.common.http import open_port
+from mini_bert.common.web import open_port
 from mini_bert.lab.server import DEFAULT, NEEDED, Loading, create_app
 from mini_bert.lab.shelf import Shelf
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
-from mini_bert.common.http import read_object
+from mini_bert.common.web import read_object
 from mini_bert.lab.guard import Guard
 from mini_bert.lab.shelf import Shelf
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import mini_bert
 from mini_bert.common.extras import extra
-from mini_bert.common.http import read_object
+from mini_bert.common.web import read_object
 from mini_bert.serving import pages
 from mini_bert.serving.answers import Json, info
 from mini_bert.serving.batching import Batcher

@@ -1,4 +1,4 @@
-"""The guard of the server: hosts, other pages, the key, and bounds of a body. See common/http.py.
+"""The guard of the server: hosts, other pages, the key, and bounds of a body. See common/web.py.
 
 A server that only this computer can reach (127.0.0.1) must be called by its own name, or by one of `names`, else a web
 page elsewhere could use it through DNS rebinding. One that is open to a network goes by any name. Requests of other web
@@ -11,8 +11,8 @@ import hmac
 from collections.abc import Sequence
 from typing import Any
 
-from mini_bert.common import http
-from mini_bert.common.http import Refused, local_names
+from mini_bert.common import web
+from mini_bert.common.web import Refused, local_names
 from mini_bert.serving.failures import BY_STATUS, body_of
 from mini_bert.serving.routes import is_openai
 
@@ -20,7 +20,7 @@ PUBLIC = ("/health", "/ping", "/metrics", "/docs", "/docs.css", "/openapi.json")
 POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
-class Guard(http.Guard):
+class Guard(web.Guard):
     headers = {  # noqa: RUF012
         "x-content-type-options": "nosniff",
         "content-security-policy": POLICY,
@@ -43,7 +43,7 @@ class Guard(http.Guard):
         self.key = None if key is None else key.encode()
         self.most_bytes, self.patience = most_bytes, patience
 
-    def admit(self, request: http.Request) -> None:
+    def admit(self, request: web.Request) -> None:
         if self.hosts is not None:
             request.check_host(self.hosts)
         request.check_origin(self.origins)
@@ -62,7 +62,7 @@ class Guard(http.Guard):
         if scheme.lower() != "bearer" or not right:
             raise Refused(401, "this server needs a key: send the header `Authorization: Bearer KEY`")
 
-    def refusal(self, request: http.Request, refused: Refused) -> tuple[dict[str, Any], dict[str, str]]:
+    def refusal(self, request: web.Request, refused: Refused) -> tuple[dict[str, Any], dict[str, str]]:
         kind = BY_STATUS.get(refused.status, "Validation")
         more = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}.get(refused.status, {})
         return body_of(refused.status, kind, refused.sentence, is_openai(request.path)), more

@@ -13,8 +13,8 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.extras import extra
-from mini_bert.common.http import open_port
 from mini_bert.common.memory import keep_freed_memory
+from mini_bert.common.web import open_port
 from mini_bert.serving.app import Server
 from mini_bert.serving.calls import Limits
 from mini_bert.serving.guard import hosts_of

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the lab's server is an extra: pip install -e '.[lab]'")
 
-from mini_bert.common.http import open_port
+from mini_bert.common.web import open_port
 from mini_bert.lab import server
 from mini_bert.lab.guard import BURST, MOST_BYTES, POLICY, RATE, Guard, Rate
 from mini_bert.lab.running import run_lab

@@ -16,7 +16,7 @@ pytest.importorskip("starlette", reason="the server is an extra: pip install -e 
 pytest.importorskip("uvicorn", reason="the server is an extra: pip install -e '.[serve]'")
 pytest.importorskip("prometheus_client", reason="the server is an extra: pip install -e '.[serve]'")
 
-from mini_bert.common.http import open_port
+from mini_bert.common.web import open_port
 from mini_bert.finetuning.model import save, with_task
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.classify import Classify

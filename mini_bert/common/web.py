@@ -1,6 +1,6 @@
 """What every HTTP server here needs: a guard in front of the application, a bounded body, an open port.
 
-    class Guard(http.Guard):                # lab/guard.py, serving/guard.py
+    class Guard(web.Guard):                # lab/guard.py, serving/guard.py
         def admit(self, request): …         # raises Refused for a request that is not let in
 
 A guard is an ASGI application around another one. It reads the whole body before the application sees the request, so
