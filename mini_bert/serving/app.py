@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,15 @@ from mini_bert.serving.writing import Stream
 
 WATCH = 0.1  # seconds after which a request also waits for its client to hang up
 logger = logging.getLogger(__name__)
+
+
+def as_text(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise Failure(
+            "Backend", "the answer has numbers that are not finite; are the model's weights damaged?"
+        ) from None
 
 
 class Server:
@@ -119,14 +127,16 @@ class Server:
                     value = await self.patient(chosen.answer(call), request)
                     if isinstance(value, Stream):
                         return self.stream(value, call, method, active.pop_all())
-                    text = value if isinstance(value, Json) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+                    text = value if isinstance(value, Json) else as_text(value)
                     self.metrics.answered(call, time.perf_counter() - began, method)
                     return self.responses.Response(text, headers=call.headers(), media_type="application/json")
                 except Failure as failure:
                     error = failure
-                except (ValueError, TypeError) as problem:  # the library's errors are sentences
-                    backend = re.search("finite|JSON compliant", str(problem))
-                    error = Failure("Backend" if backend else "Validation", str(problem))
+                except (
+                    ValueError,
+                    TypeError,
+                ) as problem:  # of the library, which could not read the inputs: a sentence
+                    error = Failure("Validation", str(problem))
                 return self.failed(error, route is not None and route.openai)
 
         return answer
@@ -152,10 +162,8 @@ class Server:
                 given = await asyncio.get_running_loop().run_in_executor(self.readers, read_object, body)
         except ValueError as problem:
             raise Failure("Validation", str(problem), 400) from None
-        wanted = given.get("model") if name is None else None
-        entry = (
-            self.shelf.named(name) if name is not None else self.shelf.find(wanted if isinstance(wanted, str) else None)
-        )
+        wanted = given.get("model")
+        entry = self.shelf.find(wanted) if name is None else self.shelf.named(name)
         chosen = route or main_route(entry.served)
         return entry, chosen, checked(given, chosen.request)
 

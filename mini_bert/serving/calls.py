@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -14,6 +15,7 @@ from mini_bert.serving.failures import Failure
 from mini_bert.serving.served import Served
 
 LONG = 16 << 10  # bytes of a body that is read in a thread, so that other requests need not wait
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -80,7 +82,11 @@ class Call:
     async def compute(self, work: Compute, rows: Sequence[Any], lengths: Sequence[int] | None = None) -> list[Any]:
         """The results of these rows, computed together with those of other requests."""
         lengths = self.served.lengths(rows) if lengths is None else lengths
-        done: Done = await self.batcher.run(work, rows, lengths)
+        try:
+            done: Done = await self.batcher.run(work, rows, lengths)
+        except Exception as error:
+            logger.error("%s could not compute: %s", self.served.name, error)
+            raise Failure("Backend", str(error)) from error
         self.tokens += sum(lengths)
         self.queued += done.queued
         self.computed += done.computed

@@ -65,12 +65,11 @@ class Shelf:
             stamp = stamp_of(source)
             self.entries[name] = Entry(source, load(name, source), queue(name), stamp)
 
-    def find(self, name: str | None) -> Entry:
-        """The model with this name; without one the first. If there is only one, it goes by any name, as clients of
-        other servers call it."""
-        first = next(iter(self.entries.values()))
-        if name is None or (len(self.entries) == 1 and name not in self.entries):
-            return first
+    def find(self, name: object) -> Entry:
+        """The model that a request names, or the first if it names none. If there is only one, it goes by any name, as
+        clients of other servers call it."""
+        if not isinstance(name, str) or len(self.entries) == 1:
+            return next(iter(self.entries.values()))
         return self.named(name)
 
     def named(self, name: str) -> Entry:

