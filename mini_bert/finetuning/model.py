@@ -129,12 +129,11 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     return FineTuned(model, task, tokenizer_of(folder, model.config), length)
 
 
-def is_fine_tuned(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a model with a head for a task."""
+def is_tuned(folder: str | os.PathLike[str]) -> bool:
+    """Whether a model folder holds the head of a task: ours, or a published BertFor…"""
     values = read_config(locate(folder))
-    architecture = (values.get("architectures") or [""])[0]
-    known = {kind.architecture for kind in TASKS.values()}
-    return "fine_tuning" in values or model_class(values).task_of_class(str(architecture)) in known
+    names = values.get("architectures") or [""]
+    return "fine_tuning" in values or model_class(values).task_of_class(str(names[0])) in model_class(values).task_heads
 
 
 def _task(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from mini_bert.serving import answers, schemas, writing
 from mini_bert.serving.calls import Call
 from mini_bert.serving.schemas import Schema
+from mini_bert.serving.served import Served
 
 
 class Route(NamedTuple):
@@ -74,16 +75,14 @@ ROUTES = [
           schemas.OPENAI_COMPLETE, writing.complete, {"prompt": "Once upon a time"}, COMPLETION, True),
 ]  # fmt: skip
 BY_PATH = {route.path: route for route in ROUTES}
-OPENAI_PATHS = ("/v1/", "/embeddings")
 TASKS = {"classify": "/predict", "similarity": "/rerank", "tag": "/token-classification", "qa": "/question-answering"}
 
 
-def main_route(served: Any) -> Route:
+def main_route(served: Served) -> Route:
     """What POST / does with a model: what it was made for"""
-    path = TASKS.get(served.task.name if served.task is not None and served.task.labels else "", "/embed")
-    if served.task is not None and served.task.name == "qa":
-        path = TASKS["qa"]
-    return BY_PATH["/generate" if served.writes and served.task is None else path]
+    if served.task is None:
+        return BY_PATH["/generate" if served.writes else "/embed"]
+    return BY_PATH["/embed" if getattr(served.task, "vectors", False) else TASKS[served.task.name]]
 
 
 def is_openai(path: str) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from mini_bert.common.inputs import check_finite
 from mini_bert.common.json_values import read_object
 from mini_bert.files.model_folder import locate
-from mini_bert.finetuning.model import is_fine_tuned
+from mini_bert.finetuning.model import is_tuned
 from mini_bert.finetuning.model import load as load_fine_tuned
 from mini_bert.finetuning.tasks.base import Item
 from mini_bert.inference.embed import POOLING, sparse_vectors, token_vectors, vectors_of
@@ -58,7 +58,7 @@ class Served:
         if pooling is not None and pooling not in POOLING:
             raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
         folder = locate(source)
-        if is_fine_tuned(folder):
+        if is_tuned(folder):
             model, task, tokenizer, length = load_fine_tuned(folder)
             served = cls(name, on_engine(model, engine), tokenizer, task, length)
             served.pooling = getattr(task, "pooling", ("mean",))[0]
