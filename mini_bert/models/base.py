@@ -70,7 +70,7 @@ class Model(WithLoss, Saved):
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
     masking: ClassVar[str] = "pieces"  # how its words are chosen for prediction by default (training/setup.py, MASKING)
-    vocabulary: ClassVar[str] = "8k"  # the bundled one for its preset, of the kind that it was published with
+    vocabulary: ClassVar[str] = "8k"  # the bundled one for its preset, of the published kind if there is one
     empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
     reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
     streams: ClassVar[tuple[str, ...]] = (CONTENT,)  # of attention; XLNet has another one

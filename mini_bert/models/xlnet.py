@@ -111,8 +111,8 @@ class XLNetConfig(PublishedConfig):
         return self.d_model // self.n_head
 
     @property
-    def max_length(self) -> int:
-        return self.seq_len
+    def length_field(self) -> str:
+        return "seq_len"
 
     def sizes(self) -> TwoStreamSizes:
         V, H, L, inner = self.vocab_size, self.d_model, self.n_layer, self.d_inner
