@@ -101,6 +101,7 @@ SETS = {
     "plots": [("matplotlib", ["-e", ".[plots]"])],
     "lab": [("Starlette and uvicorn, the server of the lab", ["-e", ".[lab]"])],
     "serve": [("Starlette, uvicorn and prometheus-client, for the server", ["-e", ".[serve]"])],
+    "onnx": [("ONNX and ONNX Runtime", ["-e", ".[onnx]"])],
     "dev": [("Mini-BERT and its test tools", ["-e", ".[dev]"])],
     "browser": [("Playwright, which drives a browser", ["playwright>=1.50,<2"])],
     "peers": [
@@ -175,6 +176,8 @@ def main(args: list[str]) -> int:
             install("plots")
         if word in ("lab", "serve") and not help_wanted:
             install(word)
+        if _uses_onnx(rest) and not help_wanted:
+            install("onnx")
         os.environ["MINI_BERT_CALLED_AS"] = called_as()
         return call([program("mini-bert"), *args])
     except KeyboardInterrupt:
@@ -186,6 +189,11 @@ def _draws(args: list[str]) -> bool:
     """Whether --out names a picture, not an HTML page."""
     words = [word.lower() for word in args]
     return any(word.startswith("--out") for word in words) and not any(w.endswith((".html", ".htm")) for w in words)
+
+
+def _uses_onnx(args: list[str]) -> bool:
+    """Whether a graph is written, or ONNX Runtime computes"""
+    return "--onnx" in args or "--engine onnx" in " ".join(args).replace("=", " ")
 
 
 def called_as() -> str:

@@ -36,9 +36,9 @@ from inference import minilm_folder
 from threadpoolctl import threadpool_limits
 
 from mini_bert.common.memory import keep_freed_memory
+from mini_bert.export.engine import ENGINES
 from mini_bert.inference.embed import embed
 from mini_bert.inference.loading import load
-from mini_bert.serving.served import ENGINES
 
 CLIENTS = 64
 THREADS = 2

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mini_bert.cli.words import MODELS
+from mini_bert.cli.words import ENGINE, MODELS
 
 
 def serve(
@@ -16,7 +16,7 @@ def serve(
     ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one")] = 8080,
     host: Annotated[str, typer.Option(help="0.0.0.0: other computers can reach it, too")] = "127.0.0.1",
-    engine: Annotated[str, typer.Option(help="what computes: numpy")] = "numpy",
+    engine: Annotated[str, typer.Option(help=ENGINE)] = "numpy",
     threads: Annotated[int | None, typer.Option(min=1, help="batches at the same time; default: one per core")] = None,
     pooling: Annotated[
         str | None, typer.Option(help="of vectors: mean, all or cls, as for embed; default: as the model's folder says")

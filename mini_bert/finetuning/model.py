@@ -90,11 +90,12 @@ def save(
     card: str | None = None,
 ) -> None:
     """Write the model folder atomically."""
-    values = _config(model, task, tokenizer, length)
+    values = folder_config(model, task, tokenizer, length)
     write_folder(folder, values, model.file_tensors(task.architecture), tokenizer, card)
 
 
-def _config(model: Model, task: Task, tokenizer: Tokenizer, length: int) -> dict[str, Any]:
+def folder_config(model: Model, task: Task, tokenizer: Tokenizer, length: int) -> dict[str, Any]:
+    """The content of config.json."""
     config = model.config
     if getattr(config, "pad_token_id", 0) is None and "pad" in tokenizer.roles:  # transformers' GPT-2 finds the last
         config = config.with_padding(tokenizer.pad_id)  # token of a text by it

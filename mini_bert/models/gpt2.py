@@ -213,7 +213,7 @@ class GPT2(Model):
                 f"{first} earlier tokens and {T} new ones are {first + T}, but this model has {self.max_length} "
                 "positions; start again with the last of them and an empty memory"
             )
-        return np.arange(first, first + T)
+        return np.arange(first, first + T, like=inputs.ids)
 
     def room(self, memory):
         return self.max_length - remembered(memory)

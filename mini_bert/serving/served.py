@@ -16,6 +16,7 @@ import numpy as np
 
 from mini_bert.common.inputs import check_finite
 from mini_bert.common.json_values import read_object
+from mini_bert.export.engine import with_engine
 from mini_bert.files.model_folder import locate
 from mini_bert.finetuning.model import is_tuned
 from mini_bert.finetuning.model import load as load_fine_tuned
@@ -28,7 +29,6 @@ from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
 from mini_bert.serving.failures import Failure
 from mini_bert.text.base import Tokenizer
 
-ENGINES = ("numpy",)
 TRIAL = "The cat sat on the mat."
 
 
@@ -39,8 +39,8 @@ class Served:
         self,
         name: str,
         model: Model,
+        task: Any,
         tokenizer: Tokenizer,
-        task: Any = None,
         length: int | None = None,
         pooling: str = "mean",
         prompts: dict[str, str] | None = None,
@@ -59,16 +59,15 @@ class Served:
             raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
         folder = locate(source)
         if is_tuned(folder):
-            model, task, tokenizer, length = load_fine_tuned(folder)
-            served = cls(name, on_engine(model, engine), tokenizer, task, length)
-            served.pooling = getattr(task, "pooling", ("mean",))[0]
+            served = cls(name, *load_fine_tuned(folder))
+            served.pooling = getattr(served.task, "pooling", ("mean",))[0]
         else:
             model, tokenizer = load(folder)
             filler = for_masked_words(model, folder)
-            served = cls(name, on_engine(model, engine), tokenizer)
-            served.filler = served.model if filler is model else filler
-            if MASKED_WORDS not in served.filler.output_heads:
-                served.filler = None
+            served = cls(name, model, None, tokenizer)
+            served.filler = filler if MASKED_WORDS in filler.output_heads else None
+        for one in {id(one): one for one in (served.model, served.filler) if one is not None}.values():
+            with_engine(one, engine, threads=1)  # batches run side by side
         settings = folder / "config_sentence_transformers.json"
         served.prompts = read_object(settings).get("prompts", {}) if settings.is_file() else {}
         served.pooling = pooling or pooling_in(folder) or served.pooling
@@ -154,13 +153,6 @@ def _finite(arrays: list[np.ndarray], what: str) -> list[np.ndarray]:
 
 def too_many_tokens(most: int, given: int) -> Failure:
     return Failure("Validation", f"Input validation error: `inputs` must have less than {most} tokens. Given: {given}")
-
-
-def on_engine(model: Model, engine: str) -> Model:
-    """The same model, computed by another engine."""
-    if engine not in ENGINES:
-        raise ValueError(f"engine is {engine!r}, expected {' or '.join(ENGINES)}")
-    return model
 
 
 def pooling_in(folder: Path) -> str | None:

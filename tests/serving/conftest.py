@@ -90,7 +90,7 @@ def folders(tmp_path_factory) -> dict[str, str]:
     top = tmp_path_factory.mktemp("models")
     encoder().save_pretrained(top / "base")
     TOKENIZER.save(top / "base")
-    config = GPT2Config(len(TOKENIZER), 16, 12, 2, 3, tie_word_embeddings=False)
+    config = GPT2Config(len(TOKENIZER), 32, 12, 2, 3, tie_word_embeddings=False)
     spread(GPT2(config)).save_pretrained(top / "writer")
     TOKENIZER.save(top / "writer")
     for name, task in TASKS.items():
@@ -133,9 +133,9 @@ class Client:
 
 
 @contextlib.contextmanager
-def running(sources: dict[str, str], limits: Limits = Limits(), **options: Any):  # noqa: B008
+def running(sources: dict[str, str], limits: Limits = Limits(), engine: str = "numpy", **options: Any):  # noqa: B008
     """A client of a server that runs in a thread of this process."""
-    server = Server(sources, limits, threads=2)
+    server = Server(sources, limits, threads=2, engine=engine)
     with open_port("127.0.0.1", [0]) as listening:
         port = listening.getsockname()[1]
         uvicorn = uvicorn_server(server.app(hosts_of("127.0.0.1", port, ()), **options), limits.patience, 5)

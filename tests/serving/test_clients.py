@@ -15,6 +15,7 @@ from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.generate import generate
 from mini_bert.inference.loading import load
 from mini_bert.inference.sampling import Sampling
+from tests.serving.conftest import running
 from tests.serving.test_process import process
 
 pytestmark = pytest.mark.peers
@@ -162,6 +163,33 @@ def test_hub_errors(hub):
     with pytest.raises(HfHubHTTPError) as caught:
         hub("/embed").feature_extraction(["the"] * 33)
     assert caught.value.response.status_code == 422
+
+
+# ---------------------------------------------------------------------- the engine onnx
+
+
+def test_the_engine_onnx_gives_the_same_answers(folders, client):
+    """Every kind of model, each computed by ONNX Runtime; `client` computes in NumPy."""
+    pytest.importorskip("onnxruntime")
+    asked = [
+        ("/embed", {"inputs": TEXTS}), ("/models/vectors/embed", {"inputs": TEXTS}), ("/embed_all", {"inputs": TEXTS}),
+        ("/models/sentiment/predict", {"inputs": [TEXTS[:1], TEXTS[2:3]]}), ("/fill-mask", {"inputs": "a [MASK] ran"}),
+        ("/models/tagger", {"inputs": TEXTS[2]}), ("/models/ranker", {"query": "rain", "texts": TEXTS}),
+        ("/models/reader", {"inputs": {"question": "where does ada live ?", "context": TEXTS[2]}}),
+        ("/models/writer/generate", {"inputs": "the cat"}),
+    ]  # fmt: skip
+    with running(folders, engine="onnx") as other:
+        for path, body in asked:
+            theirs, ours = other.post(path, body).json, client.post(path, body).json
+            assert flat(theirs) == pytest.approx(flat(ours), abs=1e-4), path
+
+
+def flat(value):
+    """All values of a JSON value, by their places"""
+    if isinstance(value, (list, dict)):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        return {f"{name}.{place}": one for name, part in parts for place, one in flat(part).items()}
+    return {"": value}
 
 
 # ---------------------------------------------------------------------- the commands of TEI's documentation
