@@ -47,8 +47,7 @@ def serve(
 
     For example:  mini-bert serve mini-bert --port 8080
     """
-    import os
-
+    from mini_bert.common.processes import cores
     from mini_bert.serving.calls import Limits
     from mini_bert.serving.running import serve as run
 
@@ -56,6 +55,6 @@ def serve(
         max_concurrent_requests, max_client_batch_size, max_batch_tokens, payload_limit, auto_truncate, timeout
     )
     run(
-        models, host, port, limits, threads or os.cpu_count() or 1, engine, pooling, api_key, allowed_host or (),
+        models, host, port, limits, threads or cores(), engine, pooling, api_key, allowed_host or (),
         cors_allow_origin or (), grace,
     )  # fmt: skip
