@@ -55,15 +55,25 @@ async def embed(call: Call) -> Json:
 async def embed_all(call: Call) -> Json:
     rows = await call.rows(call["inputs"])
     texts = await call.compute(call.served.token_vectors, rows)
-    return Json(f"[{','.join('[' + ','.join(map(numbers, text)) + ']' for text in texts)}]")
+
+    def written() -> Json:
+        return Json(f"[{','.join('[' + ','.join(map(numbers, text)) + ']' for text in texts)}]")
+
+    return await call.apart(sum(text.size for text in texts), written)
 
 
-async def embed_sparse(call: Call) -> list[list[Entry]]:
+async def embed_sparse(call: Call) -> Json:
     if call.served.filler is None:
         raise cannot(call, "sparse vectors: it has no head for masked words")
     rows = await call.rows(call["inputs"])
     texts = await call.compute(call.served.sparse, rows)
-    return [[{"index": i, "value": rounded(text[i])} for i in np.flatnonzero(text).tolist()] for text in texts]
+
+    def written() -> Json:
+        parts = (zip(np.flatnonzero(text).tolist(), text[text != 0].tolist(), strict=True) for text in texts)
+        lists = (",".join(f'{{"index":{i},"value":{value:.9g}}}' for i, value in part) for part in parts)
+        return Json(f"[{','.join(f'[{one}]' for one in lists)}]")
+
+    return await call.apart(sum(text.size for text in texts), written)
 
 
 async def similarity(call: Call) -> list[float]:

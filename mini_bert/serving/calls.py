@@ -14,7 +14,7 @@ from mini_bert.serving.batching import Batcher, Compute, Done
 from mini_bert.serving.failures import Failure
 from mini_bert.serving.served import Served
 
-LONG = 16 << 10  # bytes of a body that is read in a thread, so that other requests need not wait
+LONG = 16 << 10  # bytes of a body, or numbers of an answer
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -61,14 +61,19 @@ class Call:
             raise Failure("Validation", f"batch size {len(inputs)} > maximum allowed batch size {most}")
 
     async def read(self, work: Callable[..., T], *args: Any) -> T:
-        """What `work` returns, which reads texts. A long request is read in a thread."""
+        """What `work` returns, which reads texts."""
         began = time.perf_counter()
         try:
-            if self.size <= LONG:
-                return work(*args)
-            return await asyncio.get_running_loop().run_in_executor(self.readers, work, *args)
+            return await self.apart(self.size, work, *args)
         finally:
             self.reading += time.perf_counter() - began
+
+    async def apart(self, size: int, work: Callable[..., T], *args: Any) -> T:
+        """What `work` returns. With more than LONG bytes or numbers, it runs in a thread, and other requests need not
+        wait for it."""
+        if size <= LONG:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(self.readers, work, *args)
 
     async def rows(self, inputs: Any, name: str = "inputs") -> list[list[int]]:
         """The ids of one text or several."""

@@ -245,6 +245,33 @@ def test_a_client_that_hangs_up_is_forgotten(slow):
     assert b'te_request_failure{err="gone"} 3.0' in slow.get("/metrics").body
 
 
+def test_a_stream_ends_with_its_client(folders, monkeypatch):
+    """After some events the client hangs up: nothing more is written, and its place is free."""
+    from mini_bert.serving import writing
+
+    steps = []
+
+    def slowly(*args):
+        def pieces():
+            for number in range(1000):
+                steps.append(number)
+                time.sleep(0.01)
+                yield "word "
+
+        return pieces()
+
+    monkeypatch.setattr(writing, "generate", slowly)
+    with running({"writer": folders["writer"]}) as client:
+        body = json.dumps({"inputs": "the cat", "parameters": {"max_new_tokens": 1000}}).encode()
+        with raw(client, (HEAD % (client.port, len(body))).replace(b"/embed", b"/generate_stream") + body) as stream:
+            read = b""
+            while b"word" not in read:
+                read += stream.recv(1000)
+            assert read.startswith(b"HTTP/1.1 200") and client.server.active == 1
+        until(lambda: client.server.active == 0)
+        assert len(steps) < 500
+
+
 def test_a_half_closed_connection_is_closed(slow):
     body = json.dumps(EMBED).encode()
     connection = raw(slow, HEAD % (slow.port, len(body)) + body)

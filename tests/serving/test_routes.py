@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mini_bert.inference.generate import generate
 from mini_bert.inference.loading import load
 from mini_bert.inference.sampling import Sampling
 from mini_bert.serving.routes import ROUTES
+from mini_bert.serving.served import Served
 
 TEXTS = ["the cat sat on a mat .", "a dog ran", "ada lives in london and the cats ran far and far and far .", "rain"]
 
@@ -297,6 +299,21 @@ def test_models_and_their_information(client):
     assert kind["classifier"]["id2label"] == {"0": "bad", "1": "good", "2": "so-so"}
     assert client.get("/models/vectors/info").json["model_type"] == {"embedding": {"pooling": "all"}}
     assert client.get("/models/none/info").status == 404
+
+
+def test_pooling_and_prompts_are_those_of_the_folder(folders, base, tmp_path):
+    """As sentence-transformers writes them: its mean includes special tokens."""
+    shutil.copytree(folders["base"], tmp_path / "mine")
+    (tmp_path / "mine" / "1_Pooling").mkdir()
+    prompts = json.dumps({"prompts": {"query": "the dog "}})
+    (tmp_path / "mine" / "config_sentence_transformers.json").write_text(prompts)
+    for theirs, ours in (("mean_tokens", "all"), ("cls_token", "cls")):
+        (tmp_path / "mine" / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{theirs}": True}))
+        served = Served.load("mine", str(tmp_path / "mine"))
+        assert served.pooling == ours
+        np.testing.assert_allclose(served.vectors(served.rows(TEXTS[:1])), embed(*base, TEXTS[:1], ours), atol=1e-5)
+    assert served.rows(["ran"], prompt="query") == base[1].ids(["the dog ran"])
+    assert Served.load("mine", str(tmp_path / "mine"), pooling="mean").pooling == "mean"
 
 
 # ---------------------------------------------------------------------- about the server
