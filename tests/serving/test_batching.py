@@ -105,7 +105,7 @@ def test_short_rows_do_not_wait_for_long_ones():
     """While long rows keep a thread busy for a second, short rows are answered within a fraction of it."""
 
     def slow(rows):
-        time.sleep(0.002 * sum(rows))
+        time.sleep(0.001 * sum(rows))
         return rows
 
     async def main():
