@@ -79,7 +79,8 @@ async def embed_sparse(call: Call) -> Json:
 async def similarity(call: Call) -> list[float]:
     inputs = call["inputs"]
     call.check_count(inputs["sentences"], "sentences")
-    rows = await call.read(call.served.rows, [inputs["source_sentence"], *inputs["sentences"]], call.truncate)
+    texts = [inputs["source_sentence"], *inputs["sentences"]]
+    rows = await call.read(call.served.rows, texts, call.truncate, call["truncation_direction"], call["prompt_name"])
     first, *others = shaped(await call.compute(call.served.vectors, rows), True, None)
     return [float(first @ other) for other in others]
 
@@ -116,12 +117,9 @@ def task_named(call: Call, what: str, *names: str) -> Any:
     return task
 
 
-async def task_results(call: Call, examples: list[Any], truncate: bool = True) -> list[Any]:
+async def task_results(call: Call, examples: list[Any]) -> list[Any]:
     """The prediction for each example; windows of long texts are joined."""
     items = await call.read(call.served.items, examples)
-    cut = next((item for item in items if item.truncated), None)
-    if cut is not None and not truncate:
-        raise too_many_tokens(call.served.length, call.served.length + 1)
     results = await call.compute(call.served.task_results, items, [item.length for item in items])
     return call.served.task.join(examples, items, results)
 
@@ -147,13 +145,20 @@ async def text_classification(call: Call) -> list[list[Entry]]:
 
 
 async def scores(call: Call, pairs: Sequence[Sequence[str]], truncate: bool) -> list[Any]:
+    if not truncate:
+        await call.read(check_lengths, call.served, pairs)
     if call.served.task.name == "similarity":
         if not all(len(pair) == 2 for pair in pairs):
             raise Failure("Validation", "this model compares two texts; give pairs: [text, text]")
-        return await task_results(call, [Scored(first, second, 0.0, 1) for first, second in pairs], truncate)
-    return await task_results(
-        call, [Labelled(pair[0], pair[1] if len(pair) == 2 else None, "", 1) for pair in pairs], truncate
-    )
+        return await task_results(call, [Scored(first, second, 0.0, 1) for first, second in pairs])
+    return await task_results(call, [Labelled(pair[0], pair[1] if len(pair) == 2 else None, "", 1) for pair in pairs])
+
+
+def check_lengths(served: Served, pairs: Sequence[Sequence[str]]) -> None:
+    for pair in pairs:
+        given = sum(map(len, served.tokenizer.ids(pair, special=False))) + served.tokenizer.added_count(len(pair))
+        if given > served.length:
+            raise too_many_tokens(served.length, given)
 
 
 def ranked_labels(task: Any, result: Any, function: str) -> list[Entry]:

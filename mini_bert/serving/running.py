@@ -120,15 +120,10 @@ def serve(
         print(
             f"Serving {', '.join(sources)} at {server.address}/ ({server.address}/docs). End with Ctrl-C.", flush=True
         )
-        before = {number: signal.signal(number, _nothing) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            with contextlib.closing(listening):
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as for Ctrl-C
+        try:  # uvicorn handles signals while it runs, and raises them again after it has shut down
+            with contextlib.closing(listening), contextlib.suppress(KeyboardInterrupt):
                 uvicorn_server(app, limits.patience, grace).run(sockets=[listening])
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            signal.signal(signal.SIGTERM, before)
     print("The server is closed.", flush=True)
-
-
-def _nothing(number: int, frame: Any) -> None:
-    """uvicorn sends itself the signal again after it has shut down; by then, everything is done."""

@@ -129,6 +129,13 @@ def test_predict_gives_classes_best_first(client, folders):
     assert (values / values.sum()).tolist() == pytest.approx([entry["score"] for entry in single], abs=1e-5)
 
 
+def test_predict_refuses_long_texts_if_told_to(client):
+    request = {"inputs": "the cat " * 40}
+    assert client.post("/models/sentiment/predict", request).status == 200
+    refused = client.post("/models/sentiment/predict", {**request, "truncate": False})
+    assert refused.status == 422 and "less than 31 tokens. Given: 82" in refused.json["error"]
+
+
 def test_predict_takes_pairs(client, folders):
     tuned = load_tuned(folders["entailment"])
     (wanted,) = predictions(tuned, gather(tuned.task, TEXTS[:2]))
