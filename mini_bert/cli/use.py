@@ -308,6 +308,9 @@ def export(
     encoder: Annotated[
         bool, typer.Option("--encoder", help="with --onnx: the vectors of the tokens instead of the head's scores")
     ] = False,
+    past: Annotated[
+        bool, typer.Option("--past", help="with --onnx: past_key_values in and out, for GPT-2 to write token by token")
+    ] = False,
 ) -> None:
     """Write a model folder to share. It contains the config, 16-bit weights, tokenizer and model card.
 
@@ -315,10 +318,10 @@ def export(
     Or for ONNX:  mini-bert export runs/first --onnx --out my-model
     """
     if onnx:
-        _export_onnx(model, out, full, encoder)
+        _export_onnx(model, out, full, encoder, past)
         return
-    if encoder:
-        raise ValueError("--encoder says what the ONNX graph computes; add --onnx")
+    if encoder or past:
+        raise ValueError("--encoder and --past say what the ONNX graph computes; add --onnx")
     from mini_bert.export import folder
     from mini_bert.files.model_folder import CARD
     from mini_bert.inference.loading import load, with_generator
@@ -331,7 +334,7 @@ def export(
     print(f"{out}: {loaded.get_parameter_count():,} weights in {bits} bits, {size / 1e6:.1f} MB")
 
 
-def _export_onnx(model: str, out: Path, full: bool, encoder: bool) -> None:
+def _export_onnx(model: str, out: Path, full: bool, encoder: bool, past: bool) -> None:
     from mini_bert.export.folder import source_of
     from mini_bert.export.onnx_folder import GRAPH, export_onnx, export_tuned
     from mini_bert.files.model_folder import CARD
@@ -340,9 +343,11 @@ def _export_onnx(model: str, out: Path, full: bool, encoder: bool) -> None:
 
     source = source_of(model, out)
     if finetuning.is_tuned(source):
+        if past:
+            raise ValueError(f"{model} was fine-tuned for a task, and writes no text; export it without --past")
         written = export_tuned(finetuning.load(source), out, not full, source / CARD, encoder)
     else:
         loaded, tokenizer = load(source)
-        written = export_onnx(with_generator(loaded, source), tokenizer, out, not full, source / CARD, encoder)
+        written = export_onnx(with_generator(loaded, source), tokenizer, out, not full, source / CARD, encoder, past)
     names = f"{', '.join(written.inputs)} -> {', '.join(written.outputs)}"
     print(f"{out / GRAPH}: {written.size / 1e6:.1f} MB, {names}")

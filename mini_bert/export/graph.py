@@ -45,17 +45,16 @@ class Graph:
         self.nodes: list[Node] = []
         self.producer: dict[str, Node] = {}
         self.initialisers: dict[str, np.ndarray] = {}
-        self.inputs: dict[str, tuple[Any, tuple[str, ...]]] = {}
+        self.inputs: dict[str, tuple[Any, tuple[str | int, ...]]] = {}
         self._known: dict[Any, tuple[str, ...]] = {}  # nodes by what they compute
         self._constants: dict[Any, str] = {}
         self._reshaped: dict[str, tuple[str, Dims]] = {}  # where it comes from, and the shape there
         self._weights = {_memory(array): name for name, array in (weights or {}).items()}
-        self._parts: dict[int, str] = {array.__array_interface__["data"][0]: name
-                                       for name, array in (weights or {}).items()}  # fmt: skip
+        self._arrays = dict(weights or {})
 
     # ------------------------------------------------------------------ values
 
-    def input(self, name: str, dtype: Any, axes: tuple[str, ...]) -> str:
+    def input(self, name: str, dtype: Any, axes: tuple[str | int, ...]) -> str:
         self.inputs[name] = (np.dtype(dtype), axes)
         return name
 
@@ -85,9 +84,13 @@ class Graph:
             return self.node("Transpose", [name], perm=tuple(range(array.ndim))[::-1])
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._constants:
-            stem = self._parts.get(memory[0], "constant") if array.size > 1 else "constant"
-            self._constants[key] = self._initialiser(f"{stem}_{len(self.initialisers)}", array)
+            self._constants[key] = self._initialiser(f"{self._stem(array)}_{len(self.initialisers)}", array)
         return self._constants[key]
+
+    def _stem(self, array: np.ndarray) -> str:
+        """The weight that an array is a part of"""
+        owner = (name for name, weight in self._arrays.items() if np.may_share_memory(weight, array))
+        return next(owner, "constant") if array.base is not None else "constant"
 
     def _initialiser(self, name: str, array: np.ndarray) -> str:
         self.initialisers.setdefault(name, array)

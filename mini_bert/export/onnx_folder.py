@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,10 +47,14 @@ def export_onnx(
     half: bool = True,
     card: Path | None = None,
     encoder: bool = False,
+    past: bool = False,
 ) -> Exported:
-    """Write a pretrained model: a folder as `export` does, and the graph. half: 16 bits for the safetensors file"""
+    """Write a pretrained model: a folder as `export` does, and the graph.
+
+    half: 16 bits for the safetensors file; past: the graph takes and returns keys and values (recording.py)
+    """
     models: Any = model.folders()
-    parts = {name: record(part, vectors if encoder else own_head(part)) for name, part in models.items()}
+    parts = {name: record(part, vectors if encoder else own_head(part), past) for name, part in models.items()}
     graphs = {name: recording.to_onnx().SerializeToString() for name, recording in parts.items()}
     export(model, tokenizer, folder, half, card)
     for name, recording in parts.items():
@@ -83,7 +87,12 @@ def export_tuned(
 
 
 def _summary(graph: bytes, recording: Recording) -> Exported:
-    return Exported(len(graph), recording.input_names, list(recording.outputs))
+    return Exported(len(graph), families(recording.input_names), families(recording.outputs))
+
+
+def families(names: Iterable[str]) -> list[str]:
+    """Names without what follows a dot, each once: past_key_values for past_key_values.0.key, …"""
+    return list(dict.fromkeys(name.partition(".")[0] for name in names))
 
 
 def _add_graph(folder: Path, graph: bytes, recording: Recording) -> None:
@@ -97,9 +106,10 @@ def _add_graph(folder: Path, graph: bytes, recording: Recording) -> None:
 
 def _about(recording: Recording) -> str:
     """The section of the model card on the graph"""
-    inputs, outputs = (", ".join(f"`{name}`" for name in names) for names in (recording.input_names, recording.outputs))
+    names = families(recording.input_names), families(recording.outputs)
+    inputs, outputs = (", ".join(f"`{name}`" for name in some) for some in names)
     return (
-        f"{HEADING}\n\n`{GRAPH}` computes {outputs} from {inputs} (int64, batch_size × sequence_length), in float32.\n"
+        f"{HEADING}\n\n`{GRAPH}` computes {outputs} from {inputs}, in float32. Ids and masks are int64.\n"
         "ONNX Runtime, `optimum` and transformers.js run it.\n"
     )
 

@@ -1,7 +1,8 @@
 """From a model to an ONNX graph: run its own forward pass on Traced arrays, and keep what they record.
 
     recording = record(model)                   the vectors of the tokens: last_hidden_state
-    recording = record(model, words(model))     the scores of the head for words: logits
+    recording = record(model, words)            the scores of the head for words: logits
+    recording = record(model, words, past=True) the same for one token after another: keys and values in and out
     recording.to_onnx()                         an onnx.ModelProto
 
 Inputs are those that optimum and transformers.js expect: input_ids, attention_mask and, if the model tells texts apart,
@@ -20,14 +21,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.export.graph import Graph, differences
-from mini_bert.export.names import BATCH, HIDDEN, INPUT_IDS, LENGTH, LOGITS, MASK, TYPES
+from mini_bert.export.names import (
+    BATCH,
+    HIDDEN,
+    INPUT_IDS,
+    LENGTH,
+    LOGITS,
+    MASK,
+    PAST,
+    PAST_LENGTH,
+    POSITIONS,
+    PRESENT,
+    TYPES,
+)
 from mini_bert.export.operations import current
-from mini_bert.export.sizes import symbol
+from mini_bert.export.sizes import Size, symbol
 from mini_bert.export.traced import NotTraceable, Traced
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Inputs, Model
 
-EXAMPLES = ((4, 11), (6, 17))  # texts and tokens. Even, because some models read half of a batch backwards
+EXAMPLES = ((4, 11, 5), (6, 17, 8))  # texts, tokens, earlier tokens. Even: some models read half of a batch backwards
 
 Outputs = dict[str, Traced]
 Head = Callable[[Model, Traced, "Given"], Outputs]
@@ -56,13 +69,21 @@ class Recording(NamedTuple):
         return self.graph.to_onnx(outputs, self.description)
 
 
-def record(model: Model, head: Head | None = None) -> Recording:
-    """The graph of a model with a head; without one, of the vectors of its tokens"""
+def record(model: Model, head: Head | None = None, past: bool = False) -> Recording:
+    """The graph of a model with a head; without one, of the vectors of its tokens
+
+    past: it also takes the keys and values of earlier tokens, and returns those of all tokens so far. The mask is then
+    for all of them, and positions are an input.
+    """
+    if past and not model.keeps_keys:
+        raise ValueError(
+            f"this {type(model).__name__} keeps no keys and values of earlier tokens; export it without --past"
+        )
     if model.dtype != np.float32:
         raise ValueError(f"the weights are {model.dtype}, expected float32: load the model with dtype=np.float32")
     if model.flat.data.itemsize == 2:
         model = deepcopy(model).keep_weights("float32")
-    first, second = (_recorded(model, head or vectors, *shape) for shape in EXAMPLES)
+    first, second = (_recorded(model, head or vectors, past, *sizes) for sizes in EXAMPLES)
     found = differences(first.graph, second.graph)
     if found:
         raise NotTraceable(
@@ -72,25 +93,41 @@ def record(model: Model, head: Head | None = None) -> Recording:
     return first
 
 
-def _recorded(model: Model, head: Head, B: int, T: int) -> Recording:
+def _recorded(model: Model, head: Head, past: bool, B: int, T: int, P: int) -> Recording:
     weights = {name: param.data for name, param in model.named_params().items()}
     graph = Graph(weights, model.max_length)
-    shape, rng = (symbol(BATCH, B), symbol(LENGTH, T)), np.random.default_rng(0)
+    batch, length, before = symbol(BATCH, B), symbol(LENGTH, T), symbol(PAST_LENGTH, P)
+    rng = np.random.default_rng(0)
 
-    def given(name: str, example: np.ndarray) -> Traced:
-        return Traced(graph, graph.input(name, np.int64, (BATCH, LENGTH)), example.astype(np.int64), shape)
+    def given(name: str, example: np.ndarray, *shape: Any) -> Traced:
+        axes = tuple(size.formula if isinstance(size, Size) else size for size in shape)
+        return Traced(graph, graph.input(name, example.dtype, axes), example, shape)
 
-    ids = given(INPUT_IDS, rng.integers(0, model.vocab_size, (B, T)))
-    mask = given(MASK, (np.arange(T) < T - np.arange(B)[:, None])).astype(bool)
-    types = given(TYPES, np.broadcast_to(np.arange(T) > T // 2, (B, T))) if tells_texts_apart(model) else None
-    inputs: Any = Inputs(ids, mask[:, None, None, :], types)  # type: ignore[arg-type]
+    def integers(name: str, example: Any, length: Any = length) -> Traced:
+        return given(name, np.broadcast_to(example, (B, int(length))).astype(np.int64), batch, length)
+
+    def keys(name: str) -> Traced:
+        example = rng.normal(size=(B, model.heads, P, model.width // model.heads)).astype(np.float32)
+        return given(name, example, batch, model.heads, before, model.width // model.heads)
+
+    ids = integers(INPUT_IDS, rng.integers(0, model.vocab_size, (B, T)))
+    seen = before + length if past else length
+    mask = integers(MASK, np.arange(int(seen)) < int(seen) - np.arange(B)[:, None], seen).astype(bool)
+    types = integers(TYPES, np.arange(T) > T // 2) if tells_texts_apart(model) else None
+    places = memory = None
+    if past:
+        places = integers(POSITIONS, P + np.arange(T))
+        memory = [(keys(f"{PAST}.{block}.key"), keys(f"{PAST}.{block}.value")) for block in range(model.depth)]
+    inputs: Any = Inputs(ids, mask[:, None, None, :], types, places, memory)  # type: ignore[arg-type]
     current.append(ids)
     try:
         with np.errstate(all="ignore"):  # the example is no text: it may have no words to pool
-            hidden, _ = model.encode_inputs(inputs, Run())
+            hidden, cache = model.encode_inputs(inputs, Run())
             outputs = head(model, hidden, Given(ids, mask, types))
     finally:
         current.pop()
+    for block, both in enumerate(cache.memory if past else ()):
+        outputs |= {f"{PRESENT}.{block}.{part}": one for part, one in zip(("key", "value"), both, strict=True)}
     return Recording(graph, outputs, f"{type(model).__name__}, traced by Mini-BERT")
 
 

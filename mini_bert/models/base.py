@@ -72,6 +72,7 @@ class Model(WithLoss, Saved):
     masking: ClassVar[str] = "pieces"  # how its words are chosen for prediction by default (training/setup.py, MASKING)
     vocabulary: ClassVar[str] = "8k"  # the bundled one for its preset, of the published kind if there is one
     empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
+    keeps_keys: ClassVar[bool] = False  # that memory is (keys, values) of each block, (B,A,M,d) each
     reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
     streams: ClassVar[tuple[str, ...]] = (CONTENT,)  # of attention; XLNet has another one
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words

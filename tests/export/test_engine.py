@@ -188,5 +188,5 @@ def test_the_commands(tmp_path, capsys):
 
 
 def test_encoder_alone_is_an_error(tmp_path):
-    with pytest.raises(SystemExit, match="--encoder says what the ONNX graph computes; add --onnx"):
+    with pytest.raises(SystemExit, match="--encoder and --past say what the ONNX graph computes; add --onnx"):
         main(["export", "mini-bert", "--encoder", "--out", str(tmp_path / "m")])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mini_bert.export.names import END, HIDDEN, INPUT_IDS, LOGITS, MASK, START, TYPES
-from mini_bert.export.recording import own_head, record, tells_texts_apart
+from mini_bert.export.recording import own_head, record, tells_texts_apart, words
 from mini_bert.export.task_heads import task_head
 from mini_bert.finetuning.model import FineTuned, with_task
 from mini_bert.finetuning.tasks.answer import Answer
@@ -18,7 +18,7 @@ from mini_bert.finetuning.tasks.classify import Classify, sentence_scores
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.layers.base import Run
-from mini_bert.models.base import NEXT_WORD
+from mini_bert.models.base import NEXT_WORD, Inputs
 from mini_bert.text.loading import load_tokenizer
 from tests.export.tiny_models import LONGEST, MODELS, batch, build
 from tests.finetuning import tiny_tasks as tiny
@@ -224,6 +224,68 @@ def test_a_model_for_vectors_has_no_scores():
     assert list(record(one.model, task_head(one)).outputs) == [HIDDEN]
 
 
-def test_a_causal_model_predicts_the_next_word():
+# ---------------------------------------------------------------------- one token after another
+
+
+class Writer:
+    """A session with a past, as generation calls it"""
+
+    def __init__(self, model, B):
+        self.recording, self.seen = record(model, words, past=True), np.zeros((B, 0), bool)
+        self.session = session(self.recording)
+        shape = B, model.heads, 0, model.width // model.heads
+        names = [name for name in self.recording.input_names if name.startswith("past_key_values")]
+        self.past = {name: np.zeros(shape, np.float32) for name in names}
+
+    def read(self, ids, mask):
+        self.seen = np.concatenate([self.seen, mask], 1)
+        positions = np.maximum(self.seen.cumsum(1) - 1, 0)[:, -ids.shape[1] :]
+        given = {INPUT_IDS: ids, MASK: self.seen, "position_ids": positions}
+        given = {name: array.astype(np.int64) for name, array in given.items()}
+        logits, *present = self.session.run(None, given | self.past)
+        self.past = dict(zip(self.past, present, strict=True))
+        return logits
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-untied"])
+def test_a_text_token_by_token_is_the_text_at_once(name):
+    model = build(name)
+    ids, _, _ = batch(model, 1, 9)
+    expected = ours(model, NEXT_WORD, ids, None, None)
+    writer = Writer(model, 1)
+    for first, last in ((0, 4), (4, 5), (5, 9)):
+        part = ids[:, first:last]
+        np.testing.assert_allclose(writer.read(part, part > 0), expected[:, first:last], atol=TOLERANCE)
+    assert writer.past["past_key_values.1.value"].shape == (1, model.heads, 9, model.width // model.heads)
+
+
+def test_texts_of_different_lengths_go_on_side_by_side():
+    """Padding on the left, as generation pads: each text gets the scores that it gets alone."""
     model = build("gpt2")
-    assert NEXT_WORD in model.output_heads and list(record(model, own_head(model)).outputs) == [LOGITS]
+    texts, padded_ids = [np.arange(5, 12)[None], np.arange(20, 24)[None]], np.zeros((2, 7), int)
+    for row, text in zip(padded_ids, texts, strict=True):
+        row[7 - text.shape[1] :] = text[0]
+    writer = Writer(model, 2)
+    found = [
+        writer.read(padded_ids[:, :5], padded_ids[:, :5] > 0),
+        writer.read(padded_ids[:, 5:], padded_ids[:, 5:] > 0),
+    ]
+    for row, text in zip(np.concatenate(found, 1), texts, strict=True):
+        alone = ours(model, NEXT_WORD, text, None, None)[0]
+        np.testing.assert_allclose(row[7 - text.shape[1] :], alone, atol=TOLERANCE)
+
+
+def test_the_past_of_a_model_that_keeps_none_is_refused():
+    with pytest.raises(ValueError, match="this Bert keeps no keys and values of earlier tokens"):
+        record(build("bert"), words, past=True)
+
+
+def test_a_mask_for_the_memory_too():
+    """In NumPy as well, the mask may cover the tokens in the memory: what it hides is as if it had not been there."""
+    model, run = build("gpt2"), Run()
+    ids = np.array([[5, 6, 7, 8, 9]])
+    _, first = model.encode_inputs(Inputs(ids[:, :3], memory=()), run)
+    mask = np.array([[True, True, False, True, True]])[:, None, None]
+    after, _ = model.encode_inputs(Inputs(ids[:, 3:], mask, memory=first.memory), run)
+    whole, _ = model.encode_inputs(Inputs(ids, mask), run)
+    np.testing.assert_allclose(after, whole[:, 3:], atol=1e-5)

@@ -13,8 +13,12 @@ import pytest
 from mini_bert.export.onnx_folder import export_onnx
 from mini_bert.inference.embed import embed
 from mini_bert.inference.fill_mask import fill_mask
+from mini_bert.inference.generate import generate
 from mini_bert.inference.loading import load
+from mini_bert.inference.sampling import Sampling
 from mini_bert.models.bert import Bert, BertConfig
+from mini_bert.models.gpt2 import GPT2, GPT2Config
+from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 pytestmark = pytest.mark.peers
@@ -40,6 +44,28 @@ def library() -> Path:
         if done.returncode or not entry.is_file():
             pytest.skip(f"npm cannot install {PACKAGE}: {done.stderr.strip()[-200:]}")
     return entry
+
+
+def test_a_gpt2_writes_the_same(library, tmp_path):
+    """With --past, transformers.js generates token by token; without sampling, the text is ours."""
+    model = GPT2(GPT2Config(8192, 32, 24, 2, 3, initializer_range=0.3), seed=3)
+    tokenizer, prompt = load_tokenizer("bpe-8k"), "Once upon a time"
+    export_onnx(model, tokenizer, tmp_path / "gpt", past=True)
+    script = """
+        import { pathToFileURL } from "node:url";
+        const [library, folder, prompt] = process.argv.slice(1);
+        const { env, pipeline } = await import(pathToFileURL(library));
+        env.allowRemoteModels = false;
+        env.localModelPath = "";
+        const write = await pipeline("text-generation", folder, { dtype: "fp32" });
+        const options = { max_new_tokens: 8, do_sample: false, return_full_text: false };
+        const [{ generated_text }] = await write(prompt, options);
+        process.stdout.write(generated_text);
+    """
+    command = ["node", "--input-type=module", "--eval", script, str(library), str(tmp_path / "gpt"), prompt]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("".join(generate(model, tokenizer, prompt, 8, Sampling(0.0))))
 
 
 def published():
