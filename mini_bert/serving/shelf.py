@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from mini_bert.files.model_folder import locate
 from mini_bert.serving.batching import Batcher
@@ -82,7 +81,10 @@ class Shelf:
         while True:
             await asyncio.sleep(EVERY)
             for name in self.entries:
-                await self.look(name)
+                try:
+                    await self.look(name)
+                except Exception:  # the next look may go well
+                    logger.exception("%s: its folder could not be looked at", name)
 
     async def look(self, name: str) -> None:
         entry = self.entries[name]
@@ -112,8 +114,7 @@ class Shelf:
 def stamp_of(source: str) -> Stamp:
     """The names, sizes, times and places on disk of all files of a model folder; empty if there is none"""
     try:
-        folder: Any = locate(source)
-        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        files = sorted(path for path in locate(source, quiet=True).rglob("*") if path.is_file())
         return tuple(
             (str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino) for path in files for stat in [path.stat()]
         )

@@ -12,10 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-pytest.importorskip("starlette", reason="the server is an extra: pip install -e '.[serve]'")
-pytest.importorskip("uvicorn", reason="the server is an extra: pip install -e '.[serve]'")
-pytest.importorskip("prometheus_client", reason="the server is an extra: pip install -e '.[serve]'")
-
 from mini_bert.common.web import open_port
 from mini_bert.finetuning.model import save, with_task
 from mini_bert.finetuning.tasks.answer import Answer
@@ -87,6 +83,8 @@ TASKS = {
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory) -> dict[str, str]:
     """A folder of each kind of model, by name"""
+    for package in ("starlette", "uvicorn", "prometheus_client"):
+        pytest.importorskip(package, reason="the server is an extra: pip install -e '.[serve]'")
     top = tmp_path_factory.mktemp("models")
     encoder().save_pretrained(top / "base")
     TOKENIZER.save(top / "base")
