@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 def as_text(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return json.dumps(value, allow_nan=False)
     except ValueError:
         raise Failure(
             "Backend", "the answer has numbers that are not finite; are the model's weights damaged?"

@@ -93,7 +93,7 @@ def fields(*required: str, **properties: Schema) -> Schema:
 
 
 def field(kind: str, about: str, default: Any = None, **more: Any) -> Schema:
-    return {"type": kind, "description": about, "default": default, **more}
+    return {"type": kind, "description": about, **({} if default is None else {"default": default}), **more}
 
 
 TEXT: Schema = {"type": "string", "title": "a text"}
@@ -113,6 +113,7 @@ DIRECTION = field("string", "the side that is cut", "right", enum=["left", "righ
 DIMENSIONS = field("integer", "keep only this many numbers of each vector", minimum=1)
 RAW = field("boolean", "scores as the model computes them, not as probabilities", False)
 MODEL = field("string", "the name of a model, if there are several; default: the first")
+SEED = field("integer", "of the random numbers; default: another one each time", minimum=0, maximum=(1 << 63) - 1)
 TOP = field("integer", "how many answers", 5, minimum=1, maximum=1000)
 READ = {
     "truncate": TRUNCATE,
@@ -176,7 +177,7 @@ FILL = fields(
     "inputs",
     inputs={"description": "a text with the mask token in it, or a list of such texts", "anyOf": [TEXT, TEXTS]},
     top_k=TOP,
-    targets=TEXTS | {"description": "only these words", "default": None},
+    targets=TEXTS | {"description": "only these words"},
     model=MODEL,
 )
 TAG = fields(
@@ -204,7 +205,7 @@ GENERATE = fields(
     temperature=field("number", "below 1: safer words; 0: always the likeliest", minimum=0, maximum=100),
     top_k=field("integer", "draw from this many of the likeliest tokens only", minimum=1),
     top_p=field("number", "draw from the fewest tokens with this probability together", minimum=0, maximum=1),
-    seed=field("integer", "of the random numbers", minimum=0),
+    seed=SEED,
     stop=TEXTS | {"description": "end before any of these", "default": [], "maxItems": 8},
     return_full_text=field("boolean", "repeat the beginning", False),
     details=field("boolean", "why and after how many tokens it ended", False),
@@ -225,7 +226,7 @@ OPENAI_COMPLETE = fields(
     max_tokens=field("integer", "tokens to write", 16, minimum=1, maximum=MOST_TOKENS),
     temperature=field("number", "below 1: safer words; 0: always the likeliest", 1.0, minimum=0, maximum=100),
     top_p=field("number", "draw from the fewest tokens with this probability together", 1.0, minimum=0, maximum=1),
-    seed=field("integer", "of the random numbers", minimum=0),
+    seed=SEED,
     stop={
         "description": "end before this text, or any of these",
         "default": [],

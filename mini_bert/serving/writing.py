@@ -52,6 +52,11 @@ class Writing:
         return self.count == self.tokens
 
 
+def share(top_p: float | None) -> float | None:
+    """0, which some clients send, leaves the likeliest token."""
+    return None if top_p is None else max(top_p, 1e-9)
+
+
 def seed_of(call: Call) -> int:
     return secrets.randbits(32) if call["seed"] is None else call["seed"]
 
@@ -61,7 +66,7 @@ def seed_of(call: Call) -> int:
 
 async def complete(call: Call) -> Any:
     stop = [call["stop"]] if isinstance(call["stop"], str) else call["stop"]
-    sampling = Sampling(call["temperature"], None, call["top_p"] or None, seed_of(call))
+    sampling = Sampling(call["temperature"], None, share(call["top_p"]), seed_of(call))
     writing = Writing(call, call["prompt"], call["max_tokens"], sampling, [one for one in stop if one])
     common = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
               "model": call.served.name}  # fmt: skip
@@ -105,7 +110,7 @@ async def generate_stream(call: Call) -> Stream:
 def tgi_writing(call: Call) -> Writing:
     draws = call["do_sample"] or call["temperature"] is not None
     temperature = 0.0 if not draws else 1.0 if call["temperature"] is None else call["temperature"]
-    sampling = Sampling(temperature, call["top_k"], call["top_p"] or None, seed_of(call))
+    sampling = Sampling(temperature, call["top_k"], share(call["top_p"]), seed_of(call))
     return Writing(call, call["inputs"], call["max_new_tokens"], sampling, [one for one in call["stop"] if one])
 
 
@@ -130,4 +135,4 @@ async def tgi_events(writing: Writing) -> AsyncIterator[str]:
 
 
 def event(value: Any) -> str:
-    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+    return f"data: {json.dumps(value)}\n\n"
