@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-PAUSE, GATHER = 0.001, 0.010  # seconds
+PAUSE, GATHER = 0.001, 0.005  # seconds
 MOST_ROWS = 32  # in a batch
 MOST_TOKENS = 1024  # in a batch, padding included; a longer row is computed alone
 OVERHEAD = 10  # tokens: what a batch costs besides its tokens

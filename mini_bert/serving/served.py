@@ -29,8 +29,6 @@ from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
 from mini_bert.serving.failures import Failure
 from mini_bert.text.base import Tokenizer
 
-TRIAL = "The cat sat on the mat."
-
 
 class Served:
     """A model with its tokenizer. task: of a fine-tuned model; filler: the model that fills gaps, if there is one"""
@@ -54,7 +52,7 @@ class Served:
 
     @classmethod
     def load(cls, name: str, source: str, engine: str = "numpy", pooling: str | None = None) -> Served:
-        """Load a model folder, and compute one sentence: weights that are not finite are an error now, not later."""
+        """Load a model folder, and compute a vector: weights that are not finite are an error now, not later."""
         if pooling is not None and pooling not in POOLING:
             raise ValueError(f"pooling is {pooling!r}, expected one of {', '.join(POOLING)}")
         folder = locate(source)
@@ -73,7 +71,7 @@ class Served:
         served.pooling = pooling or pooling_in(folder) or served.pooling
         if served.pooling not in POOLING:
             served.pooling = "mean"
-        served.vectors(served.rows([TRIAL]))
+        served.vectors(served.trial())
         return served
 
     # ------------------------------------------------------------------ reading
@@ -95,6 +93,10 @@ class Served:
             if len(row) > room:
                 rows[number] = row[-room:] if side == "left" else row[:room]
         return rows
+
+    def trial(self) -> list[list[int]]:
+        """A row to try the model with, whatever its vocabulary"""
+        return [[next(i for i in range(self.tokenizer.vocab_size) if i not in self.tokenizer.special_ids)]]
 
     def prompt(self, name: str | None) -> str:
         if name is not None and name not in self.prompts:

@@ -16,7 +16,7 @@ from pathlib import Path
 from mini_bert.files.model_folder import locate
 from mini_bert.serving.batching import Batcher
 from mini_bert.serving.failures import Failure
-from mini_bert.serving.served import TRIAL, Served
+from mini_bert.serving.served import Served
 
 EVERY = 1.0  # seconds between looks
 logger = logging.getLogger(__name__)
@@ -32,14 +32,14 @@ class Entry:
         self.problem: str | None = None
 
     async def unwell(self, limit: float) -> str | None:
-        """What is wrong with the model that serves. After an error, one sentence shows whether it works again."""
+        """What is wrong with the model that serves. After an error, one row shows whether it works again."""
         waited = self.batcher.oldest()
         if waited > limit:
             return f"an input has been waiting for {waited:.0f} seconds"
         if self.batcher.failed is None:
             return None
         try:
-            rows = self.served.rows([TRIAL])
+            rows = self.served.trial()
             async with asyncio.timeout(limit):
                 await self.batcher.run(self.served.vectors, rows, self.served.lengths(rows))
         except Exception as error:
