@@ -25,7 +25,7 @@ def read_pages(folder: Path = PAGES) -> list[dict[str, Any]]:
     """All sections: page, title, anchor, the functions they derive, and their text in Markdown."""
     found = []
     for path in sorted(folder.glob("*.md")):
-        for part in path.read_text(encoding="utf-8").split("\n## ")[1:]:
+        for part in re.split(r"\n#{2} ", path.read_text(encoding="utf-8"))[1:]:
             title, _, text = part.partition("\n")
             code, text = CODE.findall(text.partition("**Gradcheck")[0]), CODE.sub(r"`\1`", text)
             found.append(

@@ -143,7 +143,7 @@ class GPT2(Model):
 
     model_type, config_class, family = "gpt2", GPT2Config, "GPT2"
     with_head = "LMHeadModel"
-    vocabulary = "bpe-8k"
+    vocabulary, layout = "bpe-8k", "gpt2"
     prefix = "transformer."
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"

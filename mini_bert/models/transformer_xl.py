@@ -240,7 +240,7 @@ class TransformerXL(Recurrent):
     with_head = "LMHeadModel"
     in_transformers = "up to version 4"
     prefix, head_prefixes = "transformer.", ("crit.", "score.", "task.")
-    objective = "next_word_with_memory"
+    objective, layout = "next_word_with_memory", "gpt2"
     reads_forward = True
     empty_memory = ()
     task_heads: ClassVar = {"ForSequenceClassification": {"linear": "score"}}

@@ -178,7 +178,7 @@ class XLNet(Recurrent):
 
     model_type, config_class, family = "xlnet", XLNetConfig, "XLNet"
     with_head = "LMHeadModel"
-    vocabulary = "unigram-8k"
+    vocabulary, layout = "unigram-8k", "xlnet"
     prefix = "transformer."
     head_prefixes = ("lm_loss.", "sequence_summary.", "logits_proj.", "classifier.", "qa_outputs.")
     objective = "permutation"

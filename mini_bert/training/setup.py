@@ -135,6 +135,8 @@ def set_up(wanted: Wanted) -> Setup:
             f"{config.name}; choose another --length, or a config.json with a larger {field}"
         )
     vocabulary, tokenizer = vocabulary_for(wanted, config)
+    if wanted.init is None:
+        tokenizer = in_own_layout(tokenizer, config, objective)
     config, notes = with_vocabulary(wanted, config, vocabulary, tokenizer)
     notes += _new_generator(wanted, start, config)
     if "pad" in tokenizer.roles and wanted.init is None:
@@ -327,6 +329,14 @@ def with_vocabulary(wanted: Wanted, config: Any, vocabulary: str, tokenizer: Tok
         return config, []
     now = f"the model's vocab_size is {size:,}, instead of the {config.vocab_size:,} in its config"
     return config.with_vocabulary(size), [f"{why} {size:,} pieces, so {now}"]
+
+
+def in_own_layout(tokenizer: Tokenizer, config: Any, objective: type[Objective]) -> Tokenizer:
+    """The tokenizer with the templates and the padding of a new model, whichever vocabulary it has: those of its
+    architecture, unless the objective requires others. A student reads text as its teacher does."""
+    if objective is Distillation:
+        return tokenizer
+    return tokenizer.in_layout(objective.layout or model_class(config.to_dict()).layout)
 
 
 def absolute(name: str) -> str:

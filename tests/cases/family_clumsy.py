@@ -215,7 +215,7 @@ VOCABULARIES = [
     Case("BPE with its own case", "tokenizer train {it} --kind bpe --cased --vocab-size 300 --out t", 0, "Learnt", it=TEXT),
     Case("BPE with a limit of letters", "tokenizer train {it} --kind bpe --limit-alphabet 5", 1, "limit.alphabet", it=TEXT),
     Case("BPE like BERT", "tokenizer train {it} --kind bpe --like bert", 1, "like.*roberta.*gpt2", it=TEXT),
-    Case("WordPiece like GPT-2", "tokenizer train {it} --like gpt2", 1, "--like", it=TEXT),
+    Case("WordPiece like GPT-2", "tokenizer train {it} --kind wordpiece --like gpt2", 1, "--like", it=TEXT),
     Case("BPE onto a tokenizer", "tokenizer train {it} --kind bpe --out {out}", 1, "already has a tokenizer.*--force", it=TEXT, out=of("bert")),
     Case("Unigram of control characters", "tokenizer train {it} --kind unigram --vocab-size 60 --out t", 0, "Saved in t", it=file("x.txt", PROSE + "\x00\x07\u200b\u202e\ufffd\n\n" * 9)),
     Case("BPE of bytes that are not UTF-8", "tokenizer train {it} --kind bpe --vocab-size 300 --out t", 0, "Saved in t", it=file("x.txt", PROSE.encode() + b"caf\xe9 \xff\xfe\n\n")),

@@ -21,6 +21,7 @@ from mini_bert.lab.shelf import LOADED, UNTRAINED, Shelf, found_runs
 from mini_bert.layers.softmax import softmax
 from mini_bert.models.registry import PRESETS, model_class
 from mini_bert.text.loading import load_tokenizer
+from mini_bert.text.templates import LAYOUTS
 
 TEXT = "She opened the door and looked into the room."
 TOKENIZERS = {
@@ -173,7 +174,7 @@ def test_all_pieces_of_a_word_are_hidden(bench):
 def test_a_forward_model_guesses_from_the_words_before():
     """The same as from a text that ends before the word; what follows makes no difference."""
     bench = preset_bench("gpt2", seed=3)
-    bench.tokenizer = bench.tokenizer.with_templates("A:0", "A:0 B:0")  # as GPT-2's, without tokens around the text
+    bench.tokenizer = bench.tokenizer.with_layout(LAYOUTS["gpt2"])  # as GPT-2's, without tokens around the text
     answer = guesses(bench, {"text": TEXT, "at": 16})
     (place,) = answer["places"]
     before = bench.tokenizer.encode("She opened the")
