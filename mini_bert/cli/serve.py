@@ -41,9 +41,10 @@ def serve(
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds for a request; longer ones get 503")] = 60.0,
     grace: Annotated[int, typer.Option(min=0, help="seconds to finish accepted requests at the end")] = 30,
 ) -> None:
-    """Serve models over HTTP, for clients of OpenAI, Hugging Face and text-embeddings-inference.
+    """Serve models over HTTP to many clients at once.
 
-    Requests of many clients are computed together. A model folder that changes is loaded again.
+    Clients of OpenAI, Hugging Face and text-embeddings-inference can call it. Requests are computed together. A model
+    folder that changes is loaded again.
 
     For example:  mini-bert serve mini-bert --port 8080
     """
