@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
+from mini_bert.common.web import read_object
 from mini_bert.lab.fields import Unable
 from mini_bert.lab.guard import Guard
 from mini_bert.lab.shelf import Shelf
@@ -105,7 +106,7 @@ def create_app(models: Loading | Shelf, port: int, on_close: Callable[[], None] 
 
     async def act(request: Any) -> Any:
         try:
-            wanted = await read_object(request)
+            wanted = read_object(await request.body())  # Guard has bounded its size
             chosen = shelf.loading(request.query_params.get("model"))
             parts = (chosen, request.path_params["room"], request.path_params["action"], wanted)
             text = await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(workers, answer, *parts), TIME)
@@ -139,21 +140,6 @@ def create_app(models: Loading | Shelf, port: int, on_close: Callable[[], None] 
         Route("/{path:path}", static),
     ]
     return Guard(starlette.Starlette(routes=routes, lifespan=lifespan), port)
-
-
-async def read_object(request: Any) -> dict[str, Any]:
-    """The JSON object in the body of a request. Guard has bounded its size."""
-    try:
-        value = json.loads(await request.body(), parse_constant=_not_a_number)
-    except (ValueError, RecursionError):
-        raise ValueError("the body of the request is not valid JSON") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"the body of the request is a {type(value).__name__}, expected an object")
-    return value
-
-
-def _not_a_number(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
 
 
 def answer(loading: Loading, room: str, action: str, request: dict[str, Any]) -> str:
