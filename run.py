@@ -52,6 +52,7 @@ Use and measure a model
   python run.py metrics                     every metric with its formula
   python run.py finetune classify --help    fine-tune; also tag, qa, similarity
   python run.py predict DIR "Great fun."    use a fine-tuned model
+  python run.py serve DIR                   models over HTTP, for many clients
 
 Look inside
   python run.py lab                         watch the model in your browser
@@ -99,6 +100,8 @@ SETS = {
     "base": [("Mini-BERT", ["-e", "."])],
     "plots": [("matplotlib", ["-e", ".[plots]"])],
     "lab": [("Starlette and uvicorn, the server of the lab", ["-e", ".[lab]"])],
+    "serve": [("Starlette, uvicorn and prometheus-client, for the server", ["-e", ".[serve]"])],
+    "onnx": [("ONNX and ONNX Runtime", ["-e", ".[onnx]"])],
     "dev": [("Mini-BERT and its test tools", ["-e", ".[dev]"])],
     "browser": [("Playwright, which drives a browser", ["playwright>=1.50,<2"])],
     "peers": [
@@ -120,6 +123,7 @@ SETS = {
             "scikit-learn, SciPy, seqeval, torchmetrics",
             ["scikit-learn>=1.7,<2", "scipy>=1.14,<2", "seqeval>=1.2.2,<2", "torchmetrics>=1.8,<2"],
         ),
+        ("openai, a client of the server", ["openai>=3.49,<4"]),
         # Packages that contain the weights of published models. Only those are needed, so no dependencies.
         (
             "the weights of published BERTs, an ALBERT, a RoBERTa and a GPT-2",
@@ -170,8 +174,10 @@ def main(args: list[str]) -> int:
         install("base")
         if (word in PICTURES or (word in ("attention", "probe") and _draws(rest))) and not help_wanted:
             install("plots")
-        if word == "lab" and not help_wanted:
-            install("lab")
+        if word in ("lab", "serve") and not help_wanted:
+            install(word)
+        if _uses_onnx(rest) and not help_wanted:
+            install("onnx")
         os.environ["MINI_BERT_CALLED_AS"] = called_as()
         return call([program("mini-bert"), *args])
     except KeyboardInterrupt:
@@ -183,6 +189,11 @@ def _draws(args: list[str]) -> bool:
     """Whether --out names a picture, not an HTML page."""
     words = [word.lower() for word in args]
     return any(word.startswith("--out") for word in words) and not any(w.endswith((".html", ".htm")) for w in words)
+
+
+def _uses_onnx(args: list[str]) -> bool:
+    """Whether a graph is written, or ONNX Runtime computes"""
+    return "--onnx" in args or "--engine onnx" in " ".join(args).replace("=", " ")
 
 
 def called_as() -> str:

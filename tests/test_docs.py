@@ -1,12 +1,14 @@
 """Code in the documents runs and prints what the documents show.
 
 A block of ```python is executed; the blocks of one document share their names, as in a reader's session. If the next
-block is ```text, it is the output, compared exactly. A block after the line <!-- slow --> runs only in the slow tests.
+block is ```text, it is the output, compared exactly. A block after the line <!-- slow --> runs only in the slow tests,
+one after <!-- onnx --> only where the extra `onnx` is installed.
 """
 
 import contextlib
 import io
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTS += sorted((ROOT / "learn").rglob("*.md"))
 PAGES = [ROOT / "learn" / phase.page for phase in PHASES]  # tests/learning/test_pages.py runs them, as notebooks
-BLOCK = re.compile(r"(^<!-- slow -->\n)?^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```)?", re.S | re.M)
+BLOCK = re.compile(r"(?:^<!-- (slow|onnx) -->\n)?^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```)?", re.S | re.M)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.S | re.M)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
@@ -28,11 +30,11 @@ def test_code_in_documents(path, slow, tmp_path, monkeypatch):
     """Every python block runs; where an output is shown, it is the actual output."""
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall(path.read_text(encoding="utf-8"))
-    if slow and not any(marked for marked, *_ in blocks):
+    if slow and not any(marked == "slow" for marked, *_ in blocks):
         pytest.skip("no slow blocks")
     names: dict[str, object] = {}
     for marked, code, shown in blocks:
-        if marked and not slow:
+        if (marked == "slow" and not slow) or (marked == "onnx" and find_spec("onnxruntime") is None):
             continue
         output = io.StringIO()
         with contextlib.redirect_stdout(output):

@@ -13,7 +13,7 @@ import mini_bert
 PACKAGE = Path(mini_bert.__file__).parent
 ORDER = [
     *("common", "files", "layers", "models", "corpora", "text", "objectives", "data", "inference", "evaluation"),
-    *("plots", "training", "finetuning", "probing", "inside", "export", "learning", "checks", "lab", "cli"),
+    *("plots", "training", "finetuning", "probing", "inside", "export", "serving", "learning", "checks", "lab", "cli"),
 ]
 DOORS = {
     *("config", "model", "tokenizer", "mlm", "gradients", "train", "metrics", "simple_test", "probe_pos"),

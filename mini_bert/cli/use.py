@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mini_bert.cli.words import MODELS, SOURCES
+from mini_bert.cli.words import ENGINE, MODELS, SOURCES
 
 COMPARED = 10  # texts that `embed` compares in a table; more do not fit on a screen
 
@@ -17,6 +17,7 @@ def fill_mask(
     text: Annotated[str, typer.Argument(help="a text with one or more [MASK] in it")],
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
     top: Annotated[int, typer.Option(min=1, help="number of guesses for each mask")] = 5,
+    engine: Annotated[str, typer.Option(help=ENGINE)] = "numpy",
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Guess the masked words in a text.
@@ -26,11 +27,12 @@ def fill_mask(
     from threadpoolctl import threadpool_limits
 
     from mini_bert.common.json_values import as_json
+    from mini_bert.export.engine import with_engine
     from mini_bert.inference import fill_mask as library
     from mini_bert.inference.loading import for_masked_words, load
 
     loaded, tokenizer = load(model)
-    loaded = for_masked_words(loaded, model)
+    loaded = with_engine(for_masked_words(loaded, model), engine, threads=1)
     with threadpool_limits(1, "blas"):  # a second thread is no faster for one sentence, and slower on a busy machine
         filled = library.fill_mask(loaded, tokenizer, text, top)
     if json:
@@ -108,6 +110,7 @@ def embed(
     ] = "mean",
     batch: Annotated[int, typer.Option(min=1, help="texts per batch")] = 32,
     threads: Annotated[int, typer.Option(min=1, help="number of threads")] = 2,
+    engine: Annotated[str, typer.Option(help=ENGINE)] = "numpy",
 ) -> None:
     """Turn sentences into vectors. Two to ten sentences are compared in a table.
 
@@ -117,6 +120,7 @@ def embed(
 
     from mini_bert.common.memory import keep_freed_memory
     from mini_bert.common.progress import counted, showing
+    from mini_bert.export.engine import with_engine
     from mini_bert.inference import embed as library
     from mini_bert.inference.loading import load
 
@@ -133,6 +137,7 @@ def embed(
     total = len(texts)
     keep_freed_memory()
     loaded, tokenizer = load(model)
+    loaded = with_engine(loaded, engine, threads=1)  # batches run side by side
     with threadpool_limits(1, "blas"), showing(total > 20 * batch) as show:
 
         def after_each(done: int) -> None:
@@ -297,11 +302,26 @@ def export(
     model: Annotated[str, typer.Argument(help=MODELS)],
     out: Annotated[Path, typer.Option(help="the folder to write")],
     full: Annotated[bool, typer.Option("--full", help="32 bits per weight instead of 16")] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="also write onnx/model.onnx, with the model's head (needs the extra `onnx`)")
+    ] = False,
+    encoder: Annotated[
+        bool, typer.Option("--encoder", help="with --onnx: the vectors of the tokens instead of the head's scores")
+    ] = False,
+    past: Annotated[
+        bool, typer.Option("--past", help="with --onnx: past_key_values in and out, for GPT-2 to write token by token")
+    ] = False,
 ) -> None:
     """Write a model folder to share. It contains the config, 16-bit weights, tokenizer and model card.
 
     For example:  mini-bert export runs/first --out my-model
+    Or for ONNX:  mini-bert export runs/first --onnx --out my-model
     """
+    if onnx:
+        _export_onnx(model, out, full, encoder, past)
+        return
+    if encoder or past:
+        raise ValueError("--encoder and --past say what the ONNX graph computes; add --onnx")
     from mini_bert.export import folder
     from mini_bert.files.model_folder import CARD
     from mini_bert.inference.loading import load, with_generator
@@ -312,3 +332,22 @@ def export(
     size = folder.export(loaded, tokenizer, out, half=not full, card=source / CARD)
     bits = 32 if full else 16
     print(f"{out}: {loaded.get_parameter_count():,} weights in {bits} bits, {size / 1e6:.1f} MB")
+
+
+def _export_onnx(model: str, out: Path, full: bool, encoder: bool, past: bool) -> None:
+    from mini_bert.export.folder import source_of
+    from mini_bert.export.onnx_folder import GRAPH, export_onnx, export_tuned
+    from mini_bert.files.model_folder import CARD
+    from mini_bert.finetuning import model as finetuning
+    from mini_bert.inference.loading import load, with_generator
+
+    source = source_of(model, out)
+    if finetuning.is_tuned(source):
+        if past:
+            raise ValueError(f"{model} was fine-tuned for a task, and writes no text; export it without --past")
+        written = export_tuned(finetuning.load(source), out, not full, source / CARD, encoder)
+    else:
+        loaded, tokenizer = load(source)
+        written = export_onnx(with_generator(loaded, source), tokenizer, out, not full, source / CARD, encoder, past)
+    names = f"{', '.join(written.inputs)} -> {', '.join(written.outputs)}"
+    print(f"{out / GRAPH}: {written.size / 1e6:.1f} MB, {names}")

@@ -27,6 +27,7 @@ OBJECTIVES = (
     "masked_words, masked_words_and_next_sentence, masked_words_and_sentence_order, replaced_tokens, permutation, "
     "next_word, next_word_with_memory, distillation"
 )  # objectives/registry.py
+ENGINE = "what computes: numpy, or onnx (ONNX Runtime; needs the extra `onnx`)"
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 
 WIDTH = 100

@@ -30,10 +30,10 @@ MODEL = "model"  # the folder of a run's best model
 logger = logging.getLogger(__name__)
 
 
-def locate(source: str | os.PathLike[str]) -> Path:
+def locate(source: str | os.PathLike[str], quiet: bool = False) -> Path:
     """Find a model folder: a folder with this path, the best model of a run, or a bundled model with this name.
 
-    If a run has no best model yet, its newest checkpoint is used, with a warning.
+    If a run has no best model yet, its newest checkpoint is used, with a warning, unless `quiet`.
     """
     if not os.fspath(source).strip():
         raise FileNotFoundError("the name of the model folder is empty; give a folder, or a name such as mini-bert")
@@ -61,7 +61,8 @@ def locate(source: str | os.PathLike[str]) -> Path:
             return best
     checkpoints = [path for path in sorted(folder.glob("checkpoints/step-*")) if _is_model(path)]
     if checkpoints:
-        logger.warning("the run %s has no best model yet; using its newest checkpoint, %s", folder, checkpoints[-1])
+        if not quiet:
+            logger.warning("the run %s has no best model yet; using its newest checkpoint, %s", folder, checkpoints[-1])
         return checkpoints[-1]
     return folder  # reading it will raise an error that says what is missing
 

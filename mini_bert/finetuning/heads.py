@@ -174,7 +174,7 @@ class SpanHead(TokenHead):
 
     def forward(self, x, run):
         y, cache = super().forward(x, run)  # (B,T,2)
-        return np.ascontiguousarray(y.transpose(0, 2, 1)), cache
+        return y.transpose(0, 2, 1).copy(), cache
 
     def backward(self, dy, cache, run):
         return super().backward(np.ascontiguousarray(dy.transpose(0, 2, 1)), cache, run)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.values import check_positive
-from mini_bert.files.model_folder import locate, read_folder, write_folder
+from mini_bert.files.model_folder import locate, read_config, read_folder, write_folder
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.base import Task
 from mini_bert.finetuning.tasks.classify import Classify
@@ -90,11 +90,12 @@ def save(
     card: str | None = None,
 ) -> None:
     """Write the model folder atomically."""
-    values = _config(model, task, tokenizer, length)
+    values = folder_config(model, task, tokenizer, length)
     write_folder(folder, values, model.file_tensors(task.architecture), tokenizer, card)
 
 
-def _config(model: Model, task: Task, tokenizer: Tokenizer, length: int) -> dict[str, Any]:
+def folder_config(model: Model, task: Task, tokenizer: Tokenizer, length: int) -> dict[str, Any]:
+    """The content of config.json."""
     config = model.config
     if getattr(config, "pad_token_id", 0) is None and "pad" in tokenizer.roles:  # transformers' GPT-2 finds the last
         config = config.with_padding(tokenizer.pad_id)  # token of a text by it
@@ -128,6 +129,13 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     model.assign_tensors(tensors, str(folder), task.architecture)
     length = min(tuned.get("length", model.max_length), model.max_length)
     return FineTuned(model, task, tokenizer_of(folder, model.config), length)
+
+
+def is_tuned(folder: str | os.PathLike[str]) -> bool:
+    """Whether a model folder holds the head of a task: ours, or a published BertFor…"""
+    values = read_config(locate(folder))
+    names = values.get("architectures") or [""]
+    return "fine_tuning" in values or model_class(values).task_of_class(str(names[0])) in model_class(values).task_heads
 
 
 def _task(

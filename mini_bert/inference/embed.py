@@ -30,7 +30,7 @@ from mini_bert.common.inputs import check_finite
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
 from mini_bert.layers.base import Run
-from mini_bert.models.base import Model
+from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.text.templates import pad
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def embed(
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
     def work(batch: list[int]) -> int:
-        vectors[batch] = _vectors(model, tokenizer, [rows[number] for number in batch], pooling)
+        vectors[batch] = vectors_of(model, tokenizer, [rows[number] for number in batch], pooling)
         return len(batch)
 
     def report(sizes: Iterator[int]) -> None:
@@ -101,22 +101,54 @@ def embed(
     return vectors
 
 
-def _vectors(model: Model, tokenizer: Tokenizer, rows: list[list[int]], pooling: str) -> np.ndarray:
-    """Ids of texts -> (B,H)"""
-    sequences = [tokenizer.assemble(row) for row in rows]
-    ids, mask, types, shifts = pad(sequences, tokenizer.padding)
+def vectors_of(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]], pooling: str) -> np.ndarray:
+    """The vectors of one batch of texts, (B,H). rows: their ids, without special tokens, none empty or too long"""
+    batch = _Batch(model, tokenizer, rows)
     if pooling == "cls":
-        places = [len(one.ids) - 1 if model.reads_forward else one.summary for one in sequences]
-        chosen = np.arange(len(rows)) * ids.shape[1] + shifts + places
-        return model.encode(ids, mask, types, Run(), chosen)[0]
-    hidden, _ = model.encode(ids, mask, types, Run())  # (B,T,H)
-    which = rows if pooling == "mean" else [one.ids for one in sequences]
+        places = [len(one.ids) - 1 if model.reads_forward else one.summary for one in batch.sequences]
+        chosen = np.arange(len(rows)) * batch.ids.shape[1] + batch.shifts + places
+        return model.encode(batch.ids, batch.mask, batch.types, Run(), chosen)[0]
+    hidden = batch.hidden()  # (B,T,H)
+    which = rows if pooling == "mean" else [one.ids for one in batch.sequences]
     lengths = np.array([len(row) for row in which])
-    starts = shifts + [one.starts[0] if pooling == "mean" else 0 for one in sequences]
-    places = np.arange(ids.shape[1]) - starts[:, None]
+    starts = batch.shifts + [one.starts[0] if pooling == "mean" else 0 for one in batch.sequences]
+    places = np.arange(hidden.shape[1]) - starts[:, None]
     weights = ((places >= 0) & (places < lengths[:, None])).astype(hidden.dtype)  # (B,T)
     weights /= weights.sum(1, keepdims=True)
     return (weights[:, None] @ hidden)[:, 0]  # (B,1,T) (B,T,H) -> (B,H)
+
+
+def token_vectors(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """For each text of a batch a vector for each token, (T,H), special tokens included."""
+    batch = _Batch(model, tokenizer, rows)
+    return [
+        line[shift : shift + len(one.ids)].copy()  # or it would keep the whole batch in memory
+        for line, shift, one in zip(batch.hidden(), batch.shifts.tolist(), batch.sequences, strict=True)
+    ]
+
+
+def sparse_vectors(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """For each text max_t log(1 + relu(score of each word at token t)), (V,): the words that it is about.
+
+    The scores are those of the head for masked words. (SPLADE, Formal et al. 2021.)
+    """
+    head = model.output_head(MASKED_WORDS)
+    return [
+        np.log1p(np.maximum(head.forward(one, Run())[0].max(0), 0)) for one in token_vectors(model, tokenizer, rows)
+    ]
+
+
+class _Batch:
+    """Texts, given as ids, with special tokens around them, padded to one length."""
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]]):
+        self.model = model
+        self.sequences = [tokenizer.assemble(row) for row in rows]
+        self.ids, self.mask, self.types, self.shifts = pad(self.sequences, tokenizer.padding)
+
+    def hidden(self) -> np.ndarray:
+        """(B,T,H)"""
+        return self.model.encode(self.ids, self.mask, self.types, Run())[0]
 
 
 def cosines(vectors: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ words is therefore not necessarily the most likely sentence.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from mini_bert.common.progress import bar, counted
 from mini_bert.layers.base import Run
 from mini_bert.layers.softmax import softmax
 from mini_bert.models.base import MASKED_WORDS, Model
+from mini_bert.text.templates import pad
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -40,42 +42,63 @@ def fill_mask(model: Model, tokenizer: Tokenizer, text: str, top: int = 5) -> Fi
 
     Probabilities are over the whole vocabulary; special tokens are not offered.
     """
-    head = model.output_head(MASKED_WORDS)
     if top < 1:
         raise ValueError(f"top is {top}, expected at least 1")
+    (probs,) = gap_probabilities(model, tokenizer, [read_gaps(model, tokenizer, text)])
+    gaps = [best_guesses(tokenizer, row, top) for row in probs]
+    mask = tokenizer.mask_token or ""
+    return Filled(gaps, filled_in(tokenizer, text, [guesses[0].id for guesses in gaps]), mask)
+
+
+def read_gaps(model: Model, tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids of a text with masks in it, without special tokens around it."""
+    model.output_head(MASKED_WORDS)  # raises an error for a model without one
     mask, mask_id = tokenizer.mask_token or "", tokenizer.mask_id
-    batch = tokenizer([text], special=mask, return_tensors="np")
-    ids = batch["input_ids"]
-    rows = np.flatnonzero(ids[0] == mask_id)
-    if not rows.size:
+    (ids,) = tokenizer.ids([text], special=mask)
+    if mask_id not in ids:
         almost = re.search(r"[\[<]mask[\]>]|___", text, re.IGNORECASE)
         hint = f"; it has {almost[0]}, write {mask} instead" if almost else f", such as: The cat sat on the {mask}."
         raise ValueError(f"there is no {mask} in the text {text!r:.80}; put one where a word is to be guessed{hint}")
-    if ids.shape[1] > model.max_length:
+    length = len(ids) + tokenizer.added_count()
+    if length > model.max_length:
         raise ValueError(
-            f"the text has {counted(ids.shape[1], 'token')}, including special ones, but this model has only "
+            f"the text has {counted(length, 'token')}, including special ones, but this model has only "
             f"{model.max_length} positions; shorten the context around the mask"
         )
-    run = Run()
-    inputs = model.hide(model.check_inputs(ids, None, batch["token_type_ids"]), rows, mask_id)
-    hidden, _ = model.encode_inputs(inputs, run, rows)  # (N,H), only the masks
+    return ids
+
+
+def gap_probabilities(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """For each text of a batch the probability of every word in each of its gaps, (gaps,V). rows: of `read_gaps`"""
+    head, run = model.output_head(MASKED_WORDS), Run()
+    ids, mask, types, _ = pad([tokenizer.assemble(row) for row in rows], tokenizer.padding)
+    hidden_rows = np.flatnonzero(ids == tokenizer.mask_id)
+    inputs = model.hide(model.check_inputs(ids, mask, types), hidden_rows, tokenizer.mask_id)
+    hidden, _ = model.encode_inputs(inputs, run, hidden_rows)  # (N,H), only the masks
     probs, _ = softmax(head.forward(hidden, run)[0])  # (N,V)
     check_finite(probs, "the probabilities of words")
     probs = probs[:, : tokenizer.vocab_size]  # a model may have more ids than the vocabulary has words
+    return np.split(probs, np.cumsum((ids == tokenizer.mask_id).sum(1))[:-1])
+
+
+def best_guesses(tokenizer: Tokenizer, probs: np.ndarray, top: int) -> list[Guess]:
+    """The likeliest words of a gap; special tokens are not offered. probs: (V,)"""
     offered = probs.copy()
-    offered[:, list(tokenizer.special_ids)] = -1
-    gaps = []
-    for row, words in zip(probs, offered, strict=True):
-        best = np.argsort(-words, kind="stable")[: min(top, words.size - len(tokenizer.special_ids))]
-        gaps.append([Guess(tokenizer.readable(i), float(row[i]), int(i)) for i in best])
-    return Filled(gaps, _written(tokenizer, text.split(mask), [guesses[0].id for guesses in gaps]), mask)
+    offered[list(tokenizer.special_ids)] = -1
+    best = np.argsort(-offered, kind="stable")[: min(top, offered.size - len(tokenizer.special_ids))]
+    return [Guess(tokenizer.readable(i), float(probs[i]), int(i)) for i in best]
 
 
-def _written(tokenizer: Tokenizer, parts: list[str], ids: list[int]) -> str:
-    """The text as it was typed, with pieces in its gaps; a piece that continues a word joins the text before it"""
-    written = parts[0]
-    for i, after in zip(ids, parts[1:], strict=True):
-        written = (written.rstrip() if tokenizer.continues[i] else written) + tokenizer.piece_text(i) + after
+def filled_in(tokenizer: Tokenizer, text: str, ids: Sequence[int | None]) -> str:
+    """The text as it was typed, with pieces in its first gaps; None leaves a gap. A piece that continues a word joins
+    the text before it."""
+    mask = tokenizer.mask_token or ""
+    written, *parts = text.split(mask, len(ids))
+    for i, after in zip(ids, parts, strict=True):
+        if i is None:
+            written += mask + after
+        else:
+            written = (written.rstrip() if tokenizer.continues[i] else written) + tokenizer.piece_text(i) + after
     return written
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,12 @@ def generate(
     tokens: int = 50,
     sampling: Sampling = PLAIN,
     stop: Sequence[str] = (),
+    after_each: Callable[[int], None] | None = None,
 ) -> Iterator[str]:
     """Yields the text that follows the prompt, as it is written.
 
-    It ends after `tokens` tokens, before a stop string, or where the model ends the document.
+    It ends after `tokens` tokens, before a stop string, or where the model ends the document. After each token,
+    `after_each(tokens so far)` is called.
     """
     check_causal(model)  # errors come now, not when the first piece is wanted
     check_positive("tokens", tokens)
@@ -56,7 +58,15 @@ def generate(
     start = given or [tokenizer.sep_id]  # nothing before the text: a document begins
     ends = end_ids(model, tokenizer)
     written = generate_ids(model, start, tokens, sampling, ends, banned_ids(model, tokenizer, ends))
+    if after_each is not None:
+        written = _counting(written, after_each)
     return GrowingText(tokenizer, given, stop).pieces(written)
+
+
+def _counting(ids: Iterator[int], after_each: Callable[[int], None]) -> Iterator[int]:
+    for count, token in enumerate(ids, 1):
+        after_each(count)
+        yield token
 
 
 def generate_ids(

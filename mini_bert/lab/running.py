@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import socket
 import sys
 import threading
 import webbrowser
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
+from mini_bert.common.web import open_port
 from mini_bert.lab.server import DEFAULT, NEEDED, Loading, create_app
 from mini_bert.lab.shelf import Shelf
 
@@ -20,24 +19,6 @@ HOST = "127.0.0.1"  # only this computer
 PORT = 8642  # if it is free
 CONNECTIONS = 100  # open at the same time: many tabs
 GRACE = 3  # seconds in which running requests may end
-
-
-def open_port(port: int | None) -> socket.socket:
-    """A socket that listens on this port; without one on PORT, or on any free port if that is taken."""
-    for wanted in [PORT, 0] if port is None else [port]:
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        if sys.platform != "win32":  # there, it would let two servers share a port
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((HOST, wanted))
-            listening.listen(128)
-            return listening
-        except OSError as error:
-            listening.close()
-            if port is not None:
-                why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-                raise ValueError(f"port {port} {why}; choose another with --port, or leave --port out") from None
-    raise ValueError(f"there is no free port on {HOST}; close another program")
 
 
 def end_training() -> None:
@@ -57,7 +38,7 @@ def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True,
 
             locate(name)  # a wrong path is an error here, not only on the page
     shelf = Shelf(Loading(model), more, Path("runs"))
-    listening = open_port(port)
+    listening = open_port(HOST, [PORT, 0] if port is None else [port])
     with contextlib.closing(listening):
         used = listening.getsockname()[1]
         app = create_app(shelf, used, end_training)

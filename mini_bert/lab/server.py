@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
+from mini_bert.common.web import read_object
 from mini_bert.lab.fields import BadRequest, NotFound, Unable
 from mini_bert.lab.guard import Guard
 from mini_bert.lab.shelf import Shelf
@@ -109,7 +110,7 @@ def create_app(models: Loading | Shelf, port: int, on_close: Callable[[], None] 
 
     async def act(request: Any) -> Any:
         try:
-            wanted = await read_object(request)
+            wanted = wanted_of(await request.body())  # Guard has bounded its size
             chosen = shelf.loading(request.query_params.get("model"))
             parts = (chosen, request.path_params["room"], request.path_params["action"], wanted)
             text = await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(workers, answer, *parts), TIME)
@@ -145,19 +146,12 @@ def create_app(models: Loading | Shelf, port: int, on_close: Callable[[], None] 
     return Guard(starlette.Starlette(routes=routes, lifespan=lifespan), port)
 
 
-async def read_object(request: Any) -> dict[str, Any]:
-    """The JSON object in the body of a request. Guard has bounded its size."""
+def wanted_of(body: bytes) -> dict[str, Any]:
+    """The JSON object in the body of a request."""
     try:
-        value = json.loads(await request.body(), parse_constant=_not_a_number)
-    except (ValueError, RecursionError):
-        raise BadRequest("the body of the request is not valid JSON") from None
-    if not isinstance(value, dict):
-        raise BadRequest(f"the body of the request is a {type(value).__name__}, expected an object")
-    return value
-
-
-def _not_a_number(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
+        return read_object(body)
+    except ValueError as problem:
+        raise BadRequest(str(problem)) from None
 
 
 def answer(loading: Loading, room: str, action: str, request: dict[str, Any]) -> str:

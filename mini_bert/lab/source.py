@@ -27,6 +27,7 @@ class Source(NamedTuple):
 @cache
 def line_of(function: Callable[..., Any], fragment: str) -> Source:
     """The first line of a function that contains this fragment."""
+    function = inspect.unwrap(function)  # without its decorators
     lines, first = inspect.getsourcelines(function)
     for number, line in enumerate(lines, first):
         if fragment in line:

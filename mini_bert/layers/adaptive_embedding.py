@@ -26,6 +26,7 @@ from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.matrices import rows
+from mini_bert.layers.operation import operation
 
 
 class AdaptiveEmbedding(Layer):
@@ -50,6 +51,7 @@ class AdaptiveEmbedding(Layer):
         self.projections = [Linear(size, width, bias=False, std=projection_std) if projected else None
                             for size in sizes]  # fmt: skip
 
+    @operation
     def forward(self, ids, run):  # ids (B,T)
         listed = ids.ravel()
         y = np.empty((listed.size, self.width), self.tables[0].table.data.dtype)

@@ -30,6 +30,7 @@ from mini_bert.layers.base import Layer, Param, Run, bind
 from mini_bert.layers.cross_entropy import CrossEntropyCache, check_targets, cross_entropy, cross_entropy_backward
 from mini_bert.layers.initialisers import normal, zeros
 from mini_bert.layers.matrices import rows, sum_rows, times, total
+from mini_bert.layers.operation import operation
 
 SOME = 1 << 18  # log-probabilities computed at a time
 
@@ -102,6 +103,7 @@ class AdaptiveSoftmax(Layer):
 
     # ------------------------------------------------------------------ all words
 
+    @operation
     def forward(self, x, run):  # x (...,H)
         """Returns log p. The cache is x: backward computes the scores again, which would take as much memory as y."""
         listed = rows(x)

@@ -32,6 +32,7 @@ import numpy as np
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.dropout import Dropped, dropout, dropout_backward
 from mini_bert.layers.linear import Linear
+from mini_bert.layers.operation import operation
 from mini_bert.layers.softmax import softmax, softmax_backward
 
 
@@ -41,6 +42,7 @@ class AttendCache(NamedTuple):
     v: np.ndarray  # (B,A,T,d)
 
 
+@operation
 def attend(scores, v, run, mask=None, p: float = 0.0, at=None):
     """C = dropout(softmax(S)) v        scores (B,A,T,T), v (B,A,T,d), mask broadcasts to the scores, at: see dropout"""
     if mask is not None:
@@ -126,6 +128,7 @@ class MultiHeadAttention(Layer):
         dscores *= self.scale
         return dscores @ cache.k, dscores.swapaxes(-1, -2) @ cache.q, dv
 
+    @operation
     def split_heads(self, x, parts):
         """(B,T,parts·H) -> parts × (B,A,T,d), as views."""
         B, T, _ = x.shape

@@ -21,6 +21,7 @@ import numpy as np
 from mini_bert.layers.base import Layer, Param, Run, bind
 from mini_bert.layers.initialisers import normal, zeros
 from mini_bert.layers.matrices import sum_rows
+from mini_bert.layers.operation import operation
 
 
 class Convolution(Layer):
@@ -35,6 +36,7 @@ class Convolution(Layer):
         self.w = Param((size, groups, part, part), normal(1 / math.sqrt(size * part) if std is None else std))
         self.b = Param((width,), zeros, decay=False)
 
+    @operation
     def forward(self, x, run):  # x (B,T,H)
         padded = self.pad(x)  # (B,T+2r,H)
         y = np.zeros_like(x)

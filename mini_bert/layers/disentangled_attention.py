@@ -40,6 +40,7 @@ from mini_bert.layers.chosen import RowLayout, choose_rows, choose_rows_backward
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.matrices import add_rows
+from mini_bert.layers.operation import operation
 from mini_bert.layers.relative_positions import (
     Distances,
     add_distance_scores,
@@ -183,6 +184,7 @@ class DisentangledAttention(Layer):
             query = self.split_heads(self.position_query.forward(p, run)[0][None])[0]
         return PositionCache(table, dropped, distances, key, query)
 
+    @operation
     def add_position_scores(self, scores, q, k, positions, layout) -> None:
         """S_ij += q_i · kʳ_δ(i,j) + k_j · qʳ_δ(i,j)
 

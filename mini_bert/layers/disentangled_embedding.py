@@ -17,6 +17,7 @@ from mini_bert.layers.base import Layer, Param, Run, bind
 from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.initialisers import zeros
 from mini_bert.layers.matrices import add_rows, rows
+from mini_bert.layers.operation import operation
 
 
 class DisentangledEmbedding(Layer):
@@ -29,6 +30,7 @@ class DisentangledEmbedding(Layer):
     def children(self):
         return {"difference": self.difference}  # G belongs to another layer
 
+    @operation
     def forward(self, ids, run):  # ids (B,T)
         return self.shared.data[ids] + self.difference.data[ids], ids  # y (B,T,H)
 

@@ -20,6 +20,7 @@ import numpy as np
 from mini_bert.layers.base import Layer, Param, Run, bind
 from mini_bert.layers.initialisers import Initialiser, normal
 from mini_bert.layers.matrices import add_rows, rows
+from mini_bert.layers.operation import operation
 
 
 class Embedding(Layer):
@@ -28,6 +29,7 @@ class Embedding(Layer):
     def __init__(self, count: int, width: int, std: float = 0.02, init: Initialiser | None = None):
         self.table = Param((count, width), normal(std) if init is None else init)
 
+    @operation
     def forward(self, ids, run):  # ids (B,T)
         return self.table.data[ids], ids  # y (B,T,H)
 
@@ -43,6 +45,7 @@ class PositionEmbedding(Layer):
     def __init__(self, length: int, width: int, init: Initialiser | None = None):
         self.table = Param((length, width), normal(0.02) if init is None else init)
 
+    @operation
     def forward(self, x, run, positions=None):  # x (B,T,H), positions (B,T)
         if positions is not None:
             return x + self.table.data[positions], positions

@@ -23,6 +23,7 @@ import numpy as np
 from mini_bert.layers.base import Layer, Param, Run, bind
 from mini_bert.layers.initialisers import ones, zeros
 from mini_bert.layers.matrices import dot, mean, rows, sum_rows
+from mini_bert.layers.operation import operation
 
 
 class LayerNormCache(NamedTuple):
@@ -38,6 +39,7 @@ class LayerNorm(Layer):
         self.beta = Param((width,), zeros, decay=False) if bias else None
         self.eps = eps
 
+    @operation
     def forward(self, x, run):  # x (...,H)
         x_hat = x - mean(x)
         sigma = np.sqrt(dot(x_hat, x_hat) / x.shape[-1] + self.eps)  # (...,1)

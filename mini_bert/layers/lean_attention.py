@@ -46,6 +46,7 @@ from mini_bert.layers.attention import MultiHeadAttention
 from mini_bert.layers.base import Run
 from mini_bert.layers.dropout import Dropped, draw_keep, dropout_backward
 from mini_bert.layers.matrices import dot, total
+from mini_bert.layers.operation import operation
 
 METHODS = ("auto", "plain", "lean")
 LONG = 512  # tokens. Above, lean attention needs 1/2 to 1/25 of the memory, and at most 1.05 times the time
@@ -83,6 +84,7 @@ class LeanCache(NamedTuple):
         return probs
 
 
+@operation
 def lean_attend(q, k, v, scale: float, run, mask=None, p: float = 0.0, tile: int = TILE, at=None):
     """C = dropout(softmax(q kᵀ · scale)) v        mask broadcasts to (B,A,M,T); at: see dropout"""
     B, A, M, d = q.shape

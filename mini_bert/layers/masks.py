@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert.layers.operation import operation
 
+
+@operation
 def causal(queries: int, keys: int | None = None, window: int | None = None) -> np.ndarray:
     """True where key j ≤ query i, and only for the last `window` of these. The queries are the last of the keys.
 
@@ -25,6 +28,7 @@ def causal(queries: int, keys: int | None = None, window: int | None = None) -> 
     return _of_distance(queries, keys, lambda distance: (-reach < distance) & (distance <= 0))
 
 
+@operation
 def local(tokens: int, reach: int) -> np.ndarray:
     """True where |j − i| ≤ reach        (T,T)"""
     return _of_distance(tokens, None, lambda distance: abs(distance) <= reach)
@@ -39,7 +43,13 @@ def with_memory(mask: np.ndarray | None, M: int) -> np.ndarray | None:
     """A mask for T keys becomes one for M + T, where a memory of M tokens comes first: it is always visible."""
     if mask is None or M == 0:
         return mask
-    return np.concatenate([np.ones((*mask.shape[:-1], M), bool), mask], -1)
+    return np.concatenate([np.ones((*mask.shape[:-1], M), bool, like=mask), mask], -1)
+
+
+@operation
+def unless_empty(mask: np.ndarray) -> np.ndarray | None:
+    """The mask, or None if it is False everywhere: then there is nothing to do."""
+    return mask if mask.any() else None
 
 
 def _of_distance(queries: int, keys: int | None, allowed: Any) -> np.ndarray:

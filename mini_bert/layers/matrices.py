@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.sixteen_bit import Stored
+from mini_bert.layers.operation import operation
 
 PRODUCT = 1 << 18  # numbers of a product computed at a time: they stay in the processor's cache
 SCATTER = 512  # rows added to a table at a time
@@ -42,6 +43,7 @@ def sum_rows(x: np.ndarray) -> np.ndarray:
     return np.ones(len(x), x.dtype) @ x
 
 
+@operation
 def times(x: np.ndarray, w: np.ndarray | Stored) -> np.ndarray:
     """x w, as one product of two matrices: (...,in) (in,out) -> (...,out).
 

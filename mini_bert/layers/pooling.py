@@ -18,7 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.layers.operation import operation
 
+
+@operation
 def summary(x, used=None, at=0):
     """y_b = x_b[at_b]        at: a position, or one for each text (B,)"""
     rows = np.arange(len(x))
@@ -45,6 +48,7 @@ def mean_backward(dy, weights):
     return weights[:, :, None] * dy[:, None]
 
 
+@operation
 def maximum(x, used, at=0):
     """y_h = max_t x_th"""
     winners = np.where(used[:, :, None], x, -np.inf).argmax(1, keepdims=True)  # (B,1,H)

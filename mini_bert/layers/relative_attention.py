@@ -43,10 +43,12 @@ from mini_bert.layers.chosen import RowLayout, choose_rows, choose_rows_backward
 from mini_bert.layers.initialisers import frequencies, normal
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.matrices import rows, sum_rows, times
+from mini_bert.layers.operation import operation
 
 # ---------------------------------------------------------------------- distances
 
 
+@operation
 @lru_cache(8)
 def distance_waves(T: int, K: int, width: int, later: bool, clamp: int = 0, sign: int = 1, dtype: Any = np.float32):
     """R_c = [sin(n ω), cos(n ω)] for the distance n = K − c        (J,H); J = K + T, or K + 1 without `later` keys
@@ -63,6 +65,7 @@ def distance_waves(T: int, K: int, width: int, later: bool, clamp: int = 0, sign
     return waves
 
 
+@operation
 def relative_shift(x, K: int, tokens=None, T: int | None = None):
     """y[i,j] = x[i, j + T − i]        x (B,A,T,J) -> y (B,A,T,K), a view of x
 
@@ -259,8 +262,9 @@ class RelativeAttention(Layer):
 
     def _grouped(self, x, r):
         """(B,…) -> (G,B/G,…)"""
-        return x.reshape(len(r), len(x) // len(r), *x.shape[1:])
+        return x.reshape(len(r), x.shape[0] // len(r), *x.shape[1:])
 
+    @operation
     def _split(self, x, parts):
         """(B,T,parts·A·d) -> parts × (B,A,T,d), as views."""
         return x.reshape(*x.shape[:2], parts, self.heads, self.head_size).transpose(2, 0, 3, 1, 4)

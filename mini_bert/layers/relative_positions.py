@@ -38,6 +38,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
+from mini_bert.layers.operation import operation
+
 TILE = 64  # tokens at a time: for 512 tokens in half the time of one large product
 
 
@@ -53,6 +55,7 @@ class Distances(NamedTuple):
         return len(self.rows) < len(self.row_of)
 
 
+@operation
 def distances(T: int, span: int, buckets: int = 0, largest: int = 0) -> Distances:
     """δ for all distances of T tokens.        span: k; buckets: 0 for none; largest: only with buckets"""
     distance = np.arange(-(T - 1), T)

@@ -28,6 +28,7 @@ import numpy as np
 
 from mini_bert.layers.base import Run, bind
 from mini_bert.layers.efficient_attention import ChosenCache, EfficientAttention
+from mini_bert.layers.operation import operation
 
 
 @lru_cache(64)
@@ -62,6 +63,7 @@ class RotaryAttention(EfficientAttention):
             raise ValueError(f"rotary positions need heads of even width, but {width} / {heads} = {width // heads}")
         self.theta = theta
 
+    @operation
     def before_scores(self, q, k, v, tokens=None):
         self._rotate(q, k, tokens, 1)
         return q, k, v

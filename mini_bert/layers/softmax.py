@@ -16,10 +16,12 @@ Only the difference of dp_j from its average under p matters, and dx sums to 0.
 import numpy as np
 
 from mini_bert.layers.matrices import dot, total
+from mini_bert.layers.operation import operation
 
 SAFE = 60.0  # exp(±60), and sums of it, are well within the range of float32
 
 
+@operation
 def softmax(x):
     """p = exp(x) / Σ exp(x), over the last axis. Returns p, and p again as the cache."""
     if x.size and x.min() > -SAFE and x.max() < SAFE:  # exp cannot overflow or underflow

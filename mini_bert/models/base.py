@@ -73,6 +73,7 @@ class Model(WithLoss, Saved):
     vocabulary: ClassVar[str] = "8k"  # the bundled one for its preset, of the published kind if there is one
     layout: ClassVar[str] = "bert"  # special tokens around its texts, and padding, by name (text/templates.py, LAYOUTS)
     empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
+    keeps_keys: ClassVar[bool] = False  # that memory is (keys, values) of each block, (B,A,M,d) each
     reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text
     streams: ClassVar[tuple[str, ...]] = (CONTENT,)  # of attention; XLNet has another one
     pools_cls: ClassVar[bool] = True  # fine-tuning classifies the vector of [CLS]; False: a mean over all words

@@ -148,6 +148,7 @@ class GPT2(Model):
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"
     empty_memory = ()
+    keeps_keys = True
     reads_forward = True
     task_heads: ClassVar = {
         "ForSequenceClassification": {"linear": "score"},
@@ -213,7 +214,7 @@ class GPT2(Model):
                 f"{first} earlier tokens and {T} new ones are {first + T}, but this model has {self.max_length} "
                 "positions; start again with the last of them and an empty memory"
             )
-        return np.arange(first, first + T)
+        return np.arange(first, first + T, like=inputs.ids)
 
     def room(self, memory):
         return self.max_length - remembered(memory)
@@ -221,9 +222,12 @@ class GPT2(Model):
     # ------------------------------------------------------------------ blocks
 
     def encoder_inputs(self, inputs):
-        """A memory holds the keys and values of earlier tokens, all of which the new tokens see."""
-        first, T = remembered(inputs.memory), inputs.ids.shape[1]
-        return {"mask": both(causal(T, first + T), with_memory(inputs.mask, first)), "past": inputs.memory}
+        """A memory holds the keys and values of earlier tokens. The new tokens see all of these, unless the mask is for
+        the earlier tokens as well."""
+        first, T, mask = remembered(inputs.memory), inputs.ids.shape[1], inputs.mask
+        if mask is not None and mask.shape[-1] == T:
+            mask = with_memory(mask, first)
+        return {"mask": both(causal(T, first + T), mask), "past": inputs.memory}
 
     def encode_inputs(self, inputs, run, chosen=None):
         """With a memory (at first, an empty one), `cache.memory` is the next: keys and values of all tokens so far."""

@@ -317,7 +317,8 @@ class TransformerXL(Recurrent):
         config, (B, T) = self.config, inputs.ids.shape
         memory = self.check_memory(inputs.memory, B)
         if memory is None and config.mem_len:
-            memory = [np.broadcast_to(self.dtype.type(0), (B, config.mem_len, self.width))] * self.depth
+            nothing = np.zeros((), self.dtype, like=inputs.ids)
+            memory = [np.broadcast_to(nothing, (B, config.mem_len, self.width))] * self.depth
         M = memory[0].shape[1] if memory else 0
         embedded, embedding = self.embed(inputs, run)  # (B,T,H)
         waves = distance_waves(T, M + T, self.width, later=False, clamp=config.clamp_len, dtype=self.dtype)

@@ -36,7 +36,7 @@ from mini_bert.layers.embedding import Embedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal
 from mini_bert.layers.linear import Linear, TiedLinear
-from mini_bert.layers.masks import causal, with_memory
+from mini_bert.layers.masks import causal, unless_empty, with_memory
 from mini_bert.layers.matrices import sum_rows
 from mini_bert.layers.relative_attention import distance_waves
 from mini_bert.layers.two_stream_block import TwoStreamBlock
@@ -256,16 +256,17 @@ class XLNet(Recurrent):
             query.append(with_memory(order[..., None] > order[:, :, None], M))
         if not content:
             return None, None
-        itself = np.eye(T, M + T, M, dtype=bool)
+        itself = np.eye(T, M + T, M, dtype=bool, like=inputs.ids)
         return _all(content) | itself, _all(query) if query else None
 
     def differs(self, types: np.ndarray | None, M: int) -> np.ndarray | None:
         """(B,1,T,K) True where query and key are in different texts; None: nowhere. The memory counts as text 0."""
         if types is None:
             return None
-        keys = np.concatenate([np.zeros((len(types), M), types.dtype), types], 1)
-        differs = types[:, None, :, None] != keys[:, None, None, :]
-        return differs if differs.any() else None
+        keys = types
+        if M:
+            keys = np.concatenate([np.zeros((types.shape[0], M), types.dtype, like=types), types], 1)
+        return unless_empty(types[:, None, :, None] != keys[:, None, None, :])
 
     def waves(self, B: int, T: int, M: int, run: Run) -> np.ndarray:
         """R (G,J,H); with bi_data there are two groups of sequences, and distances have opposite signs."""

@@ -15,9 +15,10 @@ import pytest
 pytest.importorskip("starlette", reason="the lab's server is an extra: pip install -e '.[lab]'")
 
 from mini_bert.common.extras import MissingExtra
-from mini_bert.lab import guard, mask, server
+from mini_bert.common.web import open_port
+from mini_bert.lab import mask, server
 from mini_bert.lab.guard import BURST, MOST_BYTES, POLICY, RATE, Guard, Rate
-from mini_bert.lab.running import open_port, run_lab
+from mini_bert.lab.running import run_lab
 from mini_bert.lab.server import Loading, create_app
 from tests.lab.client import HOST, JSON, PORT, Client
 
@@ -146,7 +147,7 @@ def test_a_long_body_is_refused_whatever_its_length_says(client):
 
 
 def test_a_body_that_never_arrives_is_given_up(client, monkeypatch):
-    monkeypatch.setattr(guard, "PATIENCE", 0.1)
+    monkeypatch.setattr(Guard, "patience", 0.1)
     assert client.call("POST", GUESS, HOST, JSON, pieces=[b"{", None]).status == 408
 
 
@@ -262,9 +263,9 @@ def test_a_taken_port_is_named():
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(ValueError, match=f"port {port} is in use"):
-            open_port(port)
-    with open_port(None) as listening:
-        assert listening.getsockname()[0] == "127.0.0.1"
+            open_port("127.0.0.1", [port])
+        with open_port("127.0.0.1", [port, 0]) as listening:
+            assert listening.getsockname()[0] == "127.0.0.1"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")

@@ -69,7 +69,11 @@ class Classify(Task):
 
     def answers(self, model, batch, run):
         """The probabilities of the classes"""
-        return list(softmax(sentence_scores(model, batch, run, self.pooling)[0])[0])
+        return list(softmax(self.logits(model, batch, run))[0])
+
+    def logits(self, model, batch, run):
+        """The scores of the classes, (B,C)"""
+        return sentence_scores(model, batch, run, self.pooling)[0]
 
     def scores(self, examples: Sequence[Labelled], predictions: Sequence[np.ndarray]) -> dict[str, float]:
         truth = [example.label for example in examples]

@@ -1,0 +1,140 @@
+"""Model folders with an ONNX graph, which optimum, transformers.js and sentence-transformers open.
+
+    $ mini-bert export runs/first --onnx --out my-model
+
+    my-model/onnx/model.onnx                the graph, float32
+    my-model/config.json, model.safetensors, tokenizer.json, tokenizer_config.json, README.md       as without --onnx
+    my-model/modules.json, 1_Pooling/config.json, sentence_bert_config.json     for graphs that give vectors
+
+The graph has the head of the model: a fine-tuned one gives the scores of its task, a pretrained one those of words, and
+with `encoder` each gives the vectors of its tokens. All graphs are traced before the first file is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_bert.common.atomic import write_atomic
+from mini_bert.export.folder import export
+from mini_bert.export.names import HIDDEN
+from mini_bert.export.recording import Recording, own_head, record, vectors
+from mini_bert.export.task_heads import task_head
+from mini_bert.files.model_folder import CARD, write_folder
+from mini_bert.finetuning.model import FineTuned, folder_config
+from mini_bert.models.base import Model
+from mini_bert.text.base import Tokenizer
+
+GRAPH = "onnx/model.onnx"
+HEADING = "## The ONNX graph"
+
+
+class Exported(NamedTuple):
+    size: int  # bytes of the graph
+    inputs: list[str]
+    outputs: list[str]
+
+
+def export_onnx(
+    model: Model,
+    tokenizer: Tokenizer,
+    folder: str | os.PathLike[str],
+    half: bool = True,
+    card: Path | None = None,
+    encoder: bool = False,
+    past: bool = False,
+) -> Exported:
+    """Write a pretrained model: a folder as `export` does, and the graph.
+
+    half: 16 bits for the safetensors file; past: the graph takes and returns keys and values (recording.py)
+    """
+    models: Any = model.folders()
+    parts = {name: record(part, vectors if encoder else own_head(part), past) for name, part in models.items()}
+    graphs = {name: recording.to_onnx().SerializeToString() for name, recording in parts.items()}
+    export(model, tokenizer, folder, half, card)
+    for name, recording in parts.items():
+        _add_graph(Path(folder) / name, graphs[name], recording)
+        if HIDDEN in recording.outputs:
+            add_sentence_transformer(Path(folder) / name, models[name], ["cls" if model.reads_forward else "mean"])
+    return _summary(graphs[""], parts[""])
+
+
+def export_tuned(
+    tuned: FineTuned,
+    folder: str | os.PathLike[str],
+    half: bool = True,
+    card: Path | None = None,
+    encoder: bool = False,
+) -> Exported:
+    """Write a fine-tuned model, and the graph with the head of its task."""
+    model, task, tokenizer, length = tuned
+    recording = record(model, vectors if encoder else task_head(tuned))
+    graph = recording.to_onnx().SerializeToString()
+    tensors = model.file_tensors(task.architecture)
+    if half:
+        tensors = {name: np.asarray(array, np.float16) for name, array in tensors.items()}
+    text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else None
+    write_folder(folder, folder_config(model, task, tokenizer, length), tensors, tokenizer, text)
+    _add_graph(Path(folder), graph, recording)
+    if HIDDEN in recording.outputs:
+        add_sentence_transformer(Path(folder), model, getattr(task, "pooling", ["mean"]), length)
+    return _summary(graph, recording)
+
+
+def _summary(graph: bytes, recording: Recording) -> Exported:
+    return Exported(len(graph), families(recording.input_names), families(recording.outputs))
+
+
+def families(names: Iterable[str]) -> list[str]:
+    """Names without what follows a dot, each once: past_key_values for past_key_values.0.key, …"""
+    return list(dict.fromkeys(name.partition(".")[0] for name in names))
+
+
+def _add_graph(folder: Path, graph: bytes, recording: Recording) -> None:
+    path = folder / GRAPH
+    path.parent.mkdir(exist_ok=True)
+    write_atomic(path, graph)
+    card = folder / CARD
+    if card.is_file() and HEADING not in (text := card.read_text(encoding="utf-8")):
+        write_atomic(card, f"{text.rstrip()}\n\n{_about(recording)}".encode())
+
+
+def _about(recording: Recording) -> str:
+    """The section of the model card on the graph"""
+    names = families(recording.input_names), families(recording.outputs)
+    inputs, outputs = (", ".join(f"`{name}`" for name in some) for some in names)
+    return (
+        f"{HEADING}\n\n`{GRAPH}` computes {outputs} from {inputs}, in float32. Ids and masks are int64.\n"
+        "ONNX Runtime, `optimum` and transformers.js run it.\n"
+    )
+
+
+def add_sentence_transformer(folder: Path, model: Any, pooling: Sequence[str], length: int | None = None) -> None:
+    """The files with which sentence-transformers turns a folder into a model of sentences.
+
+    Its mean is over all tokens but padding, special ones included: what `mini-bert embed --pooling all` computes.
+    """
+    kinds = "sentence_transformers.models"
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{kinds}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kinds}.Pooling"},
+    ]
+    modes = {
+        "pooling_mode_cls_token": "cls" in pooling and not model.reads_forward,
+        "pooling_mode_mean_tokens": bool({"mean", "all"} & {*pooling}),
+        "pooling_mode_max_tokens": "max" in pooling,
+        "pooling_mode_lasttoken": "cls" in pooling and model.reads_forward,
+    }
+    files = {
+        "modules.json": modules,
+        "1_Pooling/config.json": {"word_embedding_dimension": model.width, **modes},
+        "sentence_bert_config.json": {"max_seq_length": length or model.max_length, "do_lower_case": False},
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_atomic(folder / name, (json.dumps(content, indent=2) + "\n").encode())

@@ -1,0 +1,273 @@
+"""The application: routes, limits on requests, errors, metrics. `running.py` starts it, tests call it directly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import mini_bert
+from mini_bert.common.extras import extra
+from mini_bert.common.web import read_object
+from mini_bert.serving import pages
+from mini_bert.serving.answers import Json, info
+from mini_bert.serving.batching import Batcher
+from mini_bert.serving.calls import LONG, Call, Limits
+from mini_bert.serving.failures import Failure, body_of
+from mini_bert.serving.guard import Guard
+from mini_bert.serving.metrics import NEEDED, Metrics
+from mini_bert.serving.routes import ROUTES, Route, is_openai, main_route
+from mini_bert.serving.schemas import checked
+from mini_bert.serving.served import Served
+from mini_bert.serving.shelf import Entry, Shelf
+from mini_bert.serving.writing import Stream
+
+WATCH = 0.1  # seconds after which a request also waits for its client to hang up
+logger = logging.getLogger(__name__)
+
+
+def as_text(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise Failure(
+            "Backend", "the answer has numbers that are not finite; are the model's weights damaged?"
+        ) from None
+
+
+class Server:
+    """The models and what is common to all requests. `app` is the ASGI application."""
+
+    def __init__(
+        self,
+        sources: dict[str, str],
+        limits: Limits = Limits(),  # noqa: B008 (a tuple)
+        threads: int = 2,
+        engine: str = "numpy",
+        pooling: str | None = None,
+        address: str = "http://127.0.0.1:8080",
+    ):
+        self.limits, self.threads, self.address = limits, threads, address
+        self.metrics = Metrics()
+        self.active = 0  # requests that are being answered
+
+        def load(name: str, source: str) -> Served:
+            return Served.load(name, source, engine, pooling)
+
+        def queue(name: str) -> Batcher:
+            return Batcher(threads, limits.max_batch_tokens, seen=self.metrics.batch_of(name))
+
+        def told(name: str, result: str) -> None:
+            self.metrics.reloads.labels(name, result).inc()
+
+        self.shelf = Shelf(sources, load, queue, told, limits.timeout + 1)
+        for name in sources:
+            self.metrics.queue.labels(name).set_function(
+                lambda name=name: len(self.shelf.entries[name].batcher.waiting)
+            )
+        self.metrics.active.set_function(lambda: self.active)
+        self.responses = extra("starlette.responses", NEEDED)
+
+    def app(self, hosts: set[str] | None = None, origins: Sequence[str] = (), key: str | None = None) -> Any:
+        """The ASGI application behind its guard. origins: web pages that may use it"""
+        starlette, routing = extra("starlette.applications", NEEDED), extra("starlette.routing", NEEDED)
+        routes = [
+            *(routing.Route(route.path, self.endpoint(route), methods=["POST"]) for route in ROUTES),
+            *(routing.Route("/models/{name}" + route.path, self.endpoint(route), methods=["POST"]) for route in ROUTES),
+            routing.Route("/", self.endpoint(None), methods=["POST"]),
+            routing.Route("/models/{name}", self.endpoint(None), methods=["POST"]),
+            *(routing.Route(path, self.health) for path in ("/health", "/ping", "/")),
+            routing.Route("/info", self.info),
+            routing.Route("/models/{name}/info", self.info),
+            routing.Route("/metrics", self.show_metrics),
+            routing.Route("/v1/models", self.openai_models),
+            routing.Route("/v1/models/{name:path}", self.openai_model),
+            routing.Route("/openapi.json", self.show_openapi(key is not None)),
+            routing.Route("/docs", self.show_docs),
+            routing.Route("/docs.css", self.show_style),
+        ]
+        handlers = {404: self.not_found, 405: self.not_found, Exception: self.mistake}
+        inner: Any = starlette.Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
+        guard = Guard(inner, hosts, origins, key, self.limits.payload_limit, self.limits.patience)
+        if not origins:
+            return guard
+        cors = extra("starlette.middleware.cors", NEEDED).CORSMiddleware
+        return cors(guard, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"])
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: Any) -> AsyncIterator[None]:
+        self.readers = ThreadPoolExecutor(1, thread_name_prefix="reading")
+        self.writers = ThreadPoolExecutor(self.threads, thread_name_prefix="writing")
+        watching = asyncio.create_task(self.shelf.watch())
+        yield
+        watching.cancel()
+        for executor in (self.readers, self.writers):
+            executor.shutdown(wait=False, cancel_futures=True)
+        self.shelf.close()
+
+    # ------------------------------------------------------------------ work
+
+    def endpoint(self, route: Route | None) -> Any:
+        """The function of a route; None: whatever the model was made for"""
+
+        async def answer(request: Any) -> Any:
+            body, began = await request.body(), time.perf_counter()
+            with self.counted() as active:
+                try:
+                    entry, chosen, fields = await self.read(route, request.path_params.get("name"), body)
+                    call = Call(entry.served, entry.batcher, self.limits, self.readers, self.writers, len(body), fields)
+                    call.began = began
+                    method = "batch" if isinstance(fields.get("inputs") or fields.get("input"), list) else "single"
+                    self.metrics.requests.labels(method).inc()
+                    value = await self.patient(chosen.answer(call), request)
+                    if isinstance(value, Stream):
+                        return self.stream(value, call, method, active.pop_all())
+                    text = value if isinstance(value, Json) else as_text(value)
+                    self.metrics.answered(call, time.perf_counter() - began, method)
+                    return self.responses.Response(text, headers=call.headers(), media_type="application/json")
+                except Failure as failure:
+                    error = failure
+                except (
+                    ValueError,
+                    TypeError,
+                ) as problem:  # of the library, which could not read the inputs: a sentence
+                    error = Failure("Validation", str(problem))
+                return self.failed(error, route is not None and route.openai)
+
+        return answer
+
+    def counted(self) -> contextlib.ExitStack:
+        """Counts a request until the end of a `with`."""
+        stack = contextlib.ExitStack()
+        self.active += 1
+        stack.callback(self._one_less)
+        return stack
+
+    def _one_less(self) -> None:
+        self.active -= 1
+
+    async def read(self, route: Route | None, name: str | None, body: bytes) -> tuple[Entry, Route, dict[str, Any]]:
+        """The model, the route and the fields of a request."""
+        if self.active > self.limits.max_concurrent_requests:
+            raise Failure("Overloaded", "Model is overloaded")
+        try:
+            if len(body) <= LONG:
+                given = read_object(body)
+            else:
+                given = await asyncio.get_running_loop().run_in_executor(self.readers, read_object, body)
+        except ValueError as problem:
+            raise Failure("Validation", str(problem), 400) from None
+        wanted = given.get("model")
+        entry = self.shelf.find(wanted) if name is None else self.shelf.named(name)
+        chosen = route or main_route(entry.served)
+        return entry, chosen, checked(given, chosen.request)
+
+    async def patient(self, work: Any, request: Any) -> Any:
+        """What `work` returns. It is cancelled when it takes too long, or when its client hangs up."""
+        task = asyncio.ensure_future(work)
+        hanging_up: asyncio.Future[Any] | None = None
+        try:
+            done, _ = await asyncio.wait({task}, timeout=WATCH)
+            if done:
+                return task.result()
+            hanging_up = asyncio.ensure_future(request.receive())
+            await asyncio.wait({task, hanging_up}, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if hanging_up.done():
+                raise Failure("Gone", "the client has closed the connection")
+            raise Failure("Unhealthy", f"this took longer than {self.limits.timeout:g} seconds")
+        finally:
+            task.cancel()
+            if hanging_up is not None:
+                hanging_up.cancel()
+
+    def stream(self, value: Stream, call: Call, method: str, active: contextlib.ExitStack) -> Any:
+        """Events as they come. The request is over when the last one was sent, or the client is gone."""
+
+        async def events() -> AsyncIterator[str]:
+            try:
+                async for event in value.events:
+                    yield event
+                self.metrics.answered(call, time.perf_counter() - call.began, method)
+            except Exception as error:
+                logger.exception("a stream failed")
+                yield f"data: {json.dumps(body_of(424, 'Backend', str(error), False))}\n\n"
+
+        async def respond(scope: Any, receive: Any, send: Any) -> None:
+            with active:
+                await self.responses.StreamingResponse(events(), media_type="text/event-stream")(scope, receive, send)
+
+        return respond
+
+    def failed(self, failure: Failure, openai: bool) -> Any:
+        self.metrics.failures.labels(failure.kind.lower()).inc()
+        headers = {"retry-after": "1"} if failure.kind == "Overloaded" else {}
+        body = body_of(failure.status, failure.kind, failure.sentence, openai)
+        return self.responses.JSONResponse(body, failure.status, headers)
+
+    async def not_found(self, request: Any, error: Any) -> Any:
+        known = "see /docs for the routes" if error.status_code == 404 else f"it takes {error.headers['Allow']}"
+        sentence = f"{request.method[:20]} {request.url.path[:80]} is not possible; {known}"
+        return self.failed(Failure("NotFound", sentence, error.status_code), is_openai(request.url.path))
+
+    async def mistake(self, request: Any, error: Exception) -> Any:
+        return self.failed(Failure("Internal", "this is a mistake in the server; its log shows more"), False)
+
+    # ------------------------------------------------------------------ about the server
+
+    async def health(self, request: Any) -> Any:
+        limit = self.limits.timeout
+        unwell = {name: await entry.unwell(limit) for name, entry in self.shelf.entries.items()}
+        models = {
+            name: {"problem": unwell[name], "replacement": entry.problem, "loaded": entry.served.loaded,
+                   "waiting": len(entry.batcher.waiting)}
+            for name, entry in self.shelf.entries.items()
+        }  # fmt: skip
+        if any(unwell.values()):
+            error = body_of(503, "Unhealthy", "unhealthy", False)
+            return self.responses.JSONResponse({**error, "status": "unhealthy", "models": models}, 503)
+        return self.responses.JSONResponse({"status": "ok", "models": models})
+
+    async def info(self, request: Any) -> Any:
+        try:
+            name = request.path_params.get("name")
+            entry = self.shelf.find(None) if name is None else self.shelf.named(name)
+        except Failure as failure:
+            return self.failed(failure, False)
+        return self.responses.JSONResponse(info(self.limits, entry.served, mini_bert.__version__))
+
+    async def show_metrics(self, request: Any) -> Any:
+        return self.responses.Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def described(self, name: str) -> dict[str, Any]:
+        created = self.shelf.entries[name].served.loaded
+        return {"id": name, "object": "model", "created": created, "owned_by": "mini-bert"}
+
+    async def openai_models(self, request: Any) -> Any:
+        return self.responses.JSONResponse(
+            {"object": "list", "data": [self.described(name) for name in self.shelf.entries]}
+        )
+
+    async def openai_model(self, request: Any) -> Any:
+        name = request.path_params["name"]
+        if name not in self.shelf.entries:
+            return self.failed(Failure("NotFound", f"there is no model {name!r:.80}"), True)
+        return self.responses.JSONResponse(self.described(name))
+
+    def show_openapi(self, needs_key: bool) -> Any:
+        async def show(request: Any) -> Any:
+            return self.responses.JSONResponse(pages.openapi(needs_key))
+
+        return show
+
+    async def show_docs(self, request: Any) -> Any:
+        return self.responses.HTMLResponse(pages.docs(list(self.shelf.entries), self.address))
+
+    async def show_style(self, request: Any) -> Any:
+        return self.responses.Response(pages.STYLE, media_type="text/css")
