@@ -333,7 +333,10 @@ def build() -> None:
 
 def pip_install(what: str, arguments: list[str]) -> None:
     say(f"Installing {what} ...")
-    pip = [program("python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    pip = [program("python"), "-m", "pip", "install", "--no-input"]
+    if arguments[0] == "-e":  # ourselves and small libraries: seconds, and sixty lines that nobody needs
+        pip.append("--quiet")
+    pip.append("--disable-pip-version-check")
     UNFINISHED.touch()  # stays if pip is interrupted or killed: .venv may hold half a package, and is built again
     code = subprocess.call([*pip, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2)
     if code < 0:
