@@ -50,8 +50,7 @@ class Graph:
         self._constants: dict[Any, str] = {}
         self._reshaped: dict[str, tuple[str, Dims]] = {}  # where it comes from, and the shape there
         self._weights = {_memory(array): name for name, array in (weights or {}).items()}
-        self._parts: dict[int, str] = {array.__array_interface__["data"][0]: name
-                                       for name, array in (weights or {}).items()}  # fmt: skip
+        self._arrays = dict(weights or {})
 
     # ------------------------------------------------------------------ values
 
@@ -85,9 +84,13 @@ class Graph:
             return self.node("Transpose", [name], perm=tuple(range(array.ndim))[::-1])
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._constants:
-            stem = self._parts.get(memory[0], "constant") if array.size > 1 else "constant"
-            self._constants[key] = self._initialiser(f"{stem}_{len(self.initialisers)}", array)
+            self._constants[key] = self._initialiser(f"{self._stem(array)}_{len(self.initialisers)}", array)
         return self._constants[key]
+
+    def _stem(self, array: np.ndarray) -> str:
+        """The weight that an array is a part of"""
+        owner = (name for name, weight in self._arrays.items() if np.may_share_memory(weight, array))
+        return next(owner, "constant") if array.base is not None else "constant"
 
     def _initialiser(self, name: str, array: np.ndarray) -> str:
         self.initialisers.setdefault(name, array)

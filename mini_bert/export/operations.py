@@ -182,8 +182,28 @@ def lean_attend(q, k, v, scale, run, mask=None, p=0.0, tile=0, at=None):
 @word_for(OPERATIONS, "attention.MultiHeadAttention.split_heads", "relative_attention.RelativeAttention._split")
 def split_heads(layer, x, parts):
     """The parts first, then the heads of each: what is copied is smaller"""
-    each = [x] if parts == 1 else split(x, parts, -1)
+    each = [x] if parts == 1 else _parts(x, parts)
     return [one.reshape(*x.shape[:2], layer.heads, layer.head_size).transpose(0, 2, 1, 3) for one in each]
+
+
+def _parts(x, parts):
+    """x = y W + b, split by columns, as parts × y W_i + b_i. One product and a `Split`, which copies, took 1.06 times as
+    long as three products for 32 texts of 64 tokens (MiniLM), and 1.01 times for single texts."""
+    graph, bias = x.graph, None
+    node = graph.producer.get(x.name)
+    if node is not None and node.op == "Add":
+        bias = graph.initialisers.get(node.inputs[1])
+        node = graph.producer.get(node.inputs[0]) if bias is not None else None
+    weight = graph.initialisers.get(node.inputs[1]) if node is not None and node.op == "MatMul" else None
+    if node is None or weight is None:
+        return split(x, parts, -1)
+    names = [graph.node("MatMul", [node.inputs[0], graph.constant(one)]) for one in np.split(weight, parts, -1)]
+    if bias is not None:
+        biases = map(graph.constant, np.split(bias, parts))
+        names = [graph.node("Add", [name, one]) for name, one in zip(names, biases, strict=True)]
+    shape = [*x.shape[:-1], x.shape[-1] // parts]
+    values = np.split(x.value, parts, -1)
+    return [Traced(graph, name, value, shape) for name, value in zip(names, values, strict=True)]
 
 
 @word_for(OPERATIONS, "rotary.RotaryAttention.before_scores")
