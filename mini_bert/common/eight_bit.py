@@ -51,15 +51,19 @@ class Int8:
     def T(self) -> Int8:
         return Int8(self.integers.T, self.scales.T)
 
-    def part(self, index: tuple[slice, ...]) -> Int8:
-        """The same memory. index: a slice for each axis"""
-        shared = (slice(None) if size == 1 else one for one, size in zip(index, self.scales.shape, strict=True))
+    def part(self, index: slice | tuple[slice, ...]) -> Int8:
+        """The same memory. index: a slice for the first axis, or for each of the first axes"""
+        index = index if isinstance(index, tuple) else (index,)
+        shared = (slice(None) if size == 1 else one for one, size in zip(index, self.scales.shape, strict=False))
         return Int8(self.integers[index], self.scales[tuple(shared)])
 
-    def rearranged(self, change: Any) -> dict[str, Int8]:
-        """The parts that a function makes of the array: change(array) -> {name: array}, without arithmetic."""
-        integers, scales = change(self.integers), change(np.broadcast_to(self.scales, self.shape))
-        return {name: Int8(part, _shared(scales[name])) for name, part in integers.items()}
+    @classmethod
+    def of(cls, values: np.ndarray, scales: np.ndarray) -> Int8:
+        """From multiples of scales. `scales` has the shape of the values."""
+        for axis, size in enumerate(scales.shape):
+            first = scales.take([0] if size else [], axis)
+            scales = first if (scales == first).all() else scales
+        return cls(np.rint(values / scales).astype(np.int8), np.ascontiguousarray(scales))
 
 
 def quantise(w: np.ndarray, axis: int) -> Int8:
@@ -94,14 +98,6 @@ def integer_product(a: np.ndarray, q: np.ndarray) -> np.ndarray:
         part = slice(start, start + EXACT_TERMS)
         total += a[:, part] @ q[part].astype(np.float32)
     return total.astype(np.float32)
-
-
-def _shared(scales: np.ndarray) -> np.ndarray:
-    """Scales with length 1 along every axis on which they are all the same"""
-    for axis in range(scales.ndim):
-        first = scales.take([0], axis) if scales.shape[axis] else scales
-        scales = first if (scales == first).all() else scales
-    return np.ascontiguousarray(scales)
 
 
 if __name__ == "__main__":
