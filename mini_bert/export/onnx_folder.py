@@ -58,7 +58,7 @@ def export_onnx(
     keys and values (recording.py)
     """
     int8 = weights == INT8
-    model = stored_as(model, INT8) if int8 else model
+    model = stored_as(model, INT8 if int8 else "float32")
     models: Any = model.folders()
     parts = {name: record(part, vectors if encoder else own_head(part), past) for name, part in models.items()}
     graphs = {name: recording.to_onnx().SerializeToString() for name, recording in parts.items()}
@@ -79,7 +79,7 @@ def export_tuned(
 ) -> Exported:
     """Write a fine-tuned model, and the graph with the head of its task."""
     int8 = weights == INT8
-    tuned = tuned._replace(model=stored_as(tuned.model, INT8)) if int8 else tuned
+    tuned = tuned._replace(model=stored_as(tuned.model, INT8 if int8 else "float32"))
     recording = record(tuned.model, vectors if encoder else task_head(tuned))
     graph = recording.to_onnx().SerializeToString()
     folders.export_tuned(tuned, folder, weights, card, **(TRANSFORMERS_JS if int8 else {}))
