@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,7 +99,8 @@ def held_out(folder: Path, engine: str, options: argparse.Namespace) -> dict[str
     """The mean loss of masked words, and how many are guessed right"""
     model, tokenizer = load(folder)
     model = with_engine(model, engine, options.threads)
-    found = [measure_corpus(model, tokenizer, str(options.data / corpus), HELD_OUT, max_batches=options.max_batches).result
+    most = options.max_batches
+    found = [measure_corpus(model, tokenizer, str(options.data / corpus), HELD_OUT, max_batches=most).result
              for corpus in CORPORA]  # fmt: skip
     return {name: sum(getattr(one, name) for one in found) / len(found) for name in ("loss", "top1")}
 
@@ -127,11 +129,11 @@ def main() -> None:
                 for column, (kind, engine) in COLUMNS.items():
                     folder, path = exported(source, own, kind, options), options.out / f"{own}-{kind}-{engine}.json"
                     if name == LOSS:
-                        result = kept(path, lambda folder=folder, engine=engine: held_out(folder, engine, options))  # type: ignore[misc]
+                        result = kept(path, partial(held_out, folder, engine, options))
                         add("masked words, held-out loss", column, result["loss"])
-                        add("masked words, accuracy", column, 100 * result["top1"])
+                        add("masked words, first guess right", column, 100 * result["top1"])
                     else:
-                        result = kept(path, lambda folder=folder, engine=engine: score(folder, name, engine, options))  # type: ignore[misc]  # noqa: B023
+                        result = kept(path, partial(score, folder, name, engine, options))
                         add(TASKS[name].name, column, 100 * result[TASKS[name].score])
     print(table(found, options.seeds))
 
@@ -146,7 +148,8 @@ def table(found: dict[str, dict[str, list[float]]], seeds: int) -> str:
         digits = 4 if is_loss else 2
         verdict = "" if is_loss or lost <= MOST_LOST else f" (more than {MOST_LOST})"
         lines.append(f"| {row} | {' | '.join(f'{mean:.{digits}f}' for mean in means)} | {lost:.{digits}f}{verdict} |")
-    return "\n".join([*lines, f"\nScores × 100 on the dev sets; mean of {seeds} seed{'s' * (seeds > 1)} of fine-tuning."])
+    lines.append(f"\nScores × 100 on the dev sets; seeds of fine-tuning: {seeds}.")
+    return "\n".join(lines)
 
 
 def _options() -> argparse.Namespace:

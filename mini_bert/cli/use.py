@@ -294,7 +294,8 @@ def export(
         bool, typer.Option("--bfloat16", help="16 bits with the range of float32, and fewer digits than float16")
     ] = False,
     int8: Annotated[
-        bool, typer.Option("--int8", help="8 bits per weight; with --onnx, onnx/model_quantized.onnx computes in integers")
+        bool,
+        typer.Option("--int8", help="8 bits per weight; with --onnx: write onnx/model_quantized.onnx instead"),
     ] = False,
     onnx: Annotated[
         bool, typer.Option("--onnx", help="also write onnx/model.onnx, with the model's head (needs the extra `onnx`)")

@@ -132,8 +132,8 @@ def _with_note(text: str, model: Model) -> str:
         return text
     note = (
         f"{EIGHT_BIT_HEADING}\n\n`{INT8_WEIGHTS}` holds 8-bit integers, and a scale for each output. Only Mini-BERT\n"
-        "computes with them; `transformers` does not open this file. An ONNX graph in 8 bits (`onnx/model_quantized.onnx`,\n"
-        "`mini-bert export --onnx --int8`) runs wherever ONNX Runtime does.\n"
+        "computes with them; `transformers` does not open this file. `mini-bert export --onnx --int8` writes a graph\n"
+        "(`onnx/model_quantized.onnx`) that computes the same wherever ONNX Runtime runs.\n"
     )
     return f"{text.rstrip()}\n\n{note}"
 

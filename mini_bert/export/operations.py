@@ -140,7 +140,8 @@ def _rows_of(table, ids):
     if ids.filled is not None:
         return table[ids.filled]
     if isinstance(table, Int8):
-        return take(table.integers, ids, 0).astype(np.float32) * take(table.scales.reshape(len(table)), ids, 0)[..., None]
+        scales = take(table.scales.reshape(len(table)), ids, 0)
+        return take(table.integers, ids, 0).astype(np.float32) * scales[..., None]
     return take(np.asarray(table), ids, 0)
 
 

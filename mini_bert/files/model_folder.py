@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.atomic import old_version, replaced_folder, write_atomic, written_beside
-from mini_bert.common.json_values import parse_json, read_object
 from mini_bert.common.eight_bit import Int8
+from mini_bert.common.json_values import parse_json, read_object
 from mini_bert.common.sixteen_bit import Stored
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG, CARD = "model.safetensors", "pytorch_model.bin", "config.json", "README.md"
@@ -169,7 +169,8 @@ def tensor_names(folder: Path) -> list[str]:
 
     try:
         with safe_open(weights_of(folder) or folder / WEIGHTS, framework="numpy") as file:
-            return [name for name in file.keys() if not name.endswith(SCALES)]  # noqa: SIM118: it is no dictionary
+            names = list(file.keys())
+            return [name for name in names if not name.endswith(SCALES)]
     except (FileNotFoundError, SafetensorError):  # another type of file; or damaged, and then the error says how
         return list(read_folder(folder)[1])
 

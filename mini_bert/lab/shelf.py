@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-CONFIG, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin", "model_int8.safetensors")  # as in files/model_folder.py
+# As in files/model_folder.py
+CONFIG, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin", "model_int8.safetensors")
 UNTRAINED = "mini-bert, untrained"  # random weights, to compare with
 BUNDLED = (
     "mini-bert",

@@ -144,7 +144,6 @@ class Layer:
             first.setdefault(id(param), (path, param))
         return dict(first.values())
 
-
     def eight_bit_params(self) -> dict[str, int]:
         """The paths of all Params that can be stored in 8 bits, with the axis of their scales"""
         paths = {id(param): path for path, param in self.named_params().items()}

@@ -192,6 +192,7 @@ def _unpickled(
 ) -> InMemory:
     model = object.__new__(kind)
     vars(model).update(parts)
-    if data.size == sum(param.size for param in model.named_params().values() if param.frozen is None):  # else it is inside another model, which is unpickled next
+    own = sum(param.size for param in model.named_params().values() if param.frozen is None)
+    if data.size == own:  # else it is inside another model, which is unpickled next
         model._use(bind(model, data, np.zeros(data.size, dtype)), Run(seed, train, Pool()))
     return model

@@ -25,7 +25,7 @@ IDS = np.array([[2, 70, 4, 900, 3]])
 
 @pytest.mark.parametrize("model", [MiniBERT(MINI), Bert(BERT)], ids=["mini", "bert"])
 def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
-    half, full = export(model, TOKENIZER, tmp_path / "half"), export(model, TOKENIZER, tmp_path / "full", weights="float32")
+    half, full = export(model, TOKENIZER, tmp_path / "half"), export(model, TOKENIZER, tmp_path / "full", "float32")
     assert 0.49 < half / full < 0.55
     for folder, error in (("half", 1e-3), ("full", 0.0)):
         loaded, tokenizer = load(tmp_path / folder)
@@ -37,7 +37,7 @@ def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
 def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_written(tmp_path):
     model = MiniBERT(MINI)
     model.head.b.data[3] = 1e5
-    with pytest.raises(ValueError, match=r"weight is 100000, but float16 only goes to 65,504; export with --full or --bfloat16"):
+    with pytest.raises(ValueError, match=r"weight is 100000, but float16 only goes to 65,504; export with --full or"):
         export(model, TOKENIZER, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
