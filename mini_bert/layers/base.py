@@ -212,6 +212,8 @@ def bind(
     for name, param in params.items():
         if param.frozen is not None:
             param.name, param.data = name, param.frozen
+            for earlier in ("grad", "place"):
+                vars(param).pop(earlier, None)
     params = {name: param for name, param in params.items() if param.frozen is None}
     size = sum(param.size for param in params.values())
     data = np.zeros(size, dtype) if data is None else data
