@@ -18,12 +18,12 @@ import numpy as np
 
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.evaluate import word_counts
+from mini_bert.inference.loading import bundled_tokenizer
 from mini_bert.layers.base import Run
 from mini_bert.models.config import INITS, MiniBertConfig
 from mini_bert.models.mini import MiniBERT
 from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.defaults import TOKENIZERS
 from mini_bert.training.loop import held_out_loss
 from mini_bert.training.optim import Adam, lr_schedule
 from mini_bert.training.parallel import Team
@@ -80,7 +80,7 @@ def main() -> None:
         intermediate_size=4 * options.width, dropout=0.1,
     )  # fmt: skip
     config = load_config(options.model) if options.model else small
-    tokenizer = WordPieceTokenizer.load(TOKENIZERS[config.vocab_size])
+    tokenizer = WordPieceTokenizer.load(bundled_tokenizer(MiniBERT, config.vocab_size))
     batches = MLMDataGenerator(
         options.corpus, tokenizer, config.max_seq_length, options.batch, held_out=0.05, progress=False
     )

@@ -14,7 +14,12 @@ first measures the seconds per step of all models, in turn, round after round; n
 a model trains for as many steps as would take 20 minutes at the median of its rounds, however long they really take.
 
 All models read with the same vocabulary (8k, WordPiece), so that the held-out loss of two models is the answer to the
-same question if their objective is the same. DistilBERT learns from the bundled Mini-BERT, which took two hours.
+same question if their objective is the same; a letter in the table says which are (QUESTIONS). Minimal pairs are scored
+by what a model was trained to predict, which a number says (SCORES).
+
+DistilBERT learns from the bundled Mini-BERT, which took two hours. Its teacher has the same depth, three blocks, and it
+starts from random weights: so this measures what a teacher's answers are worth, and not, as in the paper, what is left
+of a model with half of its layers.
 """
 
 from __future__ import annotations
@@ -39,6 +44,20 @@ MODELS = ("mini", *(member.preset for member in MEMBERS))
 TEACHERS = {"distilbert": "mini-bert"}
 MEASURES = ("held_out", "pos", "sst2", "pairs")
 TITLES = {"held_out": "held-out loss", "pos": "POS probe, %", "sst2": "SST-2 dev, %", "pairs": "minimal pairs, %"}
+QUESTIONS = {  # by objective: what the held-out loss measures
+    "masked_words": "masked words, 15 % of the pieces",
+    "distillation": "masked words, 15 % of the pieces",
+    "masked_words_and_sentence_order": "masked words in runs of 1 to 3, in pairs of texts",
+    "replaced_tokens": "masked words, predicted by the generator, a smaller model; all of them are replaced by [MASK]",
+    "next_word": "the next word",
+    "next_word_with_memory": "the next word, with the segment before as a memory",
+    "permutation": "words in a random order, about a sixth",
+}
+SCORES = {  # by output head: the score of a sentence in a minimal pair
+    "masked_words": "the log-probability of each word if it is hidden, summed",
+    "next_word": "the log-probability of each word after those before it, summed: that of the sentence",
+    "replaced": "the log-probability that a word was not replaced, summed, which is not a probability of the sentence",
+}
 
 
 class Options(NamedTuple):
@@ -177,16 +196,38 @@ def results(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
+    """What was measured, with a mark for each question and each way to score, which are explained below it."""
     lines = ["| | parameters | objective | steps | " + " | ".join(TITLES.values()) + " |", "|---" * 8 + "|"]
+    questions, scores = Marks("abcdefgh"), Marks("12345678")
     for name, one in found.items():
         setup = set_up(Wanted(name, tokenizer="8k", length=64, teacher=TEACHERS.get(name)))
         count = setup.build(seed=None).get_parameter_count()
-        scores = [f"{one[way]['score']:.3f}" if way == "held_out" else f"{one[way]['score']:.1f}" for way in MEASURES]
+        cells = [f"{one[way]['score']:.{3 if way == 'held_out' else 1}f}" if way in one else "–" for way in MEASURES]
+        cells[0] += f" ({questions.of(QUESTIONS[setup.objective.name])})"
+        if "pairs" in one:
+            cells[-1] += f" ({scores.of(SCORES[one['pairs']['scored_by']])})"
         lines.append(
             f"| {name} | {count:,} | {setup.objective.name.replace('_', ' ')} | {one['held_out']['steps']:,} | "
-            f"{' | '.join(scores)} |"
+            f"{' | '.join(cells)} |"
         )
-    return "\n".join(lines)
+    notes = [
+        f"Held-out losses with the same letter are answers to the same question: {questions}.",
+        f"Sentences of minimal pairs are scored by what a model predicts: {scores}.",
+    ]
+    return "\n".join([*lines, "", *notes])
+
+
+class Marks:
+    """A mark for each different text, in the order in which they come."""
+
+    def __init__(self, marks: str):
+        self.marks, self.texts = marks, dict[str, str]()
+
+    def of(self, text: str) -> str:
+        return self.texts.setdefault(text, self.marks[len(self.texts)])
+
+    def __str__(self) -> str:
+        return "; ".join(f"({mark}) {text}" for text, mark in self.texts.items())
 
 
 def figure(found: dict[str, dict[str, Any]], path: Path) -> None:
@@ -195,8 +236,10 @@ def figure(found: dict[str, dict[str, Any]], path: Path) -> None:
     drawn = new_figure(11, 0.35 * len(found) + 1.2)
     for panel, way in zip(drawn.subplots(1, len(shared), sharey=True), shared, strict=True):
         scores = [found[name][way]["score"] for name in names]
-        panel.plot(scores, names, "o", color=colour(0))
-        dress(panel, TITLES[way], "")
+        hollow = [found[name][way].get("scored_by") == "replaced" for name in names]  # not a likelihood (SCORES)
+        for name, score, style in zip(names, scores, hollow, strict=True):
+            panel.plot([score], [name], "o", color=colour(0), fillstyle="none" if style else "full")
+        dress(panel, TITLES[way] + (" (hollow: by “not replaced”)" if any(hollow) else ""), "")
         margin = 0.15 * (max(scores) - min(scores)) + 0.1
         panel.set_xlim(min(scores) - margin, max(scores) + 2 * margin)
         for index, score in enumerate(scores):

@@ -31,8 +31,8 @@ STEPS = ("query", "scores", "attention", "context", "expand", "output_norm")
 
 
 def session(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """What the page asks while someone types a sentence, hides two words, steps through a block, looks at heads and
-    pieces, learns a vocabulary and looks at vectors."""
+    """What the page asks in all nine rooms while someone types a sentence, hides two words, steps through a block,
+    looks at heads, follows the gradient, learns a vocabulary and looks at vectors."""
     asked: list[tuple[str, dict[str, Any]]] = []
     for end in range(len(text) // 2, len(text) + 1, 4):  # typing
         asked += [("mask/guess", {"text": text[:end], "hidden": []}), ("mask/surprise", {"text": text[:end]})]
@@ -74,6 +74,8 @@ def session(text: str) -> list[tuple[str, dict[str, Any]]]:
             weight = {"text": text, "hidden": hidden, "tensor": tensor}
             asked.append(("backward/weights", weight))
             asked.append(("backward/check", {**weight, "row": 3, "column": 5}))
+    sections = (("attention.md", "attention"), ("norms_and_activations.md", "softmax"))
+    asked += [("backward/derivation", {"page": page, "anchor": anchor}) for page, anchor in sections]
     asked += [("training/status", {}), ("break/faults", {}), ("break/status", {})]
     return asked
 

@@ -20,12 +20,13 @@ import numpy as np
 
 from mini_bert.common.progress import counted
 from mini_bert.data.generator import MLMDataGenerator
+from mini_bert.inference.loading import bundled_tokenizer
 from mini_bert.layers.base import Run
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
 from mini_bert.models.registry import load_config
 from mini_bert.text.wordpiece import WordPieceTokenizer
-from mini_bert.training.defaults import TOKENIZERS, default_learning_rate
+from mini_bert.training.defaults import default_learning_rate
 from mini_bert.training.loop import held_out_loss
 from mini_bert.training.optim import Adam, lr_schedule
 from mini_bert.training.parallel import Team
@@ -66,7 +67,7 @@ class Measured(NamedTuple):
 
 def train(config: MiniBertConfig, choice: str, seed: int, options: argparse.Namespace) -> Measured:
     settings = TrainingConfig(steps=options.steps, **CHOICES[choice])
-    tokenizer = WordPieceTokenizer.load(TOKENIZERS[config.vocab_size])
+    tokenizer = WordPieceTokenizer.load(bundled_tokenizer(MiniBERT, config.vocab_size))
     batches = MLMDataGenerator(
         options.corpus, tokenizer, config.max_seq_length, 16, held_out=0.05, progress=False, seed=seed
     )

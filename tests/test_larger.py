@@ -209,7 +209,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
     [
         (lambda: LargerBERTTrainer(LargerBERT(SMALL), speed=3), TypeError, "unknown setting.s. speed"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL), steps=3), TypeError, "unknown setting.s. steps.*num_steps=1000"),
-        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer(), ValueError, "no bundled vocabulary has 16"),
+        (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer(), ValueError, "no bundled .* has 16 tokens"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).load_tokenizer("8k"), ValueError, "8,192 tokens.*only 16 ids"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).train(generator()), ValueError, "for how long"),
         (lambda: LargerBERTTrainer(LargerBERT(SMALL)).resume(generator()), ValueError, "which run"),

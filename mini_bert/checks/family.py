@@ -1,6 +1,6 @@
 """The family side by side: what `mini-bert family` prints, computed from the code.
 
-overview()            a table of all architectures: sizes, objective, tokenizer, context, memory, time of a step
+overview()            tables of all architectures: sizes, context, memory, time of a step; tokenizers and objectives
 portrait("albert")    one of them: its differences, and what its idea is worth in the numbers of its configs
 """
 
@@ -18,9 +18,10 @@ from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import prepare
 from mini_bert.models.family import MEMBERS, VARIANTS, Member
 from mini_bert.models.registry import PRESETS, model_class, preset
+from mini_bert.objectives.distillation import Distillation
 from mini_bert.training.parallel import Team, default_threads
 from mini_bert.training.plan import default_choice, predicted_peak
-from mini_bert.training.setup import Setup, Wanted, default_objective, set_up
+from mini_bert.training.setup import Setup, Wanted, set_up
 
 BATCH, LENGTH = 32, 64  # a step: 32 sequences of 64 tokens
 ROUNDS = 3  # steps that are timed, after one that is not
@@ -30,8 +31,9 @@ WIDTH = 100
 class Row(NamedTuple):
     """One architecture in numbers. Memory and time are those of its preset, in steps of 32 × 64 tokens."""
 
-    member: Member
-    objective: str
+    member: Member  # with the tokenizer and the objective of the published models
+    tokenizer: str  # of the preset
+    objective: str  # of the preset
     parameters: int  # of the preset
     published: dict[str, int]  # of the published models, by name
     context: int  # tokens, of the first published model
@@ -44,9 +46,10 @@ def row(member: Member, timed: bool, threads: int | None = None, corpus: Any = "
     setup = set_up(Wanted(member.preset, length=min(LENGTH, preset(member.preset).max_length)))
     built = setup.build(seed=0 if timed else None)
     threads = threads or default_threads()
-    published = {name: published_config(member, name) for name in member.published}
+    published = published_configs(member.preset)
     return Row(
         member,
+        setup.vocabulary,
         setup.objective.name,
         built.get_parameter_count(),
         {name: parameters(config) for name, config in published.items()},
@@ -56,8 +59,11 @@ def row(member: Member, timed: bool, threads: int | None = None, corpus: Any = "
     )
 
 
-def published_config(member: Member, name: str) -> Any:
-    return model_class(preset(member.preset).to_dict()).config_class(**member.published[name])
+def published_configs(name: str) -> dict[str, Any]:
+    """The configs of the published models by name; for a variant, those of its member and its own."""
+    kind = model_class(preset(member_called(name).preset).to_dict())
+    found = {**member_called(name).published, **(VARIANTS[name].published if name in VARIANTS else {})}
+    return {title: kind.config_class(**values) for title, values in found.items()}
 
 
 def step_time(setup: Setup, model: Any, threads: int, corpus: Any) -> float:
@@ -89,20 +95,29 @@ def overview(timed: bool = True, after_each: Callable[[int, int], None] | None =
 
 
 def report(rows: list[Row]) -> str:
-    """The table, and below it what each changed about BERT."""
-    columns = f"{'':15} {'parameters':>10} {'published':>10} {'context':>8} {'memory':>8} {'step':>8}  {'tokenizer':15}"
-    lines = [f"{columns} objective"]
+    """The sizes, the tokenizers and objectives as published and ours, and what each changed about BERT."""
+    lines = [f"{'':15} {'parameters':>10} {'published':>10} {'context':>8} {'memory':>8} {'step':>8}"]
     for one in rows:
         published = next(iter(one.published.values()))
         seconds = "-" if one.seconds is None else f"{1e3 * one.seconds:,.0f} ms"
         lines.append(
             f"{one.member.preset:15} {one.parameters / 1e6:9.1f}M {published / 1e6:9.1f}M {one.context:8,} "
-            f"{one.memory / 1e6:5,.0f} MB {seconds:>8}  {one.member.tokenizer:15} {one.objective}"
+            f"{one.memory / 1e6:5,.0f} MB {seconds:>8}"
         )
     lines.append(
         "\nparameters: of the preset, which `mini-bert train --model NAME` trains. memory, step: to train it, and one\n"
         f"forward and backward pass of {BATCH} × {LENGTH} tokens. published, context: of a published model; "
         "`mini-bert family\nNAME` has more of them.\n"
+    )
+    lines.append(f"{'':15} {'tokenizer':14} {'our preset':11} {'objective':32} our preset")
+    for one in rows:
+        same = "the same" if one.objective == one.member.objective else one.objective
+        lines.append(
+            f"{one.member.preset:15} {one.member.tokenizer:14} {one.tokenizer:11} {one.member.objective:32} {same}"
+        )
+    lines.append(
+        "\ntokenizer, objective: of the published models. Bundled tokenizers: 8k is a WordPiece, bpe-8k a byte-level "
+        "BPE,\nunigram-8k a Unigram; there is none of whole words.\n"
     )
     width = max(len(one.member.preset) for one in rows)
     for one in rows:
@@ -117,7 +132,7 @@ def member_called(name: str) -> Member:
         raise ValueError(
             f"there is no architecture {name!r:.40}; expected one of {', '.join(PRESETS)}{did_you_mean(name, PRESETS)}"
         )
-    own = VARIANTS[name][0] if name in VARIANTS else name
+    own = VARIANTS[name].member if name in VARIANTS else name
     return next(member for member in MEMBERS if member.preset == own)
 
 
@@ -126,24 +141,35 @@ def portrait(name: str) -> str:
     member = member_called(name)
     kind = model_class(preset(name).to_dict())
     about = f"{member.name} ({member.paper}): {'; '.join(member.differences)}."
-    variant = [textwrap.fill(f"A variant of {member.name}: {VARIANTS[name][1]}.", WIDTH)] if name in VARIANTS else []
-    lines = [
-        textwrap.fill(about, WIDTH),
-        *variant,
-        f"Tokenizer: {member.tokenizer}. Objective: {default_objective(preset(name)).name}. Code: {_path(kind)}",
+    variant = VARIANTS.get(name)
+    setup = set_up(Wanted(name))
+    paragraphs = [
+        about,
+        f"A variant of {member.name}: {variant.about}." if variant else "",
+        member.note,
+        f"Tokenizer: {member.tokenizer}; our preset: {setup.vocabulary}.",
+        f"Objective: {_objectives((variant or member).objective, setup.objective.name)}.",
+        f"Code: {_path(kind)}",
     ]
-    *_, largest = member.published
-    configs = {f"our preset, `--model {name}`": preset(name)}
-    configs |= {published: published_config(member, published) for published in member.published}
-    for title in (next(iter(configs)), largest):
-        config = configs[title]
+    lines = [textwrap.fill(one, WIDTH, break_on_hyphens=False) for one in paragraphs if one]
+    published = published_configs(name)
+    *others, largest = published
+    for title, config in ((f"our preset, `--model {name}`", preset(name)), (largest, published[largest])):
         lines.append(f"\n{title}: {parameters(config):,} parameters")
         lines.append(textwrap.indent(textwrap.fill(story(member.preset, config), WIDTH - 2), "  "))
-    others = [f"{title} {parameters(configs[title]):,}" for title in member.published if title != largest]
     if others:
-        listed = f"Parameters of other sizes: {'; '.join(others)}"
+        counts = [f"{title} {parameters(published[title]):,}" for title in others]
+        listed = f"Parameters of other sizes: {'; '.join(counts)}"
         lines.append("\n" + textwrap.fill(listed, WIDTH, break_on_hyphens=False))
     return "\n".join(lines)
+
+
+def _objectives(published: str, ours: str) -> str:
+    """The published objective, and that of the preset if it is another one."""
+    if published == ours:
+        return published
+    option = "--teacher FOLDER" if published == Distillation.name else f"--objective {published}"
+    return f"{published}; our preset: {ours}, or the published one with `{option}`"
 
 
 def _path(kind: type[Any]) -> str:

@@ -57,9 +57,8 @@ def albert(config: Any) -> Iterator[str]:
 def distilbert(config: Any) -> Iterator[str]:
     blocks, L = parameters(config, "encoder"), config.depth
     yield f"{L} layers of {blocks // L:,} parameters; a teacher of twice the depth has {blocks:,} more, and takes"
-    yield "twice the time in its blocks. The student starts from every second layer of the teacher."
-    yield f"At each masked token it learns from the teacher's probabilities of all {config.vocab_size:,} words,"
-    yield "not only from which word is right."
+    yield f"twice the time in its blocks. From a teacher, it learns the probabilities of all {config.vocab_size:,}"
+    yield "words at each masked token, not only which word is right."
 
 
 def electra(config: Any) -> Iterator[str]:

@@ -37,9 +37,12 @@ def tokenizer_train(
     vocab_size: Annotated[int, typer.Option(help="number of pieces to learn, special tokens included")] = 8192,
     out: Annotated[Path, typer.Option(help="the folder to write")] = Path("tokenizer"),
     kind: Annotated[
-        str,
-        typer.Option(help="wordpiece as in BERT, bpe (byte-level) as in RoBERTa and GPT-2, or unigram as in ALBERT"),
-    ] = "wordpiece",
+        str | None,
+        typer.Option(
+            help="wordpiece as in BERT, bpe (byte-level) as in RoBERTa and GPT-2, or unigram as in ALBERT",
+            show_default="wordpiece, or that of --like",
+        ),
+    ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="keep upper case and accents; bpe always does")] = False,
     limit_alphabet: Annotated[
         int | None,
@@ -51,7 +54,11 @@ def tokenizer_train(
     ] = None,
     like: Annotated[
         str | None,
-        typer.Option(help="special tokens of bpe: those of roberta, or of gpt2", show_default="roberta"),
+        typer.Option(
+            help="the model whose kind of tokenizer, special tokens and templates to use: bert, distilbert, electra, "
+            "roberta, gpt2, deberta, modernbert, albert, xlnet or deberta-v3",
+            show_default="bert, roberta or albert, by --kind",
+        ),
     ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="processes that count words", show_default="one per core, up to 3")
@@ -62,12 +69,8 @@ def tokenizer_train(
 
     For example:  mini-bert tokenizer train my_texts/ --vocab-size 16000 --out my_tokenizer
 
-    As RoBERTa's:  mini-bert tokenizer train my_texts/ --kind bpe --out my_tokenizer
+    As RoBERTa's:  mini-bert tokenizer train my_texts/ --like roberta --out my_tokenizer
     """
-    from mini_bert.common.wording import did_you_mean
-
-    if kind not in KINDS:
-        raise ValueError(f"--kind is {kind!r}, expected one of {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
     _check_out(out, force)
     tokenizer, summary = _train(
         kind, corpus or ["builtin"], vocab_size, not cased, limit_alphabet, like, processes, column
@@ -78,7 +81,7 @@ def tokenizer_train(
 
 
 def _train(
-    kind: str,
+    kind: str | None,
     corpus: list[str],
     vocab_size: int,
     lowercase: bool,
@@ -89,22 +92,18 @@ def _train(
 ) -> Trained:
     from mini_bert.text import trained
 
+    kind, like = trained.kind_like(kind, like)
+    style = trained.LIKE[kind][like]
     if kind == "bpe":
         if limit_alphabet is not None:
             raise ValueError(
                 "--limit-alphabet has no effect with --kind bpe, which spells every character; leave it out"
             )
-        return trained.bpe(corpus, vocab_size, like or "roberta", processes, column)
-    if like is not None:
-        raise ValueError(
-            f"--like {like} chooses special tokens for --kind bpe; {kind} has those of "
-            f"{'BERT' if kind == 'wordpiece' else 'ALBERT'}"
-        )
-    train = trained.wordpiece if kind == "wordpiece" else trained.unigram
-    return train(corpus, vocab_size, lowercase, 1000 if limit_alphabet is None else limit_alphabet, processes, column)
+        return trained.bpe(corpus, vocab_size, processes, column, style)
+    given = (corpus, vocab_size, lowercase, 1000 if limit_alphabet is None else limit_alphabet, processes, column)
+    return trained.wordpiece(*given) if kind == "wordpiece" else trained.unigram(*given, style)
 
 
-KINDS = ("wordpiece", "bpe", "unigram")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "vocab.json", "merges.txt", "spiece.model")
 
 

@@ -44,8 +44,12 @@ def fill_mask(
 def generate(
     prompt: Annotated[str, typer.Argument(help="the beginning of a text; empty: the beginning of a document")],
     model: Annotated[
-        str, typer.Option(help=f"a model that predicts the next word, such as a GPT-2: {MODELS}")
-    ] = "mini-bert",
+        str | None,
+        typer.Option(
+            help="the folder of a model that predicts the next word: of a run, or a published GPT-2; no such "
+            "model is bundled"
+        ),
+    ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="maximum number of new tokens; the model may end earlier")] = 50,
     temperature: Annotated[
         float, typer.Option(help="below 1: safer words; above: more surprising ones; 0: always the likeliest")
@@ -59,6 +63,9 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="print JSON at the end")] = False,
 ) -> None:
     """Write on from a prompt, one token at a time.
+
+    It needs a model that predicts the next word. The bundled one fills gaps, so train one first, with `mini-bert train
+    --model gpt2 --out runs/gpt2`, or name the folder of a published GPT-2.
 
     When the tokens that the model can read at once are used up, it reads the last half of them again and goes on.
 
@@ -74,6 +81,11 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, seed)
     sampling.check()
     library.check_stop(stop or ())
+    if model is None:
+        raise ValueError(
+            "there is no --model, and the bundled mini-bert cannot write, because it fills gaps; train a model that "
+            f"predicts the next word with {library.TRAIN_ONE} and add --model runs/gpt2, or name a published GPT-2"
+        )
     loaded, tokenizer = load(model)
     library.check_causal(loaded, model)
     with threadpool_limits(1, "blas"):

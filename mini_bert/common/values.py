@@ -11,14 +11,14 @@ LARGEST_SPREAD = 100.0  # of initial weights; published models have 0.02
 SMALLEST_EPS = 1e-30  # so that it is not 0 in float32
 
 
-def check_positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}, expected a whole number (a Python int) of at least 1")
+def check_positive(name: str, value: Any, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {value!r}, expected a whole number (a Python int) of at least {least}")
 
 
-def check_size(name: str, value: Any) -> None:
+def check_size(name: str, value: Any, least: int = 1) -> None:
     """A size of a model. The limits keep an absurd config from filling the memory or running forever."""
-    check_positive(name, value)
+    check_positive(name, value, least)
     most = MOST_LAYERS if "layer" in name else LARGEST_SIZE
     if value > most:
         raise ValueError(f"{name} is {value}, expected at most {most:,}")

@@ -29,8 +29,9 @@ def duration(seconds: float) -> str:
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: the one that is spelt most like it, if any is.
 
-    >>> did_you_mean("elektra", ["bert", "electra"]), did_you_mean("xyz", ["bert", "electra"])
+    >>> did_you_mean("Elektra", ["bert", "electra"]), did_you_mean("xyz", ["bert", "electra"])
     ('; did you mean electra?', '')
     """
-    close = get_close_matches(name, list(names), 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    by_lower = {one.lower(): one for one in names}
+    close = get_close_matches(name.lower(), by_lower, 1)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""

@@ -217,16 +217,23 @@ class Graph:
         return model
 
 
-def differences(a: Graph, b: Graph) -> list[str]:
-    """How two recordings of the same forward pass differ"""
-    found = [f"{x.op} of {', '.join(x.inputs)} became {y.op} of {', '.join(y.inputs)}"
-             for x, y in zip(a.nodes, b.nodes, strict=False) if x != y]  # fmt: skip
-    if len(a.nodes) != len(b.nodes):
-        found.append(f"there are {len(a.nodes)} and {len(b.nodes)} nodes")
-    for name in a.initialisers.keys() | b.initialisers.keys():
-        one, other = a.initialisers.get(name), b.initialisers.get(name)
-        if one is None or other is None or not (_memory(one) == _memory(other) or np.array_equal(one, other)):
-            found.append(f"the constant {name} differs")
+def differences(a: Graph, b: Graph, a_outputs: Sequence[str], b_outputs: Sequence[str]) -> list[str]:
+    """How two recordings of the same forward pass differ, in what their outputs depend on"""
+    ours, theirs = a.needed(a_outputs), b.needed(b_outputs)
+    same_as = {name: name for name in a.inputs}  # values of a -> the same in b
+    found = [] if len(ours) == len(theirs) else [f"one has {len(ours)} nodes, the other {len(theirs)}"]
+    for one, other in zip(ours, theirs, strict=False):
+        if (one.op, one.attributes, len(one.inputs)) != (other.op, other.attributes, len(other.inputs)):
+            found.append(f"{one.op} became {other.op}")
+        for left, right in zip(one.inputs, other.inputs, strict=False):
+            x, y = a.initialisers.get(left), b.initialisers.get(right)
+            if x is None or y is None:
+                equal = same_as.get(left) == right
+            else:
+                equal = _memory(x) == _memory(y) or (x.dtype == y.dtype and np.array_equal(x, y))
+            if not equal:
+                found.append(f"{one.op} got {left} and then {right}")
+        same_as.update(zip(one.outputs, other.outputs, strict=False))
     return found
 
 

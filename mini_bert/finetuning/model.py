@@ -103,9 +103,10 @@ def folder_config(model: Model, task: Task, tokenizer: Tokenizer, length: int) -
         "id2label": {str(number): label for number, label in enumerate(task.labels)},
         "label2id": {label: number for number, label in enumerate(task.labels)},
     }
+    published = model.task_class(task.architecture)
     return {
         **config.to_dict(),
-        "architectures": [model.task_class(task.architecture)],
+        **({"architectures": [published]} if published else {}),
         **(names if task.labels else {}),
         **task.more_config(),
         "fine_tuning": {"task": task.name, "length": length, **task.settings()},

@@ -183,6 +183,7 @@ def _is_surrogate(character: str) -> bool:
     return "\ud800" <= character <= "\udfff"
 
 
+TRAIN_ONE = "`mini-bert train --model gpt2 --out runs/gpt2`"  # a remedy, in messages
 DOES = {  # what models do that do not write
     MASKED_WORDS: "it fills gaps, and reads the words after a gap as well as those before; use `mini-bert fill-mask`",
     REPLACED: "it reads a whole text, and says of each token whether it was replaced",
@@ -196,7 +197,7 @@ def check_causal(model: Model, name: str = "") -> None:
         does = next((does for head, does in DOES.items() if head in model.output_heads), "it predicts no words")
         raise ValueError(
             f"{which} cannot write: {does}. To write, name the folder of a model that predicts the next word with "
-            "--model, such as a GPT-2; `mini-bert train --model gpt2` trains one"
+            f"--model, such as a GPT-2; {TRAIN_ONE} trains one"
         )
     model.output_head(NEXT_WORD)  # raises an error for one that was fine-tuned
 

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert.common.wording import with_article
 from mini_bert.files.model_folder import CONFIG, locate, read_config, tensor_names
 from mini_bert.models.base import REPLACED, Model
 from mini_bert.models.pairs import GENERATOR, PairConfig
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.text.base import Tokenizer
-from mini_bert.text.loading import has_tokenizer
+from mini_bert.text.loading import FILES, has_tokenizer
 from mini_bert.text.loading import load_tokenizer as read_tokenizer
-from mini_bert.text.tokenizer_files import BUNDLED, JSON, VOCAB
 
 DEFAULT_MODEL = "mini-bert"
 logger = logging.getLogger(__name__)
@@ -106,24 +106,32 @@ def heads_in(folder: Path) -> list[str]:
 
 
 def tokenizer_of(folder: Path, config: Any) -> Tokenizer:
-    """The tokenizer in the folder, or else the bundled one with the model's vocabulary size."""
-    vocab_size = config.vocab_size
-    if has_tokenizer(folder):
-        tokenizer = read_tokenizer(folder)
-        check_tokenizer(tokenizer, config, folder)
-        return tokenizer
-    for path in sorted(BUNDLED.iterdir()):
-        if (path / VOCAB).is_file() and (path / VOCAB).read_bytes().count(b"\n") == vocab_size:
-            logger.warning(
-                "%s has neither %s nor %s; using the bundled tokenizer %r, which has the model's vocabulary size, %s. "
-                "If the model was trained with another tokenizer, its predictions will be meaningless",
-                folder, JSON, VOCAB, path.name, f"{vocab_size:,}",
-            )  # fmt: skip
-            return read_tokenizer(path)
-    raise FileNotFoundError(
-        f"{folder} has neither {JSON} nor {VOCAB}, and no bundled tokenizer has {vocab_size:,} tokens; "
-        "copy the tokenizer that the model was trained with into the folder"
-    )
+    """The tokenizer in the folder, or else the bundled one that fits the model."""
+    remedy = "copy the one that it was trained with into the folder"
+    tokenizer = read_tokenizer(folder if has_tokenizer(folder) else bundled_replacement(folder, config, remedy))
+    check_tokenizer(tokenizer, config, folder)
+    return tokenizer
+
+
+def bundled_tokenizer(kind: type[Model], vocab_size: int) -> str | None:
+    """The bundled tokenizer of this size, of the kind that an architecture reads with; None: there is none."""
+    wordpiece = kind.vocabulary == "8k"
+    return {8192: kind.vocabulary, 50_000: "50k" if wordpiece else None}.get(vocab_size)
+
+
+def bundled_replacement(source: Any, config: Any, remedy: str) -> str:
+    """The bundled tokenizer for a trained model that comes without one. source: the model; remedy: ends the error"""
+    name, size = bundled_tokenizer(model_class(config.to_dict()), config.vocab_size), f"{config.vocab_size:,}"
+    if name is None:
+        raise FileNotFoundError(
+            f"{source} has no tokenizer ({FILES}), and no bundled tokenizer for {with_article(config.name)} has its "
+            f"{size} tokens; {remedy}"
+        )
+    logger.warning(
+        "%s has no tokenizer (%s); using the bundled tokenizer %r, which has the model's vocabulary size, %s. If the "
+        "model was trained with another tokenizer, its predictions will be meaningless", source, FILES, name, size,
+    )  # fmt: skip
+    return name
 
 
 def check_tokenizer(tokenizer: Tokenizer, config: Any, source: Any) -> None:

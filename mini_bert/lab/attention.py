@@ -19,10 +19,12 @@ from mini_bert.inside.attention_maps import attention_maps, head_statistics
 from mini_bert.inside.attention_page import packed
 from mini_bert.inside.head_ablation import without_heads
 from mini_bert.inside.saliency import default_position, word_saliency
+from mini_bert.lab.attention_operations import Attended
 from mini_bert.lab.bench import Bench, Reading, rounded
-from mini_bert.lab.fields import Fields
-from mini_bert.lab.mask import gap_probabilities, gaps_of
-from mini_bert.layers.efficient_attention import EfficientAttention
+from mini_bert.lab.explaining import scaling
+from mini_bert.lab.fields import Fields, Unable
+from mini_bert.lab.mask import gaps_of, word_probabilities
+from mini_bert.layers.disentangled_encoder import ConvolvedBlock
 
 TOP = 6  # guesses
 MOST_HEADS = 24  # that are switched off one after the other
@@ -54,28 +56,30 @@ def query(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     head = fields.integer("head", 0, bench.model.heads - 1)
     position = fields.integer("position", 0, len(reading.ids) - 1)
     fields.end()
-    attention = getattr(bench.model.encoder.blocks[layer], "attention", None)
-    if type(attention) is not EfficientAttention:
-        raise ValueError(
-            "the scores of this architecture are more than q · k / √d, so they are not shown number by number"
-        )
-    cache = bench.encode(reading)
-    q = cache[f"query_{layer}"][0, head, position].astype(float)  # (d,)
-    k = cache[f"key_{layer}"][0, head].astype(float)  # (T,d)
-    products = k @ q
-    scores = products / math.sqrt(q.size)
+    block, cache = bench.model.encoder.blocks[layer], bench.encode(reading).blocks[layer]
+    inner = cache.block if isinstance(block, ConvolvedBlock) else cache
+    found = Attended.of(getattr(block, "attention", None), getattr(inner, "attention", None))
+    if found is None:
+        raise Unable("the scores of this architecture are not shown number by number")
+    first, T = found.memory, len(reading.ids)
+    pairs = [[product.vectors(head, position, first + key) for key in range(T)] for product in found.products]
+    scores = found.scores[head, position].astype(float)  # (K,) with −∞ where masked
     powers = np.exp(scores - scores.max())
-    weights = cache[f"attention_weights_{layer}"][0, head, position]
     return {
-        "size": q.size,
-        "query": [rounded(value, 4) for value in q],
-        "keys": [[rounded(value, 4) for value in row] for row in k],
-        "products": [rounded(value) for value in products],
-        "scores": [rounded(value) for value in scores],
+        "size": found.q.shape[-1],
+        "query": [rounded(value, 4) for value in pairs[0][0][0]],
+        "keys": [[rounded(value, 4) for value in key] for _, key in pairs[0]],
+        "products": {
+            product.formula: [rounded(one.astype(float) @ other) for one, other in own]
+            for product, own in zip(found.products, pairs, strict=True)
+        },
+        "scale": scaling(found.attention.scale),
+        "scores": [rounded(value) if math.isfinite(value) else None for value in scores[first:]],
         "largest": rounded(scores.max()),
-        "powers": [rounded(value) for value in powers],
+        "powers": [rounded(value) for value in powers[first:]],
         "sum": rounded(powers.sum()),
-        "weights": [rounded(value) for value in weights],
+        "memory": rounded(found.weights[head, position, :first].sum()),
+        "weights": [rounded(value) for value in found.weights[head, position, first:]],
     }
 
 
@@ -85,7 +89,10 @@ def saliency(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     reading = bench.read(fields.text())
     position = _gap(reading, fields)
     fields.end()
-    (found,) = word_saliency(bench.model, bench.tokenizer, reading.ids, [position], list(reading.types))
+    try:
+        (found,) = word_saliency(bench.model, bench.tokenizer, reading.ids, [position], list(reading.types))
+    except ValueError as problem:  # it has no head for words, or nothing comes before this one
+        raise Unable(str(problem)) from None
     return {
         "of": found.of,
         "value": rounded(found.value),
@@ -102,10 +109,10 @@ def without(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     A = bench.model.heads
     off = fields.integers("off", 0, bench.model.depth * A - 1)
     fields.end()
-    weaker = Bench(bench.name, without_heads(bench.model, [divmod(one, A) for one in off]), bench.tokenizer)
+    weaker = weakened(bench, [divmod(one, A) for one in off])
     gaps = gaps_of(reading, [position])
     row = gaps.index(position)
-    before, after = (gap_probabilities(one, reading, gaps)[row].astype(float) for one in (bench, weaker))
+    before, after = (word_probabilities(one, reading, gaps)[row].astype(float) for one in (bench, weaker))
     offered = np.maximum(before, after)
     offered[list(bench.tokenizer.special_ids)] = -1
     best = np.argsort(-offered, kind="stable")[:TOP].tolist()
@@ -130,15 +137,23 @@ def importance(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     fields.end()
     every = [(layer, head) for layer in range(bench.model.depth) for head in range(bench.model.heads)]
     if len(every) > MOST_HEADS:
-        raise ValueError(f"this model has {len(every)} heads, too many to try all of them here; switch off one")
+        raise Unable(f"this model has {len(every)} heads, too many to try all of them here; switch off one")
     gaps = gaps_of(reading, [position])
     row = gaps.index(position)
-    before = gap_probabilities(bench, reading, gaps)[row].astype(float)
+    before = word_probabilities(bench, reading, gaps)[row].astype(float)
     changes = []
     for one in every:
-        weaker = Bench(bench.name, without_heads(bench.model, [one]), bench.tokenizer)
-        changes.append(rounded(divergence(before, gap_probabilities(weaker, reading, gaps)[row].astype(float))))
+        after = word_probabilities(weakened(bench, [one]), reading, gaps)[row]
+        changes.append(rounded(divergence(before, after.astype(float))))
     return {"divergences": changes}
+
+
+def weakened(bench: Bench, heads: list[tuple[int, int]]) -> Bench:
+    """The same bench without some heads"""
+    try:
+        return Bench(bench.name, without_heads(bench.model, heads), bench.tokenizer)
+    except ValueError as problem:
+        raise Unable(str(problem)) from None
 
 
 def _gap(reading: Reading, fields: Fields) -> int:

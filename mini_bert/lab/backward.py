@@ -3,14 +3,12 @@
     loss = −ln p(hidden word)           the mean, if several words are hidden
     ∂loss/∂w ≈ (loss(w + h) − loss(w − h)) / 2h         what `check` compares with the gradient from backward
 
-`flow` gives the size of all gradients, `values` the numbers at one operation, `weights` those of a weight matrix and
-`check` a finite difference. gradients.py has the pass itself. All in float64.
+`flow` gives the size of all gradients, `values` the numbers at one operation, `weights` those of a weight matrix,
+`check` a finite difference and `derivation` how a formula follows. gradients.py has the pass itself. All in float64.
 """
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,10 +16,11 @@ import numpy as np
 
 from mini_bert.inside.saliency import default_position
 from mini_bert.lab.bench import Bench, Reading, rounded
+from mini_bert.lab.derivations import section_of, sections
 from mini_bert.lab.fields import Fields
 from mini_bert.lab.gradients import Pass, backward_pass
 from mini_bert.lab.mask import gaps_of
-from mini_bert.lab.operations import FEATURES, KEYS, WORDS, scale_of
+from mini_bert.lab.operation_kinds import FEATURES, KEYS, WORDS, scale_of
 from mini_bert.lab.source import line_of
 from mini_bert.lab.stepper import packed
 from mini_bert.layers.attention import MultiHeadAttention, attend_backward
@@ -33,7 +32,6 @@ from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.softmax import softmax_backward
 
-DERIVATIONS = "docs/derivations.md"
 GRID = 16  # rows and columns of a weight matrix that are shown
 MOST_WORDS = 24  # columns of the gradient at the scores of words
 QKV = ("attention.qkv.w", "attention.qkv.b")
@@ -295,7 +293,7 @@ def values(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
         "norm": size(gradient),
         "largest": rounded(np.abs(gradient).max()),
         "source": line_of(back.function, back.fragment)._asdict(),
-        "derivation": derivation(back.function),
+        "derivation": {name: section_of(back.function)[name] for name in ("page", "anchor", "title")},
         "tensors": [name for name in tensors_of(back, place[1]) if name in passed.params],
     }
 
@@ -305,13 +303,17 @@ def tensors_of(back: Back, layer: int | None) -> list[str]:
     return [name if layer is None else f"encoder.blocks.{layer}.{name}" for name in back.tensors]
 
 
-def derivation(function: Callable[..., Any]) -> dict[str, str]:
-    """How the formula follows: the text that opens the file of the layer, and the page with all derivations."""
-    module = sys.modules[function.__module__]
+def derivation(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+    """One section of docs/derivations, and the names of all.        page, anchor"""
+    fields = Fields(request)
+    page = fields.choice("page", list(dict.fromkeys(one["page"] for one in sections())))
+    anchors = [one["anchor"] for one in sections() if one["page"] == page]
+    wanted = fields.choice("anchor", anchors, anchors[0])
+    fields.end()
+    found = next(one for one in sections() if (one["page"], one["anchor"]) == (page, wanted))
     return {
-        "module": function.__module__.replace(".", "/") + ".py",
-        "text": inspect.cleandoc(module.__doc__ or ""),
-        "page": DERIVATIONS,
+        **{name: found[name] for name in ("page", "anchor", "title", "text")},
+        "all": [[one["page"], one["anchor"], one["title"]] for one in sections()],
     }
 
 
@@ -381,4 +383,4 @@ def relative_error(analytic: float, numeric: float) -> float:
     return abs(analytic - numeric) / largest if largest else 0.0
 
 
-ACTIONS = {"flow": flow, "values": values, "weights": weights, "check": check}
+ACTIONS = {"flow": flow, "values": values, "weights": weights, "check": check, "derivation": derivation}

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.inference.loading import load
+from mini_bert.inside.inputs import runs_on
 from mini_bert.lab.shelf import UNTRAINED
 from mini_bert.layers.base import Run
-from mini_bert.models.base import Model
+from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.models.cache import EncodeCache
 from mini_bert.text.base import Tokenizer
 
@@ -64,9 +65,12 @@ class Bench:
         return cls(name, *load(name))
 
     def read(self, text: str) -> Reading:
-        """The tokens of a text. The mask token counts as a mask; other special tokens are plain text."""
-        mask = self.tokenizer.mask_token
-        encoding = self.tokenizer.encode_batch([text], special=mask)[0]
+        """The tokens of a text, with the special ones that the model saw in training (inside/inputs.py, as_trained).
+
+        The mask token counts as a mask if the model guesses masked words; other special tokens are plain text.
+        """
+        mask = self.tokenizer.mask_token if MASKED_WORDS in self.model.output_heads else None
+        encoding = self.tokenizer.encode_batch([text], special=mask or False)[0]
         if len(encoding.ids) <= self.tokenizer.added_count():
             raise ValueError("there is no word yet; type a sentence")
         if len(encoding.ids) > self.longest:
@@ -76,15 +80,14 @@ class Bench:
             )
         hidden = None if mask is None else self.tokenizer.mask_id
         roles = self.tokenizer.added_roles(encoding.ids)
-        return Reading(
-            text,
-            tuple(encoding.ids),
-            tuple(encoding.type_ids),
-            tuple(self.tokenizer.readable(i) for i in encoding.ids),
-            tuple("mask" if i == hidden else role for i, role in zip(encoding.ids, roles, strict=True)),
-            tuple(encoding.word_ids),
-            tuple((start, end) for start, end in encoding.offsets),
-        )
+        roles = ["mask" if i == hidden else role for i, role in zip(encoding.ids, roles, strict=True)]
+        columns = zip(encoding.ids, encoding.type_ids, roles, encoding.word_ids, encoding.offsets, strict=True)
+        rows: list[tuple[int, int, str, int | None, tuple[int, int]]] = list(columns)
+        if runs_on(self.model, self.tokenizer):  # a model of the next word: only a separator, before the text
+            rows = [(self.tokenizer.sep_id, 0, "sep", None, (0, 0)), *(row for row in rows if row[2] in ("", "mask"))]
+        ids, types, kinds, words, spans = zip(*rows, strict=True)
+        tokens = tuple(self.tokenizer.readable(i) for i in ids)
+        return Reading(text, ids, types, tokens, kinds, words, tuple((start, end) for start, end in spans))
 
     def encode(self, reading: Reading) -> EncodeCache:
         """The cache of a forward pass without a mask or padding."""

@@ -60,9 +60,11 @@ class Pair:
             home = training.HOME / FOLDER
             shutil.rmtree(home, ignore_errors=True)
             self.processes, self.fault = [], fault
-            for side, own in zip(SIDES, (None, fault), strict=True):
+            for side in SIDES:
                 (home / side).mkdir(parents=True)
-                words = json.dumps({"fault": own, "out": str(home / side), "seconds": seconds})
+                words = json.dumps({
+                    "pair": fault, "broken": side == "broken", "out": str(home / side), "seconds": seconds,
+                })  # fmt: skip
                 command = [sys.executable, *PROCESS, words]
                 quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
                 self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, **quiet, **training.APART))
@@ -92,7 +94,7 @@ def faults(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     Fields(request).end()
     return {
         "faults": [
-            {"name": name, "title": fault.title, "right": fault.right, "wrong": fault.wrong}
+            {"name": name, "title": fault.title, "right": fault.right, "wrong": fault.wrong, "setting": fault.setting}
             for name, fault in FAULTS.items()
         ],
         "guesses": [[name, text] for name, text in GUESSES.items()],

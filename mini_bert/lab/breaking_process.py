@@ -1,6 +1,6 @@
 """The process in which Break it trains one model, with a fault or without one, until its standard input is closed.
 
-    python -m mini_bert.lab.breaking_process '{"fault": "no_norm", "out": "runs/break/broken", "seconds": 40}'
+    python -m mini_bert.lab.breaking_process '{"pair": "no_norm", "broken": true, "out": "runs/x", "seconds": 40}'
 
 A small Mini-BERT, the ordinary loop, and records in OUT/metrics.jsonl that the doctor reads. OUT/check.json has the
 largest relative error of some gradients, against finite differences in float64.
@@ -30,11 +30,11 @@ from mini_bert.training.recorder import Recorder
 from mini_bert.training.settings import TrainingConfig
 
 CONFIG = MiniBertConfig(
-    vocab_size=len(toy_text.WORDS), hidden_size=48, num_layers=4, num_heads=4, intermediate_size=192,
+    vocab_size=len(toy_text.WORDS), hidden_size=48, num_layers=4, num_heads=2, intermediate_size=192,
     max_seq_length=toy_text.LENGTH,
 )  # fmt: skip
 SETTINGS = TrainingConfig(
-    steps=400, batch_size=32, micro_batch=32, learning_rate=3e-3, warmup=0.1, threads=1, log_every=10, tensors_every=50
+    steps=400, batch_size=32, micro_batch=32, learning_rate=5e-3, warmup=0.1, threads=1, log_every=10, tensors_every=50
 )
 CHECK, CHECKED, H = "check.json", 12, 1e-5
 
@@ -94,10 +94,12 @@ def check_gradients(fault: str | None) -> float:
 def main(words: list[str]) -> int:
     options = json.loads(words[0])
     end_with(sys.stdin.fileno())
-    folder, fault = Path(options["out"]), options["fault"]
+    folder, pair = Path(options["out"]), options["pair"]
+    fault = pair if options["broken"] else None
     try:
         write_atomic(folder / CHECK, json.dumps({"error": check_gradients(fault)}).encode())
         model, settings = build(fault, steps=options.get("steps"))
+        FAULTS[pair].prepare(model)
         run = Metrics(folder)
         run.record({
             "kind": "start", "step": 0, "steps": settings.steps, "minutes": None, "vocab_size": CONFIG.vocab_size,

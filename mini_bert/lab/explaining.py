@@ -1,7 +1,7 @@
 """Where one number comes from: the terms of the sum that produced it, and the steps after the sum.
 
     y[t,o] = Σ_i x[t,i] W[i,o] + b[o]       terms x[t,i] × W[i,o] and b[o]; no further steps
-    S[i,j] = q_i · k_j / √d                 terms q[i,c] × k[j,c]; step ÷ √d
+    S[i,j] = q_i · k_j / √d                 terms q[i,c] × k[j,c]; step ÷ √d; other architectures add products
 
 Each function below returns an `Explain`: called with the index of a number, it gives the Explanation. Sums are computed
 in float64, so they differ from the float32 result of the model in the last digits.
@@ -107,33 +107,90 @@ def per_head(explain: Explain, size: int) -> Explain:
     return lambda a, t, c: explain(t, a * size + c)
 
 
-def scores(q: np.ndarray, k: np.ndarray) -> Explain:
-    """S[a,i,j] = q_i · k_j / √d        q, k (A,T,d)"""
-    d = q.shape[-1]
+class Product(NamedTuple):
+    """One of the dot products that make a score."""
+
+    formula: str  # such as "q · k"
+    label: str  # of a term, with {i}, {j}, {c}
+    vectors: Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]  # (head, query, key) -> the two vectors
+
+
+def scores(products: Sequence[Product], scale: float) -> Explain:
+    """S[a,i,j] = scale · Σ of dot products, of which BERT has one, q_i · k_j"""
 
     def explain(a: int, i: int, j: int) -> Explanation:
-        one, other = q[a, i].astype(float), k[a, j].astype(float)
-        values = one * other
+        pairs = [tuple(vector.astype(float) for vector in product.vectors(a, i, j)) for product in products]
+        values = np.concatenate([one * other for one, other in pairs])
 
-        def label(c: int) -> tuple[str, str]:
-            return f"q[{i},{c}] × k[{j},{c}]", f"{number(one[c])} × {number(other[c])}"
+        def label(term: int) -> tuple[str, str]:
+            which, c = divmod(term, len(pairs[0][0]))
+            one, other = pairs[which]
+            return products[which].label.format(i=i, j=j, c=c), f"{number(one[c])} × {number(other[c])}"
 
-        return summed(values, label, [Step(f"÷ √{d}", float(values.sum() / math.sqrt(d)))], "q · k")
+        step = Step(scaling(scale), float(values.sum() * scale))
+        return summed(values, label, [step], " + ".join(product.formula for product in products))
 
     return explain
 
 
-def shares(logits: np.ndarray, names: Sequence[str]) -> Explain:
-    """p[…,j] = exp(s_j) / Σ exp(s)        logits (…,n); names of the n"""
+def scaling(scale: float) -> str:
+    """A factor as a division by a root, where it is one.
+
+    >>> scaling(1 / math.sqrt(48)), scaling(0.3)
+    ('÷ √48', '× 0.300')
+    """
+    size = 1 / scale**2
+    return f"÷ √{round(size)}" if size > 1 and abs(size - round(size)) < 1e-3 else f"× {number(scale)}"
+
+
+def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, letter: str) -> Explain:
+    """a' = a cos − b sin,   b' = b cos + a sin        x (A,T,d), coordinate c with c + d/2; cos, sin (T,d/2)"""
+    half = x.shape[-1] // 2
+
+    def explain(a: int, t: int, c: int) -> Explanation:
+        other, wave = (c + half, c) if c < half else (c - half, c - half)
+        factors = (cos[t, wave], -sin[t, wave] if c < half else sin[t, wave])
+        values = np.array([x[a, t, c], x[a, t, other]], float) * factors
+        names = (f"{letter}[{t},{c}] × cos", f"{letter}[{t},{other}] × {'−' if c < half else ''}sin")
+        return summed(values, lambda i: (names[i], f"{number(x[a, t, (c, other)[i]])} × {number(factors[i])}"))
+
+    return explain
+
+
+def convolved(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> Explain:
+    """y_t = Σ_n x_{t+n} W_n + b        x (T,H), w (size,groups,part,part)"""
+    size, _, part, _ = w.shape
+    r, T = size // 2, len(x)
+
+    def explain(t: int, o: int) -> Explanation:
+        group, column = divmod(o, part)
+        places = [(n, t + n) for n in range(-r, r + 1) if 0 <= t + n < T]
+        terms = [(p, group * part + i, x[p, group * part + i], w[n + r, group, i, column])
+                 for n, p in places for i in range(part)]  # fmt: skip
+        values = np.array([*(float(one) * float(other) for _, _, one, other in terms), float(b[o])])
+
+        def label(i: int) -> tuple[str, str]:
+            if i == len(terms):
+                return f"b[{o}]", "bias"
+            p, c, one, other = terms[i]
+            return f"x[{p},{c}] × W[{p - t:+d},{c},{o}]", f"{number(one)} × {number(other)}"
+
+        return summed(values, label)
+
+    return explain
+
+
+def shares(logits: np.ndarray, names: Sequence[str], first: int = 0) -> Explain:
+    """p[…,j] = exp(s_j) / Σ exp(s)        logits (…,n), −∞ where masked; names of the n; j counts from `first`"""
 
     def explain(*index: int) -> Explanation:
-        *row, j = index
+        *row, j = (*index[:-1], index[-1] + first)
         values = logits[tuple(row)].astype(float)
         powers = np.exp(values - values.max())
         minus = f" − {number(values.max())}"
         return summed(
             powers,
-            lambda i: (names[i], f"exp({number(values[i])}{minus})"),
+            lambda i: (names[i], f"exp({number(values[i])}{minus})" if math.isfinite(values[i]) else "masked"),
             [Step("exp of this score", float(powers[j])), Step("÷ the sum", float(powers[j] / powers.sum()))],
             "sum of exp(score − largest)",
         )
@@ -142,7 +199,7 @@ def shares(logits: np.ndarray, names: Sequence[str]) -> Explain:
 
 
 def averaged(weights: np.ndarray, v: np.ndarray, tokens: Sequence[str]) -> Explain:
-    """C[t, a·d + c] = Σ_j P[a,t,j] v[a,j,c]        weights (A,T,T), v (A,T,d)"""
+    """C[t, a·d + c] = Σ_j P[a,t,j] v[a,j,c]        weights (A,T,K), v (A,K,d), names of the K keys"""
     d = v.shape[-1]
 
     def explain(t: int, column: int) -> Explanation:
@@ -178,6 +235,18 @@ def normed(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray | None, eps: float
     return explain
 
 
-def activated(h: np.ndarray, g: np.ndarray, formula: str) -> Explain:
+def activated(h: np.ndarray, g: np.ndarray, formula: str, letter: str = "h") -> Explain:
     """g = f(h), each number on its own"""
-    return lambda t, c: Explanation([], 0, 0.0, [Step(f"h[{t},{c}]", float(h[t, c])), Step(formula, float(g[t, c]))])
+    return lambda t, c: Explanation(
+        [], 0, 0.0, [Step(f"{letter}[{t},{c}]", float(h[t, c])), Step(formula, float(g[t, c]))]
+    )
+
+
+def gated(f: np.ndarray, g: np.ndarray) -> Explain:
+    """z = f(u) ⊙ g, each number on its own"""
+    return lambda t, c: Explanation(
+        [],
+        0,
+        0.0,
+        [Step(f"f(u)[{t},{c}]", float(f[t, c])), Step(f"× g[{t},{c}] = {number(g[t, c])}", float(f[t, c] * g[t, c]))],
+    )

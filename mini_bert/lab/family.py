@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from mini_bert.lab.bench import Bench, Reading, rounded
-from mini_bert.lab.fields import Fields
-from mini_bert.lab.mask import gap_probabilities
+from mini_bert.lab.fields import Fields, Unable
+from mini_bert.lab.mask import way_of, word_probabilities
 from mini_bert.lab.stepper import packed
-from mini_bert.layers.base import Run
-from mini_bert.layers.softmax import softmax
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD
+from mini_bert.models.base import MASKED_WORDS
 
 TOP = 6  # guesses
 MOST_PIECES = 8  # of a hidden word
@@ -56,25 +54,13 @@ def guesses(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
         answer["why"] = "There is no word at this place; press one."
     elif len(places) > MOST_PIECES:
         answer["why"] = f"This word has {len(places)} pieces; at most {MOST_PIECES} are guessed."
-    elif MASKED_WORDS in bench.model.output_heads and bench.tokenizer.mask_token is not None:
-        answer["from"] = "both sides"
-        answer["gaps"] = _gaps(bench, reading, places, gap_probabilities(bench, reading, places))
-    elif NEXT_WORD in bench.model.output_heads and places[0] == 0:
-        answer["why"] = "This model reads forward, and there is nothing before the first word to guess it from."
-    elif NEXT_WORD in bench.model.output_heads:
-        answer["from"] = "the words before it"
-        answer["gaps"] = _gaps(bench, reading, places, next_probabilities(bench, reading, places))
     else:
-        answer["why"] = no_guesses(bench)
+        try:
+            answer["gaps"] = _gaps(bench, reading, places, word_probabilities(bench, reading, places))
+            answer["from"] = "both sides" if way_of(bench) == MASKED_WORDS else "the words before it"
+        except Unable as problem:
+            answer["why"] = str(problem)
     return answer
-
-
-def no_guesses(bench: Bench) -> str:
-    """Why a model cannot guess words."""
-    heads = " and ".join(name.replace("_", " ") for name in bench.model.output_heads) or "none"
-    if MASKED_WORDS in bench.model.output_heads:
-        return "Its tokenizer has no mask token, so no word can be hidden."
-    return f"This {type(bench.model).__name__} has no output head that guesses words (its output heads: {heads})."
 
 
 def word_places(reading: Reading, at: int) -> list[int]:
@@ -86,14 +72,6 @@ def word_places(reading: Reading, at: int) -> list[int]:
     ]
     word = next((word for start, end, word in spans if at < max(end, start + 1)), None)
     return [place for place, own in enumerate(reading.words) if own is not None and own == word]
-
-
-def next_probabilities(bench: Bench, reading: Reading, places: list[int]) -> np.ndarray:
-    """(N,V) p(token at a place | all tokens before it): the output at the place before"""
-    run = Run()
-    hidden = bench.encode(reading).hidden[0, np.array(places) - 1]  # (N,H)
-    probs, _ = softmax(bench.model.output_head(NEXT_WORD).forward(hidden, run)[0])
-    return probs[:, : bench.tokenizer.vocab_size]
 
 
 def _gaps(bench: Bench, reading: Reading, places: list[int], probs: np.ndarray) -> list[dict[str, Any]]:

@@ -14,6 +14,10 @@ LONGEST_TEXT = 2000  # characters
 MOST_PLACES = 128  # in a list of positions
 
 
+class Unable(ValueError):
+    """What the chosen model cannot do. The request is right: the page shows the sentence where the result would be."""
+
+
 class Fields:
     """Reads the fields of one request. A missing field takes its default; without a default it is an error."""
 

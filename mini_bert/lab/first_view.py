@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,22 @@ from mini_bert.lab import rooms
 from mini_bert.lab.bench import Bench
 from mini_bert.lab.server import FIRST_VIEW, STATIC
 
-TEXT = "She opened the door and looked into the room."  # as in static/parts/sentence.js
+
+def constant(file: str, name: str) -> str:
+    """A text in the source of the page: strings that are joined by + or by line breaks.
+
+    >>> constant("parts/sentence.js", "TEXT")
+    'She opened the door and looked into the room.'
+    """
+    found = re.search(rf"const {name} = (.*?);\n", (STATIC / file).read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"{file} has no constant {name}"
+    parts = re.findall(r'"([^"]*)"', found[1])
+    return "\n".join(parts[:-1]) if found[1].endswith('.join("\\n")') else "".join(parts)
+
+
+TEXT = constant("parts/sentence.js", "TEXT")
+PIECES, PASTED = (constant("rooms/text.js", name) for name in ("TEXT", "PASTED"))
+JUDGE, LINES = (constant("rooms/vectors.js", name) for name in ("TEXT", "LINES"))
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("mask", "guess", {"text": TEXT, "hidden": [4], "context": "both", "top": 8}),
     ("mask", "surprise", {"text": TEXT}),
@@ -30,6 +46,16 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("attention", "maps", {"text": TEXT}),
     ("backward", "flow", {"text": TEXT, "hidden": [4]}),
     ("backward", "values", {"text": TEXT, "hidden": [4], "step": "logits", "layer": -1}),
+    ("break", "faults", {}),
+    ("text", "pieces", {"text": PIECES}),
+    ("text", "spelling", {"text": PIECES, "at": 4}),
+    ("text", "learn", {"text": PASTED, "kind": "wordpiece", "step": 12}),
+    ("vectors", "probe", {"text": JUDGE}),
+    ("vectors", "neighbours", {"text": JUDGE, "position": 3}),
+    ("vectors", "plane", {"text": f"{JUDGE}\n{LINES}", "of": "sentences"}),
+    ("family", "about", {}),
+    ("family", "guesses", {"text": TEXT, "at": 15}),
+    ("family", "attention", {"text": TEXT, "layer": 0, "head": 0}),
 ]
 
 

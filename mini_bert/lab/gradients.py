@@ -25,11 +25,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mini_bert.lab.bench import Bench, Reading
+from mini_bert.lab.fields import Unable
+from mini_bert.lab.mask import NOTHING_BEFORE, no_guesses, way_of
 from mini_bert.layers.attention import attend_backward
 from mini_bert.layers.base import Param, Run
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.cross_entropy import cross_entropy, cross_entropy_backward
 from mini_bert.layers.efficient_attention import EfficientAttention
+from mini_bert.layers.relative_block import RelativeBlock
 from mini_bert.models.base import MASKED_WORDS, Inputs, Model
 
 MOST_WEIGHTS = 30_000_000  # a copy in float64 with gradients takes 16 bytes for each
@@ -56,11 +59,14 @@ class Twin:
         model = bench.model
         count = model.flat.data.size
         if count > MOST_WEIGHTS:
-            raise ValueError(
+            raise Unable(
                 f"this model has {count:,} weights; the backward room needs a copy in float64, and takes models with "
                 f"at most {MOST_WEIGHTS:,}"
             )
-        model.output_head(MASKED_WORDS)  # the error says what to do if there is none
+        way = way_of(bench)
+        if way is None:
+            raise Unable(f"{no_guesses(bench)} So there is no loss from which a gradient could flow.")
+        self.way = way  # the output head
         self.lock = threading.Lock()
         self.model: Model = type(model).build(model.config, model.output_heads, None, np.float64)
         self.model.flat.data[...] = model.flat.data
@@ -72,7 +78,10 @@ _making = threading.Lock()
 
 
 def backward_pass(bench: Bench, reading: Reading, gaps: list[int]) -> Pass:
-    """Hide the words at `gaps`, compute the mean of their losses, and go back. The last passes are kept."""
+    """Hide the words at `gaps`, compute the mean of their losses, and go back. The last passes are kept.
+
+    A model that reads forward predicts them from the words before, so nothing is hidden.
+    """
     with _making:
         if bench not in _twins:
             _twins[bench] = Twin(bench)
@@ -89,15 +98,21 @@ def backward_pass(bench: Bench, reading: Reading, gaps: list[int]) -> Pass:
 
 def _pass(twin: Twin, model: Any, bench: Bench, reading: Reading, gaps: list[int]) -> Pass:
     ids, types = np.array([reading.ids]), np.array([reading.types])
-    inputs = model.hide(model.check_inputs(ids, None, types), gaps, bench.tokenizer.mask_id)
+    inputs, rows_at = model.check_inputs(ids, None, types), gaps
+    if twin.way == MASKED_WORDS:
+        inputs = model.hide(inputs, gaps, bench.tokenizer.mask_id)
+    elif 0 in gaps:
+        raise Unable(NOTHING_BEFORE)
+    else:
+        rows_at = [gap - 1 for gap in gaps]
     run, params = Run(), model.named_params()
     for param in params.values():
         param.grad_is_unset = True
     found: dict[Place, np.ndarray] = {}
     listen(model, found)
     hidden, cache = model.encode_inputs(inputs, run)
-    rows = hidden[0, gaps]  # (N,H)
-    head = model.output_head(MASKED_WORDS)
+    rows = hidden[0, rows_at]  # (N,H)
+    head = model.output_head(twin.way)
     logits, scored = head.forward(rows, run)
     targets = targets_of(bench, reading, gaps, logits)
     loss, entropy = cross_entropy(logits, np.array(targets))
@@ -105,7 +120,7 @@ def _pass(twin: Twin, model: Any, bench: Bench, reading: Reading, gaps: list[int
     dlogits = cross_entropy_backward(1.0, entropy)
     found["logits", None] = dlogits  # (N,V)
     dhidden = np.zeros_like(hidden)
-    dhidden[0, gaps] = head.backward(dlogits, scored, run)
+    dhidden[0, rows_at] = head.backward(dlogits, scored, run)
     found["final_norm" if model.final_norm is not None else "hidden", None] = dhidden[0].copy()
     found["embeddings", None] = model.encode_backward(dhidden, cache, run)[0].copy()
     for param in params.values():
@@ -120,7 +135,7 @@ def _pass(twin: Twin, model: Any, bench: Bench, reading: Reading, gaps: list[int
                 losses = []
                 for step in (h, -h):
                     weight[index] = before + step
-                    losses.append(loss_at(twin.model, inputs, gaps, targets))
+                    losses.append(loss_at(twin.model, inputs, rows_at, targets, twin.way))
             finally:
                 weight[index] = before
         return losses[0], losses[1]
@@ -136,19 +151,22 @@ def targets_of(bench: Bench, reading: Reading, gaps: list[int], logits: np.ndarr
     return [int(best[n]) if reading.roles[gap] == "mask" else reading.ids[gap] for n, gap in enumerate(gaps)]
 
 
-def loss_at(model: Any, inputs: Inputs, gaps: list[int], targets: list[int]) -> float:
+def loss_at(model: Any, inputs: Inputs, places: list[int], targets: list[int], head: str = MASKED_WORDS) -> float:
     """A forward pass and its loss."""
-    rows, _ = model.encode_inputs(inputs, Run(), np.array(gaps))  # (N,H)
-    return float(cross_entropy(model.output_head(MASKED_WORDS).forward(rows, Run())[0], np.array(targets))[0])
+    rows, _ = model.encode_inputs(inputs, Run(), np.array(places))  # (N,H)
+    return float(cross_entropy(model.output_head(head).forward(rows, Run())[0], np.array(targets))[0])
 
 
 # ---------------------------------------------------------------------- listening to backward
 
 
 def listen(model: Any, found: dict[Place, np.ndarray]) -> None:
-    """From now on, every backward of this model writes its gradients to `found`."""
+    """From now on, every backward of this model writes its gradients to `found`.
+
+    Blocks with norms after the sums are followed inside, their attention only if it is BERT's; others as a whole.
+    """
     for layer, block in enumerate(model.encoder.blocks):
-        if not isinstance(block, TransformerBlock) or type(block.attention) is not EfficientAttention:
+        if not isinstance(block, TransformerBlock) and type(block) is not RelativeBlock:
             _wrap(block, found, ("output_norm", layer), None)
             continue
         _wrap(block.output_norm, found, ("output_norm", layer), ("output_sum", layer))
@@ -156,8 +174,11 @@ def listen(model: Any, found: dict[Place, np.ndarray]) -> None:
         _wrap(block.feed_forward.expand, found, ("expand", layer), ("feed_forward_input", layer))
         _wrap(block.attention_norm, found, ("attention_norm", layer), ("attention_sum", layer))
         _wrap(block.attention.output, found, ("output", layer), ("context", layer))
-        _wrap(block.attention.qkv, found, None, ("attention_input", layer))
-        _wrap_scores(block.attention, found, layer)
+        if type(block.attention) is EfficientAttention:
+            _wrap(block.attention.qkv, found, None, ("attention_input", layer))
+            _wrap_scores(block.attention, found, layer)
+        else:
+            _wrap(block.attention, found, None, ("attention_input", layer))
 
 
 def _wrap(layer: Any, found: dict[Place, np.ndarray], output: Place | None, source: Place | None) -> None:
@@ -166,13 +187,20 @@ def _wrap(layer: Any, found: dict[Place, np.ndarray], output: Place | None, sour
 
     def listening(dy: np.ndarray, cache: Any, run: Run) -> np.ndarray:
         if output is not None:
-            found[output] = dy[0].copy()
+            found[output] = _stream(dy)
         dx = backward(dy, cache, run)
-        if source is not None:
-            found[source] = dx[0].copy()
+        if source is not None:  # DeBERTa's attention also returns the gradient of its table of distances
+            found[source] = (dx[0] if isinstance(dx, tuple) else dx)[0].copy()
         return dx
 
     layer.backward = listening
+
+
+def _stream(dy: Any) -> np.ndarray:
+    """(T,H) the gradient at the output of a block; of two streams (XLNet), that of the queries if there is one"""
+    if isinstance(dy, tuple):
+        dy = next(one for one in reversed(dy) if one is not None)
+    return (dy if dy.ndim == 2 else dy[0]).copy()
 
 
 def _wrap_scores(attention: Any, found: dict[Place, np.ndarray], layer: int) -> None:

@@ -5,6 +5,9 @@
 All hidden words are replaced by [MASK]. Each is guessed on its own while the others stay hidden. With `context` "left"
 or "right", the words on the other side of a gap are taken away by the attention mask: no layer can attend to them.
 [CLS] and [SEP] stay, because the model has never seen a text without them.
+
+A model that reads forward, such as GPT-2, guesses each word from all words before it, hidden ones included. A model
+that guesses no words, such as ELECTRA, still says how surprising each word is.
 """
 
 from __future__ import annotations
@@ -17,14 +20,15 @@ import numpy as np
 
 from mini_bert.evaluation.pseudo_perplexity import pseudo_perplexity
 from mini_bert.lab.bench import Bench, Reading, rounded
-from mini_bert.lab.fields import Fields
+from mini_bert.lab.fields import Fields, Unable
 from mini_bert.layers.base import Run
 from mini_bert.layers.softmax import softmax
-from mini_bert.models.base import MASKED_WORDS
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD
 
 CONTEXTS = ("both", "left", "right")
 MOST_GAPS = 16
 MOST_GUESSES = 20
+NOTHING_BEFORE = "This model reads forward, and there is nothing before the first word to guess it from."
 
 
 def guess(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,15 +42,56 @@ def guess(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
     context = fields.choice("context", CONTEXTS, "both")
     top = fields.integer("top", 1, MOST_GUESSES, 8)
     fields.end()
-    gaps = gaps_of(reading, hidden)
-    answer: dict[str, Any] = {"tokens": reading.shown(), "gaps": [], "filled": reading.text}
-    if not gaps:
+    gaps, way = gaps_of(reading, hidden), way_of(bench)
+    answer: dict[str, Any] = {
+        "tokens": reading.shown(), "gaps": [], "filled": reading.text, "forward": way == NEXT_WORD, "why": None,
+    }  # fmt: skip
+    if way is None:
+        answer["why"] = no_guesses(bench)
+    elif way == NEXT_WORD and gaps[:1] == [0]:
+        answer["why"], gaps = NOTHING_BEFORE, gaps[1:]
+    if not gaps or way is None:
         return answer
-    probs = gap_probabilities(bench, reading, gaps, context)
+    probs = word_probabilities(bench, reading, gaps, context)
     answer["gaps"] = [_gap(bench, reading, gap, row, top) for gap, row in zip(gaps, probs, strict=True)]
     best = [one["guesses"][0]["id"] for one in answer["gaps"]]
     answer["filled"] = filled(bench, reading, dict(zip(gaps, best, strict=True)))
     return answer
+
+
+def way_of(bench: Bench) -> str | None:
+    """The output head that guesses words: that for masked words, or for the next word; None: there is none."""
+    heads = bench.model.output_heads
+    if MASKED_WORDS in heads and bench.tokenizer.mask_token is not None:
+        return MASKED_WORDS
+    return NEXT_WORD if NEXT_WORD in heads else None
+
+
+def no_guesses(bench: Bench) -> str:
+    """Why a model cannot guess words."""
+    heads = " and ".join(name.replace("_", " ") for name in bench.model.output_heads) or "none"
+    if MASKED_WORDS in bench.model.output_heads:
+        return "Its tokenizer has no mask token, so no word can be hidden."
+    return f"This {type(bench.model).__name__} has no output head that guesses words (its output heads: {heads})."
+
+
+def word_probabilities(bench: Bench, reading: Reading, gaps: list[int], context: str = "both") -> np.ndarray:
+    """(N,V) a probability for each word of the vocabulary at each gap, by what the model was trained to do"""
+    way = way_of(bench)
+    if way is None:
+        raise Unable(no_guesses(bench))
+    if way == MASKED_WORDS:
+        return gap_probabilities(bench, reading, gaps, context)
+    if 0 in gaps:
+        raise Unable(NOTHING_BEFORE)
+    return next_probabilities(bench, reading, gaps)
+
+
+def next_probabilities(bench: Bench, reading: Reading, places: list[int]) -> np.ndarray:
+    """(N,V) p(token at a place | all tokens before it): the output at the place before"""
+    hidden = bench.encode(reading).hidden[0, np.array(places) - 1]  # (N,H)
+    probs, _ = softmax(bench.model.output_head(NEXT_WORD).forward(hidden, Run())[0])
+    return probs[:, : bench.tokenizer.vocab_size]
 
 
 def gaps_of(reading: Reading, hidden: list[int]) -> list[int]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
+from mini_bert.lab.fields import Unable
 from mini_bert.lab.guard import Guard
 from mini_bert.lab.shelf import Shelf
 
@@ -159,5 +160,9 @@ def answer(loading: Loading, room: str, action: str, request: dict[str, Any]) ->
     """The answer of an action as JSON. Runs in a worker thread."""
     from mini_bert.lab import rooms
 
-    chosen = rooms.action(room, action)
-    return json.dumps(chosen(loading.bench(), request), allow_nan=False, separators=(",", ":"))
+    chosen, bench = rooms.action(room, action), loading.bench()
+    try:
+        found = chosen(bench, request)
+    except Unable as problem:
+        found = {"unable": str(problem)}
+    return json.dumps(found, allow_nan=False, separators=(",", ":"))

@@ -14,7 +14,8 @@ import numpy as np
 
 from mini_bert.lab.bench import Bench, Reading, rounded
 from mini_bert.lab.fields import Fields
-from mini_bert.lab.operations import KEYS, WORDS, Operation, operations, scale_of
+from mini_bert.lab.operation_kinds import KEYS, WORDS, Operation, scale_of
+from mini_bert.lab.operations import operations
 
 BEST = 3  # words for each token among the columns of scores
 MOST_WORDS = 64

@@ -20,8 +20,8 @@ import numpy as np
 from mini_bert.lab.bench import Bench, rounded
 from mini_bert.lab.fields import Fields
 from mini_bert.text.byte_level import BYTE_CHARACTERS, as_bytes, unwritten, words, written
+from mini_bert.text.chunk_spans import SPACE
 from mini_bert.text.pair_counts import PairCounts
-from mini_bert.text.sentencepiece_text import SPACE
 from mini_bert.text.unigram_em import Pieces, Substrings
 from mini_bert.text.unigram_lattice import UNKNOWN_PENALTY, Lattice
 from mini_bert.text.unigram_learning import ROUNDS, SHRINK, Splitter

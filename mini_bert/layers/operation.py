@@ -17,35 +17,68 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy import ndarray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 UNANSWERED = object()
 
 
 def operation(function: Function) -> Function:
-    """Let the first argument (of a method, the one after self) answer, unless it is an array."""
-    ndarray = np.ndarray
-    if next(iter(signature(function).parameters)) == "self":
+    """Let the first argument (of a method, the one after self) answer, unless it is an array.
 
-        @wraps(function)
-        def method(self: Any, x: Any, *more: Any, **options: Any) -> Any:
-            if type(x) is ndarray:
-                return function(self, x, *more, **options)
-            return _answered(function, x, (self, x, *more), options)
+    The usual signatures have a wrapper with as many arguments, passed by position: a call costs 0.07 µs more than the
+    function alone. With `*more`, it would be 0.45 µs.
+    """
+    parameters = signature(function).parameters
+    is_method = next(iter(parameters)) == "self"
+    wrapper = _method if is_method else _of_any
+    if all(one.default is Parameter.empty for one in parameters.values()):
+        fixed = {(False, 1): _of_one, (False, 2): _of_two, (True, 3): _method_of_two}
+        wrapper = fixed.get((is_method, len(parameters)), wrapper)
+    return cast(Function, wraps(function)(wrapper(function)))
 
-        return cast(Function, method)
 
-    @wraps(function)
-    def plain(x: Any, *more: Any, **options: Any) -> Any:
+def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(x: Any) -> Any:
+        return function(x) if type(x) is ndarray else _answered(function, x, (x,), {})
+
+    return called
+
+
+def _of_two(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(x: Any, y: Any) -> Any:
+        return function(x, y) if type(x) is ndarray else _answered(function, x, (x, y), {})
+
+    return called
+
+
+def _method_of_two(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(self: Any, x: Any, y: Any) -> Any:
+        return function(self, x, y) if type(x) is ndarray else _answered(function, x, (self, x, y), {})
+
+    return called
+
+
+def _of_any(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(x: Any, *more: Any, **options: Any) -> Any:
         if type(x) is ndarray:
             return function(x, *more, **options)
         return _answered(function, x, (x, *more), options)
 
-    return cast(Function, plain)
+    return called
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(self: Any, x: Any, *more: Any, **options: Any) -> Any:
+        if type(x) is ndarray:
+            return function(self, x, *more, **options)
+        return _answered(function, x, (self, x, *more), options)
+
+    return called
 
 
 def _answered(function: Callable[..., Any], x: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:

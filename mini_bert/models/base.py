@@ -70,7 +70,8 @@ class Model(WithLoss, Saved):
     embedding_parts: ClassVar[tuple[str, ...]] = ("tokens",)  # its attributes before the first block, in order
     objective: ClassVar[str] = "masked_words"  # what it is pretrained on by default (objectives/registry.py)
     masking: ClassVar[str] = "pieces"  # how its words are chosen for prediction by default (training/setup.py, MASKING)
-    vocabulary: ClassVar[str] = "8k"  # the bundled one for its preset, of the kind that it was published with
+    vocabulary: ClassVar[str] = "8k"  # the bundled one for its preset, of the published kind if there is one
+    layout: ClassVar[str] = "bert"  # special tokens around its texts, and padding, by name (text/templates.py, LAYOUTS)
     empty_memory: ClassVar[Any] = None  # `Inputs.memory` before the first token; None: what it reads is not remembered
     keeps_keys: ClassVar[bool] = False  # that memory is (keys, values) of each block, (B,A,M,d) each
     reads_forward: ClassVar[bool] = False  # no token sees a later one, so only the last one has seen a whole text

@@ -71,6 +71,10 @@ class MiniBertConfig:
         return self.num_heads
 
     @property
+    def length_field(self) -> str:
+        return "max_seq_length"
+
+    @property
     def max_length(self) -> int:
         return self.max_seq_length
 

@@ -7,7 +7,8 @@
 What differs from BERT (models/bert.py), and why:
 
 - **Half the layers.** A layer costs the same time whatever the width of the model's output, so the way to a fast model
-  is fewer layers. They start as every second layer of the teacher.
+  is fewer layers. The published ones started as six of the teacher's twelve; ours do with `--init-from-teacher`
+  (objectives/distillation.py), and from random weights without it.
 - **A teacher.** Besides masked words, the student learns the teacher's probabilities for all words (objectives/): they
   say which wrong words are nearly right, which the correct word alone does not.
 - **No token types, no pooler**, because next sentences are not predicted. A classifier brings its own dense layer, with

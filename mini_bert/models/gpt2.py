@@ -64,13 +64,14 @@ class GPT2Config(PublishedConfig):
         "is_causal": True,
     }
     neutral: ClassVar[frozenset[str]] = frozenset({
-        "is_decoder", "predict_special_tokens", "n_ctx",  # the same as n_positions
+        "is_decoder", "predict_special_tokens",
         # of the multiple-choice head of GPT2DoubleHeadsModel, which we do not have
         "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
         "summary_last_dropout",
         "condition_on_chain", "condition_on_species",  # of IgLM: how its texts begin
     })  # fmt: skip
-    other_names: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too
+    other_names: ClassVar[Mapping[str, str]] = {  # transformers takes these names, too; n_ctx is the first code's
+        "n_ctx": "n_positions",
         "hidden_size": "n_embd",
         "max_position_embeddings": "n_positions",
         "num_attention_heads": "n_head",
@@ -142,7 +143,7 @@ class GPT2(Model):
 
     model_type, config_class, family = "gpt2", GPT2Config, "GPT2"
     with_head = "LMHeadModel"
-    vocabulary = "bpe-8k"
+    vocabulary, layout = "bpe-8k", "gpt2"
     prefix = "transformer."
     head_prefixes = ("lm_head.", "multiple_choice_head.", "score.", "classifier.", "qa_outputs.")
     objective = "next_word"

@@ -61,7 +61,7 @@ class ModernBertConfig(PublishedConfig):
 
     Older files say which layers are global by `global_attn_every_n_layers`, newer ones by `layer_types`; the bases of
     the rotary positions are `global_rope_theta` and `local_rope_theta`, or `rope_parameters`. Both forms are read and
-    written.
+    written. A file that has both must say the same in both: `transformers` reads the newer form and ignores the older.
     """
 
     model_type: ClassVar[str] = "modernbert"
@@ -111,7 +111,7 @@ class ModernBertConfig(PublishedConfig):
         activation(self.classifier_activation)
         if self.classifier_pooling not in ("cls", "mean"):
             raise ValueError(f"classifier_pooling is {self.classifier_pooling!r:.60}, expected 'cls' or 'mean'")
-        if len(self.kinds) != self.depth or any(kind not in (GLOBAL, LOCAL) for kind in self.kinds):
+        if not _is_complete(self.kinds, self.depth):
             raise ValueError(
                 f"layer_types is {list(self.layer_types)!r:.100}, expected {GLOBAL!r} or {LOCAL!r} for each of the "
                 f"{self.depth} layers"
@@ -143,17 +143,22 @@ class ModernBertConfig(PublishedConfig):
     def from_dict(cls, values):
         values = dict(values)
         depth, kinds = values.get("num_hidden_layers", cls.num_hidden_layers), values.get("layer_types")
+        step = values.get("global_attn_every_n_layers", 3 if kinds is None else None)
         check_size("num_hidden_layers", depth)
         if kinds is None:
-            kinds = every(values.get("global_attn_every_n_layers", 3), depth)
+            kinds = every(step, depth)
         kinds = tuple(kinds) if isinstance(kinds, list | tuple) else (kinds,)
+        if step is not None and _is_complete(kinds, depth) and kinds != every(step, depth):
+            refuse_both("global_attn_every_n_layers", step, "layer_types", list(kinds))
         values["layer_types"] = () if kinds == every(3, depth) else kinds
-        if "local_rope_theta" in values and values["local_rope_theta"] is None:  # older files: the same for both
-            values["local_rope_theta"] = values.get("global_rope_theta", cls.global_rope_theta)
         for kind, field in ((GLOBAL, "global_rope_theta"), (LOCAL, "local_rope_theta")):
             theta = rope_theta(values.get("rope_parameters"), kind)
             if theta is not None:
+                if values.get(field, theta) not in (theta, None):
+                    refuse_both(field, values[field], "rope_parameters", f"rope_theta {theta!r} for {kind}")
                 values[field] = theta
+        if "local_rope_theta" in values and values["local_rope_theta"] is None:  # older files: the same for both
+            values["local_rope_theta"] = values.get("global_rope_theta", cls.global_rope_theta)
         return super().from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,6 +187,18 @@ def every(step: Any, depth: int) -> tuple[str, ...]:
     if isinstance(step, bool) or not isinstance(step, int) or step < 1:
         raise ValueError(f"global_attn_every_n_layers is {step!r:.60}, expected a whole number of at least 1")
     return tuple(LOCAL if index % step else GLOBAL for index in range(depth))
+
+
+def _is_complete(kinds: tuple[Any, ...], depth: int) -> bool:
+    return len(kinds) == depth and all(kind in (GLOBAL, LOCAL) for kind in kinds)
+
+
+def refuse_both(older: str, given: Any, newer: str, also: Any) -> None:
+    """The error for two forms of a setting that have different values"""
+    raise ValueError(
+        f"{older} is {given!r:.60}, but {newer} says {also!s:.100}; these are two forms of the same setting, and they "
+        f"contradict each other. Leave out {older} if {newer} is right, as transformers assumes, or {newer} if not"
+    )
 
 
 def rope_theta(parameters: Any, kind: str) -> float | None:

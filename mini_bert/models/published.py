@@ -64,9 +64,7 @@ class PublishedConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                if field.name in self.may_be_zero and value == 0 and not isinstance(value, bool):
-                    continue
-                check_size(field.name, value)
+                check_size(field.name, value, 0 if field.name in self.may_be_zero else 1)
             elif field.type == "float":
                 _check_of(field.name)(field.name, value)
             elif field.type == "bool" and not isinstance(value, bool):
@@ -99,8 +97,13 @@ class PublishedConfig:
         return self._size("num_attention_heads")
 
     @property
+    def length_field(self) -> str:
+        """The field that limits `max_length`, for messages."""
+        return self.other_names.get("max_position_embeddings", "max_position_embeddings")
+
+    @property
     def max_length(self) -> int:
-        return self._size("max_position_embeddings")
+        return getattr(self, self.length_field)
 
     @property
     def dropout(self) -> float:
@@ -179,14 +182,19 @@ class PublishedConfig:
 def with_own_names(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The values with a config's own names for fields that have two. names: the other name -> the own one"""
     two = {*names, *names.values()}
-    values = {name: value for name, value in values.items() if name not in two or value is not None}
-    for other, own in names.items():
-        if other in values and own in values and values[own] != values[other]:
+    found: dict[str, Any] = {}
+    called: dict[str, str] = {}  # the name in the file, by the own one
+    for name, value in values.items():
+        if name in two and value is None:
+            continue
+        own = names.get(name, name)
+        other = called.setdefault(own, name)
+        if found.setdefault(own, value) != value:
             raise ValueError(
-                f"{other} is {values[other]!r:.60} and {own} is {values[own]!r:.60}, but both are names of the same "
-                "field; leave out one of them"
+                f"{other} is {found[own]!r:.60} and {name} is {value!r:.60}, but both are names of the same field; "
+                "leave out one of them"
             )
-    return {names.get(name, name): value for name, value in values.items()}
+    return found
 
 
 def _check_of(name: str) -> Callable[[str, Any], None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.json_values import read_object
-from mini_bert.common.wording import did_you_mean
+from mini_bert.common.wording import did_you_mean, with_article
 from mini_bert.models.base import Model
 
 PUBLISHED_CLASS = re.compile(r"(\w+?)(For[A-Z]\w*|(LMHead|DoubleHeads|PreTrained)?Model)")  # (family)(what it is for)
@@ -71,11 +71,17 @@ def check_class(kind: str, values: dict[str, Any]) -> None:
         if not found or found[1] == _class(kind).family:
             continue
         written_by = next((other for other in MODELS if _class(other).family == found[1]), None)
+        said = f"model_type is {kind!r}" if "model_type" in values else "model_type is missing, which means 'bert'"
         if written_by is not None:
-            said = f"model_type is {kind!r}" if "model_type" in values else "model_type is missing, which means 'bert'"
             raise ValueError(
                 f"{said}, but architectures says {name}, which is of the type {written_by!r}; set model_type to "
                 f"{written_by!r}, or correct architectures"
+            )
+        if _class(kind).family.lower() not in found[1].lower():  # people call their own classes MyBertFor…
+            raise ValueError(
+                f"{said}, but architectures says {name:.60}, which is neither {with_article(_class(kind).family)} nor "
+                f"another architecture that Mini-BERT has; known types: {', '.join(MODELS)}. If the model is of the "
+                f"type {kind!r} all the same, leave out architectures"
             )
 
 

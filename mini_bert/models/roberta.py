@@ -83,7 +83,7 @@ class Roberta(BertLike):
     """Published RoBERTa with a choice of heads."""
 
     model_type, config_class, family = "roberta", RobertaConfig, "Roberta"
-    vocabulary = "bpe-8k"
+    vocabulary, layout = "bpe-8k", "roberta"
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)"}
     head_help: ClassVar = {
         MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "

@@ -121,9 +121,10 @@ class Saved(InMemory):
         return [row for row in rows if row.ours in params]
 
     @classmethod
-    def task_class(cls, task: str) -> str:
-        """The published class for a task, such as BertForTokenClassification"""
-        return cls.family + cls.task_classes.get(task, task)
+    def task_class(cls, task: str) -> str | None:
+        """The published class for a task, such as BertForTokenClassification; None: there is none."""
+        exists = task in cls.task_heads or (task == "Model" and cls.in_transformers is not None)
+        return cls.family + cls.task_classes.get(task, task) if exists else None
 
     @classmethod
     def task_of_class(cls, name: str) -> str:

@@ -144,8 +144,8 @@ class TransformerXLConfig(PublishedConfig):
         return replace(self, vocab_size=size, cutoffs=cutoffs, tie_projs=self.tie_projs[: len(cutoffs) + 1])
 
     @property
-    def max_length(self) -> int:
-        return self.tgt_len
+    def length_field(self) -> str:
+        return "tgt_len"
 
     def with_padding(self, pad: int) -> TransformerXLConfig:
         return replace(self, pad_token_id=pad)
@@ -240,7 +240,7 @@ class TransformerXL(Recurrent):
     with_head = "LMHeadModel"
     in_transformers = "up to version 4"
     prefix, head_prefixes = "transformer.", ("crit.", "score.", "task.")
-    objective = "next_word_with_memory"
+    objective, layout = "next_word_with_memory", "gpt2"
     reads_forward = True
     empty_memory = ()
     task_heads: ClassVar = {"ForSequenceClassification": {"linear": "score"}}

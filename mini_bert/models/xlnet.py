@@ -111,8 +111,8 @@ class XLNetConfig(PublishedConfig):
         return self.d_model // self.n_head
 
     @property
-    def max_length(self) -> int:
-        return self.seq_len
+    def length_field(self) -> str:
+        return "seq_len"
 
     def sizes(self) -> TwoStreamSizes:
         V, H, L, inner = self.vocab_size, self.d_model, self.n_layer, self.d_inner
@@ -178,7 +178,7 @@ class XLNet(Recurrent):
 
     model_type, config_class, family = "xlnet", XLNetConfig, "XLNet"
     with_head = "LMHeadModel"
-    vocabulary = "unigram-8k"
+    vocabulary, layout = "unigram-8k", "xlnet"
     prefix = "transformer."
     head_prefixes = ("lm_loss.", "sequence_summary.", "logits_proj.", "classifier.", "qa_outputs.")
     objective = "permutation"

@@ -85,6 +85,7 @@ class Objective:
         Mapping[str, str]
     ] = {}  # whose loss each part is, where two models are trained; "": the first part
     sequences: ClassVar[dict[str, Any]] = {"mode": "packed"}  # how text is cut into sequences: data/generator.py
+    layout: ClassVar[str | None] = None  # of the texts of its models (text/templates.py); None: the architecture's own
     consecutive: ClassVar[bool] = False  # whether each sequence continues one of the batch before: data/lanes.py
     memory: Mapping[str, np.ndarray] = {}  # arrays carried from batch to batch; saved and restored with checkpoints
 
@@ -181,10 +182,6 @@ class Objective:
     def note(self, model: Model) -> str:
         """What to tell the user when training begins, or an empty string."""
         return ""
-
-    def tokenizer_for(self, tokenizer: Tokenizer) -> Tokenizer:
-        """The tokenizer for a model that was trained with this objective: how texts begin and end."""
-        return tokenizer
 
     def word_model(self, model: Model) -> Model | None:
         """The model that fills masked words, to show what it has learnt; None: there is none."""

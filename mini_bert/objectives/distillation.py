@@ -55,6 +55,7 @@ from mini_bert.text.base import Tokenizer
 SOFT_TARGETS, HIDDEN_STATES = "soft_targets", "hidden_states"  # parts of the loss
 WEIGHTS = {MASKED_WORDS: 2 / 8, SOFT_TARGETS: 5 / 8, HIDDEN_STATES: 1 / 8}
 TEMPERATURE, LOWEST, HIGHEST = 2.0, 0.01, 1000
+WITHOUT = "leave out --init-from-teacher to start from random weights"  # a remedy, in messages
 BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
 
@@ -231,7 +232,7 @@ def first_weights(student: Model, teacher: Model) -> list[str]:
         raise ValueError(
             f"the blocks of {with_article(type(student).__name__)} of width {student.width} cannot start with those of "
             f"its teacher, {with_article(type(teacher).__name__)} of width {teacher.width}: their weights differ in "
-            "name or shape"
+            f"name or shape; {WITHOUT}, or choose a teacher with the same kind of blocks"
         )
     return new
 
@@ -242,5 +243,8 @@ def layers_of_teacher(student: int, teacher: int) -> list[int]:
     ([0, 2, 4, 7, 9, 11], [0, 2], [0])
     """
     if student > teacher:
-        raise ValueError(f"the student has {student} layers, more than the {teacher} of its teacher to start from")
+        raise ValueError(
+            f"the student has {student} layers, more than the {teacher} of its teacher to start from; {WITHOUT}, or "
+            f"choose a student with at most {teacher} layers"
+        )
     return [round(layer * (teacher - 1) / max(student - 1, 1)) for layer in range(student)]

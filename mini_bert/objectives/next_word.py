@@ -51,6 +51,7 @@ class NextWord(Objective):
     heads: ClassVar[tuple[str, ...]] = (NEXT_WORD,)
     targets = "next tokens"
     sequences: ClassVar[dict[str, Any]] = {"mode": "running"}
+    layout = "running"  # its models never see a cls token
 
     def __init__(self, unknown: int | None = None):
         self.unknown = unknown
@@ -106,10 +107,6 @@ class NextWord(Objective):
     @classmethod
     def sizes(cls, model: Sizes, **options: Any) -> Sizes:
         return model._replace(predicted=1.0)
-
-    def tokenizer_for(self, tokenizer: Tokenizer) -> Tokenizer:
-        """The model has never seen a cls token."""
-        return tokenizer.for_running_text()
 
     @property
     def summary(self) -> str:

@@ -18,41 +18,35 @@ A new kind is a new file with a subclass, and one line in text/loading.py. The s
     space                  " " if a word is spelt with the space before it
     piece_text, join       the characters that a piece stands for; pieces as text
     settings, from_file, save
+The constructor takes the settings, and single, pair, padding_side and padding_type, as keywords.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import index
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from mini_bert.common.batching import Padding
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.encoding import Batch, Encoding, cut, room
-from mini_bert.text.finding import Cut, Finder
-from mini_bert.text.templates import RUNNING, Assembled, Template
+from mini_bert.text.finding import Cut
+from mini_bert.text.memory import no_collection
+from mini_bert.text.special_tokens import Special, SpecialTokens
+from mini_bert.text.templates import LAYOUTS, Assembled, Layout, Template
 from mini_bert.text.tokenizer_files import JSON, VOCAB, find
+from mini_bert.text.user_input import not_text, paired
 
 Spans = tuple[list[Span], list[int], int]  # of each piece its span and the index of its word; the number of words
-Special = bool | str | None  # which special tokens are recognised in a text: all (True), none, or only this one
-
-ADDED_ROLES = ("pad", "cls", "sep")  # tokens around texts; unk and mask replace words
-LONGEST_KEPT = 64  # characters; longer strings (URLs, base64) rarely come twice
 
 
-class Tokenizer(ABC):
-    """Text to ids and back.
-
-    tokens: the pieces, in the order of their ids. roles: the text of the special tokens, such as {"mask": "[MASK]"}.
-    """
+class Tokenizer(SpecialTokens, ABC):
+    """Text to ids and back. Its arguments: see `SpecialTokens`."""
 
     single: str
     pair: str
@@ -60,7 +54,6 @@ class Tokenizer(ABC):
     padding_side: str = "right"
     padding_type: int = 0
     space: str = ""  # put before words and sentences that do not begin a text, if pieces contain their space
-    continues: np.ndarray
 
     def __init__(
         self,
@@ -70,23 +63,7 @@ class Tokenizer(ABC):
         lstrip: Sequence[str] = (),
         rstrip: Sequence[str] = (),
     ):
-        """lstrip, rstrip: special tokens that take the white space before, or after, them with them"""
-        self.tokens = _checked(tokens)
-        self.vocab = {token: i for i, token in enumerate(self.tokens)}
-        self.roles = dict(roles)
-        self.extra_special_tokens = tuple(extra_special_tokens)
-        special = dict.fromkeys((*roles.values(), *self.extra_special_tokens))
-        if "" in special:
-            raise ValueError("an extra special token is empty, so it would match everywhere; remove it")
-        if missing := [token for token in special if token not in self.vocab]:
-            raise ValueError(
-                f"the vocabulary of {len(self.tokens):,} tokens lacks {', '.join(missing)}; "
-                f"{type(self).__name__} needs {', '.join(special)}: put them first"
-            )
-        self.special_ids = tuple(sorted(self.vocab[token] for token in special))
-        self._is_word = np.ones(len(self.tokens), bool)
-        self._is_word[list(self.special_ids)] = False
-        self._special = Finder(special, lstrip, rstrip)
+        super().__init__(tokens, roles, extra_special_tokens, lstrip, rstrip)
         one, two = (Template.read(text, self._id_of) for text in (self.single, self.pair))
         self._templates = {
             (1, True): one,
@@ -94,7 +71,7 @@ class Tokenizer(ABC):
             (1, False): Template(((), ()), ((), ()), one.text_types),
             (2, False): Template(((), (), ()), ((), (), ()), two.text_types),
         }
-        self._latest: dict[tuple[str, Special, int], tuple[list[Span], list[int]]] = {}
+        self.latest: tuple[Any, Any] = (None, None)  # an encoding, and its spans: offsets and word ids are read in turn
 
     # ---- what a subclass defines
 
@@ -134,42 +111,7 @@ class Tokenizer(ABC):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the files that `load_tokenizer`, `tokenizers` and `transformers` open."""
 
-    # ---- special tokens
-
-    @property
-    def mask_token(self) -> str | None:
-        """The text of the mask token, such as "[MASK]"; None for a tokenizer without one."""
-        return self.roles.get("mask")
-
-    @property
-    def mask_id(self) -> int:
-        return self._id_of("mask")
-
-    @property
-    def pad_id(self) -> int:
-        return self._id_of("pad")
-
-    @property
-    def unk_id(self) -> int:
-        return self._id_of("unk")
-
-    @property
-    def cls_id(self) -> int:
-        return self._id_of("cls")
-
-    @property
-    def sep_id(self) -> int:
-        return self._id_of("sep")
-
-    def _id_of(self, role: str) -> int:
-        if role not in self.roles:
-            raise ValueError(f"{self!r} has no {role} token, only {', '.join(self.roles)}; use another model for this")
-        return self.vocab[self.roles[role]]
-
-    def added_roles(self, ids: Iterable[int]) -> list[str]:
-        """For each id "pad", "cls" or "sep", or "" for a token of the text."""
-        names = {self._id_of(role): role for role in ADDED_ROLES if role in self.roles}
-        return [names.get(int(i), "") for i in ids]
+    # ---- special tokens around texts
 
     def template(self, texts: int = 1, add_special_tokens: bool = True) -> Template:
         """The special tokens around one text, or two."""
@@ -188,27 +130,23 @@ class Tokenizer(ABC):
         """How sequences are padded to one length: see text/templates.py."""
         return Padding(self.pad_id, self.padding_side, self.padding_type)
 
-    def for_running_text(self) -> Tokenizer:
-        """This tokenizer for a model that was trained on running text: one that would add cls gets the templates
-        RUNNING (text/templates.py). The ids of texts stay the same. (A spiece.model has no place for templates.)"""
-        if self.template().cls is None:
-            return self
-        return self.with_templates(*RUNNING)
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.single, self.pair, self.padding_side, self.padding_type)
 
-    def with_templates(self, single: str, pair: str) -> Tokenizer:
-        return _rebuild(type(self), self.tokens, {**self.settings, "single": single, "pair": pair})
+    def in_layout(self, name: str) -> Tokenizer:
+        """This tokenizer with the templates and the padding of a model, by its name in LAYOUTS (text/templates.py).
 
-    def continuing(self, ids: np.ndarray) -> np.ndarray:
-        """Which tokens of a sequence, or of several (B,T), continue the word of the token before.
-
-        The first token and one next to a special token continue nothing, whatever the piece: in byte-level BPE, the
-        first word of a text has no mark. Override this where the rest cannot be told from single pieces either.
+        The ids of texts stay the same. Without a cls token, as GPT-2's, it stays as it is; so it does if it adds no cls
+        anyway, and the layout has none.
         """
-        word = self._is_word[ids]
-        more = self.continues[ids] & word
-        more[..., 0] = False
-        more[..., 1:] &= word[..., :-1]
-        return more
+        layout = LAYOUTS[name]
+        if "cls" not in self.roles or (self.template().cls is None and "cls" not in layout.single):
+            return self
+        return self if layout == self.layout else self.with_layout(layout)
+
+    def with_layout(self, layout: Layout) -> Tokenizer:
+        return _rebuild(type(self), self.tokens, {**self.settings, **layout._asdict()})
 
     # ---- from text to ids
 
@@ -221,7 +159,7 @@ class Tokenizer(ABC):
         if isinstance(texts, str):
             raise TypeError("ids takes a list of texts, got one str; write ids([text]), or encode(text)")
         texts = list(texts)  # before the next line: a generator's code should run with garbage collection
-        with _no_collection():
+        with no_collection():
             return [self._row(text, special) for text in texts]
 
     def split_ids(self, words: Iterable[str]) -> list[list[int]]:
@@ -258,7 +196,7 @@ class Tokenizer(ABC):
         if isinstance(texts, str):
             raise TypeError("encode_batch takes a list of texts, got one str; write encode_batch([text])")
         items = [item if isinstance(item, tuple) and len(item) == 2 else (item, None) for item in texts]
-        with _no_collection():
+        with no_collection():
             return [self._encoding(text, pair, add_special_tokens, special=special) for text, pair in items]
 
     def __call__(
@@ -279,12 +217,12 @@ class Tokenizer(ABC):
         padding      True or "longest": to the longest of the batch; "max_length"
         return_tensors="np" gives arrays (B,T); return_offsets_mapping=True adds offset_mapping
         """
-        single, items = _paired(text, pair)
+        single, items = paired(text, pair)
         if max_length is not None and not truncation and padding != "max_length":
             raise ValueError(
                 f'max_length={max_length} has no effect; add truncation=True to cut, or padding="max_length" to pad'
             )
-        with _no_collection():
+        with no_collection():
             encodings = [self._encoding(a, b, add_special_tokens, truncation, max_length, special) for a, b in items]
         return Batch(encodings, single, padding, max_length, return_offsets_mapping, return_tensors)
 
@@ -299,16 +237,10 @@ class Tokenizer(ABC):
 
     def _row(self, text: str, special: Special = True) -> list[int]:
         if not isinstance(text, str):
-            raise TypeError(_not_text(text))
+            raise TypeError(not_text(text))
         if not special or self._special.absent(text):
             return self.plain_ids(text)
         return self._ids_of_parts(self._segments(text, special), self.plain_ids)
-
-    def _segments(self, text: str, special: Special) -> Iterable[Cut]:
-        """Cuts a text at its special tokens: each part, its position, and the special token that it is, or None."""
-        if not special:
-            return [(text, 0, None)]
-        return self._special.cut(text, None if special is True else special)
 
     def special_span(self, found: str) -> Span:
         """Where a special token is in the part of a text that was found for it."""
@@ -319,8 +251,7 @@ class Tokenizer(ABC):
     ) -> tuple[list[Span], list[int]]:
         """For each piece of a text its span, and the index of its word. ids: of the text, or its beginning, if known"""
         if not special or self._special.absent(text):
-            with _no_collection():
-                return self.plain_spans(text)[:2] if ids is None else self.spans_of_ids(text, ids)
+            return self.plain_spans(text)[:2] if ids is None else self.spans_of_ids(text, ids)
         return self._spans_of_parts(self._segments(text, special), self.plain_spans)[:2]
 
     def _ids_of_parts(self, parts: Iterable[Cut], ids_of: Callable[[str], Iterable[int]]) -> list[int]:
@@ -344,17 +275,6 @@ class Tokenizer(ABC):
     def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
         """The spans and word indices of `plain_spans`, for a text with known ids. Override this if that is faster."""
         return self.plain_spans(text)[:2]
-
-    def latest_spans(self, text: str, special: Special, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
-        """`spans`, remembered for two texts, as offsets and word ids are often read one after the other."""
-        key = text, special, len(ids)
-        found = self._latest.get(key)
-        if found is None:
-            found = self.spans(text, special, ids)
-            if len(self._latest) > 1:
-                self._latest.clear()
-            self._latest[key] = found
-        return found
 
     def explain(self, text: str) -> str:
         """A table for people: every piece, its id, its word, and the part of the text that it comes from."""
@@ -428,97 +348,5 @@ class Tokenizer(ABC):
         return f"{type(self).__name__}({len(self.tokens):,} tokens)"
 
 
-class Memory(dict[str, Any]):
-    """Caches the results of `work` for short strings. Cleared when full, so that its memory is bounded."""
-
-    def __init__(self, work: Callable[[str], Any], entries: int):
-        self.work, self.entries = work, entries
-
-    def __missing__(self, key: str) -> Any:
-        value = self.work(key)
-        if len(key) <= LONGEST_KEPT:
-            if len(self) >= self.entries:
-                self.clear()
-            self[key] = value
-        return value
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Suspends garbage collection, which takes a tenth of the time: lists of numbers cannot form cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def _rebuild(kind: type[Tokenizer], tokens: list[str], settings: dict[str, Any]) -> Tokenizer:
     return kind(tokens, **settings)
-
-
-# ---- checks of what a user passes
-
-
-def _checked(vocab: Sequence[str]) -> list[str]:
-    if isinstance(vocab, (str, bytes, Mapping)):
-        raise TypeError(
-            f"vocab is a {type(vocab).__name__}, expected a list of tokens in the order of their ids; convert a dict "
-            "with sorted(vocab, key=vocab.get), and load a file with load_tokenizer"
-        )
-    tokens = list(vocab)
-    if not tokens:
-        raise ValueError("the vocabulary is empty; expected special tokens and pieces of words")
-    first: dict[str, int] = {}
-    for i, token in enumerate(tokens):
-        if not isinstance(token, str):
-            raise TypeError(f"token {i} of the vocabulary is {token!r:.80}, a {type(token).__name__}, expected str")
-        if first.setdefault(token, i) != i:
-            raise ValueError(
-                f"the vocabulary has {token!r} twice, as ids {first[token]} and {i}; each token has one id: remove "
-                "one, or rename it to something unused so that later ids do not change"
-            )
-    return tokens
-
-
-def _paired(text: Any, pair: Any) -> tuple[bool, list[tuple[Any, Any]]]:
-    """Returns whether this is a single text or pair, and a list of (text, pair or None)."""
-    if isinstance(text, str):
-        if pair is not None and not isinstance(pair, str):
-            raise TypeError(f"text is one str, so pair must be one str, got {type(pair).__name__}")
-        return True, [(text, pair)]
-    if isinstance(text, tuple) and len(text) == 2:
-        raise TypeError(
-            "a tuple of two texts could be a pair or a batch; write tokenizer(a, b) for a pair, "
-            "tokenizer([a, b]) for a batch of two, tokenizer([(a, b)]) for a batch of one pair"
-        )
-    if isinstance(text, (bytes, bytearray, Mapping)) or not isinstance(text, Iterable):
-        raise TypeError(_not_text(text))
-    items = list(text)
-    if pair is None:
-        return False, [item if isinstance(item, tuple) and len(item) == 2 else (item, None) for item in items]
-    if isinstance(pair, str) or not isinstance(pair, Iterable):
-        raise TypeError(
-            f"text is a batch of {len(items)}, so pair must be a list of {len(items)}, got {type(pair).__name__}"
-        )
-    pairs = list(pair)
-    if len(pairs) != len(items):
-        raise ValueError(f"there are {len(items)} texts and {len(pairs)} pairs; expected one pair for each text")
-    for item in pairs:
-        if not isinstance(item, str):
-            raise TypeError(_not_text(item))
-    return False, list(zip(items, pairs, strict=True))
-
-
-def _not_text(value: Any) -> str:
-    remedy = {
-        bytes: 'decode it first: value.decode("utf-8")',
-        bytearray: 'decode it first: value.decode("utf-8")',
-        type(None): "is a field missing from the data?",
-        list: "a batch is a flat list of texts; join words that are already split with spaces",
-        tuple: "a pair has exactly two texts",
-    }
-    hint = remedy.get(type(value), "convert it with str(value) if that is what you mean")
-    return f"expected text (str), got {type(value).__name__}: {value!r:.60}; {hint}"

@@ -19,39 +19,39 @@ GPT-2, RoBERTa, DeBERTa and ModernBERT spell words in this way. They differ in s
 Speed comes from memory, as in WordPiece: nearly all text between two spaces has occurred before. A text is cut at
 spaces, which is faster than any regular expression, and the ids of each chunk, punctuation included, are kept. That is
 exact if no chunk is empty or starts with white space; otherwise the text is cut by the pattern.
-On one core this had 2.84 times the throughput of the `tokenizers` library on two, 2.16 to 3.38 times in three rounds
-on a busy machine (`benchmarks/tokenization.py`), with equal ids.
+docs/tokenizer.md compares the speed with that of the `tokenizers` library.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
-from operator import add, sub
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Spans, Special, Tokenizer
+from mini_bert.text.base import Spans, Tokenizer
 from mini_bert.text.bpe_conventions import ROBERTA, Conventions
-from mini_bert.text.bpe_files import VOCAB_JSON, read, write
+from mini_bert.text.bpe_files import VOCAB_JSON, check_merges, read, write
+from mini_bert.text.bpe_spans import CONTRACTIONS, SpanTables, blanks, trimmed
 from mini_bert.text.byte_level import (
     BYTE_CHARACTERS,
-    SPACE,
     as_bytes,
     byte_places,
-    kind,
     unwritten,
     words,
 )
 from mini_bert.text.canonical import composed
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.finding import BLANKS, Finder
+from mini_bert.text.memory import Memory
 from mini_bert.text.merging import Speller
-from mini_bert.text.tokenizer_files import JSON
+from mini_bert.text.special_tokens import Special
+from mini_bert.text.templates import Layout
+from mini_bert.text.tokenizer_files import JSON, read_padding, unusual_padding
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
 MARK = "▁"  # how `readable` shows a space
@@ -72,9 +72,21 @@ class BpeTokenizer(Tokenizer):
     files = (JSON, VOCAB_JSON)
     space = " "
 
-    def __init__(self, vocab: Sequence[str], merges: Iterable[Sequence[str]], conventions: Conventions = ROBERTA):
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        merges: Iterable[Sequence[str]],
+        conventions: Conventions = ROBERTA,
+        padding_side: str = "right",
+        padding_type: int = 0,
+    ):
         self.conventions = rules = conventions
-        self.single, self.pair = rules.single, rules.pair
+        self.single, self.pair, self.padding_side, self.padding_type = (
+            rules.single,
+            rules.pair,
+            padding_side,
+            padding_type,
+        )
         super().__init__(vocab, rules.roles, rules.special_tokens, rules.lstrip, rules.rstrip)
         self.merges = check_merges(merges, self.vocab)
         self._added = Finder(rules.added_tokens, rules.lstrip, rules.rstrip)
@@ -136,8 +148,11 @@ class BpeTokenizer(Tokenizer):
     def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
         """The ids of a chunk with a space before it."""
         text = regular(chunk)
-        if chunk.isascii() and chunk.isalpha():
-            return self._words[text]
+        if chunk.isascii():  # the two most frequent cases, without the pattern
+            if chunk.isalpha():
+                return self._word_ids(text)
+            if chunk[:-1].isalpha():
+                return self._chunks[chunk[:-1]] + self._words[chunk[-1]]
         return self._all_ids(words(text))
 
     def _all_ids(self, found: Iterable[str]) -> tuple[int, ...]:
@@ -176,9 +191,18 @@ class BpeTokenizer(Tokenizer):
         return trimmed(0, len(found), *blanks(found)) if self._trim else (0, len(found))
 
     def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
-        if self.conventions.compose or not self._added.absent(text):
+        """From tables (text/bpe_spans.py), which give the same faster, if the text is of the usual kind."""
+        rules = self.conventions
+        if rules.compose or not self._added.absent(text):
             return self.plain_spans(text)[:2]
-        return self._segment_spans(text, range(len(text)), ids)[:2]
+        if self._absent or rules.add_prefix_space or not self._tables.suffice(text, ids):
+            return self._segment_spans(text, range(len(text)), ids)[:2]
+        return self._tables.offsets(text, ids, self._trim), self._tables.word_ids(ids)
+
+    @cached_property
+    def _tables(self) -> SpanTables:
+        whole = all(len(self._words[word]) == 1 for word in CONTRACTIONS)
+        return SpanTables(self.tokens, self._raw, self._found_whole, whole)
 
     def plain_spans(self, text: str) -> Spans:
         sources: Sequence[int] = range(len(text))
@@ -222,50 +246,20 @@ class BpeTokenizer(Tokenizer):
         word_at = dict(zip(accumulate(map(len, raw), initial=0), range(len(found)), strict=False))
         number = 0
         word_ids = [number := word_at.get(start, number) for start in starts]
-        if not isinstance(places, range):  # from bytes to characters
-            starts, ends = [places[start] for start in starts], [places[end - 1] + 1 for end in ends]
-        if isinstance(sources, range):
-            offsets = self._paired(starts, ends, ids, sources.start)
-        else:
-            offsets = [(sources[start], sources[end - 1] + 1) for start, end in zip(starts, ends, strict=True)]
-            if self._trim:
-                pairs = zip(offsets, ids, strict=True)
-                offsets = [trimmed(*span, *blanks(self.tokens[i])) for span, i in pairs]
-        return offsets, word_ids, len(found)
-
-    def _paired(self, starts: list[int], ends: list[int], ids: Sequence[int], shift: int) -> list[Span]:
-        """Spans from the starts and ends of pieces, moved by `shift`, and without their spaces if these are trimmed."""
-        first: Iterable[int] = starts
-        last: Iterable[int] = ends
+        borders = zip(starts, ends, strict=True)  # in bytes; from bytes to characters, and to where these come from
+        offsets = [(sources[places[start]], sources[places[end - 1]] + 1) for start, end in borders]
         if self._trim:
-            before, after = self._blanks
-            first, last = map(add, first, map(before.__getitem__, ids)), map(sub, last, map(after.__getitem__, ids))
-        if shift:
-            first, last = map(shift.__add__, first), map(shift.__add__, last)
-        return list(zip(first, last, strict=True))
-
-    @cached_property
-    def _blanks(self) -> tuple[list[int], list[int]]:
-        """The number of spaces at the start and at the end of each piece. One of spaces only has all at its start."""
-        ends = [blanks(token) for token in self.tokens]
-        after = [0 if before == len(token) else after for token, (before, after) in zip(self.tokens, ends, strict=True)]
-        return [before for before, _ in ends], after
+            pairs = zip(offsets, ids, strict=True)
+            offsets = [trimmed(*span, *blanks(self.tokens[i])) for span, i in pairs]
+        return offsets, word_ids, len(found)
 
     def continuing(self, ids: np.ndarray) -> np.ndarray:
         """A piece also begins a word if its first character is of another class than the one before it: 2 after a."""
         more = super().continuing(ids)
-        first, last = self._kinds
+        first, last = self._tables.kinds
         before, after = last[ids[..., :-1]], first[ids[..., 1:]]
         more[..., 1:] &= (before == after) | (before == 0) | (after == 0)
         return more
-
-    @cached_property
-    def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
-        """The classes of the first and the last character of every piece; see `byte_level.kind`."""
-        texts = [raw.encode("latin-1").decode("utf-8", "surrogateescape") for raw in self._raw]
-        first = [kind((text.removeprefix(" ") or text or "\udc80")[0]) for text in texts]
-        last = [kind((text.rstrip(" ") or "\udc80")[-1]) for text in texts]  # a space alone begins any word
-        return np.array(first), np.array(last)
 
     # ---- from ids to text
 
@@ -289,22 +283,23 @@ class BpeTokenizer(Tokenizer):
 
     # ---- the tokenizer as a whole
 
-    def with_templates(self, single: str, pair: str) -> BpeTokenizer:
-        return type(self)(self.tokens, self.merges, self.conventions._replace(single=single, pair=pair))
+    def with_layout(self, layout: Layout) -> BpeTokenizer:
+        rules = self.conventions._replace(single=layout.single, pair=layout.pair)
+        return type(self)(self.tokens, self.merges, rules, layout.padding_side, layout.padding_type)
 
     @property
     def settings(self) -> dict[str, Any]:
         """Everything besides the vocabulary that affects the ids: the other arguments of the constructor."""
-        return {"merges": self.merges, "conventions": self.conventions}
+        return {"merges": self.merges, "conventions": self.conventions, **unusual_padding(self.layout)}
 
     @classmethod
     def from_file(cls, path: Path, content: dict[str, Any] | None = None) -> Self:
-        return cls(*read(path, content))
+        return cls(*read(path, content), **read_padding(path))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write tokenizer.json, vocab.json, merges.txt and tokenizer_config.json, which `tokenizers` and
         `transformers` open."""
-        write(Path(folder), self.tokens, self.merges, self.conventions)
+        write(Path(folder), self.tokens, self.merges, self.conventions, self.layout)
 
     @classmethod
     def train(cls, source: Any, vocab_size: int = 8192, **options: Any) -> Self:
@@ -322,34 +317,6 @@ def regular(chunk: str) -> str:
     if not chunk or chunk[0] in BLANKS:
         raise Irregular
     return " " + chunk
-
-
-def blanks(token: str) -> tuple[int, int]:
-    """The number of spaces, and of other white space, at both ends of a token."""
-    spaces = BLANKS + SPACE
-    return len(token) - len(token.lstrip(spaces)), len(token) - len(token.rstrip(spaces))
-
-
-def trimmed(first: int, last: int, before: int, after: int, keep: bool = False) -> Span:
-    """A span without the white space at its ends, but as in the reference never negative. keep: one space may stay."""
-    first = first if keep and before == 1 else min(first + before, last)
-    return first, max(last - after, first) if after <= last else last
-
-
-def check_merges(merges: Iterable[Sequence[str]], vocab: Mapping[str, int]) -> list[tuple[str, str]]:
-    checked = []
-    for rank, pair in enumerate(merges):
-        if len(pair) != 2 or isinstance(pair, str):
-            raise ValueError(f"merge {rank} is {pair!r:.60}, expected two pieces")
-        left, right = pair
-        for piece in (left, right, left + right):
-            if piece not in vocab:
-                raise ValueError(
-                    f"merge {rank}, {left!r} + {right!r}, needs the piece {piece!r}, which is not in the vocabulary; "
-                    "are the merges from another vocabulary?"
-                )
-        checked.append((left, right))
-    return checked
 
 
 if __name__ == "__main__":

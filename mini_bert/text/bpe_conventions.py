@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from mini_bert.text.templates import LAYOUTS
+
 
 class Conventions(NamedTuple):
     """The rules of one tokenizer; its files define them (text/bpe_files.py)."""
@@ -34,17 +36,16 @@ END_OF_TEXT = "<|endoftext|>"
 GPT2 = Conventions(dict.fromkeys(("pad", "unk", "sep"), END_OF_TEXT))
 ROBERTA = Conventions(
     {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"},
-    single="cls:0 A:0 sep:0",
-    pair="cls:0 A:0 sep:0 sep:0 B:0 sep:0",
+    *LAYOUTS["roberta"][:2],
     lstrip=("<mask>",),
     trim_offsets=True,
 )
 DEBERTA = Conventions(
     {"cls": "[CLS]", "pad": "[PAD]", "sep": "[SEP]", "unk": "[UNK]", "mask": "[MASK]"},
-    single="cls:0 A:0 sep:0",
-    pair="cls:0 A:0 sep:0 B:1 sep:1",
+    *LAYOUTS["bert"][:2],
     lstrip=("[MASK]",),
 )
+MODERNBERT = DEBERTA._replace(compose=True)  # without the tokens for runs of spaces
 
 
 def usual_roles(named: Mapping[str, str], tokens: Collection[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ names the difference, because it would silently give wrong ids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ from mini_bert.common.atomic import write_atomic
 from mini_bert.common.json_values import read_object
 from mini_bert.text.bpe_conventions import DEBERTA, GPT2, ROBERTA, Conventions, usual_conventions, usual_roles
 from mini_bert.text.byte_level import BYTE_CHARACTERS
+from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import (
     CONFIG,
     JSON,
@@ -30,9 +31,13 @@ from mini_bert.text.tokenizer_files import (
     input_names,
     json_content,
     known_token,
+    model_in,
     named_tokens,
+    padding_entries,
     read_added,
+    read_config,
     read_template,
+    switch,
     template_processor,
     write_json,
 )
@@ -53,9 +58,7 @@ def read(path: Path, content: dict[str, Any] | None = None) -> Read:
 
 
 def _read_json(path: Path, content: dict[str, Any]) -> Read:
-    model = content.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
-        raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
+    model = model_in(path, content)
     if model.get("type", "BPE" if "merges" in model else None) != "BPE":
         _refuse(path, "model", model.get("type"), "BPE")
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
@@ -80,9 +83,9 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
     roles = usual_roles(named_tokens(path, (*ROBERTA.roles, "bos", "eos"), ids), [token.content for token in added])
     rules = _processed(path, content.get("post_processor"), roles)
     rules = rules._replace(
-        add_prefix_space=_switch(path, "pre_tokenizer.add_prefix_space", splitter.get("add_prefix_space", True)),
+        add_prefix_space=switch(path, "pre_tokenizer.add_prefix_space", splitter.get("add_prefix_space", True)),
         compose=compose,
-        ignore_merges=_switch(path, "model.ignore_merges", model.get("ignore_merges", False)),
+        ignore_merges=switch(path, "model.ignore_merges", model.get("ignore_merges", False)),
         unknown=unknown,
     )
     merges = checked(path, "model.merges", model.get("merges"), list, "a list of pairs")
@@ -108,8 +111,8 @@ def _processed(path: Path, processor: Any, roles: Mapping[str, str]) -> Conventi
         kind = _one_of(path, "post_processor", step, *kinds)["type"]
         if kind in ("ByteLevel", "RobertaProcessing"):
             rules = rules._replace(
-                trim_offsets=_switch(path, "post_processor.trim_offsets", step.get("trim_offsets", True)),
-                trim_first=not _switch(path, "post_processor.add_prefix_space", step.get("add_prefix_space", True)),
+                trim_offsets=switch(path, "post_processor.trim_offsets", step.get("trim_offsets", True)),
+                trim_first=not switch(path, "post_processor.add_prefix_space", step.get("add_prefix_space", True)),
             )
         if kind in ("RobertaProcessing", "BertProcessing"):
             alike = ROBERTA if kind == "RobertaProcessing" else DEBERTA
@@ -142,10 +145,6 @@ def _one_of(path: Path, name: str, part: Any, *expected: str) -> dict[str, Any]:
     return part
 
 
-def _switch(path: Path, field: str, value: Any) -> bool:
-    return checked(path, field, value, bool, "true or false")
-
-
 def _refuse(path: Path, what: str, found: Any, expected: str) -> NoReturn:
     raise ValueError(
         f"{path} is not a byte-level BPE tokenizer like GPT-2's: its {what} is {found}, expected {expected}. "
@@ -166,9 +165,9 @@ def _read_vocab(path: Path) -> Read:
     for token in added:
         ids.setdefault(token.content, token.id)
     rules = usual_conventions(usual_roles(named_tokens(path, (*ROBERTA.roles, "bos", "eos"), ids), ids))
-    config, where = _config(path), path.with_name(CONFIG)
+    config, where = read_config(path), path.with_name(CONFIG)
     prefix, trim = (
-        _switch(where, name, usual if config.get(name) is None else config[name])
+        switch(where, name, usual if config.get(name) is None else config[name])
         for name, usual in (("add_prefix_space", False), ("trim_offsets", rules.trim_offsets))
     )
     rules = rules._replace(add_prefix_space=prefix, trim_offsets=trim, trim_first=not prefix)
@@ -191,8 +190,10 @@ def _additional(path: Path, ids: Mapping[str, int]) -> list[str]:
 
 def _lstrip(path: Path, token: str, usual: bool) -> bool:
     """Whether a special token takes the white space before it, if tokenizer_config.json says; otherwise as usual."""
-    entries = [value for value in _config(path).values() if isinstance(value, dict) and value.get("content") == token]
-    return _switch(path.with_name(CONFIG), f"lstrip of {token}", entries[0].get("lstrip", usual)) if entries else usual
+    entries = [
+        value for value in read_config(path).values() if isinstance(value, dict) and value.get("content") == token
+    ]
+    return switch(path.with_name(CONFIG), f"lstrip of {token}", entries[0].get("lstrip", usual)) if entries else usual
 
 
 def _read_merges(path: Path) -> list[tuple[str, str]]:
@@ -207,11 +208,6 @@ def _read_merges(path: Path) -> list[tuple[str, str]]:
 # ---- special tokens, in either case
 
 
-def _config(path: Path) -> dict[str, Any]:
-    beside = path.with_name(CONFIG)
-    return read_object(beside) if beside.is_file() else {}
-
-
 def _with_added(rules: Conventions, added: Sequence[Added]) -> Conventions:
     own = {*rules.roles.values()}
     return rules._replace(
@@ -222,10 +218,31 @@ def _with_added(rules: Conventions, added: Sequence[Added]) -> Conventions:
     )
 
 
+# ---- merges
+
+
+def check_merges(merges: Iterable[Sequence[str]], vocab: Mapping[str, int]) -> list[tuple[str, str]]:
+    checked = []
+    for rank, pair in enumerate(merges):
+        if len(pair) != 2 or isinstance(pair, str):
+            raise ValueError(f"merge {rank} is {pair!r:.60}, expected two pieces")
+        left, right = pair
+        for piece in (left, right, left + right):
+            if piece not in vocab:
+                raise ValueError(
+                    f"merge {rank}, {left!r} + {right!r}, needs the piece {piece!r}, which is not in the vocabulary; "
+                    "are the merges from another vocabulary?"
+                )
+        checked.append((left, right))
+    return checked
+
+
 # ---- writing
 
 
-def write(folder: Path, tokens: Sequence[str], merges: Sequence[tuple[str, str]], rules: Conventions) -> None:
+def write(
+    folder: Path, tokens: Sequence[str], merges: Sequence[tuple[str, str]], rules: Conventions, layout: Layout
+) -> None:
     """Write the four files. Each program reads those that it prefers; their content agrees."""
     ids = {token: i for i, token in enumerate(tokens)}
     lines = [f"{left} {right}" for left, right in merges]
@@ -253,7 +270,7 @@ def write(folder: Path, tokens: Sequence[str], merges: Sequence[tuple[str, str]]
     write_json(folder / JSON, content)
     write_json(folder / VOCAB_JSON, ids)
     write_atomic(folder / MERGES, "".join(f"{line}\n" for line in ("#version: 0.2", *lines)).encode())
-    write_json(folder / CONFIG, _config_entries(ids, rules), indent=2)
+    write_json(folder / CONFIG, _config_entries(ids, rules) | padding_entries(layout), indent=2)
 
 
 def _entry(token: str, ids: Mapping[str, int], rules: Conventions) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from mini_bert.common.processes import in_order
 from mini_bert.common.progress import Show, counted, showing
 from mini_bert.text.bpe_conventions import END_OF_TEXT, ROBERTA, Conventions
 from mini_bert.text.byte_level import BYTE_CHARACTERS, as_bytes, words, written
+from mini_bert.text.canonical import composed
 from mini_bert.text.pair_counts import PairCounts
 from mini_bert.text.vocabulary import BLOCK, MIN_FREQUENCY, MOST_PIECES, SLAB, add_up, texts_of
 
@@ -49,7 +50,7 @@ def learn(
     source           a path, a list of paths, or any other source of `mini_bert.corpora.reading.read`; or an iterator
                      of texts, which may together be larger than memory. For a list of texts: iter(texts)
     vocab_size       the number of pieces, special tokens included; a small text may give fewer
-    conventions      special tokens and templates: ROBERTA, or GPT2 of text/bpe_conventions.py
+    conventions      special tokens and templates: ROBERTA, GPT2, DEBERTA or MODERNBERT of text/bpe_conventions.py
     min_frequency    pairs that occur less often are not merged
     processes        processes that count words in parallel; None: one per core, up to 3
 
@@ -57,7 +58,7 @@ def learn(
     """
     check_sizes(vocab_size, conventions, min_frequency)
     with showing(progress) as show:
-        table = count_words(texts_of(source), processes, show)
+        table = count_words(texts_of(source), processes, show, conventions.compose)
         return choose(table, vocab_size, conventions, min_frequency, show)
 
 
@@ -75,16 +76,19 @@ def check_sizes(vocab_size: int, conventions: Conventions, min_frequency: int = 
 # --- from text to words and counts -------------------------------------------------------------------------
 
 
-def count_words(texts: Iterable[str], processes: int | None, show: Show) -> Counter[str]:
-    """How often each word occurs; bytes are written as printable characters. In bounded memory, see `add_up`."""
-    return add_up(in_order(count_block, None, blocks(texts), processes), show)
+def count_words(texts: Iterable[str], processes: int | None, show: Show, compose: bool = False) -> Counter[str]:
+    """How often each word occurs; bytes are written as printable characters. In bounded memory, see `add_up`.
+
+    compose: normalise text to NFC first, as the tokenizer will
+    """
+    return add_up(in_order(count_block, compose, blocks(texts), processes), show)
 
 
-def count_block(_: None, block: list[str]) -> tuple[int, str, array[int]]:
+def count_block(compose: bool, block: list[str]) -> tuple[int, str, array[int]]:
     """Returns the number of characters, the different words, and the count of each."""
     found: Counter[str] = Counter()
     for text in block:
-        found.update(words(text))
+        found.update(words(composed(text)[0] if compose else text))
     return sum(map(len, block)), " ".join(written(as_bytes(word)) for word in found), array("q", found.values())
 
 

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 
-from mini_bert.text.unicode_tables import LETTERS, NUMBERS, WHITE_SPACE, Characters
+from mini_bert.text.unicode_tables import LETTERS, NUMBERS, WHITE_SPACE, Characters, half_a_pair
 
 # The printable bytes stand for themselves; the other 68, in order, are written as the characters from U+0100 on.
 _PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
@@ -36,7 +36,7 @@ BYTE_CHARACTERS = [chr(b if b in _PRINTABLE else 0x100 + _HIDDEN.index(b)) for b
 BYTE_OF = {character: byte for byte, character in enumerate(BYTE_CHARACTERS)}
 SPACE = BYTE_CHARACTERS[ord(" ")]  # Ġ
 
-_STARTS = bytes(byte & 0xC0 != 0x80 for byte in range(256))  # 1 for a byte that begins a character of UTF-8
+STARTS = bytes(byte & 0xC0 != 0x80 for byte in range(256))  # 1 for a byte that begins a character of UTF-8
 _WRITTEN = {byte: character for byte, character in enumerate(BYTE_CHARACTERS)}
 _READ = {ord(character): chr(byte) for character, byte in BYTE_OF.items()}
 
@@ -48,10 +48,7 @@ def as_bytes(text: str) -> str:
     try:
         return text.encode("utf-8", "surrogateescape").decode("latin-1")
     except UnicodeEncodeError as error:
-        raise ValueError(
-            f"the text contains U+{ord(text[error.start]):04X}, half of a surrogate pair, which is not a character; "
-            'it comes from bytes that were not UTF-8: read the file with errors="replace", or repair the text'
-        ) from None
+        raise half_a_pair(text[error.start]) from None
 
 
 def written(raw: str) -> str:
@@ -81,7 +78,7 @@ def byte_places(text: str) -> Sequence[int]:
         data = text.encode()
     except UnicodeEncodeError:  # some of the characters stand for single bytes
         return [place for place, character in enumerate(text) for _ in as_bytes(character)]
-    places = list(accumulate(data.translate(_STARTS), initial=-1))
+    places = list(accumulate(data.translate(STARTS), initial=-1))
     del places[0]
     return places
 

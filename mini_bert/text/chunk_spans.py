@@ -7,6 +7,7 @@ from functools import cache
 from itertools import accumulate, chain, repeat
 from operator import add
 
+SPACE = "▁"
 Span = tuple[int, int]  # first character, and the one after the last
 
 # Of the pieces of a chunk: where they are in it; and 1 for each that begins a word, 0 for the others. (Plain tuples, as
@@ -46,3 +47,20 @@ def put_together(
     count = word_ids[-1] + 1
     del word_ids[0]
     return offsets, word_ids, count
+
+
+def laid_out(normalised: str, sources: Sequence[Span], lengths: Iterable[int]) -> ChunkSpans:
+    """A span covers the characters of a piece without its ▁. A word begins with ▁."""
+    spans: list[Span] = []
+    begins: list[int] = []
+    place = 0
+    for length in lengths:
+        begins.append(int(place == 0 or (length > 0 and normalised[place] == SPACE)))
+        first, last = place, max(place + length, place + 1) - 1  # all bytes of a character have its span
+        while first < last and normalised[first] == SPACE:
+            first += 1
+        while first < last and normalised[last] == SPACE:  # with some models, ▁ ends a word
+            last -= 1
+        spans.append((sources[first][0], sources[last][1]))
+        place += length
+    return tuple(spans), tuple(begins)

@@ -65,13 +65,27 @@ class Encoding:
         """One value per token: from the tokenizer's spans for pieces of the texts, `filler` for all other tokens."""
         before, *after = self._tokenizer.template(len(self._texts), self._added).ids
         values = [filler] * len(before)
-        skipped = self._padding if self._tokenizer.padding_side == "left" else 0
-        for text, length, special in zip(self._texts, self._lengths, after, strict=True):
-            start = skipped + len(values)
-            ids = self.ids[start : start + length]
-            values += self._tokenizer.latest_spans(text, self._special, ids)[which][:length]
+        for found, special in zip(self._spans(), after, strict=True):
+            values += found[which]
             values += [filler] * len(special)
-        return self._filled_up(values, filler)
+        return self._filled_up(values, filler) if self._padding else values
+
+    def _spans(self) -> list[tuple[list[tuple[int, int]], list[int]]]:
+        """For each text the spans and word indices of its pieces. The tokenizer keeps the latest."""
+        encoding, found = self._tokenizer.latest
+        if encoding is self:
+            return found
+        found = []
+        start = self._padding if self._tokenizer.padding_side == "left" else 0
+        groups = self._tokenizer.template(len(self._texts), self._added).ids
+        for text, length, special in zip(self._texts, self._lengths, groups, strict=False):
+            start += len(special)
+            ids = self.ids[start : start + length]
+            offsets, words = self._tokenizer.spans(text, self._special, ids)
+            found.append((offsets, words) if len(offsets) == length else (offsets[:length], words[:length]))
+            start += length
+        self._tokenizer.latest = self, found
+        return found
 
     def _filled_up(self, values: list[Any], filler: Any) -> list[Any]:
         """Values of the tokens, with `filler` for padding"""

@@ -32,6 +32,7 @@ KINDS = (
     Kind("Unigram", "unk_id", "spiece.model", "mini_bert.text.unigram", "UnigramTokenizer"),
     Kind("Unigram", "unk_id", "spm.model", "mini_bert.text.unigram", "UnigramTokenizer"),
 )  # fmt: skip
+FILES = f"{JSON}, {VOCAB}, vocab.json + merges.txt, spiece.model or spm.model"  # for messages
 
 
 def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mini_bert.text.chunk_spans import Span
+from mini_bert.text.chunk_spans import SPACE, Span
 from mini_bert.text.normalizers import (
     SPACES,
     Step,
@@ -24,7 +24,7 @@ from mini_bert.text.normalizers import (
     refuse,
     traced,
 )
-from mini_bert.text.sentencepiece_text import SPACE, plainly_traced
+from mini_bert.text.sentencepiece_text import plainly_traced
 
 _WORD = re.compile(f"[^{SPACES}]+")
 _ALL = re.compile(r"(?s:.+)")

@@ -19,10 +19,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from mini_bert.text.base import Memory
 from mini_bert.text.character_map import CharacterMap
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.mark_tables import EXTENDING, OTHER_MARKS, PREPENDED, UNCHANGED
+from mini_bert.text.memory import Memory
 from mini_bert.text.unicode_tables import LOWER, MARKS, WHITE_SPACE
 
 Part = tuple[int, int, str]  # first character, the one after the last, and what replaces them

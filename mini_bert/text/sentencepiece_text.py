@@ -31,11 +31,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mini_bert.text.base import Memory
 from mini_bert.text.character_map import CharacterMap
+from mini_bert.text.chunk_spans import SPACE
+from mini_bert.text.memory import Memory
 from mini_bert.text.normalizers import Part, Replace, Step, Traced, normalised, traced
+from mini_bert.text.unicode_tables import half_a_pair
 
-SPACE = "▁"
 CHUNKS_KEPT = 1 << 16  # only chunks beyond plain ASCII are cached
 
 
@@ -180,10 +181,7 @@ def plainly_traced(text: str, normalised: str) -> Traced | None:
 def _character(character: str) -> str:
     if "\ud800" <= character <= "\udfff":
         if not "\udc80" <= character <= "\udcff":
-            raise ValueError(
-                f"the text contains U+{ord(character):04X}, half of a surrogate pair, which is not a character; it "
-                'comes from bytes that were not UTF-8: read the file with errors="replace", or repair the text'
-            )
+            raise half_a_pair(character)
         return "\ufffd"  # errors="surrogateescape" writes the byte 0x80 as U+DC80, and so on
     return character
 

@@ -5,8 +5,9 @@ A template names the parts of a sequence in order: a role, or text A or B, each 
     BERT       "cls:0 A:0 sep:0 B:1 sep:1"            RoBERTa    "cls:0 A:0 sep:0 sep:0 B:0 sep:0"
     XLNet      "A:0 sep:0 B:1 sep:1 cls:2"            GPT-2      "A:0 B:0"
 
-A model of the next word is trained on running text, in which documents are separated, but no cls occurs. RUNNING are
-templates for such a model: a text begins as a document does.
+A layout is a model's templates for one text and for two, and its padding. LAYOUTS has those of the published models. A
+model of the next word that is trained here has seen running text, in which documents are separated, but no cls occurs.
+"running" is the layout for it: a text begins as a document does.
 
 The *summary* is the token whose vector stands for the whole sequence: cls, or without one the last token.
 """
@@ -20,7 +21,23 @@ import numpy as np
 
 from mini_bert.common.batching import Padding, padded
 
-RUNNING = ("sep:0 A:0", "sep:0 A:0 sep:0 B:0")  # of one text, and of two
+
+class Layout(NamedTuple):
+    """What surrounds the texts of a sequence."""
+
+    single: str  # the template of one text
+    pair: str  # of two
+    padding_side: str = "right"
+    padding_type: int = 0  # the token type of padding
+
+
+LAYOUTS = {
+    "bert": Layout("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 B:1 sep:1"),
+    "roberta": Layout("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 sep:0 B:0 sep:0"),
+    "xlnet": Layout("A:0 sep:0 cls:2", "A:0 sep:0 B:1 sep:1 cls:2", "left", 3),
+    "gpt2": Layout("A:0", "A:0 B:0"),
+    "running": Layout("sep:0 A:0", "sep:0 A:0 sep:0 B:0"),
+}
 
 
 class Assembled(NamedTuple):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.json_values import read_object
+from mini_bert.text.templates import LAYOUTS, Layout
 
 JSON, VOCAB, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
@@ -43,6 +44,24 @@ def checked(path: Path, field: str, value: Any, kind: type, expected: str) -> An
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{path}: {field} is {value!r:.60}, expected {expected}")
     return value
+
+
+def switch(path: Path, field: str, value: Any) -> bool:
+    return checked(path, field, value, bool, "true or false")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The content of the tokenizer_config.json beside a file; empty if there is none."""
+    beside = path.with_name(CONFIG)
+    return read_object(beside) if beside.is_file() else {}
+
+
+def model_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The model in a tokenizer.json, which has the vocabulary."""
+    model = content.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
+        raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
+    return model
 
 
 def checked_ids(path: Path, field: str, vocab: Any) -> dict[str, int]:
@@ -96,10 +115,7 @@ def read_added(path: Path, field: str, entries: Any) -> list[Added]:
         checked(path, f"{name}.id", token.get("id"), int, "a whole number")
         if not content:
             raise ValueError(f"{path}: {name}.content is empty, so it would match everywhere; remove the entry")
-        flags = {
-            flag: checked(path, f"{name}.{flag}", token.get(flag, False), bool, "true or false")
-            for flag in Added._fields[2:]
-        }
+        flags = {flag: switch(path, f"{name}.{flag}", token.get(flag, False)) for flag in Added._fields[2:]}
         if flags["single_word"]:
             raise ValueError(
                 f"{path}: {name}.single_word is True, expected false: {content!r} would be found anywhere in a text"
@@ -112,7 +128,7 @@ def added_beside(path: Path, tokens: Collection[str]) -> list[Added]:
     """Tokens beside a vocabulary: `added_tokens_decoder` of tokenizer_config.json, or added_tokens.json, of which only
     those count that are not among `tokens`."""
     field, beside = "added_tokens_decoder", path.with_name(CONFIG)
-    decoder = read_object(beside).get(field) if beside.is_file() else None
+    decoder = read_config(path).get(field)
     if decoder is None:
         beside = path.with_name(ADDED)
         more = checked_ids(beside, "the file", read_object(beside)) if beside.is_file() else {}
@@ -186,6 +202,33 @@ def read_template(
     if texts != ["A", "B"][: 1 + (name == "pair")]:
         raise ValueError(f"{path}: {field} has the texts {' '.join(texts) or 'none'}, expected A, and B in a pair")
     return named, " ".join(parts)
+
+
+# ---- padding, which is in tokenizer_config.json
+
+_PADDING = {"padding_side": "padding_side", "pad_token_type_id": "padding_type"}  # their names there, and ours
+
+
+def read_padding(path: Path, usual: Layout = LAYOUTS["bert"]) -> dict[str, Any]:
+    """padding_side and padding_type; as in `usual` if the tokenizer_config.json beside `path` does not say."""
+    beside, config = path.with_name(CONFIG), read_config(path)
+    padding = {ours: config.get(theirs, getattr(usual, ours)) for theirs, ours in _PADDING.items()}
+    if padding["padding_side"] not in ("left", "right"):
+        raise ValueError(f"{beside}: padding_side is {padding['padding_side']!r:.60}, expected left or right")
+    checked(beside, "pad_token_type_id", padding["padding_type"], int, "a token type")
+    return padding
+
+
+def unusual_padding(layout: Layout) -> dict[str, Any]:
+    """padding_side and padding_type as settings of a tokenizer, if they differ from BERT's."""
+    usual = LAYOUTS["bert"]
+    return {ours: getattr(layout, ours) for ours in _PADDING.values() if getattr(layout, ours) != getattr(usual, ours)}
+
+
+def padding_entries(layout: Layout) -> dict[str, Any]:
+    """The same for tokenizer_config.json."""
+    unusual = unusual_padding(layout)
+    return {theirs: unusual[ours] for theirs, ours in _PADDING.items() if ours in unusual}
 
 
 # ---- writing a tokenizer.json

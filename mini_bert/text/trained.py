@@ -4,25 +4,49 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_bert.common.progress import counted, showing
+from mini_bert.common.wording import did_you_mean
 from mini_bert.corpora.reading import Report, read
 from mini_bert.text import bpe_learning, byte_level, unigram_learning, vocabulary
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.bpe import BpeTokenizer
-from mini_bert.text.bpe_conventions import GPT2, ROBERTA
+from mini_bert.text.bpe_conventions import DEBERTA, GPT2, MODERNBERT, ROBERTA, Conventions
 from mini_bert.text.unigram import UnigramTokenizer
+from mini_bert.text.unigram_conventions import ALBERT, XLNET, Style
+from mini_bert.text.unigram_conventions import DEBERTA as DEBERTA_V3
 from mini_bert.text.vocabulary import MAX_WORD_CHARS, MIN_FREQUENCY
 from mini_bert.text.wordpiece import PREFIX, WordPieceTokenizer
 from mini_bert.text.wordsplit import WordSplitter
 
+LIKE: dict[str, dict[str, Any]] = {  # of each kind: models, and what decides their special tokens and templates
+    "wordpiece": dict.fromkeys(("bert", "distilbert", "electra")),
+    "bpe": {"roberta": ROBERTA, "gpt2": GPT2, "deberta": DEBERTA, "modernbert": MODERNBERT},
+    "unigram": {"albert": ALBERT, "xlnet": XLNET, "deberta-v3": DEBERTA_V3},
+}
 HELD_OUT, MOST_HELD_OUT = 100, 1 << 21  # 1 document in 100, up to 2 million characters
 
 
 class Trained(NamedTuple):
     tokenizer: Tokenizer
     summary: str  # what was read and learnt, for people
+
+
+def kind_like(kind: str | None, like: str | None) -> tuple[str, str]:
+    """The kind of tokenizer and the model to follow. Either may be left out: default WordPiece, as BERT's."""
+    kind = kind or next((kind for kind, models in LIKE.items() if like in models), "wordpiece")
+    if kind not in LIKE:
+        raise ValueError(f"--kind is {kind!r}, expected one of {', '.join(LIKE)}{did_you_mean(kind, LIKE)}")
+    if like is None or like in LIKE[kind]:
+        return kind, like or next(iter(LIKE[kind]))
+    known = [model for models in LIKE.values() for model in models]
+    if like in known:
+        raise ValueError(
+            f"--like {like} has another kind of tokenizer than --kind {kind}; leave out --kind, or choose --like "
+            f"{' or '.join(LIKE[kind])}"
+        )
+    raise ValueError(f"--like is {like!r}, expected a model: {', '.join(known)}{did_you_mean(like, known)}")
 
 
 def wordpiece(
@@ -37,29 +61,33 @@ def wordpiece(
 
 
 def unigram(
-    corpus: list[str], vocab_size: int, lowercase: bool, limit_alphabet: int, processes: int | None, column: str | None
+    corpus: list[str],
+    vocab_size: int,
+    lowercase: bool,
+    limit_alphabet: int,
+    processes: int | None,
+    column: str | None,
+    style: Style = ALBERT,
 ) -> Trained:
     vocabulary.check_sizes(vocab_size, limit_alphabet=limit_alphabet)
     splitter, text = unigram_learning.Splitter(lowercase), Corpus(corpus, column)
     with showing(True) as show:
         words = vocabulary.count_words(text.others(), splitter, MAX_WORD_CHARS, processes, show)
         found = unigram_learning.choose(words, vocab_size, limit_alphabet, show)
-    tokenizer = UnigramTokenizer(**unigram_learning.arguments(*found, splitter))
+    tokenizer = UnigramTokenizer(**unigram_learning.arguments(*found, splitter, style))
     return text.trained(
         tokenizer, vocab_size, words, str.split, "no other part of a word occurs often enough", "Most frequent"
     )
 
 
-def bpe(corpus: list[str], vocab_size: int, like: str, processes: int | None, column: str | None) -> Trained:
-    """like: "roberta" or "gpt2", whose special tokens and templates it gets"""
-    styles = {"roberta": ROBERTA, "gpt2": GPT2}
-    if like not in styles:
-        raise ValueError(f"--like is {like!r}, expected {' or '.join(styles)}, whose special tokens are used")
-    bpe_learning.check_sizes(vocab_size, styles[like])
+def bpe(
+    corpus: list[str], vocab_size: int, processes: int | None, column: str | None, rules: Conventions = ROBERTA
+) -> Trained:
+    bpe_learning.check_sizes(vocab_size, rules)
     text = Corpus(corpus, column)
     with showing(True) as show:
-        words = bpe_learning.count_words(text.others(), processes, show)
-        found = bpe_learning.choose(words, vocab_size, styles[like], MIN_FREQUENCY, show)
+        words = bpe_learning.count_words(text.others(), processes, show, rules.compose)
+        found = bpe_learning.choose(words, vocab_size, rules, MIN_FREQUENCY, show)
     return text.trained(BpeTokenizer(*found), vocab_size, words, byte_level.words)
 
 

@@ -19,6 +19,14 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 
+def half_a_pair(character: str) -> ValueError:
+    """The error for a lone surrogate."""
+    return ValueError(
+        f"the text contains U+{ord(character):04X}, half of a surrogate pair, which is not a character; it comes from "
+        'bytes that were not UTF-8: read the file with errors="replace", or repair the text'
+    )
+
+
 class Characters:
     """The characters in "41-43 61", hexadecimal code points and ascending ranges of them: A, B, C and a."""
 

@@ -24,22 +24,27 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Spans, Tokenizer
-from mini_bert.text.chunk_spans import ChunkSpans, Span, put_together
+from mini_bert.text.base import Spans, Tokenizer
+from mini_bert.text.chunk_spans import SPACE, ChunkSpans, Span, laid_out, put_together, side_by_side
 from mini_bert.text.finding import Finder
+from mini_bert.text.memory import Memory
 from mini_bert.text.metaspace_text import MetaspaceText
+from mini_bert.text.plain_chunks import PlainChunks
 from mini_bert.text.sentencepiece_model import SentencePieceModel, byte_piece
-from mini_bert.text.sentencepiece_text import SPACE, SentencePieceText
+from mini_bert.text.sentencepiece_text import SentencePieceText
 from mini_bert.text.tokenizer_files import JSON
+from mini_bert.text.unigram_conventions import BERT_LIKE
 from mini_bert.text.unigram_files import SPIECE, SPM, read, write
 from mini_bert.text.unigram_lattice import RESET, UNKNOWN, UNKNOWN_PENALTY, Cut, Lattice
+from mini_bert.text.user_input import checked_scores
 
 PARTS_KEPT = 1 << 18  # until a cache is cleared; this many take about 100 MB
 CERTAIN = 5_000.0  # the pieces of a part are looked up if rounding cannot change them while scores are below this
@@ -69,8 +74,6 @@ class UnigramTokenizer(Tokenizer):
     tokenizer.json.
     """
 
-    single = "cls:0 A:0 sep:0"
-    pair = "cls:0 A:0 sep:0 B:1 sep:1"
     files = (JSON, SPIECE, SPM)
 
     def __init__(
@@ -82,8 +85,8 @@ class UnigramTokenizer(Tokenizer):
         symbols: Sequence[str] = (),
         unused: Sequence[str] = (),
         byte_fallback: bool = False,
-        single: str = single,
-        pair: str = pair,
+        single: str = BERT_LIKE.single,
+        pair: str = BERT_LIKE.pair,
         padding_side: str = "right",
         padding_type: int = 0,
         extra_special_tokens: Sequence[str] = (),
@@ -93,7 +96,7 @@ class UnigramTokenizer(Tokenizer):
         self.single, self.pair, self.padding_side, self.padding_type = single, pair, padding_side, padding_type
         self.lstrip, self.rstrip = tuple(lstrip), tuple(rstrip)
         super().__init__(vocab, roles, extra_special_tokens, lstrip, rstrip)
-        self.scores = _checked_scores(self.tokens, scores)
+        self.scores = checked_scores(self.tokens, scores)
         self.rules, self.symbols, self.unused = dict(rules), tuple(symbols), tuple(unused)
         self.byte_fallback = byte_fallback
         self.model_file: SentencePieceModel | None = None  # what this was read from; it may have more than is used
@@ -110,7 +113,8 @@ class UnigramTokenizer(Tokenizer):
             self.text = MetaspaceText.read(self.rules["normalizer"], self.rules["pre_tokenizer"])
         self.space = "" if self.text.puts_space_in_front else " "
         self._added = Finder(() if self.as_sentencepiece else self.symbols)
-        self._short = CERTAIN / max(map(abs, self.scores))  # known pieces cannot have a higher score together
+        largest = max(map(abs, self.scores))
+        self._short = CERTAIN / largest if largest else math.inf  # so many known pieces cannot have a higher score
         self._unk = self.unk_id
         self._sizes = [abs(score) for score in self.scores]
         self._sizes[self.unk_id] = UNKNOWN_RUN * abs(self.lattice.unknown_score)
@@ -122,6 +126,9 @@ class UnigramTokenizer(Tokenizer):
         self._parts = Memory(self._part_ids, PARTS_KEPT)
         self._chunks = Memory(self._chunk_ids, PARTS_KEPT)
         self._chunk_spans = Memory(self._spans_in_chunk, SPANS_KEPT)
+        self._plain = PlainChunks(self.text.normalised, PARTS_KEPT)
+        self._lengths = list(map(len, self.tokens))
+        self._begins = [int(token.startswith(SPACE)) for token in self.tokens]
 
     def _lattice(self) -> Lattice:
         """Of all pieces but special tokens, bytes and unused ones."""
@@ -168,7 +175,9 @@ class UnigramTokenizer(Tokenizer):
         return (len(row) <= self._short and self._unk not in row) or sum(map(self._sizes.__getitem__, row)) < CERTAIN
 
     def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
-        return tuple(self._by_parts(self.text.normalised(chunk)))
+        normalised = self.text.normalised(chunk)
+        self._plain.add(chunk, normalised)  # which offsets will need
+        return tuple(self._by_parts(normalised))
 
     def _by_parts(self, text: str) -> Iterator[int]:
         """The ids of a normalised text, or DELICATE for some."""
@@ -258,18 +267,39 @@ class UnigramTokenizer(Tokenizer):
             return put_together(chunks, [self._chunk_spans[chunk] for chunk in chunks])
         normalised, sources = self.text.traced(text)
         lengths = [length for cut in self._segmented(normalised) for length in cut.lengths]
-        spans, begins = _laid_out(normalised, sources, lengths)
+        spans, begins = laid_out(normalised, sources, lengths)
         word_ids = list(accumulate(begins, initial=-1))
         return list(spans), word_ids[1:], word_ids[-1] + 1
 
+    def spans_of_ids(self, text: str, ids: Sequence[int]) -> tuple[list[Span], list[int]]:
+        """Piece after piece, as the ids give the length of each, if normalising replaces each character by one."""
+        if self._unk in ids or not self._is_plain(text):
+            return self.plain_spans(text)[:2]
+        marked = list(map(self._begins.__getitem__, ids))
+        ends = list(accumulate(map(self._lengths.__getitem__, ids), initial=-1))  # the ▁ in front is not in the text
+        starts = map(add, ends, marked)
+        word_ids = list(accumulate(marked, initial=-1 if marked and marked[0] else 0))
+        return list(zip(starts, ends[1:], strict=False)), word_ids[1:]
+
+    def _is_plain(self, text: str) -> bool:
+        """Whether the normalised text is ▁ and, for each character of the text, one character; ▁ for a space."""
+        if self.byte_fallback or not self._added.absent(text) or not self._is_chunked(text):
+            return False
+        return all(map(self._plain.__getitem__, text.split(" ")))
+
     def _spans_in_chunk(self, chunk: str) -> ChunkSpans:
-        normalised, sources = self.text.traced(chunk)
         ids = self._chunks[chunk]
+        if ids.count(self._unk) <= 1 and not self.byte_fallback and self._plain[chunk]:
+            lengths = [0 if i == self._unk else self._lengths[i] - self._begins[i] for i in ids]
+            if self._unk in ids:  # which stands for the rest
+                lengths[ids.index(self._unk)] = len(chunk) - sum(lengths)
+            return side_by_side([lengths])
+        normalised, sources = self.text.traced(chunk)
         if self._unk in ids or self.byte_fallback:
             lengths = [length for cut in self._segmented(normalised) for length in cut.lengths]
         else:
             lengths = [len(self.tokens[i]) for i in ids]
-        return _laid_out(normalised, sources, lengths)
+        return laid_out(normalised, sources, lengths)
 
     # ---- from ids to text
 
@@ -330,35 +360,6 @@ class UnigramTokenizer(Tokenizer):
 
     def __repr__(self) -> str:
         return f"UnigramTokenizer({len(self.tokens):,} tokens, {'SentencePiece' if self.as_sentencepiece else JSON})"
-
-
-def _laid_out(normalised: str, sources: Sequence[Span], lengths: Iterable[int]) -> ChunkSpans:
-    """A span covers the characters of a piece without its ▁. A word begins with ▁."""
-    spans: list[Span] = []
-    begins: list[int] = []
-    place = 0
-    for length in lengths:
-        begins.append(int(place == 0 or (length > 0 and normalised[place] == SPACE)))
-        first, last = place, max(place + length, place + 1) - 1  # all bytes of a character have its span
-        while first < last and normalised[first] == SPACE:
-            first += 1
-        while first < last and normalised[last] == SPACE:  # with some models, ▁ ends a word
-            last -= 1
-        spans.append((sources[first][0], sources[last][1]))
-        place += length
-    return tuple(spans), tuple(begins)
-
-
-def _checked_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[float]:
-    scores = [float(score) for score in scores]
-    if len(scores) != len(tokens):
-        raise ValueError(f"there are {len(tokens):,} pieces and {len(scores):,} scores; expected one for each piece")
-    for token, score in zip(tokens, scores, strict=True):
-        if not math.isfinite(score):
-            raise ValueError(
-                f"the score of {token!r} is {score}, expected a finite number, the logarithm of a probability"
-            )
-    return scores
 
 
 def _decoded(spelt: bytearray) -> str:

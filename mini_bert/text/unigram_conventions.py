@@ -8,13 +8,11 @@ DeBERTa v3    [CLS] a [SEP] b [SEP]; text as it is; [MASK] follows the pieces of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-BERT_LIKE = {"single": "cls:0 A:0 sep:0", "pair": "cls:0 A:0 sep:0 B:1 sep:1"}
-XLNET_LIKE = {
-    "single": "A:0 sep:0 cls:2", "pair": "A:0 sep:0 B:1 sep:1 cls:2", "padding_side": "left", "padding_type": 3,
-}  # fmt: skip
-BARE = {"single": "A:0", "pair": "A:0 B:1"}
+from mini_bert.text.templates import LAYOUTS, Layout
+
+BERT_LIKE, XLNET_LIKE, BARE = LAYOUTS["bert"], LAYOUTS["xlnet"], Layout("A:0", "A:0 B:1")
 
 
 class Style(NamedTuple):
@@ -23,7 +21,7 @@ class Style(NamedTuple):
     tokenizer_class: str
     model_type: str  # in the model's config.json
     roles: dict[str, str]
-    template: dict[str, Any]
+    layout: Layout
     steps: tuple[str, ...]  # before SentencePiece's own rules; see STEPS in text/sentencepiece_text.py
     split_commas: bool = False
 
@@ -51,10 +49,10 @@ SPELLINGS = {  # of special tokens, where no style is known
 }  # fmt: skip
 
 
-def template(roles: Mapping[str, str], style: Style | None) -> dict[str, Any]:
+def layout_of(roles: Mapping[str, str], style: Style | None) -> Layout:
     """Of a style, or of the model that has these special tokens."""
     if not {"cls", "sep"} <= roles.keys():
         return BARE
     if style:
-        return style.template
+        return style.layout
     return XLNET_LIKE if roles["cls"] == XLNET.roles["cls"] else BERT_LIKE

@@ -44,6 +44,7 @@ import numpy as np
 
 LONGEST = 16  # characters of a piece
 FEWEST = 0.5  # expected occurrences of a piece
+SMALLEST = 1e-200  # of α, before rounding to 0 becomes a danger
 
 
 class Level(NamedTuple):
@@ -204,29 +205,56 @@ class Pieces:
         self._keep(kept)
 
     def _expectation(self) -> np.ndarray:
-        text = self.substrings
-        # Scaled by a constant per character, so that long words do not underflow
+        # Scaled by a constant per character, so that long words do not underflow; where they do, by their own.
         scale = -(self.expected @ self.scores) / (self.expected @ self.lengths)
         p = np.exp(self.scores + scale * self.lengths)
-        alpha = np.zeros(self.base[-1])
-        alpha[: self.base[1]] = 1.0
-        longest = len(self.reaching) - 1
-        for j in range(1, longest + 1):
-            edges = slice(self.slices[j - 1], self.slices[j])
-            nodes = slice(self.base[j], self.base[j + 1])
-            firsts = self.first_edges[nodes.start - self.base[1] : nodes.stop - self.base[1]] - edges.start
-            alpha[nodes] = np.add.reduceat(alpha[self.start[edges]] * p[self.piece[edges]], firsts)
+        more: np.ndarray | None = None
+        alpha = self._forward(p, more)
+        lost = ~((alpha[self.ends] > SMALLEST) & (alpha[self.ends] < 1 / SMALLEST))
+        if lost.any():
+            more = np.where(lost, -self._best_scores() / self.substrings.lengths - scale, 0.0)
+            alpha = self._forward(p, more)
         beta = np.zeros(self.base[-1])
-        beta[self.ends] = text.counts / alpha[self.ends]  # instead of 1, so that shares become counts
+        beta[self.ends] = self.substrings.counts / alpha[self.ends]  # instead of 1, so that shares become counts
         expected = np.zeros(len(self))
-        for j in range(longest, 0, -1):
-            edges = slice(self.slices[j - 1], self.slices[j])
+        for j in range(len(self.reaching) - 1, 0, -1):
+            edges, _, _ = self._ending_at(j)
             start = self.start[edges]
-            flow = p[self.piece[edges]] * beta[self.end[edges]]
+            flow = self._weights(j, edges, p, more) * beta[self.end[edges]]
             low = self.base[max(0, j - LONGEST)]
             beta[low : self.base[j]] += np.bincount(start - low, flow, self.base[j] - low)
             expected += np.bincount(self.piece[edges], alpha[start] * flow, len(self))
         return expected
+
+    def _forward(self, p: np.ndarray, more: np.ndarray | None) -> np.ndarray:
+        """α of every node."""
+        alpha = np.zeros(self.base[-1])
+        alpha[: self.base[1]] = 1.0
+        for j in range(1, len(self.reaching)):
+            edges, nodes, firsts = self._ending_at(j)
+            alpha[nodes] = np.add.reduceat(alpha[self.start[edges]] * self._weights(j, edges, p, more), firsts)
+        return alpha
+
+    def _weights(self, j: int, edges: slice, p: np.ndarray, more: np.ndarray | None) -> np.ndarray:
+        """The p of the edges that end at position j. more: how much each word is scaled per character, beyond p."""
+        piece = self.piece[edges]
+        if more is None:
+            return p[piece]
+        return p[piece] * np.exp(more[self.end[edges] - self.base[j]] * self.lengths[piece])
+
+    def _best_scores(self) -> np.ndarray:
+        """The score of the best segmentation of each word: `_forward` with logarithms, and max for sum."""
+        best = np.zeros(self.base[-1])
+        for j in range(1, len(self.reaching)):
+            edges, nodes, firsts = self._ending_at(j)
+            best[nodes] = np.maximum.reduceat(best[self.start[edges]] + self.scores[self.piece[edges]], firsts)
+        return best[self.ends]
+
+    def _ending_at(self, j: int) -> tuple[slice, slice, np.ndarray]:
+        """The edges that end at position j, its nodes, and for each node the first of its edges among these."""
+        edges = slice(self.slices[j - 1], self.slices[j])
+        nodes = slice(self.base[j], self.base[j + 1])
+        return edges, nodes, self.first_edges[nodes.start - self.base[1] : nodes.stop - self.base[1]] - edges.start
 
     def prune(self, most: int) -> None:
         """Keeps the pieces whose loss would lower the likelihood most."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mini_bert.common.json_values import read_object
+from mini_bert.text.chunk_spans import SPACE
 from mini_bert.text.sentencepiece_model import (
     BYTE,
     CHARACTER_MAP,
@@ -34,7 +35,7 @@ from mini_bert.text.sentencepiece_model import (
     SentencePieceModel,
     byte_piece,
 )
-from mini_bert.text.sentencepiece_text import SPACE
+from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import (
     CONFIG,
     JSON,
@@ -45,16 +46,20 @@ from mini_bert.text.tokenizer_files import (
     json_content,
     named_tokens,
     read_added,
+    read_config,
+    read_padding,
     read_template,
+    switch,
     template_processor,
     write_json,
 )
-from mini_bert.text.unigram_conventions import BARE, DEBERTA, SPELLINGS, STYLES, XLNET, Style, template
+from mini_bert.text.unigram_conventions import BARE, DEBERTA, SPELLINGS, STYLES, Style, layout_of
 
 if TYPE_CHECKING:
     from mini_bert.text.unigram import UnigramTokenizer
 
 SPIECE, SPM = "spiece.model", "spm.model"
+TEMPLATES = "templates"  # in tokenizer_config.json, if they differ from those of the class
 SPACES = ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces")  # rules of SentencePiece
 ANY_CLASS = "PreTrainedTokenizerFast"  # of `transformers`: a tokenizer.json as it is
 SWITCHES = {  # in tokenizer_config.json: the step that each is about, and when it is taken
@@ -66,7 +71,7 @@ Read = tuple[list[str], dict[str, Any], SentencePieceModel | None]  # tokens; th
 
 def read(path: Path, content: dict[str, Any] | None = None) -> Read:
     """A tokenizer.json, whose content may be given if it was read before, or a spiece.model."""
-    config = read_object(path.with_name(CONFIG)) if path.with_name(CONFIG).is_file() else {}
+    config = read_config(path)
     if path.suffix == ".json":
         return _read_json(path, read_object(path) if content is None else content, config)
     return _read_model(path, config)
@@ -87,7 +92,8 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
     style = _style(path, config)
     tokens = [piece.text for piece in model.pieces]
     unknown = next(piece.text for piece in model.pieces if piece.kind == UNKNOWN)
-    tokens += _added(path, tokens, style)
+    added = added_beside(path, tokens)
+    tokens += _following(path, tokens, added, style)
     roles = _roles(path, config, tokens, style, unknown)
     control = [piece.text for piece in model.pieces if piece.kind == CONTROL] + tokens[len(model.pieces) :]
     rules = {
@@ -106,10 +112,18 @@ def _read_model(path: Path, config: Mapping[str, Any]) -> Read:
         "unused": tuple(piece.text for piece in model.pieces if piece.kind == UNUSED),
         "byte_fallback": model.trainer.flag("byte_fallback", False),
         "extra_special_tokens": tuple(token for token in control if token not in roles.values()),
-        **template(roles, style),
-        **_padding(path, config, style or (XLNET if roles.get("cls") == XLNET.roles["cls"] else None)),
+        **_stripping(path.with_name(CONFIG), "added_tokens_decoder", added),
+        **_layout(path, config, layout_of(roles, style)),
     }
     return tokens, settings, model
+
+
+def _layout(path: Path, config: Mapping[str, Any], usual: Layout) -> dict[str, Any]:
+    """The usual layout of a class, unless tokenizer_config.json has other padding, or "templates" that we wrote."""
+    templates = checked(path.with_name(CONFIG), TEMPLATES, config.get(TEMPLATES, {}), dict, "an object")
+    for name in templates:
+        checked(path.with_name(CONFIG), f"{TEMPLATES}.{name}", templates[name], str, "text")
+    return usual._asdict() | templates | read_padding(path, usual)
 
 
 def _steps(path: Path, config: Mapping[str, Any], style: Style | None) -> list[str]:
@@ -118,26 +132,34 @@ def _steps(path: Path, config: Mapping[str, Any], style: Style | None) -> list[s
     chosen.update(dict.fromkeys(style.steps if style else (), True))
     for name, (step, meaning) in SWITCHES.items():
         if name in config:
-            chosen[step] = checked(path, name, config[name], bool, "true or false") is meaning
+            chosen[step] = switch(path, name, config[name]) is meaning
     return [step for step, wanted in chosen.items() if wanted]
 
 
-def _added(path: Path, tokens: Sequence[str], style: Style | None) -> list[str]:
+def _following(path: Path, tokens: Sequence[str], added: Sequence[Added], style: Style | None) -> list[str]:
     """Tokens that are not in the model but follow its pieces: DeBERTa's mask."""
-    added = sorted(token for token in added_beside(path, tokens) if token.content not in tokens)
-    for place, token in enumerate(added, len(tokens)):
+    new = sorted(token for token in added if token.content not in tokens)
+    for place, token in enumerate(new, len(tokens)):
         if token.id != place:
             raise ValueError(
                 f"{path} has {len(tokens):,} pieces, so added tokens should have the ids from {len(tokens):,} on, but "
                 f"{token.content!r} has {token.id}; take all files from the same folder"
             )
-    extra = [token.content for token in added]
+    extra = [token.content for token in new]
     if style is DEBERTA and DEBERTA.roles["mask"] not in (*tokens, *extra):
         extra.append(DEBERTA.roles["mask"])
     return extra
 
 
 # ---- special tokens and templates
+
+
+def _stripping(path: Path, field: str, added: Sequence[Added]) -> dict[str, tuple[str, ...]]:
+    """The special tokens that take the white space before, or after, them with them."""
+    for place, token in enumerate(added):
+        if (token.lstrip or token.rstrip) and not token.special:
+            _refuse(path, f"{field}[{place}].lstrip or .rstrip", True, "false, except for special tokens")
+    return {side: tuple(token.content for token in added if getattr(token, side)) for side in ("lstrip", "rstrip")}
 
 
 def _roles(
@@ -183,11 +205,10 @@ def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]
             "pre_tokenizer": content.get("pre_tokenizer"),
         },
         "symbols": tuple(token.content for token in added if not token.special),
-        "byte_fallback": checked(path, "model.byte_fallback", model.get("byte_fallback", False), bool, "true or false"),
+        "byte_fallback": switch(path, "model.byte_fallback", model.get("byte_fallback", False)),
         "extra_special_tokens": tuple(t.content for t in added if t.special and t.content not in roles.values()),
-        "lstrip": [token.content for token in added if token.lstrip],
-        "rstrip": [token.content for token in added if token.rstrip],
-        **_padding(path, config, style),
+        **_stripping(path, "added_tokens", added),
+        **read_padding(path, style.layout if style else BARE),
         **templates,
     }
     return tokens, settings, None
@@ -212,40 +233,27 @@ def _added_tokens(path: Path, content: Mapping[str, Any], tokens: list[str], sco
     known = {token: i for i, token in enumerate(tokens)}
     added = read_added(path, "added_tokens", content.get("added_tokens"))
     for place, token in enumerate(added):
-        field = f"added_tokens[{place}]"
         if known.setdefault(token.content, len(tokens)) == len(tokens):
             tokens.append(token.content)
             scores.append(0.0)
         if known[token.content] != token.id:
             raise ValueError(
-                f"{path}: {field} gives {token.content!r} the id {token.id}, expected {known[token.content]}, its "
-                "place in the vocabulary"
+                f"{path}: added_tokens[{place}] gives {token.content!r} the id {token.id}, expected "
+                f"{known[token.content]}, its place in the vocabulary"
             )
-        if (token.lstrip or token.rstrip) and not token.special:
-            _refuse(path, f"{field}.lstrip or .rstrip", True, "false, except for special tokens")
     return added
 
 
 def _templates(path: Path, processor: Any, roles: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The roles and templates of a post_processor."""
     if processor is None:
-        return roles, BARE
+        return roles, {"single": BARE.single, "pair": BARE.pair}
     if not isinstance(processor, dict) or processor.get("type") != "TemplateProcessing":
         kind = processor.get("type") if isinstance(processor, dict) else processor
         _refuse(path, "post_processor.type", kind, "TemplateProcessing")
     roles, single = read_template(path, processor, "single", roles)
     roles, pair = read_template(path, processor, "pair", roles)
     return roles, {"single": single, "pair": pair}
-
-
-def _padding(path: Path, config: Mapping[str, Any], style: Style | None) -> dict[str, Any]:
-    padding = {name: value for name, value in (style.template if style else {}).items() if name.startswith("padding")}
-    side = config.get("padding_side", padding.get("padding_side", "right"))
-    if side not in ("left", "right"):
-        raise ValueError(f"{path.with_name(CONFIG)}: padding_side is {side!r:.60}, expected left or right")
-    kind = config.get("pad_token_type_id", padding.get("padding_type", 0))
-    checked(path.with_name(CONFIG), "pad_token_type_id", kind, int, "a token type")
-    return {"padding_side": side, "padding_type": kind}
 
 
 def _refuse(path: Path, field: str, found: Any, expected: str) -> NoReturn:
@@ -302,22 +310,12 @@ def _model_of(tokenizer: UnigramTokenizer) -> SentencePieceModel:
 
 
 def _json_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
-    special = [tokenizer.tokens[i] for i in tokenizer.special_ids]
-    added = [
-        Added(
-            tokenizer.vocab[token],
-            token,
-            lstrip=token in tokenizer.lstrip,
-            rstrip=token in tokenizer.rstrip,
-            special=token in special,
-        )
-        for token in (*special, *tokenizer.symbols)
-    ]
+    tokens = sorted({*tokenizer.special_ids, *(tokenizer.vocab[symbol] for symbol in tokenizer.symbols)})
     scheme = "always" if tokenizer.text.drops_first_space else "never"
     decoder = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
     spelt = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, decoder]}
     return json_content(
-        added_tokens=[token._asdict() for token in sorted(added)],
+        added_tokens=[_added(tokenizer, tokenizer.tokens[i]) for i in tokens],
         normalizer=tokenizer.rules["normalizer"],
         pre_tokenizer=tokenizer.rules["pre_tokenizer"],
         post_processor=template_processor(tokenizer.single, tokenizer.pair, tokenizer.roles, tokenizer.vocab),
@@ -331,30 +329,37 @@ def _json_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
     )
 
 
+def _added(tokenizer: UnigramTokenizer, token: str) -> dict[str, Any]:
+    i, sides = tokenizer.vocab[token], {side: token in getattr(tokenizer, side) for side in ("lstrip", "rstrip")}
+    return Added(i, token, **sides, special=i in tokenizer.special_ids)._asdict()
+
+
 def _config_of(tokenizer: UnigramTokenizer) -> dict[str, Any]:
     """The content of tokenizer_config.json."""
     config: dict[str, Any] = {"tokenizer_class": ANY_CLASS}
     if tokenizer.as_sentencepiece:
-        config["tokenizer_class"] = _class_of(tokenizer)
+        style = _style_of(tokenizer)
+        config["tokenizer_class"] = style.tokenizer_class if style else ANY_CLASS
+        own = layout_of(tokenizer.roles, style)
+        if (own.single, own.pair) != (tokenizer.single, tokenizer.pair):  # which a spiece.model has no place for
+            config[TEMPLATES] = {"single": tokenizer.single, "pair": tokenizer.pair}
         steps = tokenizer.rules.get("steps", ())
         config |= {name: (step in steps) is meaning for name, (step, meaning) in SWITCHES.items()}
         model = tokenizer.model_file
         more = tokenizer.tokens[len(model.pieces) :] if model else []
-        config["added_tokens_decoder"] = {
-            str(tokenizer.vocab[token]): {"content": token, "special": True} for token in more
-        }
+        entries = [_added(tokenizer, token) for token in dict.fromkeys((*more, *tokenizer.lstrip, *tokenizer.rstrip))]
+        config["added_tokens_decoder"] = {str(entry.pop("id")): entry for entry in entries}
     config |= {f"{role}_token": token for role, token in tokenizer.roles.items()} | input_names(tokenizer.pair)
     return config | {"padding_side": tokenizer.padding_side, "pad_token_type_id": tokenizer.padding_type}
 
 
-def _class_of(tokenizer: UnigramTokenizer) -> str:
-    """The class of `transformers` by which the folder is read back as the same tokenizer."""
-    for style in STYLES:
-        own = template(tokenizer.roles, style)
-        if (
-            tokenizer.rules.get("split_commas", False) == style.split_commas
-            and (tokenizer.single, tokenizer.pair) == (own["single"], own["pair"])
-            and (style is not DEBERTA or style.roles["mask"] in tokenizer.vocab)  # this class would add its mask
-        ):
-            return style.tokenizer_class
-    return ANY_CLASS
+def _style_of(tokenizer: UnigramTokenizer) -> Style | None:
+    """The one whose class in `transformers` reads the folder as the same tokenizer, apart from templates."""
+    fitting = [
+        style
+        for style in STYLES
+        if tokenizer.rules.get("split_commas", False) == style.split_commas
+        and (style is not DEBERTA or style.roles["mask"] in tokenizer.vocab)  # this class would add its mask
+    ]
+    own = [style for style in fitting if layout_of(tokenizer.roles, style)[:2] == tokenizer.layout[:2]]
+    return next(iter(own or fitting), None)

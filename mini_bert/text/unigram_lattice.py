@@ -35,7 +35,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mini_bert.text.sentencepiece_text import SPACE
+from mini_bert.text.chunk_spans import SPACE
 
 UNKNOWN_PENALTY = 10.0
 RESET = 100_000.0  # `sentencepiece` subtracts the score so far when it is beyond this

@@ -25,10 +25,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mini_bert.common.progress import Show, counted, showing
+from mini_bert.text.chunk_spans import SPACE
 from mini_bert.text.mark_tables import EXTENDING
 from mini_bert.text.metaspace_text import MetaspaceText
-from mini_bert.text.sentencepiece_text import SPACE
-from mini_bert.text.unigram_conventions import ALBERT
+from mini_bert.text.unigram_conventions import ALBERT, Style
 from mini_bert.text.unigram_em import Pieces, Substrings
 from mini_bert.text.vocabulary import MAX_WORD_CHARS, check_sizes, count_characters, count_words, texts_of
 from mini_bert.text.wordsplit import WordSplitter
@@ -89,6 +89,7 @@ def learn(
     limit_alphabet: int = 1000,
     processes: int | None = None,
     progress: bool = True,
+    style: Style = ALBERT,
 ) -> dict[str, Any]:
     """The arguments of a UnigramTokenizer for a text.
 
@@ -98,22 +99,24 @@ def learn(
     lowercase        also drops accents
     limit_alphabet   the number of different characters to keep, the most frequent; others become <unk>
     processes        processes that count words in parallel; None: one per core, up to 3
+    style            special tokens and templates: ALBERT, XLNET or DEBERTA of text/unigram_conventions.py
     """
     check_sizes(vocab_size, limit_alphabet=limit_alphabet)
     splitter = Splitter(lowercase)
     with showing(progress) as show:
         words = count_words(texts_of(source), splitter, MAX_WORD_CHARS, processes, show)
         pieces, scores = choose(words, vocab_size, limit_alphabet, show)
-    return arguments(pieces, scores, splitter)
+    return arguments(pieces, scores, splitter, style)
 
 
-def arguments(pieces: list[str], scores: list[float], splitter: Splitter) -> dict[str, Any]:
-    special = list(ALBERT.roles.values())
+def arguments(pieces: list[str], scores: list[float], splitter: Splitter, style: Style = ALBERT) -> dict[str, Any]:
+    special = list(style.roles.values())
     return {
         "vocab": [*special, *pieces],
         "scores": [0.0] * len(special) + scores,
-        "roles": dict(ALBERT.roles),
+        "roles": dict(style.roles),
         "rules": splitter.rules,
+        **style.layout._asdict(),
     }
 
 

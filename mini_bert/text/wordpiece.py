@@ -23,8 +23,7 @@ Two things make it fast. Most words of a text occurred before, so the pieces of 
 Wikipedia and books hold 2.0 million words, 60 thousand of them different. And `str.replace` and `str.split` find the
 words of a whole line (`WordSplitter.quick_words`), faster than any regular expression. Text with many characters beyond
 ASCII is cut at white space instead, and the result for each chunk is cached, punctuation included.
-On one core this had 2.41 times the throughput of the `tokenizers` library on two, 2.02 to 2.80 times in seven rounds
-(`benchmarks/tokenization.py --megabytes 10`), with equal ids.
+docs/tokenizer.md compares the speed with that of the `tokenizers` library.
 """
 
 from __future__ import annotations
@@ -37,10 +36,11 @@ from typing import Any
 
 import numpy as np
 
-from mini_bert.text.base import Memory, Tokenizer
+from mini_bert.text.base import Tokenizer
 from mini_bert.text.chunk_spans import ChunkSpans, Span, one_piece, put_together, side_by_side
+from mini_bert.text.memory import Memory
 from mini_bert.text.tokenizer_files import find
-from mini_bert.text.wordpiece_files import PREFIX, ROLES, SPECIAL_TOKENS, read, write
+from mini_bert.text.wordpiece_files import BERT, PREFIX, ROLES, SPECIAL_TOKENS, read, write
 from mini_bert.text.wordsplit import WordSplitter
 
 __all__ = ["PREFIX", "SPECIAL_TOKENS", "WordPieceTokenizer"]
@@ -52,9 +52,6 @@ SPANS_KEPT = 1 << 18  # spans take twice as much
 class WordPieceTokenizer(Tokenizer):
     """Text to ids and back.  vocab: the pieces, in the order of their ids."""
 
-    single = "cls:0 A:0 sep:0"
-    pair = "cls:0 A:0 sep:0 B:1 sep:1"
-
     def __init__(
         self,
         vocab: Sequence[str],
@@ -63,12 +60,10 @@ class WordPieceTokenizer(Tokenizer):
         chinese_spacing: bool = True,
         max_word_chars: int = 100,
         extra_special_tokens: Sequence[str] = (),
-        single: str | None = None,
-        pair: str | None = None,
+        **layout: Any,
     ):
-        """single, pair: other templates than BERT's (text/templates.py)"""
-        self._own_templates = {} if single is None or pair is None else {"single": single, "pair": pair}
-        vars(self).update(self._own_templates)
+        """layout: templates and padding other than BERT's (text/templates.py)"""
+        self.single, self.pair, self.padding_side, self.padding_type = BERT._replace(**layout)
         super().__init__(vocab, ROLES, extra_special_tokens)
         self.splitter = WordSplitter(lowercase, strip_accents, chinese_spacing)
         self.max_word_chars = max_word_chars
@@ -174,7 +169,7 @@ class WordPieceTokenizer(Tokenizer):
             "chinese_spacing": self.splitter.chinese_spacing,
             "max_word_chars": self.max_word_chars,
             "extra_special_tokens": self.extra_special_tokens,
-            **self._own_templates,
+            **{name: value for name, value in self.layout._asdict().items() if value != getattr(BERT, name)},
         }
 
     @classmethod
@@ -193,7 +188,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write tokenizer.json, vocab.txt and tokenizer_config.json, which `tokenizers` and `transformers` open."""
-        write(Path(folder), self.tokens, self.settings, [self.tokens[i] for i in self.special_ids])
+        write(Path(folder), self.tokens, self.settings, [self.tokens[i] for i in self.special_ids], self.layout)
 
     @classmethod
     def train(cls, source: Any, vocab_size: int = 8192, lowercase: bool = True, **options: Any) -> WordPieceTokenizer:

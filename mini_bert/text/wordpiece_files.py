@@ -12,25 +12,30 @@ from typing import Any, NoReturn
 
 from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
-from mini_bert.text.templates import RUNNING
+from mini_bert.text.templates import LAYOUTS, Layout
 from mini_bert.text.tokenizer_files import (
     CONFIG,
     JSON,
     VOCAB,
     Added,
-    checked,
     checked_ids,
     in_order,
     input_names,
     json_content,
+    model_in,
+    padding_entries,
     read_added,
-    template_pieces,
+    read_config,
+    read_padding,
+    read_template,
+    switch,
     template_processor,
     write_json,
 )
 
 ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 SPECIAL_TOKENS = tuple(ROLES.values())
+BERT = LAYOUTS["bert"]
 PREFIX = "##"  # marks a piece that continues a word
 
 Read = tuple[list[str], dict[str, Any]]  # tokens in the order of their ids; the arguments of WordPieceTokenizer
@@ -60,25 +65,17 @@ def _read_vocab(path: Path) -> Read:
         )
     if missing:
         raise ValueError(f"{path} is not a vocabulary for BERT: it lacks {', '.join(missing)}; add a line for each")
-    settings: dict[str, Any] = {}
-    config_path = path.with_name(CONFIG)
-    if config_path.is_file():
-        config = read_object(config_path)
-        names = {
-            "do_lower_case": "lowercase",
-            "strip_accents": "strip_accents",
-            "tokenize_chinese_chars": "chinese_spacing",
-        }
-        settings = {
-            ours: _switch(config_path, theirs, config[theirs]) for theirs, ours in names.items() if theirs in config
-        }
-    return tokens, settings
+    config, where = read_config(path), path.with_name(CONFIG)
+    return tokens, {ours: _switch(where, theirs, config[theirs]) for theirs, ours in _NAMES.items() if theirs in config}
+
+
+_NAMES = {
+    "do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokenize_chinese_chars": "chinese_spacing"
+}  # fmt: skip
 
 
 def _read_json(path: Path, content: dict[str, Any]) -> Read:
-    model = content.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
-        raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
+    model = model_in(path, content)
     kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None)
     if kind != "WordPiece":
         _refuse(path, "model", kind, "WordPiece")
@@ -92,13 +89,7 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
     processor = _part(path, content, "post_processor", "BertProcessing", "TemplateProcessing")
     templates = {}
     if processor["type"] == "TemplateProcessing":
-        if all(processor.get(name) == template_pieces(text, ROLES) for name, text in _RUNNING.items()):
-            templates = _RUNNING
-        for name, text in ({} if templates else _BERT).items():
-            if processor.get(name) != template_pieces(text, ROLES):
-                _refuse(
-                    path, f"post_processor's {name} template", "different", "[CLS] A [SEP] or [CLS] A [SEP] B [SEP]"
-                )
+        templates = {name: read_template(path, processor, name, ROLES)[1] for name in ("single", "pair")}
 
     ids = checked_ids(path, "model.vocab", model["vocab"])
     extra = []
@@ -121,13 +112,14 @@ def _read_json(path: Path, content: dict[str, Any]) -> Read:
         "max_word_chars": longest,
         "extra_special_tokens": tuple(extra),
         **templates,
+        **read_padding(path),
     }
 
 
 def _switch(path: Path, field: str, value: Any) -> bool | None:
     if value is None and field.endswith("strip_accents"):
         return None  # the same as lowercase
-    return checked(path, field, value, bool, "true or false")
+    return switch(path, field, value)
 
 
 def _part(path: Path, content: Mapping[str, Any], name: str, *expected: str) -> dict[str, Any]:
@@ -145,7 +137,9 @@ def _refuse(path: Path, what: str, found: Any, expected: str) -> NoReturn:
     )
 
 
-def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], special: Sequence[str]) -> None:
+def write(
+    folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], special: Sequence[str], layout: Layout
+) -> None:
     """Write the three files. Each program reads the one that it prefers; their content agrees."""
     broken = [token for token in tokens if "\n" in token or token.endswith("\r")]
     if broken:
@@ -153,7 +147,6 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
             f"the token {broken[0]!r} contains a line break, but {VOCAB} has one token per line; rename it"
         )
     ids = {token: i for i, token in enumerate(tokens)}
-    templates = {name: settings.get(name, text) for name, text in _BERT.items()}
     content = json_content(
         added_tokens=[Added(ids[token], token)._asdict() for token in special],
         normalizer={
@@ -164,7 +157,7 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
             "lowercase": settings["lowercase"],
         },
         pre_tokenizer={"type": "BertPreTokenizer"},
-        post_processor=template_processor(templates["single"], templates["pair"], ROLES, ids),
+        post_processor=template_processor(layout.single, layout.pair, ROLES, ids),
         decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
         model={
             "type": "WordPiece",
@@ -175,12 +168,12 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
         },
     )
     config = {
-        "tokenizer_class": "BertTokenizer" if templates == _BERT else "PreTrainedTokenizerFast",
+        "tokenizer_class": "BertTokenizer" if layout == BERT else "PreTrainedTokenizerFast",
         "do_lower_case": settings["lowercase"],
         "strip_accents": settings["strip_accents"],
         "tokenize_chinese_chars": settings["chinese_spacing"],
         **{f"{role}_token": token for role, token in sorted(ROLES.items())},
-        **({} if templates == _BERT else input_names(templates["pair"])),
+        **({} if layout == BERT else input_names(layout.pair) | padding_entries(layout)),
     }
     from mini_bert.common.atomic import write_atomic  # here, because most programs only read tokenizers
 
@@ -188,7 +181,3 @@ def write(folder: Path, tokens: Sequence[str], settings: Mapping[str, Any], spec
     write_json(folder / JSON, content, indent=2)
     write_atomic(folder / VOCAB, "".join(f"{token}\n" for token in tokens).encode())
     write_json(folder / CONFIG, config, indent=2)
-
-
-_BERT = {"single": "cls:0 A:0 sep:0", "pair": "cls:0 A:0 sep:0 B:1 sep:1"}
-_RUNNING = dict(zip(_BERT, RUNNING, strict=True))

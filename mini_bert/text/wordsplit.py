@@ -32,7 +32,7 @@ from itertools import groupby
 from typing import Any
 
 from mini_bert.text.canonical import decomposed, order
-from mini_bert.text.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUATION, REMOVED, SPACES
+from mini_bert.text.unicode_tables import CHINESE, LOWER, MARKS, MOVING, PUNCTUATION, REMOVED, SPACES, half_a_pair
 
 # White space to str.split, but removed by BERT without separating words.
 JOINING = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
@@ -129,10 +129,7 @@ class WordSplitter:
     def becomes(self, character: str) -> str:
         """An entry of the table: the five rules applied to one character."""
         if "\ud800" <= character <= "\udfff":
-            raise ValueError(
-                f"the text contains U+{ord(character):04X}, half of a surrogate pair, which is not a character; it "
-                'comes from bytes that were not UTF-8: read the file with errors="replace", or repair the text'
-            )
+            raise half_a_pair(character)
         if character in REMOVED:
             return ""
         if character in SPACES:

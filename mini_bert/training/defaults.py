@@ -15,7 +15,6 @@ from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
 
 MINUTES = 4.0  # if neither steps nor minutes are given
-TOKENIZERS = {8192: "8k", 50000: "50k"}  # the bundled vocabulary for a model of that size
 CONTINUED = 0.1  # of the usual learning rate, if training continues from trained weights
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 
@@ -54,16 +53,6 @@ def default_micro_batch(batch_size: int, threads: int) -> int:
     """The largest divisor of the batch size, up to 16 sequences, that gives every thread work."""
     most = max(1, min(TrainingConfig.micro_batch, batch_size // threads))
     return max(size for size in range(1, most + 1) if batch_size % size == 0)
-
-
-def bundled_tokenizer(vocab_size: int) -> str:
-    """The name of the bundled tokenizer with this vocabulary size."""
-    if vocab_size not in TOKENIZERS:
-        raise ValueError(
-            f"no bundled vocabulary has {vocab_size:,} tokens ({', '.join(TOKENIZERS.values())} have "
-            f"{', '.join(f'{size:,}' for size in TOKENIZERS)}); pass the name or path of this model's tokenizer"
-        )
-    return TOKENIZERS[vocab_size]
 
 
 def default_share(shards: Shards, content: int) -> float:

@@ -50,7 +50,8 @@ class FolderRun:
             try:
                 run = RunFolder(path, self.batches.tokenizer, settings.keep, start_from, self._hooks(display))
                 run.lock, run.say = self.lock, say
-                run.tokenizer_for_use = self.batches.objective.tokenizer_for(self.batches.tokenizer)
+                if (layout := self.batches.objective.layout) is not None:  # also of runs that began without it
+                    run.tokenizer_for_use = self.batches.tokenizer.in_layout(layout)
                 self._introduce(display)
                 if start_from is not None:
                     run.word_frequencies = read_frequencies(start_from.path)

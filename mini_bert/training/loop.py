@@ -90,7 +90,7 @@ def train(
 
             state.step += 1
             state.tokens += sum(objective.size(part).tokens for part in parts)
-            state.since.append(step_numbers(outcome, settings.clip))
+            state.since = [*state.since, step_numbers(outcome, settings.clip)][-settings.log_every :]
             state.seconds = clock.step()
             state.stopped = _why_stop(state, settings, hopeless, stop)
             if state.step % settings.tensors_every == 0:
@@ -141,7 +141,7 @@ def _why_stop(state: State, settings: TrainingConfig, hopeless: dict[str, float]
         return "done"
     if stop.is_set():
         return "interrupted"
-    if len(state.since) < settings.log_every:
+    if not state.since or state.step % settings.log_every:
         return ""
     means = {name: np.mean([step[name] for step in state.since]) for name in hopeless}
     return "diverged" if any(means[name] > most for name, most in hopeless.items()) else ""

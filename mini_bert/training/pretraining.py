@@ -41,7 +41,7 @@ from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import CONFIG, RunFolder
 from mini_bert.training.run_lock import RunLock
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import Wanted, absolute, build, config_of, refuse_weights, set_up
+from mini_bert.training.setup import Wanted, absolute, build, config_of, in_own_layout, refuse_weights, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 
@@ -152,9 +152,12 @@ def resume(
                 return state
             note = "the run is finished; only its model is written"
         _check_teacher(path, description)
-        tokenizer = load_tokenizer(newest.path if newest else description["data"]["tokenizer"])
+        data = description["data"]
+        tokenizer = load_tokenizer(newest.path if newest else data["tokenizer"])
+        if newest is None and "init" not in description:  # a checkpoint's tokenizer already has its layout
+            tokenizer = in_own_layout(tokenizer, config_from(description["model"]), objective_of_run(description))
         with _explained_memory(description):
-            run = _open(path, description, tokenizer, _text(description["data"], tokenizer, quiet), quiet)
+            run = _open(path, description, tokenizer, _text(data, tokenizer, quiet), quiet)
             run.lock, run.logged, run.tensorboard = lock, logged, tensorboard
             run.notes += filter(None, [note, "" if newest else _start(run, description)])
             return run.train(newest)

@@ -28,7 +28,7 @@ class State:
     tokens: int = 0
     best: float | None = None  # held-out loss
     best_checkpoint: str | None = None
-    since: list[dict[str, float]] = field(default_factory=list)  # the steps since the last record
+    since: list[dict[str, float]] = field(default_factory=list)  # the last steps, as many as a record covers
     tokens_before: int = 0  # at the last record
     seconds_before: float = 0.0
     stopped: str = ""  # why, when the run is over

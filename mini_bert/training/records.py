@@ -32,10 +32,9 @@ def step_numbers(outcome: Outcome, clip: float) -> dict[str, float]:
 
 
 def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any) -> dict[str, Any]:
-    """Means over the steps since the last such record; clears these."""
+    """Means over the newest steps: those since the last such record, or a few more at the end of a run."""
     means = {name: float(np.mean([step[name] for step in state.since])) for name in state.since[0]}
     highest = max(step["grad_norm"] for step in state.since)
-    state.since.clear()
     if settings.steps is not None:
         eta = (settings.steps - state.step) * state.seconds / state.step
     else:

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 from mini_bert.common.invocation import quoted
 from mini_bert.common.progress import counted
 from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, WEIGHT_FILES, locate, weights_of
-from mini_bert.inference.loading import check_tokenizer, heads_in, pair_config_in
+from mini_bert.inference.loading import (
+    bundled_replacement,
+    bundled_tokenizer,
+    check_tokenizer,
+    heads_in,
+    pair_config_in,
+)
 from mini_bert.models.base import REPLACED, Model
 from mini_bert.models.pairs import PairConfig
 from mini_bert.models.registry import load_config, model_class
@@ -26,9 +32,7 @@ from mini_bert.objectives.registry import OBJECTIVES, objective_class
 from mini_bert.objectives.replaced_tokens import ReplacedTokens
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
-from mini_bert.training.defaults import TOKENIZERS
 
-PRESET_VOCABULARY = 8192  # pieces, in all presets but Larger-BERT
 MASKING: dict[str, dict[str, Any]] = {
     "pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}, "ngram": {"ngram": True}
 }  # fmt: skip
@@ -125,10 +129,14 @@ def set_up(wanted: Wanted) -> Setup:
     if wanted.tie_head:
         config = config.with_tied_head()
     if wanted.length is not None and not 3 <= wanted.length <= config.max_length:
+        field = config.length_field
         raise ValueError(
-            f"length is {wanted.length}, expected 3 to {config.max_length}, the number of the model's positions"
+            f"length is {wanted.length}, expected 3 to {config.max_length}, from {field} in the config of this "
+            f"{config.name}; choose another --length, or a config.json with a larger {field}"
         )
     vocabulary, tokenizer = vocabulary_for(wanted, config)
+    if wanted.init is None:
+        tokenizer = in_own_layout(tokenizer, config, objective)
     config, notes = with_vocabulary(wanted, config, vocabulary, tokenizer)
     notes += _new_generator(wanted, start, config)
     if "pad" in tokenizer.roles and wanted.init is None:
@@ -282,7 +290,9 @@ def vocabulary_for(wanted: Wanted, config: Any) -> tuple[str, Tokenizer]:
     elif owned:
         vocabulary = str(next(iter(owned.values())).absolute())
     elif fixed:
-        vocabulary = _bundled(*next(iter(fixed.items())))
+        option, name = next(iter(fixed.items()))
+        remedy = "give the one that it was trained with: --tokenizer FOLDER"
+        vocabulary = bundled_replacement(f"{option} {quoted(name)}", load_config(locate(name)), remedy)
     else:
         vocabulary = _vocabulary(wanted.source, config)
     tokenizer = load_tokenizer(vocabulary)
@@ -304,13 +314,9 @@ def with_vocabulary(wanted: Wanted, config: Any, vocabulary: str, tokenizer: Tok
     """
     size, why = tokenizer.vocab_size, f"the tokenizer {vocabulary} has"
     if wanted.teacher is not None:
-        teacher = load_config(locate(wanted.teacher)).vocab_size
-        if teacher < size:
-            raise ValueError(
-                f"the tokenizer {vocabulary} has {size:,} pieces, but the teacher {wanted.teacher} only {teacher:,} "
-                "ids; use the tokenizer that the teacher was trained with"
-            )
-        size, why = teacher, f"the teacher {wanted.teacher} has"
+        teacher = load_config(locate(wanted.teacher))
+        check_tokenizer(tokenizer, teacher, f"{wanted.teacher} with the tokenizer {vocabulary}")
+        size, why = teacher.vocab_size, f"the teacher {wanted.teacher} has"
     if wanted.init is not None:
         check_tokenizer(tokenizer, config, wanted.init)
         if size > config.vocab_size or (wanted.teacher is not None and size != config.vocab_size):
@@ -325,6 +331,14 @@ def with_vocabulary(wanted: Wanted, config: Any, vocabulary: str, tokenizer: Tok
     return config.with_vocabulary(size), [f"{why} {size:,} pieces, so {now}"]
 
 
+def in_own_layout(tokenizer: Tokenizer, config: Any, objective: type[Objective]) -> Tokenizer:
+    """The tokenizer with the templates and the padding of a new model, whichever vocabulary it has: those of its
+    architecture, unless the objective requires others. A student reads text as its teacher does."""
+    if objective is Distillation:
+        return tokenizer
+    return tokenizer.in_layout(objective.layout or model_class(config.to_dict()).layout)
+
+
 def absolute(name: str) -> str:
     """Make a path absolute, so that the run can be resumed from another folder; other names are not changed."""
     path, mark, column = name.partition("::")
@@ -333,22 +347,10 @@ def absolute(name: str) -> str:
     return name
 
 
-def _bundled(option: str, folder: str) -> str:
-    """The bundled tokenizer with the vocabulary size of a trained model whose folder has no tokenizer."""
-    size = load_config(locate(folder)).vocab_size
-    if size not in TOKENIZERS:
-        raise ValueError(
-            f"{option} {quoted(folder)} has no tokenizer, and no bundled one has its {size:,} words; give the one that "
-            "it was trained with: --tokenizer FOLDER"
-        )
-    return TOKENIZERS[size]
-
-
 def _vocabulary(model: str, config: Any) -> str:
-    """The tokenizer beside the model's config.json, or the bundled one with the model's vocabulary size."""
+    """For a new model: the tokenizer beside its config.json, or a bundled one of its kind, if possible of its size."""
     folder = Path(model) if Path(model).is_dir() else Path(model).parent
     if Path(model).exists() and has_tokenizer(folder):
         return str(folder.absolute())
-    if config.vocab_size == PRESET_VOCABULARY:
-        return model_class(config.to_dict()).vocabulary
-    return TOKENIZERS.get(config.vocab_size, "8k")
+    kind = model_class(config.to_dict())
+    return bundled_tokenizer(kind, config.vocab_size) or kind.vocabulary

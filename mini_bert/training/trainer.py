@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.memory import share_memory_among_threads
+from mini_bert.common.wording import with_article
 from mini_bert.data.generator import TextBatches, check_vocabulary
 from mini_bert.evaluation.evaluate import Evaluation, measure
+from mini_bert.inference.loading import bundled_tokenizer
 from mini_bert.models.base import Model
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import load_tokenizer
 from mini_bert.training import checkpoint, switches
 from mini_bert.training.checkpoint import Checkpoint
-from mini_bert.training.defaults import bundled_tokenizer, new_folder, settings_for
+from mini_bert.training.defaults import new_folder, settings_for
 from mini_bert.training.folder_run import FolderRun
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
@@ -52,8 +54,14 @@ class Trainer:
         self.state: State | None = None  # of the last run
 
     def load_tokenizer(self, name: str | os.PathLike[str] | None = None) -> Tokenizer:
-        """Load the bundled vocabulary that has the model's size, or any tokenizer by name or path."""
-        tokenizer = load_tokenizer(bundled_tokenizer(self.model.vocab_size) if name is None else name)
+        """Load the bundled tokenizer of the model's kind and size, or any tokenizer by name or path."""
+        name = bundled_tokenizer(type(self.model), self.model.vocab_size) if name is None else name
+        if name is None:
+            raise ValueError(
+                f"no bundled tokenizer for {with_article(self.model.config.name)} has {self.model.vocab_size:,} "
+                "tokens; pass the name or path of this model's tokenizer"
+            )
+        tokenizer = load_tokenizer(name)
         check_vocabulary(tokenizer, self.model.vocab_size)
         return tokenizer
 

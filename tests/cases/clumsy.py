@@ -80,7 +80,7 @@ TEXTS = [
     Case("more guesses than words", "fill-mask --model {it} --top 1000 'the [MASK]'", 0, "", it=model()),
     Case("guesses as JSON", "fill-mask --model {it} --json 'the [MASK] 🐈 \"'", 0, '"masks":', it=model()),
     Case("generate with a BERT", "generate --model {it} 'the cat'", 1, "is a MiniBERT, which cannot write.*fill-mask", it=model()),
-    Case("generate without a model", "generate 'the cat'", 1, "mini-bert is a MiniBERT, which cannot write.*--model"),
+    Case("generate without a model", "generate 'the cat'", 1, "no --model, and the bundled mini-bert cannot write.*mini-bert train --model gpt2 --out runs/gpt2. and add --model"),
     Case("generate without a prompt", "generate", 2, "Missing argument 'PROMPT'"),
     Case("generate no tokens", "generate --tokens 0 cat", 2, "--tokens.*greater than or equal to 1"),
     Case("a negative temperature", "generate --temperature -1 cat", 1, "temperature is -1.0, expected a number of at least 0"),

@@ -135,7 +135,7 @@ def test_generate(models, name):
         does = (
             "each token whether it was replaced" if name in DISCRIMINATORS else "fills gaps.* use `mini-bert fill-mask`"
         )
-        with pytest.raises(ValueError, match=f"cannot write: .*{does}.*`mini-bert train --model gpt2`"):
+        with pytest.raises(ValueError, match=f"cannot write: .*{does}.*`mini-bert train --model gpt2 --out runs/gpt2`"):
             generate(model, tokenizer, "the cat")
         return
     greedy = Sampling(temperature=0)

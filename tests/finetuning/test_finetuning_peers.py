@@ -14,9 +14,10 @@ import tiny_tasks as tiny
 
 from mini_bert.evaluation.metrics import entity_scores
 from mini_bert.finetuning import model as finetuned
-from mini_bert.finetuning.model import load, lr_multipliers, save, with_task
+from mini_bert.finetuning.model import TASKS, load, lr_multipliers, save, with_task
 from mini_bert.finetuning.tasks.base import Batch
 from mini_bert.layers.base import Run
+from mini_bert.models.registry import MODELS, model_class
 from mini_bert.training.optim import Adam
 
 pytestmark = pytest.mark.peers
@@ -187,3 +188,12 @@ def test_seqeval_agrees_on_our_predictions():
     found = task.scores(examples, predictions)
     assert found["f1"] == pytest.approx(seqeval.f1_score(truth, guesses), abs=1e-9)
     assert found["f1"] == entity_scores(truth, guesses).micro.f1 and 0.2 < found["f1"] < 0.95
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "transfo-xl"])  # which transformers 5 left out
+def test_transformers_has_the_classes_that_we_name(kind):
+    transformers = pytest.importorskip("transformers")
+    model = model_class({"model_type": kind})
+    for task in ("Model", *(one.architecture for one in TASKS.values())):
+        named = model.task_class(task)
+        assert hasattr(transformers, named) if named else kind == "mini_bert"

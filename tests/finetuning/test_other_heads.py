@@ -15,13 +15,17 @@ from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.inference.embed import embed
 from mini_bert.layers.base import Run
+from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.gpt2 import GPT2, GPT2Config
+from mini_bert.models.mini import MiniBERT
 from mini_bert.models.modernbert import ModernBert, ModernBertConfig
+from mini_bert.models.transformer_xl import TransformerXL, TransformerXLConfig
 from tests.finetuning import tiny_tasks as tiny
 
 V = len(tiny.TOKENIZER)
 GPT = GPT2Config(V, 24, 12, 2, 3)
 MODERN = ModernBertConfig(V, 12, 17, 2, 2, max_position_embeddings=24, initializer_range=0.2, pad_token_id=0)
+MINI = MiniBertConfig(V, 12, 2, 3, 17, 24)
 IDS = np.array([[2, 7, 8, 9, 3], [2, 7, 3, 0, 0]])
 MASK = IDS > 0
 BATCH = Batch(IDS, MASK, np.zeros_like(IDS), np.isin(IDS, (7, 8, 9)), np.array([0, 1]), summary=np.array([0, 0]))
@@ -87,6 +91,24 @@ def test_a_folder_comes_back(model, kind, tmp_path):
     published = load(tmp_path)
     assert type(published.task) is type(task) and published.task.pooling == task.pooling
     np.testing.assert_array_equal(published.model.flat.data, tuned.flat.data)
+
+
+def test_a_class_that_does_not_exist_is_not_named(tmp_path):
+    """transformers had a Transformer-XL for the classes of texts, but none for tags; there never was a Mini-BERT."""
+    xl = TransformerXL(TransformerXLConfig(V, (), 12, 12, 3, 4, 16, 1, n_layer=2, mem_len=5, clamp_len=-1))
+    for model, task, named in (
+        (xl, Classify(LABELS), ["TransfoXLForSequenceClassification"]),
+        (xl, Similarity(0, 5, vectors=True), ["TransfoXLModel"]),
+        (xl, Tag(LABELS), None),
+        (MiniBERT(MINI), Classify(LABELS), None),
+        (MiniBERT(MINI), Similarity(0, 5, vectors=True), None),
+    ):
+        tuned = with_task(model, task)
+        save(tmp_path, tuned, task, tiny.TOKENIZER, 24)
+        assert json.loads((tmp_path / "config.json").read_text()).get("architectures") == named
+        again = load(tmp_path)
+        assert type(again.task) is type(task)
+        np.testing.assert_array_equal(again.model.flat.data, tuned.flat.data)
 
 
 def test_embed_reads_the_last_token_of_gpt2():

@@ -296,6 +296,18 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_the_command_without_a_model_says_how_to_get_one(capsys):
+    """The bundled model cannot write. The remedy is the first thing that a user can copy, also in --help."""
+    remedy = "mini-bert train --model gpt2 --out runs/gpt2"
+    with pytest.raises(SystemExit, match=f"cannot write.*`{remedy}` and add --model runs/gpt2"):
+        main(["generate", "Once upon a time"])
+    with pytest.raises(SystemExit):
+        main(["generate", "--help"])
+    assert remedy in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(ValueError, match=remedy):
+        generate(MiniBERT(), TOKENIZER, "the cat")
+
+
 def test_the_command(folder, capsys):
     options = ["--model", str(folder), "--tokens", "9", "--seed", "5", "--top-k", "8", "--temperature", "0.7"]
     texts = []
@@ -311,7 +323,7 @@ def test_the_command(folder, capsys):
 
 def test_the_command_says_why_not(folder):
     for words, message in (
-        (["the cat"], "mini-bert is a MiniBERT, which cannot write"),
+        (["the cat", "--model", "mini-bert"], "mini-bert is a MiniBERT, which cannot write"),
         (["the cat", "--model", str(folder), "--top-p", "2"], "top_p is 2.0, expected a probability"),
         (["the cat", "--model", str(folder), "--stop", ""], "at least one character"),
     ):

@@ -10,11 +10,18 @@ import numpy as np
 import pytest
 
 from mini_bert.files import model_folder as pretrained
-from mini_bert.inference.loading import load
+from mini_bert.inference.loading import load, load_model, load_tokenizer
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.gpt2 import GPT2
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.registry import config_from, model_class
+from mini_bert.models.roberta import Roberta
+from mini_bert.text.loading import KINDS
+from mini_bert.text.loading import load_tokenizer as read_tokenizer
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+from mini_bert.training.setup import Wanted, set_up
+from mini_bert.training.trainer import Trainer
 
 WORDS = [*SPECIAL_TOKENS, ".", "the", "cat", "sat", "on", "mat", "dog", "##s"]
 TINY = MiniBertConfig(vocab_size=13, hidden_size=10, num_layers=1, num_heads=2, intermediate_size=7, max_seq_length=11)
@@ -88,11 +95,59 @@ def test_no_tokenizer_in_the_folder(tmp_path, caplog):
     assert load(tmp_path / "a")[1].vocab_size == 8192
     assert "using the bundled tokenizer '8k'" in caplog.text
     save(tmp_path / "b", MiniBERT(TINY), tokenizer=False)
-    with pytest.raises(FileNotFoundError, match=r"neither tokenizer\.json nor vocab\.txt, and no bundled .* 13 tokens"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no tokenizer \(tokenizer\.json.*spiece\.model.*\), and no bundled .* 13 tokens"
+    ):
         load(tmp_path / "b")
     WordPieceTokenizer([*WORDS, "more"]).save(tmp_path / "b")
     with pytest.raises(ValueError, match="tokenizer has 14 tokens, but its model has only 13 ids"):
         load(tmp_path / "b")
+
+
+TINY_8K = {
+    "bert": {"hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 2},
+    "roberta": {"hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 2},
+    "albert": {"hidden_size": 2, "num_attention_heads": 1, "intermediate_size": 2, "embedding_size": 2},
+    "gpt2": {"n_embd": 2, "n_layer": 1, "n_head": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), {"bert": "8k", "roberta": "bpe-8k", "albert": "unigram-8k", "gpt2": "bpe-8k"}.items()
+)
+def test_a_model_without_a_tokenizer_gets_the_same_one_everywhere(tmp_path, kind, name):
+    """To use it, to train it further and to train a student of it: the bundled tokenizer of its architecture's kind."""
+    config = config_from({"model_type": kind, "vocab_size": 8192, **TINY_8K[kind]})
+    folder = str(save(tmp_path, model_class(config.to_dict()).build(config), tokenizer=False))
+    expected = read_tokenizer(name).fingerprint
+    assert load_tokenizer(folder).fingerprint == expected
+    assert set_up(Wanted(init=folder)).tokenizer.fingerprint == expected
+    assert Trainer(load_model(folder)).load_tokenizer().fingerprint == expected
+    if kind != "gpt2":  # which cannot teach
+        assert set_up(Wanted("distilbert", teacher=folder)).tokenizer.fingerprint == expected
+
+
+def test_a_bundled_tokenizer_must_fit_the_model(tmp_path):
+    """RoBERTa's positions depend on the id of padding: 1 in the bundled tokenizer, 0 in this model. And no bundled BPE
+    has 50,000 tokens: a WordPiece of that size is not used instead."""
+    config = config_from({"model_type": "roberta", "vocab_size": 8192, "pad_token_id": 0, **TINY_8K["roberta"]})
+    folder = str(save(tmp_path / "a", Roberta.build(config), tokenizer=False))
+    for use in (load_tokenizer, lambda it: set_up(Wanted(init=it)), lambda it: set_up(Wanted("mini", teacher=it))):
+        with pytest.raises(ValueError, match="<pad> has the id 1 in its tokenizer, but pad_token_id is 0"):
+            use(folder)
+    config = config_from({"model_type": "gpt2", "vocab_size": 50_000, **TINY_8K["gpt2"]})
+    folder = str(save(tmp_path / "b", GPT2.build(config), tokenizer=False))
+    for use in (load_tokenizer, lambda it: set_up(Wanted(init=it))):
+        with pytest.raises(FileNotFoundError, match="no bundled tokenizer for a GPT-2 has its 50,000 tokens"):
+            use(folder)
+
+
+def test_errors_name_every_file_that_a_tokenizer_can_come_from(tmp_path):
+    save(tmp_path, MiniBERT(TINY), tokenizer=False)
+    with pytest.raises(FileNotFoundError) as error:
+        load(tmp_path)
+    for name in ("tokenizer.json", "merges.txt", *(kind.file for kind in KINDS)):
+        assert name in str(error.value)
 
 
 def test_what_cannot_be_loaded(tmp_path):

@@ -1,4 +1,4 @@
-"""Screenshots of every room, to be looked at: both widths, light and dark.
+"""Screenshots of every room, to be looked at: four widths, light and dark.
 
 python -m tests.lab.screenshots FOLDER          a lab of its own; FOLDER/mask-390-dark.png, …
 python -m tests.lab.screenshots --picture       docs/pictures/lab.png, for the README
@@ -38,7 +38,7 @@ def main(words: list[str]) -> None:
             if words == ["--picture"]:
                 shoot(browser, address + ROOMS["stepper"], 1320, "light", PICTURE, False)
             else:
-                for width in (390, 1440):
+                for width in (390, 768, 1440, 2560):
                     for theme in ("light", "dark"):
                         for room, link in ROOMS.items():
                             shoot(browser, address + link, width, theme, Path(words[0]) / f"{room}-{width}-{theme}.png")

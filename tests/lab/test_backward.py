@@ -5,12 +5,14 @@ import base64
 import numpy as np
 import pytest
 
-from mini_bert.lab.backward import STEPS, check, flow, relative_error, values, weights
+from mini_bert.lab.backward import STEPS, check, derivation, flow, relative_error, values, weights
 from mini_bert.lab.bench import Bench
+from mini_bert.lab.derivations import read_pages, sections
 from mini_bert.lab.gradients import backward_pass, loss_at
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS
 from mini_bert.models.bert import Bert, BertConfig
+from tests.lab.test_family import preset_bench
 
 TEXT = "She opened the door and looked into the room."
 
@@ -125,7 +127,14 @@ def test_every_operation_has_numbers_a_source_and_a_derivation(bench, step):
     answer = values(bench, {"text": TEXT, "hidden": [4], "step": step, "layer": 1})
     assert numbers(answer).size == np.prod(answer["size"]) and answer["norm"] > 0
     assert answer["source"]["file"].startswith("mini_bert/layers/") and answer["source"]["line"] > 1
-    assert len(answer["derivation"]["text"]) > 200 and answer["about"]
+    named = {name: answer["derivation"][name] for name in ("page", "anchor")}
+    shown = derivation(bench, named)
+    assert shown["title"] == answer["derivation"]["title"] and "**Example.**" in shown["text"] and answer["about"]
+
+
+def test_derivations_are_those_of_the_documentation():
+    """If this fails: python -m mini_bert.lab.derivations"""
+    assert sections() == read_pages() and len({(one["page"], one["anchor"]) for one in sections()}) == len(sections())
 
 
 def test_a_mask_in_the_text_stands_for_the_best_guess(bench):
@@ -145,7 +154,7 @@ def test_other_models_and_their_limits(bench, monkeypatch):
     row, column = part["largest"]
     assert check(small, {"text": TEXT, "hidden": [4], "tensor": name, "row": row, "column": column})["error"] < 1e-4
     headless = Bench("none", Bert.build(config, ()), bench.tokenizer)
-    with pytest.raises(ValueError, match="has no head for masked words"):
+    with pytest.raises(ValueError, match="no output head that guesses words"):
         flow(headless, {"text": TEXT, "hidden": [4]})
     monkeypatch.setattr("mini_bert.lab.gradients.MOST_WEIGHTS", 1000)
     with pytest.raises(ValueError, match="takes models with at most 1,000"):
@@ -168,3 +177,20 @@ def test_wrong_requests_get_a_sentence(bench, action, wrong, said):
 
 def test_relative_error():
     assert relative_error(1.0, 0.9) == pytest.approx(0.1) and relative_error(-1.0, 1.0) == 2.0
+
+
+@pytest.mark.parametrize(("name", "inside"), [("roberta", True), ("deberta", True), ("deberta-v2", True),
+                                              ("transformer-xl", True), ("gpt2", False), ("xlnet", False)])  # fmt: skip
+def test_other_architectures_are_followed_as_far_as_possible(name, inside):
+    """Inside blocks with norms after the sums, where paths that meet are added; other blocks as a whole."""
+    small = preset_bench(name)
+    reading = small.read(TEXT)
+    found = backward_pass(small, reading, [4]).found
+    steps = {step for step, layer in found if layer == 1}
+    assert ("output_sum" in steps) == inside and ("scores" in steps) == (name == "roberta")
+    assert {layer for _, layer in found} >= set(range(small.model.depth)) and found["embeddings", None].any()
+    if inside:
+        below = found["attention_sum", 1] + found["attention_input", 1][-len(reading.ids) :]
+        if name != "deberta-v2":  # whose first block ends with a convolution
+            np.testing.assert_allclose(found["output_norm", 0], below, atol=1e-12)
+    assert len(flow(small, {"text": TEXT, "hidden": [4]})["operations"]) >= small.model.depth + 3

@@ -163,3 +163,14 @@ def test_wrong_requests_start_nothing(bench, home, wrong):
 
 def test_nothing_has_been_run_yet(bench, home):
     assert breaking.status(bench, {}) == {"fault": None, "running": False}
+
+
+def test_both_models_of_a_pair_start_alike():
+    """Without norms, the feed-forward weights of both are three times as large; other pairs are left alone."""
+    for name, factor in (("no_norm", 3), ("no_scale", 1)):
+        before, after = build(None)[0], build(None)[0]
+        FAULTS[name].prepare(after)
+        for key, param in after.named_params().items():
+            own = factor if "feed_forward" in key and key.endswith(".w") else 1
+            np.testing.assert_array_equal(param.data[...], own * before.named_params()[key].data[...], err_msg=key)
+    assert [name for name, fault in FAULTS.items() if fault.setting] == ["no_norm"]

@@ -44,7 +44,17 @@ def words(page, selector):
 
 @pytest.mark.parametrize(
     ("room", "shown"),
-    [("mask", ".bars li"), ("stepper", ".numbers td"), ("attention", ".heat image"), ("backward", ".flow .node")],
+    [
+        ("mask", ".bars li"),
+        ("stepper", ".numbers td"),
+        ("attention", ".heat image"),
+        ("backward", ".flow .node"),
+        ("training", ".starting button"),
+        ("break", ".faults button"),
+        ("text", ".pieces .token"),
+        ("vectors", ".dots .dot"),
+        ("family", ".models .bars li"),
+    ],
 )
 def test_the_first_view_needs_no_model(browser, address, room, shown):
     """What was computed beforehand is drawn while no action of the server answers at all."""
@@ -210,7 +220,7 @@ def test_heads_by_keyboard(new_page):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     until(page, "document.querySelector('.head h2').textContent.startsWith('Layer 1, head 1')")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("layer 1, head 1")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("1.1")
 
 
 def test_a_special_token_as_query_has_no_guess(new_page):
@@ -227,15 +237,20 @@ def test_the_gradient_is_followed_and_a_weight_checked(new_page):
     page = new_page("#backward")
     page.wait_for_selector(".flow .node")
     page.wait_for_selector(".checked .verdict.good")
-    assert page.locator(".flow .node").count() == 45 and "p(door) = 43 %" in page.inner_text(".loss-line")
+    assert page.locator(".flow .node").count() == 45 and "p(door) = 43\u00a0%" in page.inner_text(".loss-line")
     for wanted in ("Final norm", "Block 2: Output of the block", "Block 2: Residual connection"):
         page.click("text=Further back")
         until(page, f"document.querySelector('.operation h2').textContent === '{wanted}'")
     page.click(".flow .node[data-step='scores'][data-layer='0']")
     until(page, "document.querySelector('.operation h2').textContent === 'Block 0: Scores'")
     assert "step=scores" in page.url and "layer=0" in page.url
-    page.click("text=How this formula is derived")
-    assert "softmax" in page.inner_text(".derivation .text").lower()
+    page.click("text=Open the derivation: Softmax")
+    until(page, "document.querySelector('.derivation h3')?.textContent === 'Softmax'")
+    assert page.inner_text(".derivation .formulas >> nth=0") == "p_i = exp(x_i) / Σ_j exp(x_j)"
+    page.select_option(".derivation select", label="Attention")
+    until(page, "document.querySelector('.derivation h3').textContent === 'Attention'")
+    page.click(".derivation .link >> nth=0")  # to another section
+    until(page, "document.querySelector('.derivation h3').textContent !== 'Attention'")
     page.select_option(".checking select >> nth=0", "encoder.blocks.1.feed_forward.expand.w")
     until(page, "document.querySelector('.checked th').textContent.includes('blocks.1.feed_forward.expand.w')")
     page.wait_for_timeout(300)

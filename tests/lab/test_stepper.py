@@ -16,6 +16,8 @@ from mini_bert.layers.base import Run
 from mini_bert.layers.linear import Linear
 from mini_bert.layers.softmax import softmax
 from mini_bert.models.bert import Bert, BertConfig
+from mini_bert.models.registry import PRESETS
+from tests.lab.test_family import preset_bench
 
 TEXT = "She opened the door and looked into the [MASK]."
 IN_A_BLOCK = [
@@ -127,27 +129,39 @@ def test_a_fragment_that_is_gone_is_an_error():
         line_of(Linear.forward, "no such code")
 
 
-def test_other_architectures_show_their_arrays(bench):
-    """A model with other blocks can be stepped through, without sums."""
-    model = _another_model(bench.tokenizer.vocab_size)
-    other = Bench("other", model, bench.tokenizer)
+ARCHITECTURES = sorted(set(PRESETS) - {"mini", "larger"})
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_is_taken_apart(name):
+    """Each sum gives its number, and the last operation of a block is the input of the next block."""
+    other, rng = preset_bench(name), np.random.default_rng(0)
+    for param in other.model.named_params().values():
+        param.data[...] += rng.normal(size=param.shape) * 0.05  # biases and norms count, too
+    reading = other.read("A cat sat on the mat.")
+    every, blocks = operations(other, reading), other.encode(reading).blocks
+    for layer in range(other.model.depth - 1):
+        last = [one for one in every if one.layer == layer][-1]
+        np.testing.assert_allclose(last.values, blocks[layer + 1].input[0], rtol=1e-3, atol=1e-4)
+    for one, index, found in _explained(every):
+        assert found.value == pytest.approx(float(one.values[index]), rel=2e-3, abs=2e-4), (one.layer, one.step, index)
+        assert one.source.code
+    unknown = [one.step for one in every if one.explain is None]
+    assert unknown == (["tokens", "logits"] if name == "transformer-xl" else [])  # its adaptive tables
+
+
+def test_a_layer_that_is_not_known_shows_its_numbers():
+    """Talking heads can be stepped through, without sums."""
+    other = preset_bench("deberta")
+    for block in other.model.encoder.blocks:
+        block.attention.__class__ = type("Other", (type(block.attention),), {})
     answer = steps(other, {"text": "the cat sat"})
-    assert answer["layers"] == model.depth and len(answer["operations"]) > 2 * model.depth
-    one = answer["operations"][3]
-    shown = values(other, {"text": "the cat sat", "step": one["step"], "layer": one["layer"]})
-    assert not shown["explained"]
+    assert len(answer["operations"]) > 2 * other.model.depth
+    one = next(one for one in answer["operations"] if one["layer"] == 0)
+    place = {"text": "the cat sat", "step": one["step"], "layer": 0}
+    assert not values(other, place)["explained"]
     with pytest.raises(ValueError, match="not shown for this architecture"):
-        explain(other, {"text": "the cat sat", "step": one["step"], "layer": one["layer"], "row": 0, "column": 0})
-
-
-def _another_model(words):
-    from mini_bert.models.modernbert import ModernBert, ModernBertConfig
-
-    config = ModernBertConfig(
-        vocab_size=words, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=29,
-        max_position_embeddings=32,
-    )  # fmt: skip
-    return ModernBert.build(config, (), 0, np.float32)
+        explain(other, {**place, "row": 0, "column": 0})
 
 
 def test_values_are_packed_as_the_page_reads_them(bench, every):

@@ -177,6 +177,17 @@ def test_published_configs_are_read():
     assert (named.n_embd, named.n_head, named.n_layer, named.n_positions) == (12, 3, 2, 5)
 
 
+def test_three_names_of_the_number_of_positions():
+    """Any of them is read; if two of them differ, both are named. transformers ignores n_ctx, which never differed."""
+    base = {"model_type": "gpt2"}
+    assert GPT2Config.from_dict(base | {"n_ctx": 512}).n_positions == 512
+    assert GPT2Config.from_dict(base | {"n_ctx": None, "n_positions": 512}).n_positions == 512
+    for one, other in (("n_ctx", "n_positions"), ("n_positions", "n_ctx"), ("n_ctx", "max_position_embeddings")):
+        said = f"{one} is 512 and {other} is 1024, but both are names of the same field; leave out one of them"
+        with pytest.raises(ValueError, match=said):
+            GPT2Config.from_dict(base | {one: 512, other: 1024})
+
+
 def test_older_files(tmp_path):
     """Names without the prefix, the causal mask among the tensors, no class in the config, the tied head repeated."""
     tensors = {

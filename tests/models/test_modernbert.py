@@ -60,6 +60,8 @@ def test_both_forms_of_a_config_mean_the_same():
     assert "global_attn_every_n_layers" not in mixed.to_dict() and mixed.kinds[2] == GLOBAL
     same = ModernBertConfig.from_dict(sizes | {"global_rope_theta": 9.0, "local_rope_theta": None})
     assert same.local_rope_theta == 9.0  # older files: None means the same as in global layers
+    both = ModernBertConfig.from_dict(sizes | older | newer | {"global_attn_every_n_layers": None})
+    assert both == ModernBertConfig.from_dict(sizes | older | newer) == one  # they agree
     assert ModernBertConfig.from_dict(sizes | {"rope_parameters": {GLOBAL: {"rope_theta": 8.0}}}).global_rope_theta == 8
 
 
@@ -69,6 +71,17 @@ def test_both_forms_of_a_config_mean_the_same():
         ({"rope_parameters": rotary(kind="yarn")}, "rope_type is 'yarn' for full_attention, but only 'default'"),
         ({"rope_parameters": 3}, "rope_parameters is 3, expected an object"),
         ({"rope_scaling": {"factor": 2}}, "rope_scaling is .*, but only None is supported for ModernBERT"),
+        (
+            {"global_rope_theta": 5.0, "rope_parameters": rotary()},
+            "global_rope_theta is 5.0, but rope_parameters says rope_theta 160000.0 for full_attention.*"
+            "Leave out global_rope_theta if rope_parameters is right.*, or rope_parameters if not",
+        ),
+        ({"local_rope_theta": 5.0, "rope_parameters": rotary()}, "local_rope_theta is 5.0, but .* rope_theta 10000.0"),
+        (
+            {"global_attn_every_n_layers": 2, "layer_types": [GLOBAL, LOCAL, LOCAL, GLOBAL]},
+            r"every_n_layers is 2, but layer_types says \['full_attention', 'sliding_attention', 'sliding_attention', ",
+        ),
+        ({"global_attn_every_n_layers": 0, "layer_types": [GLOBAL] * 4}, "global_attn_every_n_layers is 0, expected"),
         ({"layer_types": [GLOBAL]}, "for each of the 4 layers"),
         ({"layer_types": [GLOBAL, LOCAL, "chunked_attention", LOCAL]}, "chunked_attention"),
         ({"layer_types": None, "global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0"),

@@ -108,4 +108,5 @@ def test_no_other_room_knows_the_template():
         ("evaluation/likelihood.py", "sep_id"),
         ("inference/generate.py", "sep_id"),
         ("inside/inputs.py", "sep_id"),
+        ("lab/bench.py", "sep_id"),
     }

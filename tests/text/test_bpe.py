@@ -6,6 +6,7 @@ import copy
 import json
 import multiprocessing
 import pickle
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,28 @@ def test_spans_from_ids(text, trim, prefix):
     for length in (len(offsets), len(offsets) // 2):
         ids = tok.ids([text])[0][:length]
         assert tok.spans(text, ids=ids) == (offsets[:length], word_ids[:length])
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [*"'' abi3.,é東½", "'s", "'tis", "'ll", "n't", "I've", " the", " cats", "1990s", "\u00a0", "\t", "  "]
+        ),
+        max_size=9,
+    ).map("".join)
+)
+def test_words_are_told_from_ids(text):
+    """Contractions, numbers, signs, letters of other scripts: words begin where the pattern says, with a vocabulary in
+    which contractions are pieces."""
+    tok = bundled()
+    assert tok._tables._contractions_are_pieces
+    (ids,) = tok.ids([text], special=False)
+    assert tok.spans(text, special=False, ids=ids) == tok.spans(text, special=False)
+
+
+@cache
+def bundled():
+    return load_tokenizer("bpe-8k")
 
 
 def test_special_tokens_take_spaces():

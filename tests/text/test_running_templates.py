@@ -32,7 +32,7 @@ def tokenizer(request, tmp_path):
 
 def test_a_text_begins_after_a_separator(tokenizer, tmp_path):
     """The ids of the text stay the same, also in the files; the summary is the last token."""
-    running = tokenizer.for_running_text()
+    running = tokenizer.in_layout("running")
     first, second = (tokenizer.ids([text])[0] for text in ("the cat", "a dog"))
     sep = tokenizer.sep_id
     running.save(tmp_path)
@@ -49,18 +49,18 @@ def test_a_text_begins_after_a_separator(tokenizer, tmp_path):
 def test_a_tokenizer_without_cls_stays():
     """GPT-2's own puts nothing around a text, and its models know it so."""
     tokenizer = tiny.tokenizer_for("gpt2")
-    assert tokenizer.for_running_text() is tokenizer
+    assert tokenizer.in_layout("running") is tokenizer
 
 
 def test_objectives_choose():
     tokenizer = tiny.tokenizer_for("bert")
-    assert NextWord().tokenizer_for(tokenizer).template().cls is None
-    assert MaskedWords().tokenizer_for(tokenizer) is tokenizer
+    assert tokenizer.in_layout(NextWord.layout).template().cls is None
+    assert MaskedWords.layout is None
 
 
 def test_not_here_is_before_the_answer():
     """Without a cls in the template, it is the first token of the question, though the vocabulary has a [CLS]."""
-    running = tiny.tokenizer_for("bert").for_running_text()
+    running = tiny.tokenizer_for("bert").in_layout("running")
     question = Question("1", "was it ?", "the cat sat", ["cat"], [4], 1)
     (item,) = Answer().items([question], running, 30, False)
     assert item.sequence.summary == item.asked[0] == 1 and item.target == (6, 6)
@@ -71,7 +71,7 @@ def test_not_here_is_before_the_answer():
 @pytest.mark.peers
 def test_other_libraries_read_the_same(tokenizer, tmp_path):
     transformers = pytest.importorskip("transformers")
-    running = tokenizer.for_running_text()
+    running = tokenizer.in_layout("running")
     running.save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs("the cat")["input_ids"] == running.encode("the cat")

@@ -8,11 +8,14 @@ import json
 import math
 import pickle
 import random
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.sentencepiece_model import SentencePieceModel
@@ -147,6 +150,20 @@ def test_deberta_s_mask_follows_the_pieces(tmp_path):
     tokenizer.save(tmp_path / "saved")
     assert load_tokenizer(tmp_path / "saved").fingerprint == tokenizer.fingerprint
     assert tokenizer.ids(["the [MASK] a"])[0][1] == tokenizer.mask_id
+
+
+def test_the_mask_takes_the_space_before_it_if_its_folder_says_so(tmp_path):
+    """lstrip in added_tokens_decoder, which is saved again."""
+    plain = loaded(tmp_path, "albert", tokenizer_class="AlbertTokenizer")
+    entry = {"content": "[MASK]", "lstrip": True, "special": True}
+    config = {"tokenizer_class": "AlbertTokenizer", "added_tokens_decoder": {str(plain.mask_id): entry}}
+    strips = loaded(tmp_path, "albert", **config)
+    for tokenizer, span in ((plain, (2, 8)), (strips, (1, 8))):
+        (encoding,) = tokenizer.encode_batch(["a [MASK] a"], add_special_tokens=False)
+        assert tokenizer.mask_id in encoding.ids
+        assert encoding.offsets[encoding.ids.index(tokenizer.mask_id)] == span
+    strips.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").fingerprint == strips.fingerprint != plain.fingerprint
 
 
 # ---- the best segmentation
@@ -312,6 +329,33 @@ def test_the_spans_of_pieces_tile_the_text():
 # ---- mistakes
 
 
+@given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(" theTHE.,'`é½’▁İ")), max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_spans_from_ids(text):
+    """With the ids of a text, or of its beginning, spans are the same as without."""
+    for tokenizer in (
+        bundled(),
+        small({"▁": -3.0, "t": -2.0, "h": -2.5, "e": -3.5, "▁the": -3.0, "é": -4.0, "’": -6.0}),
+    ):
+        offsets, word_ids = tokenizer.spans(text)
+        for length in (len(offsets), len(offsets) // 2):
+            ids = tokenizer.ids([text])[0][:length]
+            found = tokenizer.spans(text, ids=ids)
+            assert [values[:length] for values in found] == [offsets[:length], word_ids[:length]]
+
+
+@cache
+def bundled():
+    return load_tokenizer("unigram-8k")
+
+
+def test_text_that_is_normalised_character_by_character():
+    """There, spans follow from the ids; elsewhere not."""
+    tokenizer = bundled()
+    assert all(map(tokenizer._is_plain, ("The cat sat.", "a", "É was “so” – naïve")))
+    assert not any(map(tokenizer._is_plain, ("", " a", "a  b", "a ", "``a", "½ a", "ﬁne", "e\u0301", "▁a")))
+
+
 def test_scores_are_checked():
     with pytest.raises(ValueError, match="6 pieces and 7 scores"):
         UnigramTokenizer([*SPECIAL.values(), "a"], [0.0] * 7, SPECIAL, {"type": "sentencepiece"})
@@ -369,6 +413,10 @@ def test_settings_that_do_not_fit_are_refused(tmp_path):
         ({"do_lower_case": "yes"}, r"do_lower_case is 'yes', expected true or false"),
         ({"padding_side": "top"}, r"padding_side is 'top', expected left or right"),
         ({"added_tokens_decoder": {"500": {"content": "<x>"}}}, r"'<x>' has 500; take all files from the same folder"),
+        (
+            {"added_tokens_decoder": {"9": {"content": "a", "lstrip": True, "special": False}}},
+            r"added_tokens_decoder\[0\].lstrip or .rstrip is True, expected false, except for special tokens",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             loaded(tmp_path, "albert", **config)

@@ -418,6 +418,41 @@ def test_we_open_what_transformers_saves(tmp_path, kind):
         np.testing.assert_array_equal(mine[name], other[name])
 
 
+@pytest.mark.parametrize("sides", [(), ("lstrip",), ("rstrip",), ("lstrip", "rstrip")], ids="-".join)
+@pytest.mark.parametrize("kind", ["AlbertTokenizer", "XLNetTokenizer", "DebertaV2Tokenizer"])
+def test_white_space_beside_the_mask(tmp_path, kind, sides):
+    """In a folder with a spiece.model, added_tokens_decoder says whether the mask takes the white space beside it: its
+    span is that in `transformers`, and so are all ids. What we save says it again."""
+    transformers = pytest.importorskip("transformers")
+    mask, options = {
+        "AlbertTokenizer": ("[MASK]", {"control_symbols": ["[CLS]", "[SEP]", "[MASK]"], "pad_id": 3}),
+        "XLNetTokenizer": ("<mask>", {"control_symbols": ["<cls>", "<sep>", "<mask>"], "pad_id": 3}),
+        "DebertaV2Tokenizer": ("[MASK]", {  # which follows the pieces of the model
+            f"{name}_{what}": value
+            for i, (name, piece) in enumerate([("pad", "[PAD]"), ("bos", "[CLS]"), ("eos", "[SEP]"), ("unk", "[UNK]")])
+            for what, value in (("id", i), ("piece", piece))
+        }),
+    }[kind]  # fmt: skip
+    name = "spm.model" if kind == "DebertaV2Tokenizer" else "spiece.model"
+    (tmp_path / name).write_bytes(trained(**options))
+    config = {"tokenizer_class": kind}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    entry = {"content": mask, "lstrip": "lstrip" in sides, "rstrip": "rstrip" in sides, "special": True}
+    entry |= {"normalized": False, "single_word": False}
+    config["added_tokens_decoder"] = {str(load_tokenizer(tmp_path).mask_id): entry}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    ours, theirs = load_tokenizer(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in (f"the  {mask}  of it", f" {mask} {mask}{mask} banana", f"the\t{mask}, a{mask}of"):
+        mine, other = (one(text, return_offsets_mapping=True, add_special_tokens=False) for one in (ours, theirs))
+        assert mine["input_ids"] == other["input_ids"]
+        for i, span, reference in zip(mine["input_ids"], mine["offset_mapping"], other["offset_mapping"], strict=True):
+            if i == ours.mask_id:
+                assert span == reference
+                assert (text[span[0]] != mask[0]) <= ("lstrip" in sides)
+    ours.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").fingerprint == ours.fingerprint
+
+
 @pytest.mark.parametrize("name", [*MODELS])
 def test_sentencepiece_opens_what_we_save(tmp_path, name):
     """A spiece.model is written byte for byte as it was read. One that is put together again gives the same ids."""

@@ -446,7 +446,7 @@ def test_what_published_files_vary_in(tmp_path):
         ({"normalizer__clean_text": False}, "clean_text is False, expected true"),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "its pre_tokenizer is ByteLevel, expected BertPreTokenizer"),
         ({"post_processor": {"type": "RobertaProcessing"}}, "post_processor is RobertaProcessing, expected BertProc"),
-        ({"post_processor__single": []}, "single template is different"),
+        ({"post_processor__single": []}, "post_processor.single has the texts none, expected A"),
         ({"added_tokens": [{"id": 4, "content": "[MASK]", "lstrip": True}]}, r"token '\[MASK\]' is lstrip"),
         ({"model__vocab": {"[PAD]": 0, "[UNK]": 2}}, r"no token has id 1 \('\[UNK\]' has 2\)"),
         ({"model": {"type": "WordPiece"}}, "is not a tokenizer.json: it has no model with a vocabulary"),

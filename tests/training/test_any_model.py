@@ -18,7 +18,7 @@ from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
-from mini_bert.models.registry import MODELS, load_config, model_class
+from mini_bert.models.registry import MODELS, config_from, load_config, model_class
 from mini_bert.objectives.masked_words import Batch, MaskedWords, MaskedWordsAndSentences
 from mini_bert.text import loading
 from mini_bert.text.wordpiece import WordPieceTokenizer
@@ -212,7 +212,7 @@ def test_pairs_need_two_token_types(place, monkeypatch, types):
 def test_sequences_may_be_shorter_than_the_model_allows(place):
     pretrain(["text.txt"], "config.json", length=10, steps=2, out=Path("run"), **QUICK)
     assert load_model("run").max_length == 24
-    with pytest.raises(ValueError, match="length is 25, expected 3 to 24"):
+    with pytest.raises(ValueError, match=r"length is 25, expected 3 to 24, from max_position_embeddings in .* BERT"):
         pretrain(["text.txt"], "config.json", length=25, steps=2, out=Path("other"), **QUICK)
 
 
@@ -265,6 +265,28 @@ def test_every_registered_model_has_the_interface():
     with pytest.raises(ValueError, match="model_type is 'gpt9', expected one of 'mini_bert', 'bert'"):
         model_class({"model_type": "gpt9"})
     assert load_config("mini").name == "Mini-BERT"
+
+
+def test_a_class_of_another_architecture_is_refused():
+    """`architectures` names the class that wrote a folder. People's own classes of an architecture are no reason."""
+    for name in ("BertModel", "MyBertForTokenClassification", "AntiBERTy"):
+        assert model_class({"model_type": "bert", "architectures": [name]}) is Bert
+    with pytest.raises(ValueError, match="is 'bert', but architectures says T5Model, which is neither a Bert nor anot"):
+        model_class({"model_type": "bert", "architectures": ["T5Model"]})
+    with pytest.raises(ValueError, match="model_type is missing, which means 'bert', but architectures says LlamaFor"):
+        model_class({"architectures": ["LlamaForCausalLM"]})
+
+
+def test_limits_name_the_field_and_the_least_value():
+    """A memory may be 0, a width may not. The length of Transformer-XL's segments is no number of positions."""
+    values = load_config("transformer-xl").to_dict()
+    with pytest.raises(ValueError, match=r"mem_len is -1, expected a whole number .* of at least 0"):
+        config_from(values | {"mem_len": -1})
+    with pytest.raises(ValueError, match=r"d_model is 0, expected a whole number .* of at least 1"):
+        config_from(values | {"d_model": 0})
+    for preset, field in {"transformer-xl": "tgt_len", "xlnet": "seq_len", "gpt2": "n_positions"}.items():
+        with pytest.raises(ValueError, match=f"length is 999, expected 3 to 64, from {field} in .* larger {field}"):
+            set_up(Wanted(preset, length=999))
 
 
 def test_the_vocabulary_beside_the_config_is_used(place):

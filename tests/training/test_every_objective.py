@@ -401,7 +401,9 @@ def test_contradictions_name_both_sides(place):
         Path("teacher", name).unlink(missing_ok=True)
     for option in ("init", "teacher"):
         said = fails(**{option: "teacher"})
-        assert f"--{option} teacher has no tokenizer, and no bundled one has its 14 words" in said
+        assert f"--{option} teacher has no tokenizer (tokenizer.json, vocab.txt, vocab.json + merges.txt, " in said
+        assert "no bundled tokenizer for a BERT has its 14 tokens; give the one" in said
+        assert said.endswith("--tokenizer FOLDER")
     assert set_up(Wanted(init="teacher", tokenizer="vocabulary")).config == BERT
 
 

@@ -544,7 +544,17 @@ def test_what_is_left_and_how_fast_it_goes(limits, eta):
     state = State(step=10, seconds=20.0, tokens=5000, tokens_before=3000, seconds_before=16.0, since=[dict(STEP)])
     record = train_record(state, settings, 1e-3, Given([]))
     assert (record["eta"], record["tokens_per_second"]) == (eta, 500.0)
-    assert state.since == [] and (state.tokens_before, state.seconds_before) == (5000, 20.0)
+    assert (state.tokens_before, state.seconds_before) == (5000, 20.0)
+
+
+def test_the_last_record_covers_as_many_steps_as_the_others(tmp_path, corpus, tokenizer):
+    """A run of 11 steps with a record every 5 does not end with the loss of a single batch."""
+    losses = {}
+    for every in (1, 5):
+        go(tmp_path / str(every), corpus, tokenizer, replace(SETTINGS, steps=11, log_every=every))
+        losses[every] = {record["step"]: record["loss"] for record in records(tmp_path / str(every), "train")}
+    single = list(losses[1].values())
+    assert losses[5] == pytest.approx({5: np.mean(single[:5]), 10: np.mean(single[5:10]), 11: np.mean(single[6:])})
 
 
 @pytest.mark.peers

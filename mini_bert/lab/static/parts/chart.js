@@ -34,8 +34,7 @@ export function chart({ label, lines, width, height = 190, level = null, marks =
   for (let value = 0; value <= x1; value += stepX) {
     parts.push(svg("text", { x: x(value), y: height - 7, "text-anchor": value ? "middle" : "start" }, Math.round(value).toLocaleString("en")));
   }
-  if (level) parts.push(svg("line", { class: "level", x1: LEFT, x2: width - RIGHT, y1: y(level.value), y2: y(level.value) }),
-    svg("text", { class: "of-level", x: width - RIGHT - 2, y: y(level.value) - 5, "text-anchor": "end" }, level.name));
+  if (level) parts.push(svg("line", { class: "level", x1: LEFT, x2: width - RIGHT, y1: y(level.value), y2: y(level.value) }));
   for (const mark of marks) {
     parts.push(svg("line", { class: "mark", x1: x(mark.x), x2: x(mark.x), y1: TOP, y2: height - BOTTOM }, svg("title", {}, mark.name)));
   }
@@ -46,6 +45,7 @@ export function chart({ label, lines, width, height = 190, level = null, marks =
     parts.push(svg("path", { class: `line ${line.kind ?? ""}`, d: path }));
     if (line.kind === "dots" || line.points.length === 1) for (const [px, py] of line.points) parts.push(svg("circle", { class: `dot ${line.kind ?? ""}`, cx: x(px), cy: y(py), r: 3 }));
   }
+  if (level) parts.push(svg("text", { class: "of-level", x: LEFT + 6, y: y(level.value) - 6 }, level.name)); // on top of the lines
   const last = lines.filter((line) => line.points.length).map((line) => `${line.name} ${small(line.points.at(-1)[1])} at step ${line.points.at(-1)[0]}`);
   return svg("svg", { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${label}: ${last.join(", ") || "nothing yet"}` }, parts);
 }

@@ -40,11 +40,11 @@ export const level = (value, most, signed) => {
 
 export const colour = (value, most, signed) => `rgb(${scale(signed ? "signed" : "rising")[level(value, most, signed)].join(" ")})`;
 
-// Dark or white ink, whichever has the higher contrast on this colour (relative luminance as WCAG defines it).
+// Black or white ink, whichever has the higher contrast on this colour: at least 4.58 (relative luminance as WCAG defines it).
 export function inkOn(value, most, signed) {
   const [r, g, b] = scale(signed ? "signed" : "rising")[level(value, most, signed)].map((part) => {
     const share = part / 255;
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   });
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2 ? "#10141a" : "#ffffff";
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
 }

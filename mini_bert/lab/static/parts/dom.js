@@ -52,7 +52,7 @@ export function roving(container, selector, columns = () => 1e9) {
 }
 
 export const percent = (share) =>
-  share >= 0.0995 ? `${Math.round(100 * share)} %` : share >= 0.001 ? `${(100 * share).toFixed(1)} %` : "< 0.1 %";
+  `${share === 0 || share >= 0.0995 ? Math.round(100 * share) : share >= 0.001 ? (100 * share).toFixed(1) : "<\u00a00.1"}\u00a0%`; // never split at the end of a line
 
 // A number with a true minus sign, and as many digits as a column of numbers needs.
 export function digits(value, places = 2) {

@@ -6,7 +6,7 @@ const WIDE = 370, MAIN = 118, SIDE = 205, FAR = 300, ROW = 36; // pixels
 const MOST = 26, LEAST = 1.2; // width of a band
 
 const SHORT = {
-  logits: "Scores of words", final_norm: "Final norm", hidden: "Output", output_sum: "Sum", contract: "Contract", activation: "Activation",
+  logits: "Word scores", final_norm: "Final norm", hidden: "Output", output_sum: "Sum", contract: "Contract", activation: "Activation",
   expand: "Expand", attention_norm: "Norm", attention_sum: "Sum", output: "Output", context: "Context", value: "Value", attention: "Weights",
   scores: "Scores", query: "Query", key: "Key", embeddings: "Embeddings",
 };
@@ -84,6 +84,12 @@ export function flowPicture({ operations, paths, loss, onChoose }) {
       draw(before, here, size(step, layer), "through");
       before = here;
     }
+    if (!found.has(key("scores", layer))) { // the inside of another kind of attention
+      next();
+      waiting = { layer, place: [SIDE - 24, y] };
+      draw(before, waiting.place, paths[`attention_input_${layer}`] ?? 0, "through");
+      continue;
+    }
     next();
     const weights = put(SIDE, "attention", layer), value = put(FAR, "value", layer);
     draw(before, weights, size("attention", layer), "through");
@@ -111,7 +117,7 @@ export function flowPicture({ operations, paths, loss, onChoose }) {
     const text = { x: left ? x - 20 : x + 13, "text-anchor": left ? "end" : "start", "dominant-baseline": "central" };
     nodes.append(svg("g", {
       class: one.step === "output_norm" ? "node block" : "node", role: "button", tabindex: -1, "data-step": one.step, "data-layer": one.layer ?? -1,
-      "aria-label": `${one.layer === null ? "" : `Block ${one.layer}: `}${one.title}, gradient of norm ${norm(one.norm)}`,
+      "aria-label": `${name} ${norm(one.norm)}, the norm of the gradient at ${one.layer === null ? "" : `block ${one.layer}: `}${one.title}`,
       on: {
         click: () => onChoose(one.step, one.layer),
         keydown: (event) => {
@@ -123,7 +129,7 @@ export function flowPicture({ operations, paths, loss, onChoose }) {
     },
     svg("rect", { class: "touch", x: left ? 2 : x - 12, y: line - ROW / 2 + 2, width: left ? MAIN + 12 : 94, height: ROW - 4, rx: 6 }),
     svg("circle", { cx: x, cy: line, r: 6 }),
-    svg("text", { ...text, y: line - 6 }, name), svg("text", { ...text, class: "small", y: line + 8 }, norm(one.norm))));
+    svg("text", { ...text, y: line - 6 }, `${name} `), svg("text", { ...text, class: "small", y: line + 8 }, norm(one.norm))));
   }
   const high = y + 30;
   const element = svg("svg", { class: "flow", viewBox: `0 0 ${WIDE} ${high}`, width: WIDE, height: high, role: "group", "aria-label": "The flow of the gradient, from the loss to the embeddings" }, bands, nodes);

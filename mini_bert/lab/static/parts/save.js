@@ -14,10 +14,12 @@ function frozen(main) {
   copy.querySelectorAll("textarea, select, input").forEach((field, place) => {
     const source = fields[place];
     if (source.type === "checkbox") field.toggleAttribute("checked", source.checked);
-    else field.replaceWith(make("p", { class: "typed" }, source.tagName === "SELECT" ? source.selectedOptions[0]?.text ?? "" : source.value));
+    else if (source.type === "range") field.setAttribute("value", source.value);
+    else if (source.tagName === "TEXTAREA") field.replaceWith(make("p", { class: `typed ${source.className}` }, source.value));
+    else field.replaceWith(make("span", { class: "picked" }, source.tagName === "SELECT" ? source.selectedOptions[0]?.text ?? "" : source.value));
   });
   for (const node of copy.querySelectorAll(".unsaved, .examples, script")) node.remove();
-  for (const node of copy.querySelectorAll("button, [tabindex]")) node.setAttribute("tabindex", "-1"); // nothing happens there
+  for (const node of copy.querySelectorAll("button, input, [tabindex]")) node.setAttribute("tabindex", "-1"); // nothing happens there
   return copy;
 }
 

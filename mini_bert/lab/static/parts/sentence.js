@@ -61,7 +61,7 @@ export function tokenRow({ label, onPress }) {
   const { refresh } = roving(element, "button");
   function show(tokens, { pressed = new Set(), current = null, note, tint, hint, fixed, faded } = {}) {
     const focused = element.contains(document.activeElement) ? Number(document.activeElement.dataset.place) : null;
-    element.replaceChildren(...tokens.map((token, place) => {
+    const buttons = tokens.map((token, place) => {
       const locked = fixed?.(place) ?? false;
       const colours = tint?.(place);
       const button = make("button", {
@@ -75,7 +75,10 @@ export function tokenRow({ label, onPress }) {
       if (extra) button.append(extra);
       if (hint) tip(button, () => hint(place));
       return button;
-    }));
+    });
+    const words = []; // the pieces of a word stay together at the end of a line
+    buttons.forEach((button) => (button.classList.contains("joined") ? words.at(-1).push(button) : words.push([button])));
+    element.replaceChildren(...words.map((pieces) => (pieces.length > 1 ? make("span", { class: "pieces-of-word" }, pieces) : pieces[0])));
     refresh();
     if (focused !== null) element.querySelector(`[data-place="${focused}"]`)?.focus();
   }

@@ -1,6 +1,6 @@
 // What a room gets: a place to draw, its link, and questions to the server with errors shown in one line.
 
-import { ask } from "./api.js";
+import { ask, sentence } from "./api.js";
 import { make } from "./dom.js";
 import { linkTo } from "./link.js";
 
@@ -15,7 +15,8 @@ export class View {
   }
 
   // The answer, or null if a newer question of the same kind has replaced this one, or an error was shown.
-  async ask(action, request, kind = action, model = this.shell.model) {
+  // into: where it says that this model cannot do this; by default, where errors are
+  async ask(action, request, kind = action, model = this.shell.model, into = null) {
     this.asking.get(kind)?.abort();
     const own = new AbortController();
     this.asking.set(kind, own);
@@ -24,7 +25,10 @@ export class View {
       const answer = await ask(this.room.name, action, request, own.signal, model);
       if (own.signal.aborted || this.closed) return null;
       this.error.textContent = "";
-      return answer;
+      if (answer.unable === undefined) return answer;
+      if (into) into.replaceChildren(make("p", { class: "note" }, sentence(answer.unable)));
+      else this.error.textContent = sentence(answer.unable);
+      return null;
     } catch (error) {
       if (error.name !== "AbortError" && !this.closed) this.error.textContent = error.message;
       return null;

@@ -20,10 +20,11 @@ export default function open(view, params) {
   const special = toggle({ label: "Show [CLS] and [SEP]", value: true, onChange: (on) => { state.special = on; draw(); } });
   const grid = make("div", { class: "heads", role: "group", "aria-label": "All heads: rows are layers, columns are heads" });
   const { refresh } = roving(grid, "button", () => data?.heads ?? 1);
+  const barsNote = make("div", {}, make("p", { class: "note" }, "The bar below a map shows how much the guess of the chosen word changes without this head."));
   const title = make("h2", { "aria-live": "polite" });
   const drawing = make("div", { class: "scroll drawing" });
   const told = make("p", { class: "told note", role: "status" });
-  const query = make("div", { class: "scroll query" });
+  const query = make("div", { class: "scroll query", tabindex: 0, role: "region", "aria-label": "One query against all keys" });
   const queryTitle = make("h2", {});
   const recipe = make("p", { class: "note" });
   const salient = make("div", {});
@@ -34,7 +35,7 @@ export default function open(view, params) {
     editor.element, view.error,
     make("section", { class: "panel" }, make("h2", {}, "Press a token: the query, and the word to guess"), row.element),
     make("div", { class: "attending" },
-      make("section", {}, make("h2", {}, "All heads"), make("p", { class: "note" }, "Rows are layers, columns are heads. The bar below a map shows how much the guess of the chosen word changes without this head."), grid),
+      make("section", {}, make("h2", {}, "All heads"), make("p", { class: "note" }, "Rows are layers, columns are heads."), barsNote, grid),
       make("section", { class: "head" }, title,
         make("div", { class: "options" }, way.element, special.element), drawing, told)),
     make("section", {}, queryTitle, recipe, query),
@@ -118,7 +119,7 @@ export default function open(view, params) {
       const off = state.off.has(own);
       buttons.push(make("button", {
         type: "button", "aria-pressed": String(chosen), class: off ? "off" : "", tabindex: chosen ? 0 : -1,
-        "aria-label": `layer ${layer}, head ${head}${pattern ? `, mostly ${pattern}` : ""}${off ? ", switched off" : ""}`,
+        "aria-label": `${`${layer}.${head} ${off ? "off" : pattern}`.trim()}: layer ${layer}, head ${head}${pattern ? `, mostly ${pattern}` : ""}${off ? ", switched off" : ""}`,
         on: { click: () => choose(layer, head) },
       },
       svg("svg", { viewBox: `0 0 ${n} ${n}`, width: THUMB, height: THUMB, "aria-hidden": "true" },
@@ -154,7 +155,7 @@ export default function open(view, params) {
   function drawMatrix() {
     const places = visible(), n = places.length, names = places.map((place) => data.tokens[place].text);
     const map = heatMap({
-      label: `Weights of layer ${state.layer}, head ${state.head}: rows attend to columns`, values: part(state.layer, state.head, places), names, across: names, columns: n, most: 1, room: drawing.clientWidth - 8, least: 9, widest: 36,
+      label: `Weights of layer ${state.layer}, head ${state.head}: rows attend to columns`, values: part(state.layer, state.head, places), names, across: names, columns: n, most: 1, room: drawing.clientWidth - 8, least: 9, widest: 46,
       describe: (i, j) => sentenceOf(places[i], places[j]),
       onPoint: (i, j) => tell(places[i], places[j]),
       onChoose: (i) => { state.position = places[i]; focusToken(); },
@@ -230,8 +231,8 @@ export default function open(view, params) {
     }
     askWithout();
     const [one, other] = await Promise.all([
-      view.ask("saliency", { text: state.text, position: state.position }),
-      view.ask("importance", { text: state.text, position: state.position }),
+      view.ask("saliency", { text: state.text, position: state.position }, "saliency", view.shell.model, salient),
+      view.ask("importance", { text: state.text, position: state.position }, "importance", view.shell.model, barsNote),
     ]);
     if (own !== asked) return;
     if (one) {
@@ -245,25 +246,29 @@ export default function open(view, params) {
   }
 
   async function askQuery() {
-    const answer = await view.ask("query", { text: state.text, layer: state.layer, head: state.head, position: state.position });
+    recipe.textContent = "";
+    const answer = await view.ask("query", { text: state.text, layer: state.layer, head: state.head, position: state.position }, "query", view.shell.model, query);
+    queryTitle.replaceChildren("One query against all keys: ", make("bdi", {}, data.tokens[state.position].text), make("span", { class: "note" }, ` layer ${state.layer}, head ${state.head}`));
     if (answer) drawQuery(answer);
   }
 
   function drawQuery(answer) {
     const i = state.position;
-    queryTitle.replaceChildren("One query against all keys: ", make("bdi", {}, data.tokens[i].text), make("span", { class: "note" }, ` layer ${state.layer}, head ${state.head}`));
-    const most = Math.max(...answer.weights);
+    const most = Math.max(1e-9, ...answer.weights), names = Object.keys(answer.products);
+    const size = (value) => (value === null ? "hidden" : digits(value, 2));
     const body = data.tokens.map((token, j) => make("tr", { class: j === i ? "self" : "" },
       make("th", { scope: "row" }, make("bdi", {}, token.text)),
       make("td", {}, stripes(answer.query, answer.keys[j])),
-      make("td", {}, digits(answer.products[j], 2)), make("td", {}, digits(answer.scores[j], 2)),
+      names.map((name) => make("td", {}, digits(answer.products[name][j], 2))), make("td", {}, size(answer.scores[j])),
       make("td", {}, digits(answer.powers[j], 3)),
       make("td", { class: "weight" }, make("span", { class: "track", "aria-hidden": "true" }, make("span", { class: "bar", style: { width: `${(100 * answer.weights[j]) / most}%` } })), make("span", {}, percent(answer.weights[j])))));
     recipe.replaceChildren("Each key is multiplied with the query, number by number",
       make("span", { class: "wide" }, " (the stripes: blue adds to the score, orange takes away)"),
-      `. Their sum is q · k; ÷ √${answer.size} gives the score; exp and ÷ ${digits(answer.sum, 3)}, the sum of the column, the weight.`);
+      `. Their sum is ${names[0]}; `, names.length > 1 ? `${names.slice(1).join(" and ")} ${names.length > 2 ? "are" : "is"} added; ` : "",
+      `${answer.scale} gives the score; exp and ÷ ${digits(answer.sum, 3)}, the sum of the column, the weight.`,
+      answer.memory ? ` ${percent(answer.memory)} of the weight is on the memory.` : "");
     query.replaceChildren(make("table", {},
-      make("thead", {}, make("tr", {}, ["key", `${answer.size} products q × k`, "q · k", `÷ √${answer.size}`, `exp(score − ${digits(answer.largest, 2)})`, "weight"].map((text) => make("th", { scope: "col" }, text)))),
+      make("thead", {}, make("tr", {}, ["key", `${answer.size} products q × k`, ...names, answer.scale, `exp(score − ${digits(answer.largest, 2)})`, "weight"].map((text) => make("th", { scope: "col" }, text)))),
       make("tbody", {}, body)));
   }
 
@@ -292,7 +297,7 @@ export default function open(view, params) {
 
   let lastWithout = null;
   async function askWithout() {
-    const answer = await view.ask("without", { text: state.text, position: state.position, off: [...state.off].sort((a, b) => a - b) });
+    const answer = await view.ask("without", { text: state.text, position: state.position, off: [...state.off].sort((a, b) => a - b) }, "without", view.shell.model, without);
     if (answer) drawWithout(answer);
   }
 

@@ -3,6 +3,7 @@
 import { digits, make, percent, unpack } from "../parts/dom.js";
 import { flowPicture, norm } from "../parts/flow.js";
 import { whole } from "../parts/link.js";
+import { markdown } from "../parts/markdown.js";
 import { heatMap } from "../parts/matrix.js";
 import { segmented, sentenceEditor, TEXT, tokenRow } from "../parts/sentence.js";
 
@@ -18,6 +19,7 @@ export default function open(view, params) {
   const lossLine = make("p", { class: "loss-line", role: "status" });
   const back = make("button", { type: "button", class: "quiet", on: { click: () => move(-1) } }, "← Towards the loss");
   const next = make("button", { type: "button", class: "strong", on: { click: () => move(1) } }, "Further back →");
+  const flowNote = make("p", { class: "note" });
   const holder = make("div", { class: "flowing" });
   const title = make("h2", { "aria-live": "polite" });
   const formula = make("p", { class: "formula" });
@@ -26,7 +28,8 @@ export default function open(view, params) {
   const drawing = make("div", { class: "scroll" });
   const told = make("p", { class: "told note" });
   const source = make("div", { class: "source" });
-  const derivation = make("details", { class: "derivation" });
+  const text = make("div", { class: "text", tabindex: 0, role: "region", "aria-label": "Derivation" });
+  const derivation = make("details", { class: "derivation", on: { toggle: () => derivation.open && current && derive(current.derivation) } }, make("summary", {}), text);
   const select = make("select", { "aria-label": "Weights", on: { change: () => { state.tensor = select.value; state.row = state.column = null; loadWeights(); } } });
   const grid = make("div", { class: "scroll" });
   const gridNote = make("p", { class: "note" });
@@ -39,10 +42,10 @@ export default function open(view, params) {
 
   view.root.append(
     editor.element, view.error,
-    make("section", { class: "panel" }, make("h2", {}, "Press words to hide them: the loss is how badly they are guessed"), row.element, lossLine),
-    make("div", { class: "backing" },
+    make("section", { class: "panel", hidden: true }, make("h2", {}, "Press words to hide them: the loss is how badly they are guessed"), row.element, lossLine),
+    make("div", { class: "backing", hidden: true },
       make("section", {}, make("h2", {}, "The flow of the gradient"),
-        make("p", { class: "note" }, "Widths are norms of gradients. Blue: past attention and the network. Orange: through them."), holder),
+        flowNote, holder),
       make("div", { class: "backed" },
         make("section", { class: "operation" }, make("div", { class: "bar unsaved" }, back, next), title, formula, about, heads, drawing, told, source, derivation),
         make("section", { class: "panel checking" }, make("h2", {}, "Check a weight"),
@@ -85,11 +88,15 @@ export default function open(view, params) {
     const answer = await view.ask("flow", asked());
     if (!answer) return;
     data = answer;
+    for (const part of view.root.querySelectorAll(":scope > [hidden]")) part.hidden = false; // there is a loss
     state.hidden = data.hidden;
     row.show(data.tokens, { pressed: new Set(data.hidden), fixed: (place) => ["cls", "sep"].includes(data.tokens[place].role) });
     const words = data.words.flatMap((word, place) => [place ? ", " : "", "p(", make("bdi", {}, word.word), `) = ${percent(word.p)}`]);
     lossLine.replaceChildren(make("b", {}, `Loss ${digits(data.loss, 3)}`), data.words.length > 1 ? ", the mean of −ln p, with " : " = −ln p, with ", ...words);
     picture = flowPicture({ ...data, onChoose: (step, layer) => go(data.operations.findIndex((one) => one.step === step && one.layer === layer)) });
+    const has = (step) => data.operations.some((one) => one.step === step);
+    flowNote.textContent = `Widths are norms of gradients. ${has("output_sum") ? "Blue: past attention and the network. Orange: through them." : ""} ${has("scores") ? ""
+      : `For this architecture the flow is not drawn inside ${has("output_sum") ? "attention" : "the blocks"}; but any weight there can be checked.`}`;
     const scrolled = holder.scrollTop;
     holder.replaceChildren(picture.element);
     holder.scrollTop = scrolled;
@@ -167,11 +174,31 @@ export default function open(view, params) {
     drawing.replaceChildren(map.element);
     told.textContent = "Blue: a larger number would raise the loss. Orange: it would lower it. Point at a cell for its gradient.";
     source.replaceChildren(make("span", { class: "note" }, `${current.source.file}, line ${current.source.line}`), make("pre", {}, make("code", {}, current.source.code)));
-    const open = derivation.open;
-    derivation.replaceChildren(make("summary", {}, "How this formula is derived"), make("pre", { class: "text" }, current.derivation.text),
-      make("p", { class: "note" }, `From ${current.derivation.module}. All derivations, with worked examples: ${current.derivation.page}.`));
-    derivation.open = open;
+    derivation.firstChild.textContent = `Open the derivation: ${current.derivation.title}`;
+    if (derivation.open) derive(current.derivation);
   }
+
+  // --- how a formula is derived
+
+  let derived = "";
+  async function derive({ page, anchor }) {
+    if (derived === `${page}#${anchor}`) return;
+    const answer = await view.ask("derivation", { page, anchor });
+    if (!answer) return;
+    derived = `${page}#${anchor}`;
+    const choice = make("select", { "aria-label": "Derivation", on: { change: () => derive(named(answer.all[choice.value])) } },
+      answer.all.map(([, , title], number) => make("option", { value: number }, title)));
+    choice.value = answer.all.findIndex(([own, at]) => own === page && at === anchor);
+    const follow = (target) => {
+      const [file, at = ""] = target.split("#");
+      const found = answer.all.find(([own, other]) => own === (file || page) && (!at || other === at));
+      return found && (() => derive(named(found)));
+    };
+    text.replaceChildren(make("div", { class: "options unsaved" }, choice), make("h3", {}, answer.title), ...markdown(answer.text, follow),
+      make("p", { class: "note" }, `docs/derivations/${page}, which the tests recompute.`));
+    text.scrollTop = 0;
+  }
+  const named = ([page, anchor]) => ({ page, anchor });
 
   const norm2 = (value) => (value < 0 ? `−${norm(-value)}` : norm(value));
 

@@ -17,7 +17,7 @@ export default function open(view, params) {
   const guesses = make("div", { class: "guesses", role: "group", "aria-label": "Your prediction" });
   const startButton = make("button", { type: "button", class: "strong", on: { click: start } }, "Run both");
   const stopButton = make("button", { type: "button", on: { click: stop } }, "Stop");
-  const line = make("p", { class: "status-line", role: "status" });
+  const line = make("p", { class: "status-line" });
   const drawing = make("div", { class: "drawn" });
   const running = make("section", {}, make("h2", {}, "Side by side"), make("p", { class: "note" }, "Blue: healthy. Orange: broken. Dashed: what can be learnt without context."), drawing);
   const result = make("div", { class: "broken-result" });
@@ -27,7 +27,7 @@ export default function open(view, params) {
     make("div", { class: "breaking" },
       make("section", {}, make("h2", {}, "1. Choose a mistake"), list),
       make("section", { class: "panel" }, make("h2", {}, "2. Predict, then run"), lines, note, guesses,
-        make("div", { class: "options" }, startButton, stopButton), line)),
+        make("div", { class: "options" }, startButton, stopButton, line))),
     running, result);
   new ResizeObserver(() => {
     if (drawing.clientWidth && drawing.clientWidth !== drawnWide && data?.curves) draw();
@@ -67,7 +67,8 @@ export default function open(view, params) {
     for (const button of list.children) button.setAttribute("aria-pressed", String(button.dataset.fault === state.fault));
     refresh(list.querySelector("[aria-pressed='true']"));
     for (const button of guesses.children) button.setAttribute("aria-pressed", String(button.value === state.guess));
-    lines.replaceChildren(make("p", {}, make("span", { class: "label" }, "right"), make("code", {}, one.right)), make("p", { class: "wrong" }, make("span", { class: "label" }, "broken"), make("code", {}, one.wrong)));
+    lines.replaceChildren(make("p", {}, make("span", { class: "label" }, "right"), make("code", {}, one.right)), make("p", { class: "wrong" }, make("span", { class: "label" }, "broken"), make("code", {}, one.wrong)),
+      one.setting ? make("p", {}, make("span", { class: "label" }, "both"), make("span", { class: "note" }, one.setting)) : "");
     startButton.disabled = state.guess === null || data?.running === true;
     stopButton.disabled = data?.running !== true;
     view.link({ fault: state.fault });
@@ -88,7 +89,9 @@ export default function open(view, params) {
     const answer = await view.ask("status", {});
     if (view.closed) return;
     if (answer) {
+      const before = data?.running;
       data = answer;
+      if (before && data.outcome) view.announce(`Finished. ${title(data.outcome)}.`);
       if (data.running && data.fault !== state.fault) { // another tab has started it
         state.fault = data.fault;
         state.guess = null;
@@ -108,11 +111,13 @@ export default function open(view, params) {
     line.textContent = data.running ? (steps ? `Running: step ${steps} of ${data.steps}` : "Starting …") : state.guess === null && !own ? "Make a prediction first." : "";
     if (!own || !data.curves) return;
     drawnWide = drawing.clientWidth;
+    const highest = Math.max(...Object.values(data.curves).flat().map(([, loss]) => loss));
+    const most = Math.max(data.baseline, data.curves.healthy[0]?.[1] ?? 0) * 1.25;
     drawing.replaceChildren(chart({
-      label: "Loss of both models", width: drawnWide, height: 260, across: data.steps, least: 0,
+      label: "Loss of both models", width: drawnWide, height: 260, across: data.steps, least: 0, most: Math.max(1, most),
       lines: [{ name: "healthy", points: data.curves.healthy }, { name: "broken", points: data.curves.broken, kind: "other" }],
       level: { value: data.baseline, name: "without context" },
-    }));
+    }), highest > most ? make("p", { class: "note" }, `The broken model is beyond the top of the chart: its loss went up to ${highest.toLocaleString("en", { maximumFractionDigits: 0 })}.`) : "");
     if (!data.outcome) {
       result.replaceChildren(data.running ? "" : make("p", { class: "note" }, "They were stopped before their first record. Run them again."));
       return;
@@ -125,7 +130,7 @@ export default function open(view, params) {
       make("section", { class: "panel" }, make("h2", {}, "What happened"),
         make("p", { class: "happened" }, make("b", {}, `${title(data.outcome)}.`), guess === null ? "" : guess === data.outcome ? " As you predicted." : ` You predicted: ${title(guess).toLowerCase()}.`),
         make("p", { class: "about" }, data.why)),
-      make("section", {}, make("h2", {}, "The doctor's verdict"), make("div", { class: "two" }, verdict("healthy", "Healthy"), verdict("broken", "Broken"))));
+      make("section", {}, make("h2", {}, "The doctor's verdict"), make("p", { class: "note" }, "The doctor reads the records of a run, not its code, and a finite difference checks the gradients."), make("div", { class: "two spaced" }, verdict("healthy", "Healthy"), verdict("broken", "Broken"))));
   }
 
   show(params);

@@ -50,6 +50,8 @@ export default function open(view, params) {
     state.head = whole(params.head, 0, 99, 0);
     state.other = params.other ?? state.other;
     if (editor.value !== state.text) editor.set(state.text);
+    describe(sides[0]);
+    load(sides[0]);
     view.shell.about.then((about) => {
       if (view.closed) return;
       names = [about.model, ...about.models.filter((name) => name !== about.model)];
@@ -58,14 +60,16 @@ export default function open(view, params) {
       sides[0].title.textContent = first;
       sides[1].choice.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
       sides[1].choice.value = state.other;
-      sides.forEach(describe);
-      refresh();
+      link();
+      describe(sides[1]);
+      load(sides[1]);
     }).catch(() => { view.error.textContent = "The lab does not answer. Is it still running in the terminal?"; });
   }
 
   async function describe(own) {
     const found = await view.ask("about", {}, `about ${own.place}`, own.name());
     if (!found) return;
+    own.title.textContent = found.name;
     const fit = (node, count, word) => node.replaceChildren(...Array.from({ length: count }, (_, number) => make("option", { value: number }, `${word} ${number}`)));
     fit(own.layer, found.layers, "layer");
     fit(own.head, found.heads, "head");

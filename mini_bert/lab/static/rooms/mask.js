@@ -3,6 +3,7 @@
 import { colour, inkOn } from "../parts/colour.js";
 import { bars } from "../parts/bars.js";
 import { digits, make, percent } from "../parts/dom.js";
+import { linkTo } from "../parts/link.js";
 import { segmented, sentenceEditor, TEXT, toggle, tokenRow } from "../parts/sentence.js";
 
 const CONTEXTS = [["both", "both sides"], ["left", "left only"], ["right", "right only"]];
@@ -10,11 +11,12 @@ const SURPRISING = 10; // nats at which the colour is full
 
 export default function open(view, params) {
   const state = { text: TEXT, hidden: [4], context: "both", surprise: true };
-  let tokens = [], surprises = new Map();
+  let tokens = [], surprises = new Map(), forward = false;
 
   const editor = sentenceEditor({ value: state.text, onChange: (text) => { state.text = text; state.hidden = []; refresh(); } });
   const row = tokenRow({ label: "Words; press one to hide it or to show it again", onPress: press });
   const context = segmented({ label: "What the model may see", choices: CONTEXTS, value: state.context, onChange: (value) => { state.context = value; guess(); } });
+  const contexts = make("div", { class: "option" }, make("span", { class: "label" }, "Context"), context.element);
   const shading = toggle({ label: "Colour each word by how much it surprises the model when it alone is hidden", value: true, onChange: (on) => { state.surprise = on; draw(); } });
   const cards = make("div", { class: "cards" });
   const filled = make("p", { class: "filled", "aria-live": "polite" });
@@ -24,7 +26,7 @@ export default function open(view, params) {
     make("section", { class: "panel" },
       make("h2", {}, "Press words to hide them"),
       row.element,
-      make("div", { class: "options" }, make("div", { class: "option" }, make("span", { class: "label" }, "Context"), context.element), shading.element)),
+      make("div", { class: "options" }, contexts, shading.element)),
     make("section", {}, make("h2", {}, "Guesses"), filled, cards));
 
   // A word is hidden with all its pieces.
@@ -62,16 +64,23 @@ export default function open(view, params) {
     draw();
   }
 
+  const cannot = (answer) => answer.why !== null && !answer.forward;
+
   async function guess() {
     view.link({ text: state.text, hidden: state.hidden.join(","), context: state.context === "both" ? "" : state.context });
     const answer = await view.ask("guess", { text: state.text, hidden: state.hidden, context: state.context, top: 8 });
     if (!answer) return;
     tokens = answer.tokens;
+    forward = answer.forward;
+    contexts.hidden = forward || cannot(answer);
     draw();
     const several = answer.gaps.length > 1;
-    filled.replaceChildren(...(answer.gaps.length
-      ? ["With the best guesses: ", make("q", {}, make("bdi", {}, answer.filled))]
-      : ["Nothing is hidden yet. Press a word above, or write [MASK] in the sentence."]));
+    const room = (name, text) => make("a", { href: linkTo(name, { text: state.text, model: view.shell.model }) }, text);
+    filled.replaceChildren(...(cannot(answer)
+      ? [answer.why, " Its colours above say how surprising each word is; see it at work in the ", room("stepper", "Stepper"), ", ", room("attention", "Attention"), " or ", room("vectors", "Vectors"), "."]
+      : answer.gaps.length ? ["With the best guesses: ", make("q", {}, make("bdi", {}, answer.filled))]
+      : [answer.why ?? (forward ? "Nothing is hidden yet. Press a word above." : "Nothing is hidden yet. Press a word above, or write [MASK] in the sentence.")]));
+    if (forward && answer.gaps.length) filled.append(" This model reads forward: each word is guessed from all words before it.");
     cards.replaceChildren(...answer.gaps.map((gap, number) => card(gap, several ? number + 1 : 0)));
   }
 
@@ -107,8 +116,9 @@ export default function open(view, params) {
 
   // Whether no gap sees this token.
   const gaps = () => [...new Set([...state.hidden, ...tokens.flatMap((token, place) => (token.role === "mask" ? [place] : []))])];
-  const unseen = (place) => state.context !== "both" && gaps().length > 0 && isWord(place)
-    && gaps().every((gap) => (state.context === "left" ? place > gap : place < gap));
+  const seen = () => (forward ? "left" : state.context);
+  const unseen = (place) => seen() !== "both" && gaps().length > 0 && isWord(place)
+    && gaps().every((gap) => (seen() === "left" ? place > gap : place < gap));
   const isWord = (place) => !["cls", "sep"].includes(tokens[place].role);
 
   function draw() {
@@ -118,7 +128,7 @@ export default function open(view, params) {
       fixed: (place) => ["cls", "sep", "mask"].includes(tokens[place].role),
       tint: (place) => {
         const one = surprises.get(place);
-        if (!state.surprise || !one || state.hidden.includes(place)) return null;
+        if (!state.surprise || !one || state.hidden.includes(place) || unseen(place)) return null;
         const value = 0.8 * one.surprise;
         return { background: colour(value, most, false), ink: inkOn(value, most, false) };
       },

@@ -27,7 +27,7 @@ export default function open(view, params) {
   const heads = make("div", { class: "options" });
   const drawing = make("div", { class: "scroll" });
   const table = make("div", { class: "scroll numbers" });
-  const why = make("aside", { class: "why panel", "aria-label": "Where this number comes from" });
+  const why = make("aside", { class: "why panel", tabindex: 0, "aria-label": "Where this number comes from" });
 
   view.root.append(
     editor.element, view.error,
@@ -64,7 +64,7 @@ export default function open(view, params) {
     const answer = await view.ask("steps", { text: state.text });
     if (!answer) return;
     ({ operations: list, tokens } = answer);
-    if (!list.some((one) => one.step === state.step)) state.step = "embeddings";
+    if (!list.some((one) => one.step === state.step)) state.step = (list.find((one) => one.step === "embeddings") ?? list[0]).step;
     const same = list.filter((one) => one.step === state.step);
     const found = same.find((one) => (one.layer ?? -1) === state.layer) ?? same[0];
     state.layer = found.layer ?? -1;
@@ -243,7 +243,7 @@ export default function open(view, params) {
       const asked = { text: state.text, step: state.step, layer: state.layer, row: state.row, column: current.columns ? current.columns[state.column] : state.column, head: hasHeads() ? state.head : 0 };
       remember();
       if (!current.explained) {
-        why.replaceChildren(heading(value(state.row, state.column)), make("p", {}, "The sums behind this result are not shown for this architecture."));
+        why.replaceChildren(heading(value(state.row, state.column)), make("p", {}, "For this layer of this architecture, the lab shows the numbers, but not their sums."));
         return;
       }
       const answer = await view.ask("explain", asked);

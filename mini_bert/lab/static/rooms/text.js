@@ -42,7 +42,7 @@ export default function open(view, params) {
   const slider = make("input", { type: "range", id: slide, min: 0, max: 0, step: 1, on: { input: () => go(Number(slider.value)) } });
   const back = make("button", { type: "button", "aria-label": "One step back", on: { click: () => go(state.step - 1) } }, "←");
   const on = make("button", { type: "button", "aria-label": "One step on", on: { click: () => go(state.step + 1) } }, "→");
-  const learnt = make("div", { class: "learning", "aria-live": "polite" });
+  const learnt = make("div", { class: "learning" });
 
   view.root.append(
     editor.element, view.error,
@@ -169,6 +169,7 @@ export default function open(view, params) {
 
   // --- a state of learning
 
+  let heard = null; // by someone with a screen reader
   async function train() {
     link();
     const answer = await view.ask("learn", { text: state.pasted, kind: state.kind, step: state.step });
@@ -181,6 +182,8 @@ export default function open(view, params) {
     on.disabled = answer.step === answer.steps;
     const size = make("p", { class: "note" }, `Step ${answer.step} of ${answer.steps}. The vocabulary has ${answer.pieces.toLocaleString("en")} pieces; the text takes `,
       `${answer.tokens.toLocaleString("en")} of them, ${digits(answer.characters / answer.tokens, 2)} ${answer.kind === "bpe" ? "bytes" : "characters"} each.`);
+    if (heard !== `${answer.kind} ${answer.step}`) view.announce(`${answer.merged ? `${answer.merged.left} + ${answer.merged.right} became ${answer.merged.text}. ` : ""}${size.textContent}`);
+    heard = `${answer.kind} ${answer.step}`;
     learnt.replaceChildren(size, ...(answer.kind === "unigram" ? pruned(answer) : joined(answer)),
       make("div", {}, make("h3", {}, "The most frequent words, as they are spelt now"),
         make("ol", { class: "spelt" }, answer.words.map((word) => make("li", {}, make("span", { class: "count" }, `${word.count}×`), chips(word.pieces, word.pieces.indexOf(answer.merged?.text)))))));

@@ -25,12 +25,12 @@ export default function open(view, params) {
   const pauseButton = make("button", { type: "button", on: { click: pause } }, "Pause");
   const resumeButton = make("button", { type: "button", on: { click: resume } }, "Resume");
   const select = make("select", { "aria-label": "Run", on: { change: () => { state.run = select.value; state.step = null; shot = null; look(); } } });
-  const line = make("p", { class: "status-line", role: "status" });
+  const line = make("p", { class: "status-line" }); // it changes all the time; screen readers hear the start and the end
   const wrong = make("p", { class: "error", role: "alert" });
   const losses = make("div", { class: "drawn" }), rates = make("div", { class: "drawn" }), norms = make("div", { class: "drawn" });
   const tensors = make("div", { class: "scroll" });
   const tensorNote = make("p", { class: "note" });
-  const scrub = make("input", { type: "range", class: "unsaved", min: 0, max: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => { state.step = data.snapshots[Number(scrub.value)]; choose(); } } });
+  const scrub = make("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => { state.step = data.snapshots[Number(scrub.value)]; choose(); } } });
   const at = make("output", { class: "at" });
   const guesses = make("div", { class: "cards" });
   const heads = make("div", { class: "heads small" });
@@ -48,14 +48,23 @@ export default function open(view, params) {
     make("section", {}, make("h2", {}, "Heads"),
       make("p", { class: "note" }, "Attention on the first sentence at this checkpoint: rows are layers, columns are heads. Below each: the offset that gets most weight. The first layer starts with heads that attend to neighbours, because new models are initialised that way; the others have to find out."), heads, marks),
     make("section", {}, make("h2", {}, "The doctor's verdict"), doctor));
-  const empty = make("p", { class: "note" }, "There is no run yet. It will be an ordinary run folder in ./runs: all commands work on it, and it stays when the lab is closed.");
+  const coming = [
+    ["Curves", "Loss, learning rate and the gradient of every tensor, as they happen."],
+    ["What it has learnt", "Its guesses for five sentences at each checkpoint, from noise to words that fit."],
+    ["Heads", "What each head attends to, and the step at which it specialises."],
+    ["The doctor's verdict", "What went well, what did not, and what to try."],
+  ];
+  const empty = make("section", { class: "coming" }, make("h2", {}, "What you will see"),
+    make("div", { class: "cards" }, coming.map(([name, text]) => make("article", { class: "card" }, make("h3", {}, name), make("p", { class: "note" }, text)))),
+    make("p", { class: "note" }, "A run is an ordinary run folder in ./runs: all commands work on it, and it stays when the lab is closed."));
+  const existing = make("div", { class: "options", hidden: true }, make("div", { class: "option" }, make("span", { class: "label" }, "Shown"), select), pauseButton, resumeButton);
 
   view.root.append(
     make("section", { class: "panel starting" }, make("h2", {}, "A run"),
       make("div", { class: "options" },
         make("div", { class: "option" }, make("span", { class: "label" }, "Text"), corpus.element), file,
         make("div", { class: "option" }, make("span", { class: "label" }, "Time"), time.element), startButton),
-      make("div", { class: "options" }, make("div", { class: "option" }, make("span", { class: "label" }, "Shown"), select), pauseButton, resumeButton), line),
+      existing, line),
     view.error, wrong, empty, watched);
   new ResizeObserver(() => {
     if (losses.clientWidth && losses.clientWidth !== wide && data) draw();
@@ -78,9 +87,11 @@ export default function open(view, params) {
     const answer = await view.ask("status", state.run ? { run: state.run } : {});
     if (view.closed) return;
     if (answer) {
+      const before = data?.running;
       data = answer;
       state.run = data.run;
       draw();
+      if (before && !data.running) view.announce(line.textContent);
       const last = data.snapshots?.at(-1);
       if (last !== undefined && (shot === null || state.step === null)) choose(); // follows the newest
     }
@@ -115,7 +126,7 @@ export default function open(view, params) {
     const names = data.runs.includes(data.run) || !data.run ? data.runs : [data.run, ...data.runs];
     if ([...select.options].map((one) => one.value).join("\n") !== names.join("\n")) select.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
     select.value = data.run ?? "";
-    select.disabled = !names.length;
+    existing.hidden = !names.length;
     wrong.textContent = data.error;
     empty.hidden = data.run !== null;
     watched.hidden = !curves;
@@ -154,7 +165,7 @@ export default function open(view, params) {
     const say = (row, column) => `${names[row]} at step ${steps[column]}: ${digits(norms[column][row] ?? 0, 4)}`;
     tensorNote.textContent = "From top to bottom: embeddings, blocks, head. From left to right: time. The stronger the colour, the larger the gradient, on a logarithmic scale.";
     tensors.replaceChildren(heatMap({
-      label: "Gradient norms of all tensors over time", values, names: names.map(short), columns: steps.length, most: 1, room: tensors.clientWidth - 8, widest: 22, high: 13,
+      label: "Gradient norms of all tensors over time", values, names: names.map(short), columns: steps.length, most: 1, room: tensors.clientWidth - 8, widest: 60, high: 14,
       describe: say, onPoint: (row, column) => { tensorNote.textContent = say(row, column); },
     }).element);
   }

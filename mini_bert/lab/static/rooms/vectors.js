@@ -12,7 +12,7 @@ const LINES = ["The dog slept on the floor.", "A cat was lying on the bed.", "Th
   "She died in Paris in 1956.", "They lived in New York for years.", "The army crossed the river.", "The war ended in May.", "The soldiers attacked the town.",
   "She opened the door slowly.", "He looked out of the window.", "They walked into the room."].join("\n");
 const OF = [["sentences", "Sentences"], ["words", "Words"]];
-const PAUSE = 250, WIDE = 640, HIGH = 400, EDGE = 26; // of the plane, in its own units
+const PAUSE = 250, HIGH = 420, EDGE = 26; // of the plane, in pixels
 const TAGS = {
   ADJ: "adjective", ADP: "preposition", ADV: "adverb", AUX: "auxiliary", CCONJ: "conjunction", DET: "determiner", INTJ: "interjection", NOUN: "noun",
   NUM: "number", PART: "particle", PRON: "pronoun", PROPN: "name", PUNCT: "punctuation", SCONJ: "subordinating conjunction", VERB: "verb",
@@ -141,8 +141,14 @@ export default function open(view, params) {
   // The longest text of this sentence: a word that says more than “the”
   const longest = (points) => points.reduce((best, one, number) => (one.group === 0 && one.text.length > points[best].text.length ? number : best), 0);
 
+  let WIDE = 640;
+  new ResizeObserver(() => {
+    if (answer && Math.abs(picture.clientWidth - WIDE) > 8) paint();
+  }).observe(picture);
+
   function paint() {
     const { points, shares } = answer;
+    WIDE = Math.max(300, picture.clientWidth);
     const reach = (axis) => [Math.min(...points.map((one) => one[axis])), Math.max(...points.map((one) => one[axis]))];
     const [left, right] = reach("x"), [low, high] = reach("y");
     const x = (value) => EDGE + (WIDE - 2 * EDGE) * ((value - left) / (right - left || 1));
@@ -159,7 +165,7 @@ export default function open(view, params) {
       svg("text", { x: x(one.x) + (end ? -10 : 10), y: y(one.y), "text-anchor": end ? "end" : "start", "dominant-baseline": "central" }, short(one.text)));
     });
     const focused = picture.contains(document.activeElement);
-    const drawn = svg("svg", { class: "dots", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": "Points on a plane; use the arrow keys to move between them" },
+    const drawn = svg("svg", { class: "dots", viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "group", "aria-label": "Points on a plane; use the arrow keys to move between them" },
       svg("rect", { class: "frame", x: 1, y: 1, width: WIDE - 2, height: HIGH - 2, rx: 10 }), dots,
       svg("g", { class: "names", "aria-hidden": "true" }, [state.point, ...near].filter((number) => fits.has(number)).map((number) => {
         const name = dots[number].lastChild.cloneNode(true); // again, on top of all points
@@ -177,7 +183,7 @@ export default function open(view, params) {
   }
   // The points whose names fit without covering others: the chosen one first, then its neighbours, then this sentence.
   function labelled(points, near, x, y) {
-    const letter = innerWidth < 620 ? 9.2 : 6.6, line = innerWidth < 620 ? 17 : 13;
+    const letter = 6.8, line = 14;
     const rank = (number) => (number === state.point ? 0 : near.has(number) ? 1 : points[number].group === 0 ? 2 : 3);
     const taken = [], kept = new Set();
     for (const number of points.map((_, number) => number).sort((a, b) => rank(a) - rank(b))) {
