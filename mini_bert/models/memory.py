@@ -143,6 +143,10 @@ class InMemory(Layer):
             if param.frozen is None:
                 param.data[...] = exact[name]
 
+    def widened(self) -> Self:
+        """This model, with float32 in place of weights in 8 bits: for what needs gradients."""
+        return self.keep_weights("float32") if self.in_eight_bits else self
+
     @property
     def in_eight_bits(self) -> bool:
         """Whether some weights are stored in 8 bits"""

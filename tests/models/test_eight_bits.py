@@ -130,3 +130,16 @@ def test_config_says_which_file_counts(tmp_path):
     model.save_pretrained(tmp_path)
     assert not load_model(tmp_path).in_eight_bits
     np.testing.assert_array_equal(outputs(load_model(tmp_path)), outputs(model))
+
+
+def test_what_needs_gradients_widens_the_weights(tmp_path):
+    """`attention` measures how a guess depends on each word."""
+    from mini_bert.export.folder import export
+    from mini_bert.inference.loading import load, load_for_gradients
+
+    export(*load("mini-bert"), tmp_path / "small", "int8")
+    exact, eight = load_for_gradients(tmp_path / "small")[0], load_model(tmp_path / "small")
+    assert not exact.in_eight_bits and exact.get_parameter_count() == eight.get_parameter_count()
+    hidden, cache = exact.encode(np.array([[2, 70, 3]]))
+    exact.encode_backward(np.ones_like(hidden), cache)
+    assert exact.flat.grad.any()
