@@ -22,8 +22,9 @@ PICKLE = "tokenizer_8k.pkl"
 TEXT = GUIDE.read_text(encoding="utf-8") if GUIDE.is_file() else ""
 BLOCKS = re.findall(r"^```(?:python|bash)\n(.*?)^```", TEXT, re.S | re.M)
 
+SCRIPT = re.compile(r"^python \w+\.py", re.M)  # probes, fine-tuning and the like take seconds each, other blocks do not
+
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(not BLOCKS, reason="needs ../shared/reference/learning_guide.md"),
     pytest.mark.skipif(shutil.which("bash") is None, reason="the guide's blocks are for a Unix shell"),
 ]
@@ -60,7 +61,11 @@ def test_all_blocks_are_found():
     assert len(BLOCKS) > 25
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0].lstrip("# ")[:40])
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, marks=[pytest.mark.slow] * bool(SCRIPT.search(block))) for block in BLOCKS],
+    ids=lambda block: block.splitlines()[0].lstrip("# ")[:40],
+)
 def test_a_block_of_the_guide_runs(block, copy):
     if PICKLE in block:
         assert "load('8k') gives the bundled one" in shell(block, copy).stderr

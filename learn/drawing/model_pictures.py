@@ -57,7 +57,7 @@ def big_picture() -> Picture:
         picture.rect(x + 22, top + 3, 700 * share, 15, "blue", radius=2, opacity=1 if place == 0 else 0.6)
         picture.text(x + 30 + 700 * share, top + 15, f"{share:.1%}", 13, "soft")
     picture.text(24, 784, "Drawn: the first 12 of each token's 192 numbers,", 12.5, "soft")
-    picture.words(338, 784, [*LEGEND, (", paler near 0; each stage has its own scale.", "soft")], 12.5)
+    picture.words(338, 784, [*LEGEND, (", fading towards 0; each stage has its own scale.", "soft")], 12.5)
     return picture
 
 

@@ -18,6 +18,7 @@ from mini_bert.checks.gradients import Checked, gradient_check
 from mini_bert.checks.objective_cases import distilled, pair
 from mini_bert.checks.pre_norm_cases import PRE_NORM_CASES
 from mini_bert.checks.relative_cases import RELATIVE_CASES, transformer_xl, xlnet
+from mini_bert.common.wording import did_you_mean
 from mini_bert.finetuning.heads import (
     PairHead,
     SentenceHead,
@@ -437,9 +438,21 @@ MODELS: dict[str, Callable[[], list[Checked]]] = {
 }  # fmt: skip
 
 
-def all_checks() -> Iterator[tuple[str, list[Checked]]]:
-    """Yields the name and the results of each layer and model."""
+def row_names(part: str = "") -> list[str]:
+    """The row with this name, or else all whose names contain it."""
+    names = [*(case.name for case in CASES), *MODELS]
+    chosen = [name for name in names if name == part] or [name for name in names if part.lower() in name.lower()]
+    if not chosen:
+        raise ValueError(f"no row of gradcheck contains {part!r}{did_you_mean(part, names) or '; without a name: all'}")
+    return chosen
+
+
+def all_checks(part: str = "") -> Iterator[tuple[str, list[Checked]]]:
+    """Yields the name and the results of each layer and model, or of those that `row_names(part)` lists."""
+    chosen = row_names(part)
     for case in CASES:
-        yield case.name, check_case(case)
+        if case.name in chosen:
+            yield case.name, check_case(case)
     for name, check in MODELS.items():
-        yield name, check()
+        if name in chosen:
+            yield name, check()

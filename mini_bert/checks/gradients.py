@@ -22,6 +22,14 @@ TOLERANCE = 1e-6
 STEPS = (1e-5, 1e-6, 1e-7)
 
 
+class Compared(NamedTuple):
+    """One number's gradient, computed in two ways."""
+
+    place: tuple[int, ...]
+    backward: float
+    difference: float
+
+
 class Checked(NamedTuple):
     """One tensor's comparison of backward with finite differences."""
 
@@ -29,6 +37,7 @@ class Checked(NamedTuple):
     shape: tuple[int, ...]
     entries: int  # numbers of the tensor that were compared
     error: float  # the largest, relative to the tensor's largest gradient
+    largest: Compared | None = None  # the number with the largest gradient, as an example
 
     def passed(self, tolerance: float = TOLERANCE) -> bool:
         return self.error <= tolerance  # False for NaN
@@ -76,17 +85,20 @@ def gradient_check(
         ours = gradients[name].ravel()
         chosen = _choose(ours, entries, rng)
         scale = max(np.abs(ours).max(initial=0.0), floor, np.finfo(np.float64).tiny)
-        worst = 0.0
+        worst, largest = 0.0, None
         for flat in chosen:
             index = tuple(int(i) for i in np.unravel_index(flat, x.shape))
-            error = math.inf
+            error, slope = math.inf, math.nan
             for step in STEPS:
-                difference = abs(central_difference(loss, x, index, step) - ours[flat]) / scale
+                slope = central_difference(loss, x, index, step)
+                difference = abs(slope - ours[flat]) / scale
                 error = min(error, difference) if math.isfinite(difference) else math.inf
                 if error <= 0.1 * TOLERANCE:
                     break
             worst = max(worst, error)
-        results.append(Checked(name, x.shape, len(chosen), worst))
+            if largest is None or abs(ours[flat]) > abs(largest.backward):
+                largest = Compared(index, float(ours[flat]), slope)
+        results.append(Checked(name, x.shape, len(chosen), worst, largest))
     return results
 
 

@@ -165,9 +165,10 @@ def attention(
     ] = None,
     out: Annotated[str | None, typer.Option(help="a picture (.png, .svg, .pdf) or an interactive page (.html)")] = None,
     treebank: Annotated[
-        str | None, typer.Option(help="score heads on this CoNLL-U file; default: synthetic sentences")
+        str | None,
+        typer.Option(help="score heads on this CoNLL-U file instead of synthetic sentences"),
     ] = None,
-    relations: Annotated[bool, typer.Option("--relations/--no-relations", help="score heads on a treebank")] = True,
+    relations: Annotated[bool, typer.Option("--relations/--no-relations", help="which heads follow grammar")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, with all weights")] = False,
     label: Annotated[
         str | None,
@@ -179,9 +180,10 @@ def attention(
 ) -> None:
     """Show what each attention head does in a text.
 
-    Prints a table of heads (entropy, mean distance, shares on [CLS], [SEP] and neighbours), the gradient × input
-    saliency of one masked word (or of a label, if the model is fine-tuned to classify), and the heads that follow a
-    dependency relation better than a fixed offset does. --out draws all heads; with --layer and --head, one map with
+    Prints which heads have a simple pattern, a table of all heads (entropy, mean distance, shares on [CLS], [SEP] and
+    neighbours), and the gradient × input saliency of one masked word (or of a label, if the model is fine-tuned to
+    classify). With --relations or --treebank, also the heads that follow a dependency relation better than a fixed
+    offset does. --out draws all heads; with --layer and --head, one map with
     all tokens labelled; or an interactive HTML page in a single file.
 
     For example:  mini-bert attention "The cat sat on the mat because it was tired." --out cat.html

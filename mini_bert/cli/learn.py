@@ -1,4 +1,4 @@
-"""The commands of the course: `mini-bert learn`, `learn check`, `learn notebooks`."""
+"""The commands of the course: `mini-bert learn`, `learn check`, `learn reset`, `learn notebooks`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,21 @@ def learn_check(
     verdict = check_file(wanted, answer, seconds)
     if not verdict.passed:
         print(f"{wanted.id} {wanted.title}: not yet.\n")
-        print(textwrap.fill(verdict.text, WIDTH, initial_indent="  ", subsequent_indent="  "))
+        sentence, *arguments = verdict.text.splitlines()
+        print(textwrap.fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="  "))
+        for argument in arguments:
+            print(textwrap.fill(argument, WIDTH, initial_indent="    ", subsequent_indent="      "))
         raise typer.Exit(1)
     mark_done(wanted)
     print(f"{wanted.id} {wanted.title}: right.\n\n{what_next(done() | {wanted.id})}")
+
+
+def learn_reset() -> None:
+    """Forget which exercises are done. They are kept for your user account, not in a folder of the course."""
+    from mini_bert.common.progress import counted
+    from mini_bert.learning.course import forget
+
+    print(f"Forgot {counted(forget(), 'exercise')}.")
 
 
 def learn_notebooks(

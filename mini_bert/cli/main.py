@@ -29,7 +29,7 @@ from mini_bert.cli.finetune import (
 )
 from mini_bert.cli.inside import attention, plot_activations, plot_embeddings, probe_dep, probe_ner, probe_pos
 from mini_bert.cli.lab import lab
-from mini_bert.cli.learn import learn, learn_check, learn_notebooks
+from mini_bert.cli.learn import learn, learn_check, learn_notebooks, learn_reset
 from mini_bert.cli.text import data_get, data_labelled, data_list, data_show, tokenizer_show, tokenizer_train
 from mini_bert.cli.training import doctor, plan, plot, train
 from mini_bert.cli.use import embed, evaluate, export, fill_mask, generate, metrics
@@ -63,6 +63,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "learn": learn,
     "learn check": learn_check,
+    "learn reset": learn_reset,
     "learn notebooks": learn_notebooks,
     "tokenizer show": tokenizer_show,
     "tokenizer train": tokenizer_train,

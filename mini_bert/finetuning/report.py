@@ -33,6 +33,9 @@ class Report(NamedTuple):
     text: str  # the table
 
 
+FEW_STEPS = 50  # with fewer, a new head has hardly begun to learn
+
+
 class Baseline(NamedTuple):
     """The scores of guessing on the same dev examples."""
 
@@ -53,9 +56,15 @@ def baseline(task: Task, dev: Sequence[Any]) -> Baseline:
     return Baseline(name, scores, luck)
 
 
-def verdict(task: Task, score: float, guess: Baseline, dev: int) -> str | None:
+def verdict(task: Task, score: float, guess: Baseline, dev: int, steps: int) -> str | None:
     """A sentence if the score is no better than guessing, else None"""
     gain = score - guess.scores[task.metric]
+    if gain <= 0 and steps < FEW_STEPS:
+        return (
+            f"Not trained for long enough to tell: after {counted(steps, 'step')} the new head has hardly left its "
+            f"random start, and “{guess.name}” reaches the same {task.metric} or more. More --epochs and more examples "
+            "give it more steps; without --epochs and --max-samples there are hundreds."
+        )
     if gain <= 0:
         return (
             f"No better than guessing: “{guess.name}” reaches the same {task.metric} or more. The model learnt nothing "
@@ -115,7 +124,7 @@ def table(task: Task, guess: Baseline, results: Sequence[Result], out: Path | No
         seeds = len({result.seed for result in results})
         if seeds > 1:
             lines.append(f"mean ± standard deviation of {seeds} seeds, each at its best measurement")
-        warning = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev)
+        warning = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev, results[0].outcome.steps)
         lines += ["", warning] if warning else []
     early = sum(result.outcome.stopped == "early" for result in results)
     if early:

@@ -201,6 +201,24 @@ def about_columns(statistics: Sequence[HeadStatistics]) -> str:
     )
 
 
+def in_words(one: HeadStatistics, marks: Mapping[str, str] = MARKS) -> str:
+    """What a head does, as far as its shares tell.
+
+    >>> in_words(HeadStatistics(0, 0, 0.5, 1.2, 0.11, 0.01, 0.88, 0.01, 0.03, "previous"))
+    "attends mostly to the previous token: 88% of a word's weight"
+    >>> in_words(HeadStatistics(1, 2, 1.8, 2.5, 0.06, 0.02, 0.04, 0.06, 0.4))
+    'has no simple pattern: its largest share by place is 40%, on the word itself'
+    """
+    places = {"previous": "the previous token", "next": "the next token", "itself": "the word itself"} | dict(marks)
+    shares = {field: getattr(one, field) for field in places if getattr(one, field, None) is not None}
+    if not shares:
+        return "has no simple pattern"
+    most = max(shares, key=lambda field: (shares[field], -PREFERRED.index(field)))
+    if one.pattern:
+        return f"attends mostly to {places[most]}: {shares[most]:.0%} of a word's weight"
+    return f"has no simple pattern: its largest share by place is {shares[most]:.0%}, on {places[most]}"
+
+
 def _statistics(layer: int, head: int, means: list[Any], names: Mapping[str, str]) -> HeadStatistics:
     entropy, distance, *shares, evenness, even, memory = means
     own = dict(zip(SHARES, shares, strict=True))

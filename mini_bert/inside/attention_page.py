@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.inside.attention_analysis import LIMITS, Analysis
-from mini_bert.inside.attention_maps import about_columns, statistics_columns
+from mini_bert.inside.attention_maps import about_columns, in_words, statistics_columns
 from mini_bert.inside.attention_relations import MIN_COUNT, relation_rows
 from mini_bert.plots.style import INK, PAPER, shades
 
@@ -49,6 +49,7 @@ def page_data(analysis: Analysis) -> dict[str, Any]:
         "weights": packed(analysis.maps.weights),
         "visible": _visible(analysis.maps.visible),
         "statistics": [_rounded(one._asdict()) for one in analysis.statistics],
+        "words": [in_words(one, analysis.maps.marks) for one in analysis.statistics],
         "columns": list(statistics_columns(analysis.statistics, analysis.maps.marks).items()),
         "about": about_columns(analysis.statistics),
         "notes": analysis.notes,

@@ -3,8 +3,8 @@
 A dependency tree links each word to its syntactic head: in "the old cat", the syntactic head of "the" is "cat", by the
 relation det. Clark et al. (2019, "What does BERT look at?", section 4.2) predict it from an attention map in two ways:
 
-    dependent → head     the word that the dependent attends to most
-    head → dependent     the word that attends to the dependent most
+    child → parent     the word that the child (the dependent) attends to most
+    parent → child     the word that attends to the child most
 
 and measure the accuracy for each relation. First the map of pieces becomes a map of words: the attention *to* a word is
 the sum over its pieces, the attention *from* a word is their mean. [CLS], [SEP] and the word itself are excluded.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mini_bert.data.labelled.readers import Parsed
     from mini_bert.text.base import Tokenizer
 
-DIRECTIONS = ("dependent → head", "head → dependent")
+DIRECTIONS = ("child → parent", "parent → child")
 ALL = "all"  # every relation except these:
 LEFT_OUT = ("punct", "root")  # the parent of a comma is a convention, and a root has none
 OFFSETS = tuple(offset for offset in range(-10, 11) if offset)  # of the baseline, in words
@@ -222,7 +222,7 @@ def relation_rows(
         rows.append([*row, f"{100 * gain(score):+.1f}"])
     notes = [
         "all: every relation except punctuation.",
-        "direction: of attention, between a word (dependent) and its syntactic head.",
+        "direction: of attention, between a word (child) and its syntactic head (parent).",
         "offset: the best fixed offset, +1 is the next word.",
     ]
     if untrained:

@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.atomic import write_atomic
+from mini_bert.common.progress import counted
 from mini_bert.inside.attention_analysis import LIMITS, Analysis
 from mini_bert.inside.attention_figures import attention_grid, attention_map
 from mini_bert.inside.attention_maps import (
     TOP,
     AttentionMaps,
     about_columns,
+    in_words,
     largest,
     most_attended,
     statistics_columns,
@@ -41,11 +43,12 @@ def report(analysis: Analysis) -> str:
     """All tables as text."""
     parts = []
     if analysis.maps is not None:
+        parts += [" ".join(analysis.maps.tokens), _in_words(analysis, analysis.maps)]
         parts += [_head_table(analysis, analysis.maps)]
         if len(analysis.heads) == 1:
             parts += [_token_table(analysis.maps, *analysis.heads[0])]
         if analysis.saliency:
-            parts += [saliency_table(analysis.saliency[0])]
+            parts += [f"Which tokens one answer depends on:\n{saliency_table(analysis.saliency[0])}"]
         parts += [textwrap.fill(LIMITS, 100)]
     parts += ["\n".join(textwrap.fill(note, 100) for note in analysis.notes)] * bool(analysis.notes)
     if analysis.relations is not None:
@@ -53,12 +56,23 @@ def report(analysis: Analysis) -> str:
     return "\n\n".join(parts)
 
 
+def _in_words(analysis: Analysis, maps: AttentionMaps) -> str:
+    """A sentence for each head that has a simple pattern, or for the only one."""
+    own = [one for one in analysis.statistics if (one.layer, one.head) in analysis.heads]
+    plain = [one for one in own if one.pattern or len(own) == 1]
+    lines = [f"Head {one.layer}.{one.head} {in_words(one, maps.marks)}." for one in plain]
+    others = len(own) - len(plain)
+    if others and plain:
+        lines.append(f"The other {counted(others, 'head')} share their weight among several places.")
+    return "\n".join(lines) or "No head gives more than half of its weight to one place."
+
+
 def _head_table(analysis: Analysis, maps: AttentionMaps) -> str:
     names = statistics_columns(analysis.statistics, maps.marks)
     widths = {field: max(6, len(name)) + 2 for field, name in names.items()}
     heading = "".join(f"{name:>{widths[field]}}" for field, name in names.items())
     mostly = max(10, *(len(one.pattern) + 2 for one in analysis.statistics))
-    lines = [" ".join(maps.tokens), "", f"{'head':6}{heading}  {'mostly':{mostly}}attends most to"]
+    lines = [f"{'head':6}{'mostly':{mostly}}{heading}  attends most to"]
     weights, seen = maps.within(), maps.seen()
     for one in analysis.statistics:
         if (one.layer, one.head) not in analysis.heads:
@@ -66,7 +80,7 @@ def _head_table(analysis: Analysis, maps: AttentionMaps) -> str:
         attended = most_attended(maps.roles, weights[one.layer, one.head], visible=seen[one.layer])
         cells = "".join(f"{_cell(field, getattr(one, field)):>{width}}" for field, width in widths.items())
         lines.append(
-            f"{f'{one.layer}.{one.head}':6}{cells}  {one.pattern:{mostly}}{_named(maps.tokens, attended)}".rstrip()
+            f"{f'{one.layer}.{one.head}':6}{one.pattern:{mostly}}{cells}  {_named(maps.tokens, attended)}".rstrip()
         )
     return "\n".join([*lines, textwrap.fill(f"head: layer.head, from 0. {about_columns(analysis.statistics)}", 100)])
 

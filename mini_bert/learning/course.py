@@ -78,6 +78,14 @@ def mark_done(exercise: Exercise) -> None:
         write_atomic(_record(), json.dumps(sorted(done() | {exercise.id})).encode())
 
 
+def forget() -> int:
+    """Forgets which exercises were done; returns how many these were."""
+    number = len(done())
+    with suppress(FileNotFoundError):
+        _record().unlink()
+    return number
+
+
 def _record() -> Path:
     return cache_folder("learn", "done.json")
 
@@ -88,11 +96,13 @@ def _record() -> Path:
 def overview(finished: Iterable[str]) -> str:
     """All phases and exercises, and what to do next."""
     finished = set(finished)
-    lines = ["From matrices to BERT: read a page of learn/, about an hour each, and do its exercises.", ""]
+    lines = ["From matrices to BERT: read a page of learn/, one to two hours each, and do its exercises.", ""]
     for phase in PHASES:
         lines.append(f"{phase.number}. {phase.title:32} learn/{phase.page}")
         for exercise in phase.exercises:
             lines.append(f"   [{'x' if exercise.id in finished else ' '}] {exercise.id}  {exercise.title}")
+    if finished:
+        lines += ["", f"[x] is kept in {_record()}; `{command('learn', 'reset')}` forgets it."]
     return "\n".join([*lines, "", what_next(finished)])
 
 

@@ -16,9 +16,10 @@ right function, the arguments to try it on, and typical mistakes, each as the fu
         )
 
 The learner's result is compared with the right one, then with that of each mistake, for one case after the other. So a
-mistake must differ from the other mistakes in the first case in which it differs from the right result. What all
-exercises have in common is explained here: a missing name, a wrong shape, None, NaN, an exception in the learner's
-line, a function that changes its arguments.
+mistake must differ from the other mistakes in the first case in which it differs from the right result. If no mistake
+fits, an error or a wrong shape in a later case says more than a wrong number in the first. What all exercises have in
+common is explained here: a missing name, None, an exception in the learner's line, a function that changes its
+arguments. `hints` adds what an error message of Python or NumPy means in this exercise.
 
 To add an exercise: append it to `EXERCISES` in phaseN.py, with the number of the section it belongs to, and add its
 right answer and at least three wrong ones to tests/learning/answers_N.py.
@@ -28,8 +29,11 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import re
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,12 +41,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.wording import did_you_mean
+from mini_bert.learning.comparing import Mistake as Mistake
+from mini_bert.learning.comparing import Told, compare, described, same, shown
 
 HERE = Path(__file__).parent
-HINTS = {  # what NumPy says, and what it often means
-    "could not be broadcast": "keepdims=True keeps the axis that mean, sum or max would remove.",
+REDUCTION = re.compile(r"\b(mean|sum|max|min|std|var|norm)\(")
+HINTS = {  # a part of what Python or NumPy says, and what it often means
     "mismatch in its core dimension": "In a @ b, a must have as many columns as b has rows; .T swaps rows and columns.",
+    "truth value of an array": "max, min, if and `and` work on single numbers. For arrays there are np.maximum, "
+    "np.minimum and np.where.",
+    "'np' is not defined": "Put `import numpy as np` into the first line.",
 }
+BROADCAST = "could not be broadcast"
+KEEP_AXIS = "keepdims=True keeps the axis that mean, sum or max would remove."
+LINE_UP = "NumPy compares shapes from the right: two sizes must be equal, or one of them 1."
 
 
 class Wrong(Exception):
@@ -50,16 +62,16 @@ class Wrong(Exception):
 
 
 class Answer(dict[str, Any]):
-    """The names that the learner's file defines. A name that is missing is explained."""
+    """The names that the learner has defined. A name that is missing is explained."""
 
     def __missing__(self, name: str) -> Any:
         own = [other for other in self if not other.startswith("_")]
-        raise Wrong(f"Your file defines no `{name}`{did_you_mean(name, own)}.")
+        raise Wrong(f"You have not defined `{name}`{did_you_mean(name, own) or '.'}")
 
     def function(self, name: str) -> Callable[..., Any]:
         found = self[name]
         if not callable(found):
-            raise Wrong(f"`{name}` is {_described(found)}, expected a function: def {name}(…): …")
+            raise Wrong(f"`{name}` is {described(found)}, expected a function: def {name}(…): …")
         return found
 
 
@@ -70,13 +82,6 @@ class Exercise(NamedTuple):
     check: Callable[[Answer], str | None]  # None: right; else what is wrong and what to change
 
 
-class Mistake(NamedTuple):
-    """A typical wrong answer, and what to tell a learner whose answer gives the same result."""
-
-    makes: Any  # for check_function a function with the same arguments, for check_value a value
-    explanation: str
-
-
 def explain(exercise: Exercise, names: Mapping[str, Any]) -> str | None:
     """None if these names are a right answer, else what is wrong."""
     try:
@@ -85,7 +90,7 @@ def explain(exercise: Exercise, names: Mapping[str, Any]) -> str | None:
         return str(wrong)
 
 
-# ------------------------------------------------------------------ functions
+# ------------------------------------------------------------------ checking a function
 
 
 def check_function(
@@ -95,125 +100,94 @@ def check_function(
     cases: Sequence[tuple[Any, ...]],
     mistakes: Sequence[Mistake] = (),
     tolerance: float = 1e-5,
+    hints: Mapping[str, str] | None = None,
 ) -> str | None:
     """Calls the learner's function `name` with the arguments of each case and compares it with `right`."""
-    function = answer.function(name)
+
+    def judge(result: Any, expected: Any, made: list[Mistake]) -> Told | None:
+        return compare(result, expected, "Your result", made, tolerance)
+
+    return check_cases(answer.function(name), name, right, cases, mistakes, judge, hints)
+
+
+def check_cases(
+    function: Callable[..., Any],
+    name: str,
+    right: Callable[..., Any],
+    cases: Sequence[tuple[Any, ...]],
+    mistakes: Sequence[Mistake],
+    judge: Callable[[Any, Any, list[Mistake]], Told | None],
+    hints: Mapping[str, str] | None = None,
+) -> str | None:
+    """What `judge(result, right result, results of the mistakes)` says about the first case that is wrong. If it is
+    only a wrong number, an error or a wrong shape in a later case is told instead."""
+    first = None
     for arguments in cases:
-        result = call(function, name, arguments)
+        result = call(function, name, arguments, hints)
         made = []
-        for mistake in mistakes:
-            try:
-                with np.errstate(all="ignore"):
-                    made.append(Mistake(mistake.makes(*deepcopy(arguments)), mistake.explanation))
-            except (ValueError, IndexError):  # this mistake is impossible with these shapes
-                continue
-        told = compare(result, right(*deepcopy(arguments)), _call(function, name, arguments), made, tolerance)
-        if told is not None:
-            return told
-    return None
+        for mistake in mistakes if first is None else ():
+            with suppress(ValueError, IndexError, ZeroDivisionError), np.errstate(all="ignore"):  # impossible here
+                made.append(Mistake(mistake.makes(*deepcopy(arguments)), mistake.explanation))
+        told = judge(result, right(*deepcopy(arguments)), made)
+        if told is None:
+            continue
+        if told.kind == "mistake":
+            return told.text
+        text = f"{told.text} {_called(function, name, arguments)}"
+        if told.kind == "form":
+            return text
+        first = first or text
+    return first
 
 
-def call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Any:
+def call(
+    function: Callable[..., Any], name: str, arguments: tuple[Any, ...], hints: Mapping[str, str] | None = None
+) -> Any:
     """The result of the learner's function; an exception in it is explained, and a change of its arguments."""
     _check_signature(function, name, arguments)
     given = deepcopy(arguments)
     try:
-        with np.errstate(all="ignore"):
+        with warnings.catch_warnings(action="ignore"):  # overflow, the mean of nothing: the result tells
             result = function(*given)
     except Wrong:
         raise
     except Exception as error:
-        raise Wrong(f"{where(error)} It was called as {_call(function, name, arguments)}.") from None
+        raise Wrong(f"{where(error, hints or {})} {_called(function, name, arguments)}") from None
     if result is None:
         raise Wrong(f"`{name}` returns None. Does it end with `return …`?")
     for (parameter, before), after in zip(_named(function, arguments), given, strict=True):
         if not same(after, before, 0.0):
             raise Wrong(
-                f"`{name}` changes its argument {parameter}, which belongs to the caller. Write {parameter} = "
-                f"{parameter} - 1 instead of {parameter} -= 1: this makes a new array."
+                f"`{name}` changes its argument {parameter}, which belongs to the caller. Work on a copy: begin with "
+                f"{parameter} = {_copy(parameter, before)}."
             )
     return result
 
 
-def where(error: BaseException) -> str:
-    """Which line of the learner's file stopped, and why."""
+def _copy(parameter: str, value: Any) -> str:
+    """How to copy an argument."""
+    if not isinstance(value, list):
+        return f"{parameter}.copy()"
+    return f"[list(row) for row in {parameter}]" if value and isinstance(value[0], list) else f"list({parameter})"
+
+
+def where(error: BaseException, hints: Mapping[str, str] | None = None) -> str:
+    """Which line of the learner's code stopped, and why."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent != HERE]
     said = str(error).strip().rstrip(".").rstrip()
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    hints = "".join(f" {hint}" for part, hint in HINTS.items() if part in said)
     if not frames:
-        return f"Your code stopped with {text}.{hints}"
+        return f"Your code stopped with {text}.{_hint(said, '', hints)}"
     frame = [frame for frame in frames if frame.filename == frames[0].filename][-1]  # not that of a library it calls
     source = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-    return f"Line {frame.lineno} of your code{f', `{source}`,' if source else ''} stopped with {text}.{hints}"
+    line = f"Line {frame.lineno} of your code{f', `{source}`,' if source else ''}"
+    return f"{line} stopped with {text}.{_hint(said, source, hints)}"
 
 
-# ------------------------------------------------------------------ values
-
-
-def check_value(
-    answer: Answer, name: str, expected: Any, mistakes: Sequence[Mistake] = (), tolerance: float = 1e-5
-) -> str | None:
-    """Compares a number or an array that the learner's file defines with the right one."""
-    return compare(answer[name], expected, name, mistakes, tolerance)
-
-
-def compare(
-    result: Any, expected: Any, what: str, mistakes: Sequence[Mistake] = (), tolerance: float = 1e-5
-) -> str | None:
-    """None if the result is as expected; else the explanation of the mistake that gives this result, or the first
-    difference."""
-    if same(result, expected, tolerance):
-        return None
-    for mistake in mistakes:
-        if same(result, mistake.makes, tolerance):
-            return mistake.explanation
-    if isinstance(expected, tuple):
-        if not isinstance(result, tuple | list) or len(result) != len(expected):
-            return f"{what} is {_described(result)}, expected {len(expected)} results: return a, b, …"
-        for number, (one, other) in enumerate(zip(result, expected, strict=True), 1):
-            told = compare(one, other, f"result {number} of {what}", (), tolerance)
-            if told is not None:
-                return told
-    array, target = _array(result), np.asarray(expected)
-    if array is None:
-        return f"{what} is {_described(result)}, expected {_described(expected)}."
-    if array.shape != target.shape:
-        return f"{what} has shape {array.shape}, expected {target.shape}."
-    return _first_difference(array, target, what, tolerance)
-
-
-def same(result: Any, expected: Any, tolerance: float) -> bool:
-    """Whether two results are equal up to rounding; tuples item by item. NaN equals NaN."""
-    if isinstance(expected, tuple):
-        return (
-            isinstance(result, tuple | list)
-            and len(result) == len(expected)
-            and all(same(one, other, tolerance) for one, other in zip(result, expected, strict=True))
-        )
-    array, target = _array(result), _array(expected)
-    if array is None or target is None:
-        return type(result) is type(expected) and bool(result == expected)
-    return array.shape == target.shape and bool(_close(array, target, tolerance).all())
-
-
-def _close(array: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray:
-    return np.isclose(array, target, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
-
-
-def _first_difference(array: np.ndarray, target: np.ndarray, what: str, tolerance: float) -> str:
-    place = tuple(np.argwhere(~_close(array, target, tolerance))[0].tolist())
-    entry = f"{what}[{', '.join(map(str, place))}]" if place else what
-    return f"{entry} is {array[place]:.6g}, expected {target[place]:.6g}."
-
-
-def _array(value: Any) -> np.ndarray | None:
-    """The value as an array of numbers, or None if it is none."""
-    try:
-        array = np.asarray(value)
-    except ValueError:  # a ragged list
-        return None
-    return array if array.dtype.kind in "biuf" else None
+def _hint(said: str, source: str, hints: Mapping[str, str] | None) -> str:
+    """What a message means: in this exercise, or in general."""
+    general = HINTS | {BROADCAST: KEEP_AXIS if REDUCTION.search(source) or not source else LINE_UP}
+    return next((f" {hint}" for part, hint in [*(hints or {}).items(), *general.items()] if part in said), "")
 
 
 # ------------------------------------------------------------------ wording
@@ -241,28 +215,9 @@ def _named(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[tup
     return list(zip(names, arguments, strict=True))
 
 
-def _call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> str:
-    """A call as a learner would write it: relu(x) for x = [-1.0, 2.0]"""
+def _called(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> str:
+    """With what a function was called, an argument per line, so that a learner can compute the result."""
     named = _named(function, arguments)
-    if any(parameter.startswith("argument") for parameter, _ in named):
-        return f"{name}({', '.join(_short(value) for _, value in named)})"
-    values = ", ".join(f"{parameter} = {_short(value)}" for parameter, value in named)
-    return f"{name}({', '.join(parameter for parameter, _ in named)})" + (f" for {values}" if values else "")
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray) and value.size > 6:
-        return f"an array of shape {value.shape}"
-    if isinstance(value, np.ndarray):
-        return str((value.round(3) if value.dtype.kind == "f" else value).tolist())
-    return repr(value)
-
-
-def _described(value: Any) -> str:
-    if value is None:
-        return "None"
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape}"
-    if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    return "a function" if callable(value) else repr(value)
+    parameters = ", ".join(parameter for parameter, _ in named)
+    values = "".join(f"\n{parameter} = {shown(value)}" for parameter, value in named)
+    return f"It was called as {name}({parameters}) with{values}" if values else f"It was called as {name}()."

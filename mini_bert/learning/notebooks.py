@@ -8,7 +8,10 @@ exercise comes a cell to write the answer in, and one that checks it:
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import mimetypes
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +24,9 @@ from mini_bert.learning.course import PAGES, PHASES, find
 from mini_bert.learning.exercise import explain
 from mini_bert.learning.pages import Piece, pieces
 
-LINK = re.compile(r"\]\((?!\w+:|#)([^)#]+)(#[^)]*)?\)")
+PICTURE = re.compile(r"!\[(?P<label>[^\]]*)\]\((?P<path>[^)]+)\)")
+LINK = re.compile(r"\[(?P<label>[^\]]*)\]\((?!\w+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)]*)?\)")
+COMMAND = re.compile(r"\n+```console\npython run\.py learn check .*?\n```", re.DOTALL)  # a notebook has a cell for it
 CHECK = re.compile(r"^### Exercise (\d\.\d)$", re.MULTILINE)
 
 
@@ -37,20 +42,20 @@ def write_notebooks(out: Path, pages: Path = PAGES) -> list[Path]:
     for phase in PHASES:
         page = (pages / phase.page).read_text(encoding="utf-8")
         path = out / Path(phase.page).with_suffix(".ipynb").name
-        text = json.dumps(notebook(page, Relinked(pages, out)), indent=1, ensure_ascii=False)
+        text = json.dumps(notebook(page, Relinked(pages)), indent=1, ensure_ascii=False)
         write_atomic(path, f"{text}\n".encode())
         written.append(path)
     return written
 
 
 def notebook(page: str, relinked: Callable[[str], str] = str) -> dict[str, Any]:
-    """The content of a notebook file. `relinked` changes the links in a text."""
+    """The content of a notebook file. `relinked` changes pictures and links in a text."""
     cells: list[dict[str, Any]] = []
     for piece in pieces(page):
         if piece.is_code:
             cells.append(_code(piece))
             continue
-        for text, exercise_id in _at_exercises(relinked(piece.source)):
+        for text, exercise_id in _at_exercises(relinked(COMMAND.sub("", piece.source))):
             folded = f"<details><summary>Answer</summary>\n\n{text}\n\n</details>"
             cells.append(_markdown(folded if piece.folded else text))
             if exercise_id:
@@ -102,20 +107,26 @@ def _code(piece: Piece) -> dict[str, Any]:
 
 
 class Relinked:
-    """Changes links for notebooks in the folder `out`: to other notebooks instead of pages, and to files from there."""
+    """Makes a page independent of the folder it is in. A notebook server shows only what is in its own folder, so
+    pictures become part of the text, links between pages lead to the other notebooks, and links to other files become
+    text: the name of the file in the repository, and the line."""
 
-    def __init__(self, pages: Path, out: Path):
-        self.pages, self.out = pages, out
-        self.names = {phase.page for phase in PHASES}
+    def __init__(self, pages: Path):
+        self.pages, self.names = pages, {phase.page for phase in PHASES}
 
     def __call__(self, text: str) -> str:
-        return LINK.sub(lambda found: f"]({self.target(found[1])}{found[2] or ''})", text)
+        return LINK.sub(self.link, PICTURE.sub(self.picture, text))
 
-    def target(self, target: str) -> str:
-        if target in self.names:
-            return Path(target).with_suffix(".ipynb").name
-        path = (self.pages / target).resolve()
-        try:
-            return Path(os.path.relpath(path, self.out.resolve())).as_posix()
-        except ValueError:  # on another drive of Windows
-            return path.as_uri()
+    def picture(self, found: re.Match[str]) -> str:
+        content = base64.b64encode((self.pages / found["path"]).read_bytes()).decode()
+        kind = mimetypes.guess_type(found["path"])[0]
+        return f'<img alt="{html.escape(found["label"])}" src="data:{kind};base64,{content}">'
+
+    def link(self, found: re.Match[str]) -> str:
+        label, path, anchor = " ".join(found["label"].split()), found["path"], found["anchor"] or ""
+        if path in self.names:
+            return f"[{label}]({Path(path).with_suffix('.ipynb').name})"
+        file = os.path.relpath((self.pages / path).resolve(), self.pages.resolve().parent).replace(os.sep, "/")
+        if anchor.startswith("#L"):  # layers/linear.py: Linear.forward
+            return f"`{label.split()[-1]}` (`{file}`, line {anchor[2:]})"
+        return f"`{file}`" if label.strip("`") in file else f"{label} (`{file}`)"

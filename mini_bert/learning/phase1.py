@@ -5,9 +5,11 @@ Letters for shapes: B batch, T tokens, H width, I feed-forward width, V vocabula
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from mini_bert.learning.exercise import Answer, Exercise, Mistake, check_function
+from mini_bert.learning.exercise import BROADCAST, Answer, Exercise, Mistake, check_function
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:
@@ -26,8 +28,17 @@ def embed(answer: Answer) -> str | None:
         answer,
         "my_embed",
         right,
-        [(ids, random(5, 3), random(7, 3, seed=1)), (ids[:, :3], random(5, 2), random(3, 2, seed=1))],
         [
+            (ids[:1], random(5, 3), random(7, 3, seed=1)),
+            (ids, random(5, 3), random(7, 3, seed=1)),
+            (ids[:, :3], random(5, 2), random(3, 2, seed=1)),
+        ],
+        [
+            Mistake(
+                lambda ids, E, P: E[ids] + P[: len(ids)],
+                "You take as many rows of P as there are sentences: len(ids) is B. You need one for each token: P[:T], "
+                "with T = ids.shape[1].",
+            ),
             Mistake(
                 lambda ids, E, P: E[ids],
                 "You look up the words, but add no positions: P[0] belongs to the first token of each sequence.",
@@ -50,6 +61,7 @@ def embed(answer: Answer) -> str | None:
                 "You return the rows of P only; the rows of the words are missing.",
             ),
         ],
+        hints={BROADCAST: "P has a row for every possible position. You need the first T: P[:T], T = ids.shape[1]."},
     )
 
 
@@ -80,6 +92,10 @@ def linear(answer: Answer) -> str | None:
             Mistake(
                 lambda x, W, b: x @ W + b[:, None],
                 "You add b to the columns: b[o] belongs to output o, so it is added to every row, as `+ b` does.",
+            ),
+            Mistake(
+                lambda x, W, b: (x @ W).T + b,
+                "You transpose the product. x W has a row for each token already, and b is added to every row.",
             ),
             Mistake(lambda x, W, b: x @ (W + b), "You add b to W before the product. Add it to the result: x W + b."),
         ],
@@ -179,6 +195,11 @@ def layer_norm(answer: Answer) -> str | None:
                 "of its H numbers, the last axis.",
             ),
             Mistake(
+                lambda *a: with_moments(*a, axis=1),
+                "You average over axis 1, which is the last one only if x has two axes. In (B, T, H) it holds the "
+                "tokens: use axis=-1.",
+            ),
+            Mistake(
                 lambda *a: with_moments(*a, axis=None),
                 "You use one mean and one variance for the whole array. Each token has its own: use axis=-1 "
                 "and keepdims=True.",
@@ -224,11 +245,34 @@ def softmax_of(x: np.ndarray, axis: int | None = -1) -> np.ndarray:
     return e / e.sum(axis, keepdims=True)
 
 
+NO_AXIS = (
+    "Without keepdims=True, sum(-1) and max(-1) lose the last axis, and NumPy applies the number of row j to column j. "
+    "Write sum(-1, keepdims=True), and the same for max."
+)
+
+
+def without_keepdims() -> list[Callable[[np.ndarray], np.ndarray]]:
+    """Softmax in which max, sum, or both have lost their axis; possible for square arrays only."""
+
+    def version(keep_max: bool, keep_sum: bool) -> Callable[[np.ndarray], np.ndarray]:
+        def wrong(x):
+            e = np.exp(x - x.max(-1, keepdims=keep_max))
+            return e / e.sum(-1, keepdims=keep_sum)
+
+        return wrong
+
+    return [lambda x: np.exp(x) / np.exp(x).sum(-1), version(True, False), version(False, True), version(False, False)]
+
+
 def softmax(answer: Answer) -> str | None:
     large = np.array([[1000.0, 1001.0, 1002.0], [-1000.0, 0.0, 3.0]])
 
     def naive(x):
         e = np.exp(x)
+        return e / e.sum(-1, keepdims=True)
+
+    def of_the_whole(x):
+        e = np.exp(x - x.max())
         return e / e.sum(-1, keepdims=True)
 
     return check_function(
@@ -240,6 +284,12 @@ def softmax(answer: Answer) -> str | None:
             Mistake(
                 lambda x: softmax_of(x, 0),
                 "Your columns sum to 1, not your rows: softmax runs over the last axis, axis=-1.",
+            ),
+            *(Mistake(no_axis, NO_AXIS) for no_axis in without_keepdims()),
+            Mistake(
+                of_the_whole,
+                "You subtract the maximum of the whole array, so a row of much smaller scores becomes exp(−2000) = 0, "
+                "and 0 / 0 is not a number. Each row has its own maximum: x.max(-1, keepdims=True).",
             ),
             Mistake(
                 lambda x: softmax_of(x, None),

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from mini_bert.learning.exercise import Answer, Exercise, Mistake, check_function
-from mini_bert.learning.phase1 import random
+from mini_bert.learning.phase1 import NO_AXIS, random, without_keepdims
 from mini_bert.learning.phase1 import softmax_of as softmax
+from mini_bert.learning.phase2_heads import entropy, multi_head
 
 # ------------------------------------------------------------------ 2.1
 
@@ -30,7 +31,17 @@ def average(answer: Answer) -> str | None:
         [
             Mistake(
                 lambda x: softmax(x @ x.T, 0) @ x,
-                "Your weights sum to 1 over the columns, not over the rows: softmax runs over the keys, the last axis.",
+                "Your weights sum to 1 over the columns, not over the rows: softmax runs over the keys, the last axis, "
+                "with keepdims=True.",
+            ),
+            Mistake(
+                lambda x: softmax(x @ x.T, None) @ x,
+                "All your weights together sum to 1. Each token has weights of its own: sum over axis=-1, with "
+                "keepdims=True.",
+            ),
+            Mistake(
+                lambda x: softmax(x @ x.T / np.sqrt(x.shape[1])) @ x,
+                "You divide the scores by √H. A good idea, but it comes in section 2.3; here it is softmax(x xᵀ) x.",
             ),
             Mistake(
                 lambda x: x @ x.T @ x,
@@ -44,6 +55,10 @@ def average(answer: Answer) -> str | None:
                 lambda x: softmax(x.T @ x) @ x,
                 "You compute xᵀ x, the scores between features. The score of tokens i and j is the dot "
                 "product of rows i and j: x xᵀ.",
+            ),
+            Mistake(
+                lambda x: x @ softmax(x.T @ x),
+                "You mix features: x softmax(xᵀ x). The weights belong to tokens: softmax(x xᵀ) x.",
             ),
             Mistake(normalised, "You divide the scores by their sum. They may be negative; use softmax."),
         ],
@@ -83,6 +98,18 @@ def scores(answer: Answer) -> str | None:
                 "You compute qᵀ k, of shape (d, d). The scores have a row and a column per token: q kᵀ.",
             ),
             Mistake(
+                lambda x, Wq, Wk: (x @ Wq) @ (x @ Wk),
+                "The keys are not transposed: the score of tokens i and j is the dot product of two rows, q @ k.T.",
+            ),
+            Mistake(
+                lambda x, Wq, Wk: (x @ Wq.T) @ (x @ Wk.T).T,
+                "You multiply by Wqᵀ and Wkᵀ. As in every linear layer, q = x Wq and k = x Wk.",
+            ),
+            Mistake(
+                lambda x, Wq, Wk: (x @ Wq) @ (x @ Wk).T / np.sqrt(Wq.shape[1]),
+                "You have divided by √d already. That comes in section 2.3; here the scores are q kᵀ.",
+            ),
+            Mistake(
                 lambda x, Wq, Wk: (x @ Wq) * (x @ Wk),
                 "`*` multiplies number by number. The score of two tokens is a dot product: q @ k.T.",
             ),
@@ -105,6 +132,12 @@ def scores(answer: Answer) -> str | None:
 def attention(answer: Answer) -> str | None:
     def scaled(factor):
         return lambda q, k, v: softmax(q @ k.T * factor(q, k)) @ v
+
+    def scores(q, k):
+        return q @ k.T / np.sqrt(q.shape[1])
+
+    def no_axis(q, k, v, wrong):
+        return wrong(scores(q, k)) @ v
 
     def case(T, d):
         return random(T, d), random(T, d, seed=1), random(T, d, seed=2)
@@ -139,6 +172,20 @@ def attention(answer: Answer) -> str | None:
                 lambda q, k, v: softmax(q @ k.T / np.sqrt(q.shape[1]), 0) @ v,
                 "Your weights sum to 1 over the columns, not over the rows: softmax runs over the keys, the last axis.",
             ),
+            *(Mistake(lambda q, k, v, w=w: no_axis(q, k, v, w), NO_AXIS) for w in without_keepdims()),
+            Mistake(
+                lambda q, k, v: softmax(scores(q, k), None) @ v,
+                "All your weights together sum to 1. Each query has weights of its own: sum over axis=-1, with "
+                "keepdims=True.",
+            ),
+            Mistake(
+                lambda q, k, v: softmax(scores(k, q)) @ v,
+                "Your scores are k qᵀ. Row i must hold the scores of query i with all keys: q kᵀ.",
+            ),
+            Mistake(
+                lambda q, k, v: softmax(scores(q, k)).T @ v,
+                "You transpose the weights before the average. Row i of the weights belongs to query i: weights @ v.",
+            ),
             Mistake(
                 lambda q, k, v: softmax(q @ k.T / np.sqrt(q.shape[1])),
                 "You return the weights. The result is the average of the values: weights @ v.",
@@ -158,8 +205,14 @@ def masked_weights(answer: Answer) -> str | None:
     def right(scores, mask):
         return softmax(np.where(mask, scores, -np.inf))
 
-    def queries(scores, mask):
-        return softmax(np.where(mask[:, None], scores, -1e30))
+    def queries(scores, mask, low):
+        return softmax(np.where(mask[:, None], scores, low))
+
+    rows = "You mask rows. A mask hides keys, which are the columns: the row of a hidden token still exists."
+    not_zero = (
+        "Your masked scores are small, but finite, so their weights are not 0. Set the scores to −∞ (-np.inf), because "
+        "exp(−∞) = 0."
+    )
 
     mask = np.array([True, True, False, True, False])
     return check_function(
@@ -183,148 +236,18 @@ def masked_weights(answer: Answer) -> str | None:
                 lambda s, m: softmax(np.where(m, -np.inf, s)),
                 "Your mask is inverted: True marks the keys that may be attended to.",
             ),
+            Mistake(lambda s, m: queries(s, m, -1e30), rows),
+            Mistake(lambda s, m: queries(s, m, -np.inf), rows),
+            Mistake(lambda s, m: softmax(s - 10 * ~m), not_zero),
+            Mistake(lambda s, m: softmax(np.where(m, s, -10)), not_zero),
             Mistake(
-                queries,
-                "You mask rows. A mask hides keys, which are the columns: the row of a hidden token still exists.",
+                lambda s, m: softmax(s[:, m]),
+                "You cut the masked keys out, so your rows are shorter. They keep their columns, with weight 0.",
             ),
-            Mistake(
-                lambda s, m: softmax(s - 10 * ~m),
-                "You subtract 10 from the masked scores, so their weights are small, but not 0. Set the "
-                "scores to −∞ (-np.inf).",
-            ),
+            *(Mistake(lambda s, m, w=w: w(np.where(m, s, -np.inf)), NO_AXIS) for w in without_keepdims()),
             Mistake(
                 lambda s, m: softmax(np.where(m, s, -np.inf), 0),
                 "Your weights sum to 1 over the columns, not over the rows: softmax runs over the keys, the last axis.",
-            ),
-        ],
-    )
-
-
-# ------------------------------------------------------------------ 2.5
-
-
-def multi_head(answer: Answer) -> str | None:
-    def attend(q, k, v, d):  # (...,T,d)
-        return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(d)) @ v
-
-    def split(x, heads):
-        return x.reshape(len(x), heads, -1).swapaxes(0, 1)  # (A,T,d)
-
-    def join(c):
-        return c.swapaxes(0, 1).reshape(c.shape[1], -1)  # (T,H)
-
-    def right(q, k, v, heads):
-        return join(attend(split(q, heads), split(k, heads), split(v, heads), q.shape[1] // heads))
-
-    def whole_width(q, k, v, heads):
-        return join(attend(split(q, heads), split(k, heads), split(v, heads), q.shape[1]))
-
-    def not_joined(q, k, v, heads):
-        return attend(split(q, heads), split(k, heads), split(v, heads), q.shape[1] // heads)
-
-    def other_split(cut):
-        def heads_of(q, k, v, heads):
-            d = q.shape[1] // heads
-            return join(attend(cut(q, heads, d), cut(k, heads, d), cut(v, heads, d), d))
-
-        return heads_of
-
-    def wrong_join(q, k, v, heads):
-        return not_joined(q, k, v, heads).reshape(len(q), -1)
-
-    def reshaped_twice(q, k, v, heads):
-        d = q.shape[1] // heads
-        q, k, v = (x.reshape(heads, len(x), d) for x in (q, k, v))
-        return attend(q, k, v, d).reshape(q.shape[1], -1)
-
-    def case(T, H, A):
-        return random(T, H), random(T, H, seed=1), random(T, H, seed=2), A
-
-    return check_function(
-        answer,
-        "my_multi_head",
-        right,
-        [case(5, 6, 2), case(7, 15, 3), case(3, 5, 1)],
-        [
-            Mistake(
-                lambda q, k, v, heads: attend(q, k, v, q.shape[1]),
-                "You compute one head of the whole width. Cut q, k and v into `heads` groups of d = H / heads "
-                "columns, one for each head.",
-            ),
-            Mistake(
-                whole_width,
-                "You divide by √H. Each head has vectors of d = H / heads numbers, so its scores are divided by √d.",
-            ),
-            Mistake(
-                not_joined,
-                "You return the heads as (A, T, d). Put them side by side again: (T, H), head 0 in the first "
-                "d columns.",
-            ),
-            Mistake(
-                other_split(lambda x, heads, d: x.reshape(heads, len(x), d)),
-                "reshape(heads, T, d) mixes tokens: it cuts the rows one after the other. Use reshape(T, "
-                "heads, d), then swap the first two axes.",
-            ),
-            Mistake(
-                reshaped_twice,
-                "reshape(heads, T, d) mixes tokens: it cuts the rows one after the other. Use reshape(T, "
-                "heads, d), then swap the first two axes.",
-            ),
-            Mistake(
-                other_split(lambda x, heads, d: x.reshape(len(x), d, heads).transpose(2, 0, 1)),
-                "Your head 0 takes every second column or so. Head 0 owns the first d columns, head 1 the "
-                "next d: reshape(T, heads, d).",
-            ),
-            Mistake(
-                wrong_join,
-                "The heads are right, but reshape(T, H) of (A, T, d) mixes tokens. Swap the first two axes "
-                "back, then reshape.",
-            ),
-        ],
-    )
-
-
-# ------------------------------------------------------------------ 2.6
-
-
-def entropy(answer: Answer) -> str | None:
-    def right(p):
-        return -(p * np.log(np.where(p > 0, p, 1))).sum(-1)
-
-    def naive(p):
-        return -(p * np.log(p)).sum(-1)
-
-    with_zeros = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]])
-    return check_function(
-        answer,
-        "my_entropy",
-        right,
-        [(softmax(random(3, 3)),), (softmax(random(2, 5, 7)),), (with_zeros,)],
-        [
-            Mistake(
-                lambda p: -right(p),
-                "The sign is missing: ln p is negative, so the entropy is −Σ p ln p, at least 0.",
-            ),
-            Mistake(
-                lambda p: right(p) / np.log(2),
-                "You use the logarithm to base 2, which counts bits. Here the entropy is in nats: np.log.",
-            ),
-            Mistake(
-                lambda p: right(p).sum(),
-                "You add up all rows. Each row of weights has its own entropy: sum over axis=-1.",
-            ),
-            Mistake(
-                lambda p: right(p.swapaxes(-1, -2)),
-                "You sum over the columns. A row is a distribution, so sum over the last axis, axis=-1.",
-            ),
-            Mistake(
-                lambda p: -np.log(np.where(p > 0, p, 1)).sum(-1),
-                "You add up ln p without the factor p: the entropy is the mean of −ln p, weighted by p.",
-            ),
-            Mistake(
-                naive,
-                "A weight of exactly 0 (a masked key) gives 0 · ln 0, which NumPy computes as NaN. It counts "
-                "as 0: replace p by 1 in the logarithm where p is 0.",
             ),
         ],
     )

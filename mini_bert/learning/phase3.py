@@ -51,6 +51,10 @@ def batch(answer: Answer) -> str | None:
                 "at the end.",
             ),
             Mistake(
+                lambda rows, pad_id: (mask_of(rows), padded(rows, pad_id)),
+                "You return the mask first. Return the ids first, then the mask.",
+            ),
+            Mistake(
                 cut,
                 "You cut all texts to the shortest. Fill the shorter ones with pad_id instead, up to the length "
                 "of the longest.",
@@ -91,7 +95,7 @@ def add_and_norm(answer: Answer) -> str | None:
         answer,
         "my_add_and_norm",
         right,
-        [case(3, 3), case(2, 5, 7)],
+        [case(2, 5, 3), case(3, 2, 7)],
         [
             Mistake(
                 lambda x, f, g, b, eps: normalised(f, g, b, eps),
@@ -112,6 +116,14 @@ def add_and_norm(answer: Answer) -> str | None:
                 "You normalise x and then add f. In BERT the norm comes after the addition: LayerNorm(x + f).",
             ),
             Mistake(
+                lambda x, f, g, b, eps: normalised(x + f + x, g, b, eps),
+                "You add x twice. The residual connection adds it once: LayerNorm(x + f).",
+            ),
+            Mistake(
+                lambda x, f, g, b, eps: x + normalised(x + f, g, b, eps),
+                "You add x once more after the norm. The result is the norm of the sum: LayerNorm(x + f).",
+            ),
+            Mistake(
                 lambda x, f, g, b, eps: normalised(x * f, g, b, eps),
                 "You multiply x and f. A residual connection adds them.",
             ),
@@ -125,6 +137,7 @@ def add_and_norm(answer: Answer) -> str | None:
                 "gamma and beta are missing: the result is gamma ⊙ x̂ + beta.",
             ),
         ],
+        hints={"not callable": "f is an array: what the part has computed from x already. Write x + f."},
     )
 
 
@@ -132,7 +145,7 @@ def add_and_norm(answer: Answer) -> str | None:
 
 
 class Part:
-    """A function (T,H) -> (T,H) that the learner's code gets: x M, or tanh(x M)."""
+    """A function (B,T,H) -> (B,T,H) that the learner's code gets: x M, or tanh(x M)."""
 
     def __init__(self, name: str, seed: int):
         self.name, self.seed = name, seed
@@ -178,7 +191,7 @@ def block(answer: Answer) -> str | None:
         answer,
         "my_block",
         right,
-        [(random(3, 3), *parts), (random(2, 5, 7), *parts)],
+        [(random(2, 5, 3), *parts), (random(3, 2, 7), *parts)],
         [
             Mistake(
                 lambda x, A, F, N1, N2: N2(F(N1(A(x)))),
@@ -212,6 +225,14 @@ def block(answer: Answer) -> str | None:
                 lambda x, A, F, N1, N2: right(x, A, F, N2, N1),
                 "You have exchanged the two norms. They have different weights: norm_1 follows attention, norm_2 "
                 "the feed-forward network.",
+            ),
+            *(
+                Mistake(
+                    lambda x, A, F, N1, N2, which=which: right(x, A, F, (N1, N2)[which], (N1, N2)[which]),
+                    f"You use norm_{which + 1} twice. The two norms have different weights: norm_1 follows attention, "
+                    "norm_2 the feed-forward network.",
+                )
+                for which in (0, 1)
             ),
             Mistake(
                 lambda x, A, F, N1, N2: right(x, F, A, N1, N2),
@@ -287,6 +308,14 @@ def parameters(answer: Answer) -> str | None:
                 "The bias of the head is missing: one number for each of the V words.",
             ),
             Mistake(without(positions=0), "The table of positions is missing: T × H."),
+            Mistake(
+                lambda V, H, L, I, T: count(V, H, L, 4 * H, T),
+                "You take 4H for the width of the feed-forward network. It is the argument I.",
+            ),
+            Mistake(
+                lambda V, H, L, I, T: count(V, H, L, I, 64),
+                "You count 64 positions, as in the bundled model. Their number is the argument T.",
+            ),
             Mistake(
                 lambda V, H, L, I, T: count(V, H, L, I, T) * T,
                 "You multiply by T. The weights are the same for every token, so their number does not depend on "

@@ -19,8 +19,8 @@ def top_words(answer: Answer) -> str | None:
     def is_special(word):
         return word.startswith("[") and word.endswith("]")
 
-    def best(scores, shown, words, k):
-        order = [i for i in np.argsort(-scores) if not is_special(words[i])][:k]
+    def best(scores, shown, words, k, left_out=is_special):
+        order = [i for i in np.argsort(-scores) if not left_out(words[i])][:k]
         return tuple(words[i] for i in order), shown[order]
 
     def right(logits, words, k):
@@ -57,6 +57,11 @@ def top_words(answer: Answer) -> str | None:
             Mistake(
                 with_special,
                 "You offer a special token such as [UNK]. Leave out the words in square brackets.",
+            ),
+            Mistake(
+                lambda logits, words, k: best(logits, softmax(logits), words, k, lambda word: "[" in word),
+                'You leave out the word "[". A bracket alone is a word like any other: special tokens begin with [ and '
+                "end with ].",
             ),
             Mistake(
                 cut_first,

@@ -71,6 +71,11 @@ def backward(answer: Answer) -> str | None:
                 "You start with dz = p/N. Subtract 1 at the target: dz = (p − one-hot)/N.",
             ),
             Mistake(
+                network(dz_of=lambda p, one: one * (p - one) / len(p)),
+                "Only the target has a gradient in your dz. Softmax divides by a sum over all words, so each of them "
+                "has one: dz = (p − one-hot)/N.",
+            ),
+            Mistake(
                 network(dz_of=lambda p, one: (one - p) / len(p)),
                 "All your gradients have the wrong sign: dz is predicted minus correct, (p − one-hot)/N.",
             ),
@@ -137,6 +142,14 @@ def numerical_gradient(answer: Answer) -> str | None:
     def all_at_once(f, w, h):
         return np.full(w.shape, (f(w + h) - f(w - h)) / (2 * h))
 
+    def by_rows(f, w, h):
+        result = np.zeros(w.shape)
+        for i in range(len(w)):
+            step = np.zeros(w.shape)
+            step[i] = h
+            result[i] = (f(w + step) - f(w - step)) / (2 * h)
+        return result
+
     def only_first(f, w, h):
         return right(f, w, h).ravel()[0]
 
@@ -165,6 +178,20 @@ def numerical_gradient(answer: Answer) -> str | None:
                 differences(lambda at, h: (at(0) - at(-h)) / h),
                 "You take a step to one side only, which has an error of size h. Take (f(w + h) − f(w − h)) / "
                 "2h: its error is of size h².",
+            ),
+            Mistake(
+                differences(lambda at, h: (at(2 * h) - at(0)) / (2 * h)),
+                "Your two points are w and w + 2h, both on one side, which has an error of size h. Step to both sides: "
+                "w + h and w − h.",
+            ),
+            Mistake(
+                differences(lambda at, h: (at(h) - at(0)) / (2 * h)),
+                "Your points are w and w + h, only h apart, and you divide by 2h. Take (f(w + h) − f(w − h)) / 2h.",
+            ),
+            Mistake(
+                by_rows,
+                "You change a whole row of w at a time, so you get the sum of the row's derivatives. Change one number "
+                "at a time: for index in np.ndindex(*w.shape).",
             ),
             Mistake(
                 differences(lambda at, h: (at(h) - at(-h)) / h),
@@ -256,6 +283,10 @@ def adam(answer: Answer) -> str | None:
             Mistake(
                 update(square=lambda v, g: 0.999 * v + 0.001 * g),
                 "v is the running mean of g². You have averaged g.",
+            ),
+            Mistake(
+                update(square=lambda v, g: 0.999 * v + 0.001 * abs(g)),
+                "v is the running mean of g². You have averaged |g|.",
             ),
             Mistake(
                 update(mean=lambda m, g: 0.1 * m + 0.9 * g),

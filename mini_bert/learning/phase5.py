@@ -1,4 +1,5 @@
-"""Exercises of learn/5_understanding.md: loss and accuracy, calibration, sentence scores, heads, controls, cosines.
+"""Exercises of learn/5_understanding.md: loss and accuracy, calibration, sentence scores, heads, controls, cosines,
+classification.
 
 Letters for shapes: T tokens, N cases, V vocabulary.
 """
@@ -9,7 +10,7 @@ import numpy as np
 
 from mini_bert.learning.exercise import Answer, Exercise, Mistake, check_function
 from mini_bert.learning.phase1 import random
-from mini_bert.learning.phase5_inside import control, heads_off, mean_cosine
+from mini_bert.learning.phase5_inside import classify, control, heads_off, mean_cosine
 from mini_bert.learning.results import check_results
 
 OVERFLOW = "Your loss is not finite for large logits: exp overflows. Subtract the largest logit of each row first."
@@ -150,14 +151,24 @@ def calibration(answer: Answer) -> str | None:
         gap, size, _ = gaps(confidence, right, bins, keep_one=False)
         return (size * abs(gap)).sum() / len(right)
 
+    def upper_edges(confidence, right, bins, lowest):
+        number = np.maximum(np.ceil(confidence * bins).astype(int) - 1, lowest)  # −1: 0 is in no bin
+        gap = [
+            (number == b).mean() * abs(right[number == b].mean() - confidence[number == b].mean())
+            for b in range(bins)
+            if (number == b).any()
+        ]
+        return sum(gap)
+
     confidence = np.array([0.15, 0.42, 0.48, 0.63, 0.71, 0.77, 0.93, 0.97])
     hits = np.array([0, 1, 1, 0, 1, 0, 1, 0])
     certain = np.array([1.0, 1.0, 0.3, 0.55, 0.95])
+    edges = np.array([0.0, 0.25, 0.4, 0.5, 0.7, 0.9])
     return check_function(
         answer,
         "my_calibration_error",
         correct,
-        [(confidence, hits, 5), (certain, np.array([1, 0, 1, 0, 1]), 10)],
+        [(confidence, hits, 5), (certain, np.array([1, 0, 1, 0, 1]), 10), (edges, np.array([1, 0, 0, 1, 0, 1]), 4)],
         [
             Mistake(
                 equal_bins,
@@ -182,6 +193,18 @@ def calibration(answer: Answer) -> str | None:
                 one_by_one,
                 "You compare each guess on its own. One guess is right or wrong; only the accuracy of a whole bin "
                 "can be compared with a confidence.",
+            ),
+            Mistake(
+                lambda confidence, right, bins: np.nan,
+                "Your result is NaN: the mean of an empty bin. Skip the bins that have no guesses.",
+            ),
+            *(
+                Mistake(
+                    lambda confidence, right, bins, lowest=lowest: upper_edges(confidence, right, bins, lowest),
+                    "Your bins include their upper bound and not the lower. Bin b begins at b/bins, which belongs to "
+                    "it, and ends before (b+1)/bins.",
+                )
+                for lowest in (-1, 0)
             ),
             Mistake(without_one, "Guesses with a confidence of exactly 1 are missing: the last bin includes 1."),
         ],
@@ -333,5 +356,11 @@ EXERCISES = [
         "Mean cosine",
         "my_mean_cosine(vectors, centred): the mean cosine of all pairs of different vectors",
         mean_cosine,
+    ),
+    Exercise(
+        "5.7",
+        "A head for sentences",
+        "my_classify(hidden, mask, W, b): probabilities of the classes, from the mean of the vectors of the words",
+        classify,
     ),
 ]

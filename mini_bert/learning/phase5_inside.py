@@ -1,4 +1,4 @@
-"""Exercises 5.4 to 5.6 of learn/5_understanding.md: switching heads off, a control task for probes, cosines.
+"""Exercises 5.4 to 5.7 of learn/5_understanding.md: switching heads off, a control for probes, cosines, a classifier.
 
 Letters for shapes: T tokens, N cases, H width, d = H/heads.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mini_bert.learning.exercise import Answer, Mistake, check_function
+from mini_bert.learning.exercise import BROADCAST, Answer, Mistake, check_function
 from mini_bert.learning.phase1 import random
+from mini_bert.learning.phase1 import softmax_of as softmax
 
 # ------------------------------------------------------------------ 5.4
 
@@ -202,6 +203,10 @@ def mean_cosine(answer: Answer) -> str | None:
                 "(N − 1) pairs remain.",
             ),
             Mistake(dots, "These are dot products. Divide each vector by its length first."),
+            Mistake(
+                lambda vectors, centred: right(vectors, centred) / 2,
+                "You add up each pair once, N (N − 1)/2 of them, but divide by N (N − 1).",
+            ),
             Mistake(total, "You return the sum. Divide by the number of pairs, N (N − 1)."),
             Mistake(neighbours, "You compare each vector with the next one only. All pairs count."),
             Mistake(
@@ -223,4 +228,72 @@ def mean_cosine(answer: Answer) -> str | None:
                 "by its own length.",
             ),
         ],
+    )
+
+
+# ------------------------------------------------------------------ 5.7
+
+
+def classify(answer: Answer) -> str | None:
+    def with_mean(mean):
+        return lambda hidden, mask, W, b: softmax(mean(hidden, mask) @ W + b)
+
+    def masked_mean(hidden, mask):
+        return (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
+
+    def scores(hidden, mask, W, b):
+        return masked_mean(hidden, mask) @ W + b
+
+    def word_by_word(hidden, mask, W, b):
+        return masked_mean(softmax(hidden @ W + b), mask)
+
+    def case(mask, H, C):
+        mask = np.array(mask)
+        return 2 * random(*mask.shape, H), mask, random(H, C, seed=1), random(C, seed=2)
+
+    return check_function(
+        answer,
+        "my_classify",
+        with_mean(masked_mean),
+        [case([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], 3, 2), case([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 1, 1]], 7, 5)],
+        [
+            Mistake(
+                with_mean(lambda hidden, mask: hidden.mean(1)),
+                "Padding is part of your mean. Count only the tokens where mask is 1.",
+            ),
+            Mistake(
+                with_mean(lambda hidden, mask: (hidden * mask[..., None]).mean(1)),
+                "You set padding to 0, but still divide by T. Divide by the number of words: mask.sum(1).",
+            ),
+            Mistake(
+                with_mean(lambda hidden, mask: (hidden * mask[..., None]).sum(1)),
+                "You add the vectors up, so long sentences get larger scores. Divide by the number of words.",
+            ),
+            Mistake(
+                with_mean(lambda hidden, mask: (hidden * mask[..., None]).sum(1) / mask.sum()),
+                "You divide by the number of words in the whole batch. Each sentence has its own: mask.sum(1).",
+            ),
+            Mistake(
+                with_mean(lambda hidden, mask: masked_mean(hidden, 1 - mask)),
+                "You average the padding. The mask is 1 for words.",
+            ),
+            Mistake(
+                with_mean(lambda hidden, mask: hidden[:, 0]),
+                "You take the first token, as published BERT does with [CLS]. Here it is the mean of all words.",
+            ),
+            Mistake(scores, "You return the scores. Softmax over the classes makes them probabilities."),
+            Mistake(
+                lambda hidden, mask, W, b: softmax(masked_mean(hidden, mask) @ W),
+                "The bias is missing: u W + b.",
+            ),
+            Mistake(
+                lambda hidden, mask, W, b: softmax(scores(hidden, mask, W, b), 0),
+                "Your columns sum to 1: softmax ran over the sentences. It runs over the classes, axis=-1.",
+            ),
+            Mistake(
+                word_by_word,
+                "You classify every word and average the probabilities. Average the vectors first, then classify once.",
+            ),
+        ],
+        hints={BROADCAST: "mask (B, T) needs a third axis to multiply hidden (B, T, H): mask[..., None]."},
     )

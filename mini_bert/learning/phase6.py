@@ -165,6 +165,10 @@ def masking(answer: Answer) -> str | None:
                 "This is the probability that all k are spoilt. They are to be intact.",
             ),
             Mistake(
+                with_chance(lambda rate, k: (1 - 0.9 * rate) ** 2),
+                "This is right for two tokens, as in the table. Their number is the argument k.",
+            ),
+            Mistake(
                 with_chance(lambda rate, k: 1 - 0.9 * rate),
                 "This is right for one token. For k tokens, take it to the power of k.",
             ),
@@ -282,22 +286,31 @@ def offset_share(answer: Answer) -> str | None:
 
 def gradient_verdict(answer: Answer) -> str | None:
     function = answer.function("my_gradient_verdict")
-    true = np.array([[0.2, -0.4], [0.05, 0.3]])
-    noise = np.array([[1.0, -1.0], [1.0, 1.0]])
+    wide = np.array([[0.2, -0.4, 0.1], [0.05, 0.3, 0.0]])
+    square, noise = np.array([[0.2, -0.4], [0.05, 0.3]]), np.array([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0]])
+    row = np.array([0.2, -0.4, 0.1])
     cases = [
-        (true + 0.0003 * noise, "right", "equal up to 0.001 times the largest number, 0.4"),
-        (true * [[1, 1], [1.015, 1]] + 0.0, "wrong", "different in the third number only, by more than 0.0004"),
-        (-true, "sign", "−1 times the true one"),
-        (-true + 0.0003 * noise, "sign", "−1 times the true one, up to rounding"),
-        (0.5 * true, "factor", "half of the true one"),
-        (-3 * true, "factor", "−3 times the true one"),
-        (0 * true, "factor", "0 times the true one"),
-        (abs(true), "wrong", "the absolute value of the true one"),
-        (true.T, "wrong", "the true one, transposed"),
-        (true + 0.01, "wrong", "the true one plus 0.01"),
+        (wide, wide + 0.0003 * noise, "right", "equal up to 0.001 times the largest number, 0.4"),
+        (wide, wide * [[1, 1, 1], [1.015, 1, 1]], "wrong", "different in the fourth number only, by more than 0.0004"),
+        (wide, -wide, "sign", "−1 times the true one"),
+        (wide, -wide + 0.0003 * noise, "sign", "−1 times the true one, up to rounding"),
+        (square, 0.5 * square, "factor", "half of the true one"),
+        (wide, 0.5 * wide, "factor", "half of the true one, in which a number is 0, so that dividing by it gives NaN"),
+        (wide, -3 * wide, "factor", "−3 times the true one"),
+        (wide, 0 * wide, "factor", "0 times the true one"),
+        (row, 2 * row, "factor", "2 times the true one, with one axis"),
+        (wide, abs(wide), "wrong", "the absolute value of the true one"),
+        (square, square.T, "wrong", "the true one, transposed"),
+        (wide, wide + 0.01, "wrong", "the true one plus 0.01"),
+        (wide, wide * [[0.5, 0.5, 2], [2, 0.5, 0.5]], "wrong", "the true one with a factor for each number"),
     ]
-    for analytic, expected, what in cases:
-        told = call(function, "my_gradient_verdict", (analytic, true))
+    hints = {
+        "mismatch in its core dimension": "For the projection, multiply number by number and add up: (analytic * "
+        "numeric).sum(). `@` is a matrix product.",
+        "not aligned": "For the projection, multiply number by number and add up: (analytic * numeric).sum().",
+    }
+    for true, analytic, expected, what in cases:
+        told = call(function, "my_gradient_verdict", (analytic, true), hints)
         if told != expected:
             shown = f"{analytic.round(4).tolist()}, and the true one is {true.tolist()}"
             return f"You say {told!r:.40} of a gradient that is {what}: {shown}. Expected {expected!r}."

@@ -70,7 +70,14 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     picture = BytesIO()
     figure.savefig(picture, format=path.suffix[1:].lower())
-    write_atomic(path, picture.getvalue())
+    content = picture.getvalue()
+    write_atomic(path, for_dark_pages(content) if path.suffix.lower() == ".svg" else content)
+
+
+def for_dark_pages(svg: bytes) -> bytes:
+    """The picture with a rule for readers whose pages are dark: light and dark change places, the hues stay."""
+    rule = "@media (prefers-color-scheme: dark) { #figure_1 { filter: invert(0.93) hue-rotate(180deg) } }"
+    return svg.replace(b"</style>", f" {rule}</style>".encode(), 1)
 
 
 def dress(panel: Axes, title: str, x: str, y: str = "") -> None:

@@ -1,5 +1,7 @@
 """gradient_check accepts correct gradients and rejects wrong ones."""
 
+import re
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -85,6 +87,18 @@ def test_a_broken_layer_is_found(monkeypatch):
     out = result.stdout
     assert result.exit_code == 1
     assert "layer norm: input 0" in out and "WRONG" in out and "linear: " not in out
+
+
+def test_one_row_of_gradcheck():
+    """A name chooses its row, or else the rows that contain it, and shows the two numbers that are compared."""
+    one = CliRunner().invoke(app, ["gradcheck", "linear"])
+    assert one.exit_code == 0 and "tied linear" not in one.stdout
+    found = re.findall(r"w\[\d+, \d+\] +backward (\S+) +\(loss\(\+h\) − loss\(−h\)\) / 2h (\S+)", one.stdout)
+    assert len(found) == 1 and found[0][0] == found[0][1] and abs(float(found[0][0])) > 0.1
+    some = CliRunner().invoke(app, ["gradcheck", "Tied"]).stdout
+    assert "tied linear without bias" in some and "layer norm" not in some
+    lost = CliRunner().invoke(app, ["gradcheck", "lineer"])
+    assert "no row of gradcheck contains 'lineer'; did you mean linear?" in str(lost.exception)
 
 
 def test_clipping_shortens_and_keeps_the_direction():

@@ -274,7 +274,7 @@ def test_gradcheck_fails_above_the_tolerance(monkeypatch):
         (float("nan"), [], 1),
     ):
         rows = [Checked("w", (2,), 2, 0.0), Checked("b", (1,), 1, error)]
-        monkeypatch.setattr("mini_bert.checks.gradcheck.all_checks", lambda rows=rows: [("linear", rows)])
+        monkeypatch.setattr("mini_bert.checks.gradcheck.all_checks", lambda part, rows=rows: [("linear", rows)])
         assert CliRunner().invoke(app, ["gradcheck", *options]).exit_code == code
 
 

@@ -557,17 +557,21 @@ def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
     task = finetuned.Classify(["neg", "pos"])
     guess = baseline(task, tiny.labelled(50))
     at = guess.scores["accuracy"]
-    assert verdict(task, at, guess, 50).startswith("No better than guessing: “always")
-    assert verdict(task, at + 0.02, guess, 50).startswith(
+    assert verdict(task, at, guess, 50, 400).startswith("No better than guessing: “always")
+    assert verdict(task, at + 0.02, guess, 50, 400).startswith(
         "Hardly better than guessing: 2.0 points more accuracy than “always"
     )
-    assert "With 50 dev examples, up to 14" in verdict(task, at + 0.02, guess, 50)
-    assert verdict(task, at + 0.2, guess, 50) is None
+    assert "With 50 dev examples, up to 14" in verdict(task, at + 0.02, guess, 50, 400)
+    assert verdict(task, at + 0.2, guess, 50, 400) is None
+    assert verdict(task, at, guess, 50, 16).startswith(
+        "Not trained for long enough to tell: after 16 steps the new head"
+    )
+    assert verdict(task, at + 0.2, guess, 50, 16) is None
     (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + "the cat\tpos\n" * 6 + "the cat\tneg\n" * 5)
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + "a film\tpos\na film\tneg\n" * 5)
     finetuned_on("classify", str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv"), model=str(mini), **QUICK)
     out = capsys.readouterr().out
-    assert "guessing: always pos              50.0            33.3\n" in out and "No better than guessing" in out
+    assert "guessing: always pos              50.0            33.3\n" in out and "reaches the same accuracy" in out
     finetuned_on("tag", **files(tmp_path, "tag"), model=str(mini), **QUICK | {"epochs": 6})
     out = capsys.readouterr().out
     assert "guessing: always O                 0.0" in out and "above guessing" not in out

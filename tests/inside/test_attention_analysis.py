@@ -346,7 +346,7 @@ def test_a_head_that_follows_the_tree():
     assert to_head[0] == 1 and to_dependent[1] == 1
     assert to_head[2] == pytest.approx(2 / 3)  # the next word is the head of old and of cat
     best = {score.relation: score for score in found.best()}
-    assert best["det"][2:5] == ("dependent → head", 0, 0) and best["det"].accuracy == 1
+    assert best["det"][2:5] == ("child → parent", 0, 0) and best["det"].accuracy == 1
     assert (best["det"].offset, best["amod"].offset, best["nsubj"].offset) == (2, 1, 1)
     assert best["all"].baseline == pytest.approx(2 / 3) and best["all"].gain == pytest.approx(1 / 3)
     assert found.best()[0].relation == "all"  # the only one with a gain
@@ -477,12 +477,25 @@ def test_the_command_prints_and_draws(folder, tmp_path, capsys):
     assert out.endswith(f"{page}\n") and "@@" not in page.read_text(encoding="utf-8")
 
 
+def test_the_output_begins_with_what_heads_do(folder, capsys):
+    """First sentences about the heads with a simple pattern; grammar only if asked for."""
+    attention_command("the cat sat", folder)
+    tokens, words, table = capsys.readouterr().out.split("\n\n")[:3]
+    assert tokens == "[CLS] the cat sat [SEP]"
+    assert re.match(r"Head 0\.0 attends mostly to the previous token: \d+% of a word's weight\.\n", words)
+    assert re.search(r"\nThe other \d heads share their weight among several places\.$", words)
+    assert re.match(r"head +mostly +entropy", table) and re.search(r"^0\.0 +previous ", table, re.M)
+    attention_command("the cat sat", folder, layer=1, head=1)
+    out = capsys.readouterr().out
+    assert re.search(r"^Head 1\.1 (attends mostly to|has no simple pattern)", out, re.M) and "relation" not in out
+
+
 def test_the_default_treebank_is_named_as_synthetic(folder, capsys, monkeypatch):
     """Without a file, the sentences are synthetic, and both text and JSON output say so."""
     monkeypatch.setattr(attention_analysis, "SYNTHETIC_SENTENCES", 12)
-    attention_command("the cat sat", folder)
+    attention_command("the cat sat", folder, relations=True)
     assert "synthetic English (mini_bert/data/synthetic)" in capsys.readouterr().out
-    attention_command("the cat sat", folder, as_json=True)
+    attention_command("the cat sat", folder, as_json=True, relations=True)
     found = json.loads(capsys.readouterr().out)
     assert found["treebank"] == "synthetic English (mini_bert/data/synthetic)"
     assert found["tokens"] == ["[CLS]", "the", "cat", "sat", "[SEP]"] and len(found["heads"]) == 6

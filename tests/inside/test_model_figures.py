@@ -5,6 +5,8 @@ import sys
 import warnings
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -402,3 +404,18 @@ def test_every_picture_as_png_and_svg_touches_nothing_global():
             assert content.getvalue().startswith(begin) and len(content.getvalue()) > 5000
     assert dict(dict.items(matplotlib.rcParams)) == before and warnings.filters == filters
     assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_a_saved_svg_has_colours_for_dark_pages(tmp_path):
+    """The rule names the group that holds the whole figure, and appears once; other formats have none. The pictures of
+    the documents have it, too."""
+    for suffix in ("svg", "png"):
+        plots_style.save(embedding_pca(np.eye(4), ["a", "b", "c", "d"]), tmp_path / f"a.{suffix}")
+    root = ElementTree.fromstring((tmp_path / "a.svg").read_bytes())
+    (style,) = (node.text for node in root.iter("{http://www.w3.org/2000/svg}style"))
+    assert style.count("prefers-color-scheme: dark") == 1 and "#figure_1 { filter: invert" in style
+    assert [node.get("id") for node in root if node.tag.endswith("}g")] == ["figure_1"]
+    assert b"prefers-color-scheme" not in (tmp_path / "a.png").read_bytes()
+    pictures = Path(__file__).parents[2] / "docs" / "pictures"
+    for picture in pictures.glob("*.svg"):
+        assert b"prefers-color-scheme" in picture.read_bytes(), picture.name

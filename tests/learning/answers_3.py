@@ -70,6 +70,7 @@ ANSWERS = {
         batch(),
         {
             batch(start="ones", value=0): "Your mask is inverted",
+            batch().replace("return ids, mask", "return mask, ids"): "Return the ids first",
             batch(place="len(ids[b]) - len(row):"): "You pad on the left",
             batch(fill="0"): "You fill with 0",
             batch(start="ones"): "Your mask is 1 everywhere",
@@ -81,18 +82,21 @@ def my_batch(rows, pad_id):
     for row in rows:
         row += [pad_id] * (5 - len(row))
     return np.array(rows), np.array(rows) != pad_id
-""": "changes its argument rows",
+""": "begin with rows = [list(row) for row in rows]",
         },
     ),
     "3.2": (
         add_and_norm("norm(x + f, gamma, beta, eps)"),
         {
             add_and_norm("norm(f, gamma, beta, eps)"): "The residual connection is missing",
+            add_and_norm("norm(x + f(x), gamma, beta, eps)"): "f is an array",
+            add_and_norm("norm(x + f + x, gamma, beta, eps)"): "You add x twice",
+            add_and_norm("x + norm(x + f, gamma, beta, eps)"): "once more after the norm",
             add_and_norm("x + f"): "you do not normalise",
             add_and_norm("x + norm(f, gamma, beta, eps)"): "You normalise f and then add x",
             add_and_norm("norm(x, gamma, beta, eps) + f"): "You normalise x and then add f",
             add_and_norm("norm(x + f, 1, 0, eps)"): "gamma and beta are missing",
-            add_and_norm("norm(x + f, gamma, beta, eps).mean(-1)"): "has shape (3,), expected (3, 3)",
+            add_and_norm("norm(x + f, gamma, beta, eps).mean(-1)"): "has shape (2, 5), expected (2, 5, 3)",
         },
     ),
     "3.3": (
@@ -106,6 +110,7 @@ def my_batch(rows, pad_id):
             block("x + attention(norm_1(x))", "y + feed_forward(norm_2(y))"): "pre-norm",
             block("norm_1(x + attention(x))", "y + feed_forward(y)"): "The last norm is missing",
             block("norm_2(x + attention(x))", "norm_1(y + feed_forward(y))"): "exchanged the two norms",
+            block("norm_1(x + attention(x))", "norm_1(y + feed_forward(y))"): "You use norm_1 twice",
             block("norm_1(x + feed_forward(x))", "norm_2(y + attention(y))"): "Attention comes first",
         },
     ),
@@ -116,8 +121,9 @@ def my_batch(rows, pad_id):
             top(shown="logits[found]"): "You return logits",
             top(shown="p[found] / p[found].sum()"): "Your k probabilities sum to 1",
             top(found="[i for i in np.argsort(-p)[:k] if '[' not in words[i]]"): "fewer than k words are left",
+            top(found="[i for i in np.argsort(-p) if words[i][0] != '['][:k]"): 'You leave out the word "["',
             top(found=BEST.format("p")): "the least likely words",
-            top(shown="p[found[0]]"): "probabilities has shape (), expected (3,)",
+            top(shown="p[found[0]]"): "Your probabilities has shape (), expected (3,)",
         },
     ),
     "3.5": (
@@ -127,6 +133,8 @@ def my_batch(rows, pad_id):
             count(block="4*H*H + 4*H + 2*H*I + I + H + 4*H"): "Mini-BERT's attention has none",
             count(block="3*H*H + 2*H*I + I + H + 4*H"): "W_o (H × H), is missing",
             count(block="4*H*H + 2*H*I + I + H + 2*H"): "There are two, each with γ and β",
+            count(block="4*H*H + 8*H*H + 4*H + H + 4*H"): "It is the argument I",
+            count(positions="64*H"): "Their number is the argument T",
             count(head="V"): "The matrix of the head",
             count(head="H*V"): "The bias of the head is missing",
             count(positions="0"): "The table of positions is missing",
@@ -162,7 +170,7 @@ def my_fill(predict, ids, mask_id):
         t = max((t for t, i in enumerate(ids) if i == mask_id), key=lambda t: p[t].max())
         ids[t] = int(p[t].argmax())
     return ids
-""": "changes its argument ids",
+""": "begin with ids = list(ids)",
         },
     ),
 }

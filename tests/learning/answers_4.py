@@ -113,13 +113,17 @@ ANSWERS = {
             hide(new="np.where(u < 0.9, random_ids, targets)"): "Your random words overwrite the masks",
             hide(targets="new"): "Your targets are the tokens after hiding",
             hide(targets="ids"): "Your targets are all tokens",
-            hide(new="np.where(u <= 0.8, mask_id, np.where(u < 0.9, random_ids, targets))"): "is 6, expected 41",
+            hide(new="np.where(u <= 0.8, mask_id, np.where(u < 0.9, random_ids, targets))"): "not ≤",
+            hide(new="np.where(u < 0.8, mask_id, np.where(u < 0.9, targets, random_ids))"): "exchanged the last two",
+            hide(
+                new="np.where(u < 0.8, mask_id, np.where(u < 0.9, random_ids[positions], targets))"
+            ): "do not index them",
             """
 def my_hide(ids, positions, u, random_ids, mask_id):
     targets = ids[positions]
     ids[positions] = np.where(u < 0.8, mask_id, np.where(u < 0.9, random_ids, targets))
     return ids, targets
-""": "changes its argument ids",
+""": "begin with ids = ids.copy()",
         },
     ),
     "4.2": (
@@ -149,6 +153,7 @@ def my_cross_entropy(logits, targets):
             backward(dz="dz[np.arange(N), targets] -= 1"): "N times too large",
             backward(dz="dz /= N"): "Subtract 1 at the target",
             backward(dz="dz[np.arange(N), targets] -= 1; dz /= -N"): "the wrong sign",
+            backward(dz="dz *= 0; n = np.arange(N); dz[n, targets] = (p[n, targets] - 1) / N"): "Only the target",
             backward(feature="h"): "dW2 uses h",
             backward(dz="dz[np.arange(N), targets] -= 1", result="x.T @ dh, dW2, dh @ W1"): "N times too large",
             backward(result="x.T @ dh, dW2, dh @ W1"): "dx = dh W1ᵀ",
@@ -159,6 +164,11 @@ def my_cross_entropy(logits, targets):
         GRADIENT.format(difference="(f(up) - f(down)) / (2 * h)"),
         {
             GRADIENT.format(difference="(f(up) - f(w)) / h"): "one side only",
+            GRADIENT.format(difference="(f(up + up - w) - f(w)) / (2 * h)"): "both on one side",
+            GRADIENT.format(difference="(f(up) - f(w)) / (2 * h)"): "only h apart",
+            GRADIENT.format(difference="(f(up) - f(down)) / (2 * h)").replace(
+                "np.ndindex(*w.shape)", "range(len(w))"
+            ): "a whole row of w",
             GRADIENT.format(difference="(f(up) - f(down)) / h"): "twice too large",
             GRADIENT.format(difference="(f(up) - f(down)) / 2 * h"): "Write `/ (2 * h)`",
             GRADIENT.format(difference="(f(down) - f(up)) / (2 * h)"): "Your sign is wrong",
@@ -182,6 +192,7 @@ def my_gradient(f, w, h):
             adam(corrections="m, v"): "The corrections are missing",
             adam(corrections="m / 0.1, v / 0.001"): "right for t = 1 only",
             adam(v="0.999 * v + 0.001 * g"): "You have averaged g",
+            adam(v="0.999 * v + 0.001 * abs(g)"): "averaged |g|",
             adam(m="0.1 * m + 0.9 * g"): "exchanged the shares of m",
             adam(result="w - lr * a / (b + 1e-8), m, v"): "Divide by its square root",
             adam(result="w + lr * a / (np.sqrt(b) + 1e-8), m, v"): "move uphill",
@@ -203,7 +214,12 @@ def my_gradient(f, w, h):
 def my_learning_rate(step, steps, peak, warmup):
     done = step / steps
     return peak * min(done / warmup, (1 - done) / (1 - warmup))
-""": "ZeroDivisionError",
+""": "With warmup = 0 nothing rises",
+            """
+def my_learning_rate(step, steps, peak, warmup):
+    end = int(warmup * steps)
+    return peak * (step / end if step < end else (steps - step) / (steps - end))
+""": "a whole step",
         },
     ),
     "4.7": (
@@ -212,6 +228,7 @@ def my_learning_rate(step, steps, peak, warmup):
             verdict(margin=0): "context begins at 0.8 below",
             verdict(memorises="False"): "more than 0.1 above the lowest",
             verdict(memorises="last > held_out[0] + 0.1"): "You compare the last loss with the first",
+            verdict(memorises="last > held_out[max(-2, -len(held_out))] + 0.1"): "with the one before",
             verdict(broken="last > uniform"): "NaN compares as False",
             verdict(broken="last != last"): "worse than a blind guess",
             verdict(broken="not last <= baseline"): "only above `uniform` is a run broken",

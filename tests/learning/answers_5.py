@@ -100,6 +100,23 @@ def cosine(
     return COSINE.format(centre=centre, unit=unit, result=result)
 
 
+CLASSIFY = """
+def my_classify(hidden, mask, W, b):
+    u = {mean}
+    z = {scores}
+    p = np.exp(z - z.max(-1, keepdims=True))
+    return {result}
+"""
+
+
+def classify(
+    mean="np.array([h[m == 1].mean(0) for h, m in zip(hidden, mask)])",
+    scores="u @ W + b",
+    result="p / p.sum(-1, keepdims=True)",
+):
+    return CLASSIFY.format(mean=mean, scores=scores, result=result)
+
+
 ANSWERS = {
     "5.1": (
         evaluate(),
@@ -123,6 +140,8 @@ ANSWERS = {
             calibration(gap="right[inside].mean() - confidence[inside].mean()"): "Gaps of different sign cancel",
             calibration(gap="abs(right[inside].mean() - (b + 0.5) / bins)"): "the middle of each bin",
             calibration(number="(confidence * bins).astype(int)"): "the last bin includes 1",
+            calibration(number="np.ceil(confidence * bins).astype(int) - 1"): "upper bound",
+            calibration().replace("inside.any()", "True"): "the mean of an empty bin",
             calibration(result="abs(right - confidence).mean()"): "You compare each guess on its own",
             calibration(result="abs(right.mean() - confidence.mean())"): "compare within each bin",
         },
@@ -171,6 +190,7 @@ ANSWERS = {
         cosine(),
         {
             cosine(result="(u @ u.T).mean()"): "the cosine of each vector with itself",
+            cosine(result="np.triu(u @ u.T, 1).sum() / (N * (N - 1))"): "each pair once",
             cosine(result="(u @ u.T).sum() - N"): "You return the sum",
             cosine(unit="x / np.linalg.norm(x, axis=0)", result="(u @ u.T)[~np.eye(N, dtype=bool)].mean()"): "axis=1",
             cosine(centre="vectors - vectors.mean(0)"): "although `centred` is False",
@@ -178,6 +198,18 @@ ANSWERS = {
             cosine(centre="vectors - vectors.mean(1, keepdims=True) if centred else vectors"): "the mean of each row",
             cosine(unit="x", result="(u @ u.T)[~np.eye(N, dtype=bool)].mean()"): "These are dot products",
             cosine(unit="x / np.linalg.norm(x, axis=1)"): "keepdims=True",
+        },
+    ),
+    "5.7": (
+        classify(),
+        {
+            classify(mean="hidden.mean(1)"): "Padding is part of your mean",
+            classify(mean="(hidden * mask[..., None]).mean(1)"): "still divide by T",
+            classify(mean="(hidden * mask[..., None]).sum(1)"): "You add the vectors up",
+            classify(mean="hidden[:, 0]"): "You take the first token",
+            classify(mean="(hidden * mask).sum(1)"): "mask[..., None]",
+            classify(result="z"): "You return the scores",
+            classify(scores="u @ W"): "The bias is missing",
         },
     ),
 }

@@ -67,7 +67,7 @@ def test_a_file_that_ends_python_is_reported(answer):
         ("def f(): return f()\nf()", "RecursionError"),
         (b"\x00\x01", "my_answer.py"),
         ("#" * 1_000_001, "expected a short Python file"),
-        ("", "Your file defines no `my_linear`."),
+        ("", "You have not defined `my_linear`."),
         ("if __name__ == '__main__': 1 / 0\n" + RIGHT, None),
         ("from my_answer import my_linear", "ImportError"),
     ],
@@ -102,7 +102,10 @@ def test_the_command_lists_and_checks_and_remembers(answer):
     assert not done()
     right = invoke(app, ["learn", "check", "1.2", str(answer(RIGHT))])
     assert right.exit_code == 0 and right.stdout.startswith("1.2 A linear layer: right.\n\nNext: exercise 1.1")
-    assert done() == {"1.2"} and "[x] 1.2" in invoke(app, ["learn"]).stdout
+    again = invoke(app, ["learn"]).stdout
+    assert done() == {"1.2"} and "[x] 1.2" in again and "done.json; `mini-bert learn reset` forgets it." in again
+    assert invoke(app, ["learn", "reset"]).stdout == "Forgot 1 exercise.\n"
+    assert not done() and invoke(app, ["learn", "reset"]).stdout == "Forgot 0 exercises.\n"
 
 
 def test_a_missing_file_and_an_unknown_number_are_refused(tmp_path, monkeypatch):
