@@ -192,7 +192,7 @@ def attention(
     """
     from threadpoolctl import threadpool_limits
 
-    from mini_bert.inference.loading import load
+    from mini_bert.inference.loading import load_for_gradients
     from mini_bert.inside.attention_analysis import analyse, load_classifier
     from mini_bert.inside.report import PAGES, checked_path, draw, report, report_json
 
@@ -206,7 +206,7 @@ def attention(
     tuned = load_classifier(model)
     if label is not None and tuned is None:
         raise ValueError(f"--label needs a model that is fine-tuned to classify, which {model} is not; leave it out")
-    loaded, tokenizer = (tuned.model, tuned.tokenizer) if tuned else load(model)
+    loaded, tokenizer = (tuned.model.widened(), tuned.tokenizer) if tuned else load_for_gradients(model)
     every_word = path is not None and path.suffix.lower() in PAGES
     with threadpool_limits(1, "blas"):  # a second thread gains nothing for one sentence
         analysis = analyse(
@@ -288,7 +288,7 @@ def plot_embeddings(
     """
     from mini_bert.common.progress import counted
     from mini_bert.inference.embed import embed
-    from mini_bert.inference.loading import load
+    from mini_bert.inference.loading import load_for_gradients
     from mini_bert.inside.inputs import sentences_of, words_of
     from mini_bert.inside.model_figures import embedding_pca
     from mini_bert.plots import style
@@ -298,7 +298,7 @@ def plot_embeddings(
     if texts and file is not None:
         raise ValueError("give either texts or --file, not both")
     path = style.picture_path(out)
-    loaded, tokenizer = load(model)
+    loaded, tokenizer = load_for_gradients(model)
     if of == "tokens":
         words, tags, source = words_of(texts, file)
         pieces = [tokenizer.tokenize(tokenizer.space + word) for word in words]

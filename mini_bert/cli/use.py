@@ -302,6 +302,13 @@ def export(
     model: Annotated[str, typer.Argument(help=MODELS)],
     out: Annotated[Path, typer.Option(help="the folder to write")],
     full: Annotated[bool, typer.Option("--full", help="32 bits per weight instead of 16")] = False,
+    bfloat16: Annotated[
+        bool, typer.Option("--bfloat16", help="16 bits with the range of float32, and fewer digits than float16")
+    ] = False,
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="8 bits per weight; with --onnx: write onnx/model_quantized.onnx instead"),
+    ] = False,
     onnx: Annotated[
         bool, typer.Option("--onnx", help="also write onnx/model.onnx, with the model's head (needs the extra `onnx`)")
     ] = False,
@@ -317,26 +324,35 @@ def export(
     For example:  mini-bert export runs/first --out my-model
     Or for ONNX:  mini-bert export runs/first --onnx --out my-model
     """
+    kinds = [name for name, wanted in (("float32", full), ("bfloat16", bfloat16), ("int8", int8)) if wanted]
+    if len(kinds) > 1:
+        raise ValueError("--full, --bfloat16 and --int8 are different weights; choose one of them")
+    weights = kinds[0] if kinds else "float16"
     if onnx:
-        _export_onnx(model, out, full, encoder, past)
+        _export_onnx(model, out, weights, encoder, past)
         return
     if encoder or past:
         raise ValueError("--encoder and --past say what the ONNX graph computes; add --onnx")
     from mini_bert.export import folder
     from mini_bert.files.model_folder import CARD
+    from mini_bert.finetuning import model as finetuning
     from mini_bert.inference.loading import load, with_generator
 
     source = folder.source_of(model, out)
-    loaded, tokenizer = load(source)
-    loaded = with_generator(loaded, source)
-    size = folder.export(loaded, tokenizer, out, half=not full, card=source / CARD)
-    bits = 32 if full else 16
+    if finetuning.is_tuned(source):
+        tuned = finetuning.load(source)
+        loaded, size = tuned.model, folder.export_tuned(tuned, out, weights, source / CARD)
+    else:
+        loaded, tokenizer = load(source)
+        loaded = with_generator(loaded, source)
+        size = folder.export(loaded, tokenizer, out, weights, source / CARD)
+    bits = {"float32": 32, "int8": 8}.get(weights, 16)
     print(f"{out}: {loaded.get_parameter_count():,} weights in {bits} bits, {size / 1e6:.1f} MB")
 
 
-def _export_onnx(model: str, out: Path, full: bool, encoder: bool, past: bool) -> None:
+def _export_onnx(model: str, out: Path, weights: str, encoder: bool, past: bool) -> None:
     from mini_bert.export.folder import source_of
-    from mini_bert.export.onnx_folder import GRAPH, export_onnx, export_tuned
+    from mini_bert.export.onnx_folder import export_onnx, export_tuned
     from mini_bert.files.model_folder import CARD
     from mini_bert.finetuning import model as finetuning
     from mini_bert.inference.loading import load, with_generator
@@ -345,9 +361,9 @@ def _export_onnx(model: str, out: Path, full: bool, encoder: bool, past: bool) -
     if finetuning.is_tuned(source):
         if past:
             raise ValueError(f"{model} was fine-tuned for a task, and writes no text; export it without --past")
-        written = export_tuned(finetuning.load(source), out, not full, source / CARD, encoder)
+        written = export_tuned(finetuning.load(source), out, weights, source / CARD, encoder)
     else:
         loaded, tokenizer = load(source)
-        written = export_onnx(with_generator(loaded, source), tokenizer, out, not full, source / CARD, encoder, past)
+        written = export_onnx(with_generator(loaded, source), tokenizer, out, weights, source / CARD, encoder, past)
     names = f"{', '.join(written.inputs)} -> {', '.join(written.outputs)}"
-    print(f"{out / GRAPH}: {written.size / 1e6:.1f} MB, {names}")
+    print(f"{written.path}: {written.size / 1e6:.1f} MB, {names}")

@@ -1,59 +1,96 @@
-"""Export a model: a folder with 16-bit weights, half the size on disk.
+"""Export a model: a folder with 16-bit weights, half the size on disk, or with 8-bit weights, a quarter of it.
 
-    $ mini-bert export runs/first --out my-model
+    $ mini-bert export runs/first --out my-model                float16
+    $ mini-bert export runs/first --bfloat16 --out my-model
+    $ mini-bert export runs/first --int8 --out my-model
 
 float16 keeps 11 of float32's 24 significant bits and ranges from 6e-8 to 65,504: enough for inference, too little for
-training. Loading the folder gives float32 weights again.
+training. bfloat16 keeps 8 bits, over the range of float32. Loading such a folder gives float32 weights again.
+
+In 8 bits, a weight is an integer times the scale of its output (common/eight_bit.py). Loading such a folder gives a
+model that computes with these integers. Nothing else can open the weights, so the file has another name.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
-from mini_bert.files.model_folder import WEIGHTS, locate, write_folder
+from mini_bert.files.model_folder import INT8_WEIGHTS, locate, weights_of, write_folder
+from mini_bert.finetuning.model import FineTuned, folder_config
 from mini_bert.models.base import Model
 from mini_bert.training.checkpoint import FOLDER
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
-HEADING = "## How to load it"
+HEADING, EIGHT_BIT_HEADING = "## How to load it", "## Weights in 8 bits"
 
 
 def export(
     model: Model,
     tokenizer: Tokenizer,
     folder: str | os.PathLike[str],
-    half: bool = True,
+    weights: str = "float16",
     card: Path | None = None,
+    js: Mapping[str, Any] | None = None,
 ) -> int:
     """Write config.json, weights, tokenizer, and a model card. Returns the size of the weights in bytes.
 
-    card: the file of an existing card, to which a section on loading is added. Word frequencies next to it are copied.
+    weights: float32, float16, bfloat16 or int8; card: the file of an existing card, to which a section on loading is
+    added. Word frequencies next to it are copied. js: more for config.json, that transformers.js reads
     """
     folder = Path(folder)
-    if half:
-        largest = float(np.abs(model.flat.data).max())
-        if not largest <= float(np.finfo(np.float16).max):
-            raise ValueError(f"the largest weight is {largest:g}, but float16 only goes to 65,504; export with --full")
+    model = stored_as(model, weights)
     text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else f"# {folder.resolve().name}\n"
     if HEADING not in text:
         text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
-    for name, part in model.folders().items():
-        tensors = part.file_tensors()
-        if half:
-            tensors = {key: np.asarray(array, np.float16) for key, array in tensors.items()}
-        write_folder(folder / name, part.file_config(), tensors, tokenizer, None if name else text, keep_others=True)
+    text = _with_note(text, model)
+    parts: Any = model.folders()
+    for name, part in parts.items():
+        config = {**part.file_config(), **(js or {})}
+        write_folder(folder / name, config, part.kept_tensors(), tokenizer, None if name else text, keep_others=True)
     if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
         write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
-    return (folder / WEIGHTS).stat().st_size
+    return size_of_weights(folder)
+
+
+def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str, card: Path | None, **more: Any) -> int:
+    """The same for a fine-tuned model, with the head of its task"""
+    model, task, tokenizer, length = tuned
+    model = stored_as(model, weights)
+    text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else ""
+    text = _with_note(text or f"# {Path(folder).resolve().name}\n", model) if model.in_eight_bits else text
+    config = {**folder_config(model, task, tokenizer, length), **more}
+    write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, text or None)
+    return size_of_weights(Path(folder))
+
+
+def size_of_weights(folder: Path) -> int:
+    """The bytes of the weights file"""
+    path = weights_of(folder)
+    return 0 if path is None else path.stat().st_size
+
+
+def stored_as(model: Model, weights: str) -> Model:
+    """A copy of the model with its weights rounded to a kind; the model itself if they are of that kind already."""
+    if weights == "float16":
+        largest = max(float(np.abs(np.asarray(param.data)).max()) for param in model.named_params().values())
+        if not largest <= float(np.finfo(np.float16).max):
+            raise ValueError(
+                f"the largest weight is {largest:g}, but float16 only goes to 65,504; export with --full or --bfloat16"
+            )
+    if weights == "float32" and not model.in_eight_bits and model.flat.data.itemsize == 4:
+        return model
+    return deepcopy(model).keep_weights(weights)
 
 
 def _how_to_load(model: Model) -> str:
@@ -71,6 +108,8 @@ def _how_to_load(model: Model) -> str:
             "`AutoTokenizer.from_pretrained` the tokenizer."
         )
         others += "".join(f" The folder `{name}` is a model of its own, `{kind}`." for name, kind in parts.items())
+    if model.in_eight_bits:
+        others = "In `transformers`, only the tokenizer opens (`AutoTokenizer.from_pretrained`)."
     heads = ", ".join(model.output_heads) or "none"
     return f"""{HEADING}
 
@@ -85,6 +124,18 @@ Its output heads: {heads}.
 
 {others}
 """
+
+
+def _with_note(text: str, model: Model) -> str:
+    """A model card with a section on weights in 8 bits, if the model has such"""
+    if not model.in_eight_bits or EIGHT_BIT_HEADING in text:
+        return text
+    note = (
+        f"{EIGHT_BIT_HEADING}\n\n`{INT8_WEIGHTS}` holds 8-bit integers, and a scale for each output. Only Mini-BERT\n"
+        "computes with them; `transformers` does not open this file. `mini-bert export --onnx --int8` writes a graph\n"
+        "(`onnx/model_quantized.onnx`) that computes the same wherever ONNX Runtime runs.\n"
+    )
+    return f"{text.rstrip()}\n\n{note}"
 
 
 def source_of(model: str, out: Path) -> Path:

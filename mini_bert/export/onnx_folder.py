@@ -3,6 +3,7 @@
     $ mini-bert export runs/first --onnx --out my-model
 
     my-model/onnx/model.onnx                the graph, float32
+    my-model/onnx/model_quantized.onnx      instead of it with --int8: the graph of the model in 8 bits
     my-model/config.json, model.safetensors, tokenizer.json, tokenizer_config.json, README.md       as without --onnx
     my-model/modules.json, 1_Pooling/config.json, sentence_bert_config.json     for graphs that give vectors
 
@@ -18,23 +19,25 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mini_bert.common.atomic import write_atomic
-from mini_bert.export.folder import export
+from mini_bert.export import folder as folders
+from mini_bert.export.folder import export, stored_as
 from mini_bert.export.names import HIDDEN
 from mini_bert.export.recording import Recording, own_head, record, vectors
 from mini_bert.export.task_heads import task_head
-from mini_bert.files.model_folder import CARD, write_folder
-from mini_bert.finetuning.model import FineTuned, folder_config
+from mini_bert.files.model_folder import CARD
+from mini_bert.finetuning.model import FineTuned
 from mini_bert.models.base import Model
+from mini_bert.models.memory import INT8
 from mini_bert.text.base import Tokenizer
 
-GRAPH = "onnx/model.onnx"
+GRAPH, INT8_GRAPH = "onnx/model.onnx", "onnx/model_quantized.onnx"
+TRANSFORMERS_JS = {"transformers.js_config": {"dtype": "q8"}}  # in config.json: the graph that it opens by default
 HEADING = "## The ONNX graph"
 
 
 class Exported(NamedTuple):
+    path: Path  # of the graph
     size: int  # bytes of the graph
     inputs: list[str]
     outputs: list[str]
@@ -44,50 +47,55 @@ def export_onnx(
     model: Model,
     tokenizer: Tokenizer,
     folder: str | os.PathLike[str],
-    half: bool = True,
+    weights: str = "float16",
     card: Path | None = None,
     encoder: bool = False,
     past: bool = False,
 ) -> Exported:
     """Write a pretrained model: a folder as `export` does, and the graph.
 
-    half: 16 bits for the safetensors file; past: the graph takes and returns keys and values (recording.py)
+    weights: those of the safetensors file, and with int8 those of the graph, too; past: the graph takes and returns
+    keys and values (recording.py)
     """
+    int8 = weights == INT8
+    model = stored_as(model, INT8 if int8 else "float32")
     models: Any = model.folders()
     parts = {name: record(part, vectors if encoder else own_head(part), past) for name, part in models.items()}
     graphs = {name: recording.to_onnx().SerializeToString() for name, recording in parts.items()}
-    export(model, tokenizer, folder, half, card)
+    export(model, tokenizer, folder, weights, card, TRANSFORMERS_JS if int8 else None)
     for name, recording in parts.items():
-        _add_graph(Path(folder) / name, graphs[name], recording)
+        _add_graph(Path(folder) / name, graphs[name], recording, int8)
         if HIDDEN in recording.outputs:
             add_sentence_transformer(Path(folder) / name, models[name], ["cls" if model.reads_forward else "mean"])
-    return _summary(graphs[""], parts[""])
+    return _summary(Path(folder), int8, graphs[""], parts[""])
 
 
 def export_tuned(
     tuned: FineTuned,
     folder: str | os.PathLike[str],
-    half: bool = True,
+    weights: str = "float16",
     card: Path | None = None,
     encoder: bool = False,
 ) -> Exported:
     """Write a fine-tuned model, and the graph with the head of its task."""
-    model, task, tokenizer, length = tuned
-    recording = record(model, vectors if encoder else task_head(tuned))
+    int8 = weights == INT8
+    tuned = tuned._replace(model=stored_as(tuned.model, INT8 if int8 else "float32"))
+    recording = record(tuned.model, vectors if encoder else task_head(tuned))
     graph = recording.to_onnx().SerializeToString()
-    tensors = model.file_tensors(task.architecture)
-    if half:
-        tensors = {name: np.asarray(array, np.float16) for name, array in tensors.items()}
-    text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else None
-    write_folder(folder, folder_config(model, task, tokenizer, length), tensors, tokenizer, text)
-    _add_graph(Path(folder), graph, recording)
+    folders.export_tuned(tuned, folder, weights, card, **(TRANSFORMERS_JS if int8 else {}))
+    _add_graph(Path(folder), graph, recording, int8)
     if HIDDEN in recording.outputs:
-        add_sentence_transformer(Path(folder), model, getattr(task, "pooling", ["mean"]), length)
-    return _summary(graph, recording)
+        add_sentence_transformer(Path(folder), tuned.model, getattr(tuned.task, "pooling", ["mean"]), tuned.length)
+    return _summary(Path(folder), int8, graph, recording)
 
 
-def _summary(graph: bytes, recording: Recording) -> Exported:
-    return Exported(len(graph), families(recording.input_names), families(recording.outputs))
+def _summary(folder: Path, int8: bool, graph: bytes, recording: Recording) -> Exported:
+    names = families(recording.input_names), families(recording.outputs)
+    return Exported(folder / _name(int8), len(graph), *names)
+
+
+def _name(int8: bool) -> str:
+    return INT8_GRAPH if int8 else GRAPH
 
 
 def families(names: Iterable[str]) -> list[str]:
@@ -95,21 +103,22 @@ def families(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name.partition(".")[0] for name in names))
 
 
-def _add_graph(folder: Path, graph: bytes, recording: Recording) -> None:
-    path = folder / GRAPH
+def _add_graph(folder: Path, graph: bytes, recording: Recording, int8: bool) -> None:
+    path = folder / _name(int8)
     path.parent.mkdir(exist_ok=True)
     write_atomic(path, graph)
     card = folder / CARD
     if card.is_file() and HEADING not in (text := card.read_text(encoding="utf-8")):
-        write_atomic(card, f"{text.rstrip()}\n\n{_about(recording)}".encode())
+        write_atomic(card, f"{text.rstrip()}\n\n{_about(recording, int8)}".encode())
 
 
-def _about(recording: Recording) -> str:
+def _about(recording: Recording, int8: bool) -> str:
     """The section of the model card on the graph"""
     names = families(recording.input_names), families(recording.outputs)
     inputs, outputs = (", ".join(f"`{name}`" for name in some) for some in names)
+    bits = "with products of 8-bit integers" if int8 else "in float32"
     return (
-        f"{HEADING}\n\n`{GRAPH}` computes {outputs} from {inputs}, in float32. Ids and masks are int64.\n"
+        f"{HEADING}\n\n`{_name(int8)}` computes {outputs} from {inputs}, {bits}. Ids and masks are int64.\n"
         "ONNX Runtime, `optimum` and transformers.js run it.\n"
     )
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert.common.eight_bit import Int8
 from mini_bert.export.numpy_words import arange, concatenate, split, where
 from mini_bert.export.sizes import Size, symbol
-from mini_bert.export.traced import NotTraceable, Traced, lifted, take
+from mini_bert.export.traced import NotTraceable, Traced, lifted, onnx_type, take
 from mini_bert.export.words import OPERATIONS, word_for
+from mini_bert.layers import matrices
 from mini_bert.layers.attention import AttendCache
 from mini_bert.layers.base import Run
 from mini_bert.layers.initialisers import frequencies
@@ -42,7 +44,24 @@ def _input() -> Traced:
 
 @word_for(OPERATIONS, "matrices.times")
 def times(x, w):
-    return x @ np.asarray(w) if isinstance(x, Traced) else UNANSWERED
+    if not isinstance(x, Traced):
+        return UNANSWERED
+    if isinstance(w, Int8) and len(w.scales) == 1:
+        return _times_int8(x, w)
+    return x @ np.asarray(w)
+
+
+def _times_int8(x, w):
+    """A product of integers. In this order ONNX Runtime computes all of it in one step, with a bias that is added.
+
+    MatMulInteger subtracts the zero point of x; that of w is 0.
+    """
+    graph = x.graph
+    a, scale, zero = graph.node("DynamicQuantizeLinear", [x.name], outputs=3)
+    total = graph.node("MatMulInteger", [a, graph.constant(w.integers), zero])
+    scales = graph.node("Mul", [scale, graph.constant(w.scales.reshape(w.shape[1]))])
+    name = graph.node("Mul", [graph.node("Cast", [total], to=onnx_type(np.float32)), scales])
+    return Traced(graph, name, matrices.times(x.value, w), [*x.shape[:-1], w.shape[1]])
 
 
 @word_for(OPERATIONS, "layer_norm.LayerNorm.forward")
@@ -118,7 +137,12 @@ def position_embedding(layer, x, run, positions=None):
 
 def _rows_of(table, ids):
     """table[ids]; if all ids are the same, one row for all tokens"""
-    return np.asarray(table)[ids.filled] if ids.filled is not None else take(np.asarray(table), ids, 0)
+    if ids.filled is not None:
+        return table[ids.filled]
+    if isinstance(table, Int8):
+        scales = take(table.scales.reshape(len(table)), ids, 0)
+        return take(table.integers, ids, 0).astype(np.float32) * scales[..., None]
+    return take(np.asarray(table), ids, 0)
 
 
 @word_for(OPERATIONS, "adaptive_embedding.AdaptiveEmbedding.forward")
@@ -127,7 +151,7 @@ def adaptive_embedding(layer, ids, run):
     y = None
     for start, stop, table, projection in layer._clusters():
         inside = (ids >= start) & (ids < stop)
-        e = take(np.asarray(table.table.data), np.clip(ids - start, 0, stop - start - 1), 0)
+        e = _rows_of(table.table.data, np.clip(ids - start, 0, stop - start - 1))
         e = e if projection is None else projection.forward(e, run)[0]
         y = e if y is None else where(inside[..., None], e, y)
     return y * layer.scale, None
@@ -139,10 +163,10 @@ def adaptive_softmax(layer, x, run):
     parts = []
     for c in range(len(layer.edges) - 1):
         part = layer._part(c)
-        inner = x if part.projection is None else x @ np.asarray(part.projection.data).T
-        z = inner @ np.asarray(part.table.data).T + np.asarray(part.bias.data)
+        inner = x if part.projection is None else times(x, part.projection.data.T)
+        z = times(inner, part.table.data.T) + np.asarray(part.bias.data)
         if c == 0 and layer.clusters is not None:
-            z = concatenate([z, inner @ np.asarray(layer.clusters.data).T + layer.cluster_bias.data], -1)
+            z = concatenate([z, times(inner, layer.clusters.data.T) + layer.cluster_bias.data], -1)
         z = log_softmax(z)
         if c == 0:
             first = z

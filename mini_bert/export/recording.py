@@ -96,8 +96,7 @@ def record(model: Model, head: Head | None = None, past: bool = False) -> Record
 
 
 def _recorded(model: Model, head: Head, past: bool, B: int, T: int, P: int) -> Recording:
-    weights = {name: param.data for name, param in model.named_params().items()}
-    graph = Graph(weights, model.max_length)
+    graph = Graph(_arrays(model), model.max_length)
     batch, length, before = symbol(BATCH, B), symbol(LENGTH, T), symbol(PAST_LENGTH, P)
     rng = np.random.default_rng(0)
 
@@ -131,6 +130,17 @@ def _recorded(model: Model, head: Head, past: bool, B: int, T: int, P: int) -> R
     for block, both in enumerate(cache.memory if past else ()):
         outputs |= {f"{PRESENT}.{block}.{part}": one for part, one in zip(("key", "value"), both, strict=True)}
     return Recording(graph, outputs, f"{type(model).__name__}, traced by Mini-BERT")
+
+
+def _arrays(model: Model) -> dict[str, np.ndarray]:
+    """The weights by name; of those in 8 bits, integers and scales, under the names that ONNX Runtime's tools give"""
+    found = {}
+    for name, param in model.named_params().items():
+        if param.frozen is None:
+            found[name] = param.data
+        else:
+            found |= {f"{name}_quantized": param.frozen.integers, f"{name}_scale": param.frozen.scales.reshape(-1)}
+    return found
 
 
 def tells_texts_apart(model: Model) -> bool:

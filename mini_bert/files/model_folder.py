@@ -19,10 +19,14 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.atomic import old_version, replaced_folder, write_atomic, written_beside
+from mini_bert.common.eight_bit import Int8
 from mini_bert.common.json_values import parse_json, read_object
 from mini_bert.common.sixteen_bit import Stored
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG, CARD = "model.safetensors", "pytorch_model.bin", "config.json", "README.md"
+INT8_WEIGHTS = "model_int8.safetensors"  # another name, so that transformers does not take its integers for weights
+EIGHT_BIT = "eight_bit"  # the entry in config.json of a folder with such weights
+SCALES = ".int8_scale"  # follows the name of a tensor in 8 bits
 WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # extensions
 BUNDLED = Path(__file__).parent / "bundled"  # contains a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
@@ -68,11 +72,23 @@ def locate(source: str | os.PathLike[str], quiet: bool = False) -> Path:
 
 
 def _is_model(folder: Path) -> bool:
-    return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in (WEIGHTS, TORCH_WEIGHTS))
+    return (folder / CONFIG).is_file() and weights_of(folder) is not None
+
+
+def weights_of(folder: Path) -> Path | None:
+    """The weights file of a model folder. If there are several, config.json says whether it is that in 8 bits."""
+    names = (WEIGHTS, TORCH_WEIGHTS, INT8_WEIGHTS)
+    found = [folder / name for name in names if (folder / name).is_file()]
+    if len(found) > 1 and found[-1].name == INT8_WEIGHTS and EIGHT_BIT in read_config(folder):
+        return found[-1]
+    return found[0] if found else None
 
 
 def read_tensors(path: str | os.PathLike[str], widened: bool = True) -> dict[str, Any]:
-    """All arrays of a weights file. bfloat16 becomes float32, or sixteen_bit.Stored if `widened` is False."""
+    """All arrays of a weights file. Those in 8 bits become float32.
+
+    bfloat16 becomes float32, or sixteen_bit.Stored if `widened` is False.
+    """
     path = Path(path)
     refuse_pickle(path)
     if path.is_dir():
@@ -113,6 +129,11 @@ def _read_safetensors(path: Path, widened: bool) -> dict[str, Any]:
     except SafetensorError as error:
         raise ValueError(f"{path} is not a complete safetensors file ({error}); {damaged}") from error
     tensors = {name: _as_array(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
+    for name in [name for name in tensors if name.endswith(SCALES)]:
+        own = name.removesuffix(SCALES)
+        if own not in tensors or tensors[own].dtype != np.int8 or tensors[own].ndim != tensors[name].ndim:
+            raise ValueError(f"{path}: {name} is there, but not the int8 tensor {own} that it belongs to; {damaged}")
+        tensors[own] = np.asarray(Int8(tensors[own], tensors.pop(name)))
     return {name: np.asarray(array) for name, array in tensors.items()} if widened else tensors
 
 
@@ -137,9 +158,8 @@ def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[st
     """Returns the content of config.json and the weights by name. `locate` finds the folder."""
     folder = locate(folder)
     config = read_config(folder)
-    for name in (WEIGHTS, TORCH_WEIGHTS):
-        if (folder / name).is_file():
-            return config, read_tensors(folder / name)
+    if (path := weights_of(folder)) is not None:
+        return config, read_tensors(path)
     pickles = "".join(f"; {path.name} is a pickle, which is never loaded" for path in sorted(folder.glob("*.pkl")))
     raise FileNotFoundError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}{pickles}")
 
@@ -149,8 +169,9 @@ def tensor_names(folder: Path) -> list[str]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(folder / WEIGHTS, framework="numpy") as file:
-            return list(file.keys())
+        with safe_open(weights_of(folder) or folder / WEIGHTS, framework="numpy") as file:
+            names = list(file.keys())
+            return [name for name in names if not name.endswith(SCALES)]
     except (FileNotFoundError, SafetensorError):  # another type of file; or damaged, and then the error says how
         return list(read_folder(folder)[1])
 
@@ -193,8 +214,13 @@ def write_folder(
 def fill_folder(
     folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Any], tokenizer: Any = None, card: str | None = None
 ) -> None:
-    """Write the files of a model to a folder that exists, for example one that is not in its place yet."""
-    write_tensors(folder / WEIGHTS, tensors)
+    """Write the files of a model to a folder that exists, for example one that is not in its place yet.
+
+    config.json also says how the weights are stored, if that is not float32.
+    """
+    int8 = any(isinstance(array, Int8) for array in tensors.values())
+    write_tensors(folder / (INT8_WEIGHTS if int8 else WEIGHTS), tensors)
+    config = {**config, **_about(tensors)}
     write_atomic(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
     if tokenizer is not None:
         tokenizer.save(folder)
@@ -202,11 +228,30 @@ def fill_folder(
         write_atomic(folder / CARD, card.encode())
 
 
+def _about(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """What config.json says about the way in which weights are stored"""
+    if any(isinstance(array, Int8) for array in tensors.values()):
+        about = {
+            "weights": f"int8 in {INT8_WEIGHTS}: multiply each tensor by its {SCALES}, one scale for each output",
+            "activations": "uint8, one scale for each array, found when it is computed",
+        }
+        return {EIGHT_BIT: about}
+    kinds = {array.bits.dtype if isinstance(array, Stored) else array.dtype for array in tensors.values()}
+    names = {np.dtype(np.uint16): "bfloat16", np.dtype(np.float16): "float16"}
+    return {"torch_dtype": names[kinds.pop()]} if len(kinds) == 1 and kinds <= set(names) else {}
+
+
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:
-    """Write a safetensors file directly from the arrays' memory. 16-bit weights (sixteen_bit.Stored) stay 16-bit."""
+    """Write a safetensors file directly from the arrays' memory.
+
+    16-bit weights (sixteen_bit.Stored) stay 16-bit. Of an Int8, integers and scales are two tensors.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
+    eight = {name: array for name, array in tensors.items() if isinstance(array, Int8)}
+    scales = {name + SCALES: array.scales for name, array in eight.items()}
+    tensors = {**tensors, **{name: array.integers for name, array in eight.items()}, **scales}
     bits = {name: array.bits if isinstance(array, Stored) else array for name, array in tensors.items()}
     arrays = {name: np.asarray(array, order="C") for name, array in bits.items()}
     bfloat16 = {name for name, array in tensors.items() if isinstance(array, Stored) and array.bits.dtype == np.uint16}

@@ -91,7 +91,7 @@ def save(
 ) -> None:
     """Write the model folder atomically."""
     values = folder_config(model, task, tokenizer, length)
-    write_folder(folder, values, model.file_tensors(task.architecture), tokenizer, card)
+    write_folder(folder, values, model.kept_tensors(task.architecture), tokenizer, card)
 
 
 def folder_config(model: Model, task: Task, tokenizer: Tokenizer, length: int) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     model._own_memory(None, dtype)
     model.assign_tensors(tensors, str(folder), task.architecture)
     length = min(tuned.get("length", model.max_length), model.max_length)
-    return FineTuned(model, task, tokenizer_of(folder, model.config), length)
+    return FineTuned(model.kept_as(values), task, tokenizer_of(folder, model.config), length)
 
 
 def is_tuned(folder: str | os.PathLike[str]) -> bool:

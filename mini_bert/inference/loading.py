@@ -54,6 +54,12 @@ def load(name_or_folder: str | os.PathLike[str] = DEFAULT_MODEL) -> tuple[Model,
     return model, tokenizer_of(folder, model.config)
 
 
+def load_for_gradients(name_or_folder: str | os.PathLike[str]) -> tuple[Model, Tokenizer]:
+    """`load`, with float32 in place of weights in 8 bits"""
+    model, tokenizer = load(name_or_folder)
+    return model.widened(), tokenizer
+
+
 def model_of(folder: Path) -> Model:
     """The model in a folder. Warnings about the folder are logged."""
     with warnings.catch_warnings(record=True) as notes:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.inference.loading import load
+from mini_bert.inference.loading import load, load_for_gradients
 from mini_bert.inside.inputs import runs_on
 from mini_bert.lab.fields import BadRequest
 from mini_bert.lab.shelf import UNTRAINED
@@ -63,7 +63,7 @@ class Bench:
         if name == UNTRAINED:
             model, tokenizer = load("mini-bert")
             return cls(name, model.untrained(0), tokenizer)
-        return cls(name, *load(name))
+        return cls(name, *load_for_gradients(name))
 
     def read(self, text: str) -> Reading:
         """The tokens of a text, with the special ones that the model saw in training (inside/inputs.py, as_trained).

@@ -18,7 +18,8 @@ from typing import Any
 
 from mini_bert.lab.fields import NotFound
 
-CONFIG, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin")  # as in files/model_folder.py
+# As in files/model_folder.py
+CONFIG, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin", "model_int8.safetensors")
 UNTRAINED = "mini-bert, untrained"  # random weights, to compare with
 BUNDLED = ("mini-bert", UNTRAINED)
 LOADED = 3  # models in memory

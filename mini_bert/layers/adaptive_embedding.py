@@ -50,6 +50,9 @@ class AdaptiveEmbedding(Layer):
         projected = divisor > 1 or embedding != width
         self.projections = [Linear(size, width, bias=False, std=projection_std) if projected else None
                             for size in sizes]  # fmt: skip
+        # Not in 8 bits: the words of each cluster would have a scale of their own, which a graph cannot express.
+        for projection in filter(None, self.projections):
+            projection.eight_bit = {}  # type: ignore[misc]
 
     @operation
     def forward(self, ids, run):  # ids (B,T)

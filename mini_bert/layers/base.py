@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -30,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from mini_bert.common.draws import address
+from mini_bert.common.eight_bit import Int8
 from mini_bert.common.sixteen_bit import Stored
 from mini_bert.layers.initialisers import Initialiser
 from mini_bert.layers.matrices import add_product
@@ -43,11 +44,14 @@ class Param:
     While `grad_is_unset`, the contents of `grad` are meaningless and count as 0: the first `add` or `add_product`
     overwrites them. This saves a training step from filling all gradients with zeros first. Code that changes `grad`
     directly calls `zero_if_unset` before.
+
+    A `frozen` weight is stored in 8 bits, outside of the flat arrays. It has no gradient; copies share it.
     """
 
     grad_is_unset = False
+    frozen: Int8 | None = None
     name: str
-    data: Any  # an array, or a Stored one
+    data: Any  # an array, a Stored one, or the frozen one
     grad: np.ndarray
     place: slice  # its position in the flat arrays
 
@@ -80,21 +84,31 @@ class Param:
         """Returns data[index] and grad[index] as a Param that shares their memory."""
         self.zero_if_unset()
         part = copy(self)
-        part.data = self.data.part(index) if isinstance(self.data, Stored) else self.data[index]
-        part.grad = self.grad[index]
+        part.data = self.data.part(index) if isinstance(self.data, Stored | Int8) else self.data[index]
+        if self.frozen is None:
+            part.grad = self.grad[index]
+        else:
+            part.frozen = part.data
         part.shape, part.size = part.data.shape, part.data.size
         vars(part).pop("place", None)  # it need not be contiguous
         return part
 
     def __deepcopy__(self, memo: Any) -> Param:
         """A copy is a new weight with the same declaration; it needs a `bind` of its own."""
-        return Param(self.shape, self.init, self.decay)
+        twin = Param(self.shape, self.init, self.decay)
+        twin.frozen = self.frozen
+        return twin
 
     def __getstate__(self) -> dict[str, Any]:  # a pickle contains the declaration; the model's pickle has the weights
         bound = ("data", "grad", "place", "grad_is_unset")
         return {name: value for name, value in vars(self).items() if name not in bound}
 
     def __getattr__(self, name: str) -> Any:  # called only for attributes that do not exist
+        if name in ("grad", "place") and self.frozen is not None:
+            raise ValueError(
+                f"this weight of shape {self.shape} is stored in 8 bits and has no gradient; call "
+                'keep_weights("float32") of the model first'
+            )
         if name in ("data", "grad", "name", "place"):
             raise AttributeError(f"this weight of shape {self.shape} has no memory yet: call bind(layer) first")
         raise AttributeError(name)
@@ -109,6 +123,9 @@ class Layer:
     # What training can change about a layer, to save memory (training/switches.py). A block with "attention" has an
     # `attention.method`; one whose backward needs its cache unrounded has no "activations".
     switches: ClassVar[frozenset[str]] = frozenset({"checkpointing", "activations"})
+
+    # The Params that can be stored in 8 bits: name -> the axis with a scale for each index, that of the outputs
+    eight_bit: ClassVar[Mapping[str, int]] = {}
 
     forward: Callable[..., tuple[Any, Any]]  # (x, run) -> y, cache
     backward: Callable[..., Any]  # (dy, cache, run) -> dx; adds to the `grad` of every Param involved
@@ -126,6 +143,15 @@ class Layer:
         for path, param in _walk(self, ""):
             first.setdefault(id(param), (path, param))
         return dict(first.values())
+
+    def eight_bit_params(self) -> dict[str, int]:
+        """The paths of all Params that can be stored in 8 bits, with the axis of their scales"""
+        paths = {id(param): path for path, param in self.named_params().items()}
+        found: dict[str, int] = {}
+        for layer in _layers(self):
+            for name, axis in layer.eight_bit.items():
+                found.setdefault(paths[id(getattr(layer, name))], axis)
+        return found
 
 
 class Unchanged(Layer):
@@ -149,6 +175,15 @@ def _walk(item: Any, path: str) -> Iterator[tuple[str, Param]]:
             yield from _walk(value, f"{path}.{index}")
 
 
+def _layers(item: Any) -> Iterator[Layer]:
+    """A layer and all layers inside it"""
+    if isinstance(item, Layer):
+        yield item
+        item = list(item.children().values())
+    for part in item if isinstance(item, list) else ():
+        yield from _layers(part)
+
+
 class Flat(NamedTuple):
     """All weights of a model as one vector, and all gradients as another."""
 
@@ -170,8 +205,16 @@ def bind(
     Pass `data` to share existing weights: a replica for a second thread has the same weights and its own gradient.
     `data` may be in 16 bits (common/sixteen_bit.py). With a `seed`, the weights are initialised. They are drawn in
     float64 and rounded, so that a float32 and a float64 model with the same seed start from the same point.
+
+    Weights in 8 bits (`Param.frozen`) are not in the flat arrays, and stay as they are.
     """
     params = layer.named_params()
+    for name, param in params.items():
+        if param.frozen is not None:
+            param.name, param.data = name, param.frozen
+            for earlier in ("grad", "place"):
+                vars(param).pop(earlier, None)
+    params = {name: param for name, param in params.items() if param.frozen is None}
     size = sum(param.size for param in params.values())
     data = np.zeros(size, dtype) if data is None else data
     narrow = data.itemsize == 2

@@ -15,6 +15,9 @@ Words that do not occur get none:
     dE[w] = Σ_{b,t : ids_bt = w} dy_bt            dP likewise; for P[:T], dP[t] = Σ_b dy_bt;   dx = dy
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from mini_bert.layers.base import Layer, Param, Run, bind
@@ -25,6 +28,8 @@ from mini_bert.layers.operation import operation
 
 class Embedding(Layer):
     """y = E[ids]        dE[ids] += dy"""
+
+    eight_bit: ClassVar[Mapping[str, int]] = {"table": 0}
 
     def __init__(self, count: int, width: int, std: float = 0.02, init: Initialiser | None = None):
         self.table = Param((count, width), normal(std) if init is None else init)

@@ -16,7 +16,9 @@ The shapes determine the order of the factors: dW is (in,out), and no other prod
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from copy import copy
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +32,8 @@ class Linear(Layer):
 
     W is initialised as N(0, 1/fan_in), so that y has about the same variance as x.
     """
+
+    eight_bit: ClassVar[Mapping[str, int]] = {"w": 1}
 
     def __init__(self, fan_in: int, fan_out: int, bias: bool = True, std: float | None = None):
         self.w = Param((fan_in, fan_out), normal(1 / math.sqrt(fan_in) if std is None else std))
@@ -62,6 +66,8 @@ class TiedLinear(Layer):
     the word's embedding. The table (V,H) is passed as a `Param`, so both uses add to the same gradient. Only the bias
     belongs to this layer (GPT-2 has none).
     """
+
+    eight_bit: ClassVar[Mapping[str, int]] = {"w": 0}
 
     def __init__(self, table: Param, bias: bool = True):
         self.w = table

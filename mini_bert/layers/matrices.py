@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert.common.eight_bit import Int8, integer_product, quantise_activations
 from mini_bert.common.sixteen_bit import Stored
 from mini_bert.layers.operation import operation
 
@@ -44,12 +45,14 @@ def sum_rows(x: np.ndarray) -> np.ndarray:
 
 
 @operation
-def times(x: np.ndarray, w: np.ndarray | Stored) -> np.ndarray:
+def times(x: np.ndarray, w: np.ndarray | Stored | Int8) -> np.ndarray:
     """x w, as one product of two matrices: (...,in) (in,out) -> (...,out).
 
     `x @ w` gives the same, but NumPy would compute B small products. Weights stored in 16 bits are converted to float32
-    a few columns at a time.
+    a few columns at a time. For weights in 8 bits, x is rounded to 8 bits, too (common/eight_bit.py).
     """
+    if isinstance(w, Int8) and len(w.scales) == 1:  # a scale for each column
+        return _times_int8(rows(x), w).reshape(*x.shape[:-1], w.shape[1])
     if isinstance(w, Stored) and w.size > PRODUCT:
         y = np.empty((*x.shape[:-1], w.shape[1]), x.dtype)
         columns = max(1, PRODUCT // w.shape[0])
@@ -58,6 +61,17 @@ def times(x: np.ndarray, w: np.ndarray | Stored) -> np.ndarray:
             np.matmul(rows(x), w[:, part], out=rows(y)[:, part])
         return y
     return (rows(x) @ w).reshape(*x.shape[:-1], w.shape[1])
+
+
+def _times_int8(x: np.ndarray, w: Int8) -> np.ndarray:  # x (N,in), w (in,out)
+    a, scale = quantise_activations(x)
+    y = np.empty((len(x), w.shape[1]), np.float32)
+    columns = max(1, PRODUCT // w.shape[0])
+    for start in range(0, w.shape[1], columns):
+        part = slice(start, start + columns)
+        y[:, part] = integer_product(a, w.integers[:, part])
+    y *= scale * w.scales
+    return y
 
 
 def add_product(total: np.ndarray, a: np.ndarray, b: np.ndarray, run: Any) -> None:

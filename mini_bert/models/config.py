@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mini_bert.models.sizes import Sizes
 
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # added by fine-tuning
+OF_EXPORT = ("torch_dtype", "eight_bit", "transformers.js_config")  # added by export
 INITS = ("plain", "depth_scaled")  # initial W_o and W2: like all other projections, or scaled by 1/√(2L)
 
 
@@ -117,7 +118,8 @@ class MiniBertConfig:
                 "mini_bert.load_model reads folders of every kind"
             )
         known = {field.name for field in fields(cls)}
-        given = {name: value for name, value in values.items() if name != "model_type" and name not in OF_A_TASK}
+        others = ("model_type", *OF_A_TASK, *OF_EXPORT)
+        given = {name: value for name, value in values.items() if name not in others}
         unknown = sorted(set(given) - known)
         if unknown:
             more = f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else ""

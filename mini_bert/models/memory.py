@@ -4,18 +4,22 @@ model.flat.data, model.flat.grad        all weights, all gradients (layers/base.
 model.replica()                         the same weights, its own gradients
 deepcopy(model), pickle.dumps(model)    its own weights
 model.keep_weights("bfloat16")          16 bits per weight
+model.keep_weights("int8")              8 bits, for use without training
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
 
-from mini_bert.common.sixteen_bit import check_kind, narrow, stored, widen
+from mini_bert.common.eight_bit import quantise
+from mini_bert.common.sixteen_bit import KINDS, narrow, stored, widen
 from mini_bert.layers.base import Flat, Layer, Pool, Run, bind
 
+INT8 = "int8"
 PART = 1 << 20  # weights that are rounded at a time
 OUTER = -1  # a key in the memo of a deepcopy, where ids are keys: a model is being copied as a part of another one
 
@@ -100,30 +104,60 @@ class InMemory(Layer):
 
     def _places(self) -> list[slice]:
         """Our parts of the flat arrays, in the order of `bind`: all of them, unless this model is inside another."""
-        if self.flat.data.size == self.get_parameter_count():
+        params = [param for param in self.named_params().values() if param.frozen is None]
+        if self.flat.data.size == sum(param.size for param in params):
             return [slice(None)]
-        return [param.place for param in sorted(self.named_params().values(), key=lambda param: not param.decay)]
+        return [param.place for param in sorted(params, key=lambda param: not param.decay)]
 
     def _own_run(self) -> Run:
         """A Run with its own scratch memory"""
         return Run(self.run.seed, self.run.train, Pool())
 
     def keep_weights(self, kind: str) -> Self:
-        """Store the weights as "float32", "bfloat16" or "float16"; products and gradients stay float32."""
+        """Store the weights as "float32", "bfloat16" or "float16"; products and gradients stay float32.
+
+        "int8" stores those of linear layers and embeddings in 8 bits, all but the task's own layers, which are small
+        and the last to be computed. Such a model cannot be trained. Its linear layers round what they multiply to 8
+        bits, too, on a scale for the whole array, so the result of a text depends a little on the rest of the batch.
+        """
         self.check_weights(kind)
+        if kind == INT8 or self.in_eight_bits:
+            self._freeze(self.eight_bit_params() if kind == INT8 else {})
         exact = self.flat.data if self.flat.data.itemsize == 4 else widen(self.flat.data)
-        data = exact if kind == "float32" else stored(exact.size, kind)
+        data = exact if kind in ("float32", INT8) else stored(exact.size, kind)
         if data is not exact:
             for start in range(0, exact.size, PART):  # rounding copies: one part at a time
                 narrow(exact[start : start + PART], data[start : start + PART])
         self._use(bind(self, data, self.flat.grad), self.run)
         return self
 
+    def _freeze(self, axes: Mapping[str, int]) -> None:
+        """Store these weights in 8 bits, and all others in float32."""
+        params = self.named_params()
+        exact = {name: np.asarray(param.data) for name, param in params.items()}
+        for name, param in params.items():
+            wanted = name in axes and not name.startswith("task.")
+            param.frozen = quantise(exact[name], axes[name]) if wanted else None
+        self._use(bind(self), self.run)
+        for name, param in params.items():
+            if param.frozen is None:
+                param.data[...] = exact[name]
+
+    def widened(self) -> Self:
+        """This model, with float32 in place of weights in 8 bits: for what needs gradients."""
+        return self.keep_weights("float32") if self.in_eight_bits else self
+
+    @property
+    def in_eight_bits(self) -> bool:
+        """Whether some weights are stored in 8 bits"""
+        return any(param.frozen is not None for param in self.named_params().values())
+
     def check_weights(self, kind: str) -> None:
         """Raise the error that `keep_weights` would raise."""
-        check_kind("kind", kind)
+        if kind not in (*KINDS, INT8):
+            raise ValueError(f"kind is {kind!r}, expected one of {', '.join(KINDS)}, {INT8}")
         if self.dtype != np.float32:
-            raise ValueError(f"this model computes in {self.dtype}; 16-bit weights need float32")
+            raise ValueError(f"this model computes in {self.dtype}; {kind} weights need float32")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -162,6 +196,7 @@ def _unpickled(
 ) -> InMemory:
     model = object.__new__(kind)
     vars(model).update(parts)
-    if data.size == model.get_parameter_count():  # else it is inside another model, which is unpickled next
+    own = sum(param.size for param in model.named_params().values() if param.frozen is None)
+    if data.size == own:  # else it is inside another model, which is unpickled next
         model._use(bind(model, data, np.zeros(data.size, dtype)), Run(seed, train, Pool()))
     return model

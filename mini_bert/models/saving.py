@@ -12,16 +12,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from mini_bert.common.eight_bit import Int8
 from mini_bert.common.sixteen_bit import Stored
 from mini_bert.layers.base import Layer
-from mini_bert.models.memory import InMemory
+from mini_bert.models.memory import INT8, InMemory
 
+EIGHT_BIT = "eight_bit"  # in config.json of a folder with weights in 8 bits (as in files/model_folder.py)
 LARGEST_WEIGHT = 1e9  # weights of trained models are below 100
 TOGETHER = "config.json and the weights must be those of one model: copy both from the same place"
 
@@ -134,15 +137,33 @@ class Saved(InMemory):
         return sorted(set(tensors) - {name for entry in table for name in entry.theirs})
 
     def file_tensors(self, task: str = "") -> dict[str, Any]:
-        """All weights under the names that files use."""
+        """All weights under the names that files use. Those in 8 bits are widened; see `kept_tensors`."""
         params = self.named_params()
         tensors: dict[str, Any] = {}
         for entry in [*self.names(), *self.task_names(task)]:
-            tensors |= entry.save(params[entry.ours].data)
+            data = params[entry.ours].data
+            tensors |= entry.save(np.asarray(data) if isinstance(data, Int8) else data)
         heads = self.head_prefixes
         if not any(name.startswith(heads) for name in tensors):
             return tensors
         return {name if name.startswith(heads) else self.prefix + name: array for name, array in tensors.items()}
+
+    def kept_tensors(self, task: str = "") -> dict[str, Any]:
+        """The same as they are stored in memory: Int8 for those in 8 bits.
+
+        The names of an architecture take tensors apart and put them together. Scales go the same way as weights.
+        """
+        tensors = self.file_tensors(task)
+        if not self.in_eight_bits:
+            return tensors
+        twin, ours = deepcopy(self).keep_weights("float32"), self.named_params()
+        for name, param in twin.named_params().items():
+            frozen = ours[name].frozen
+            param.data[...] = 0 if frozen is None else frozen.scales
+        for name, scales in twin.file_tensors(task).items():
+            if scales.ndim > 1 and scales.any():
+                tensors[name] = Int8.of(tensors[name], scales)
+        return tensors
 
     def folders(self) -> dict[str, Saved]:
         """The models that are written for others to read, by the name of a subfolder; "": the folder itself."""
@@ -219,12 +240,12 @@ class Saved(InMemory):
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write `config.json` and `model.safetensors`; published architectures use the names `transformers` expects.
 
-        Other files in the folder, such as a tokenizer, stay.
+        Other files in the folder, such as a tokenizer, stay. Weights in 8 bits go to `model_int8.safetensors`.
         """
         from mini_bert.files.model_folder import write_folder
 
         for name, model in self.folders().items():
-            write_folder(Path(folder) / name, model.file_config(), model.file_tensors(), keep_others=True)
+            write_folder(Path(folder) / name, model.file_config(), model.kept_tensors(), keep_others=True)
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: Any = np.float32) -> Self:
@@ -249,7 +270,11 @@ class Saved(InMemory):
         found = {cls.canonical(name): array for name, array in tensors.items()}
         model = cls.build(config, cls.heads_in(values, found), seed=None, dtype=dtype)
         model.assign_tensors(tensors, str(folder))
-        return model
+        return model.kept_as(values)
+
+    def kept_as(self, values: Mapping[str, Any]) -> Self:
+        """With weights in 8 bits if config.json says so, and the model computes in float32."""
+        return self.keep_weights(INT8) if EIGHT_BIT in values and self.dtype == np.float32 else self
 
     @classmethod
     def of_task(cls, values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from mini_bert.common.atomic import replaced_folder, write_atomic
 from mini_bert.common.json_values import finite_values, read_json
 from mini_bert.data.batches import Batches
 from mini_bert.evaluation.word_frequencies import write_frequencies
-from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_config, read_tensors
+from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_config, read_tensors, weights_of
 from mini_bert.inference.loading import model_of
 from mini_bert.models.base import Model
 from mini_bert.models.pairs import is_pair
@@ -84,7 +84,7 @@ class RunFolder(Recorder):
         """Raise an error unless the folder is new or empty, so that no other files are touched."""
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is a file, expected a folder for the run; {other}")
-        if (path / CONFIG).exists() and not (path / "model.safetensors").exists():  # a model folder has a config too
+        if (path / CONFIG).exists() and weights_of(path) is None:  # a model folder has a config too
             raise ValueError(f"{path} already contains a run; {resume}, or {other}")
         if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
             raise ValueError(f"{path} is not empty, but a run needs a new or empty folder; {other}")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
 from mini_bert.common.progress import counted
-from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, TORCH_WEIGHTS, WEIGHT_FILES, WEIGHTS, locate
+from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, WEIGHT_FILES, locate, weights_of
 from mini_bert.inference.loading import (
     bundled_replacement,
     bundled_tokenizer,
@@ -201,7 +201,7 @@ def refuse_weights(model: str) -> None:
     path = Path(model)
     folders = [path, path / MODEL] if path.is_dir() else [path.parent] if path.suffix in WEIGHT_FILES else []
     for folder in folders:
-        if any((folder / name).is_file() for name in (WEIGHTS, TORCH_WEIGHTS)):
+        if weights_of(folder) is not None:
             raise ValueError(
                 f"{model} has trained weights, but --model starts from random weights. To continue training with these "
                 f"weights: --init {quoted(folder)}. To train a new model of the same architecture, give its config: "

@@ -44,7 +44,7 @@ def apply(model: Model, settings: TrainingConfig) -> None:
                 for index, block in enumerate(blocks)
             ]
         part.encoder.blocks = [Recompute(block) if index in recomputed else block for index, block in enumerate(blocks)]
-    if settings.weights != "float32" or model.flat.data.itemsize == 2:
+    if settings.weights != "float32" or model.flat.data.itemsize == 2 or model.in_eight_bits:
         model.keep_weights(settings.weights)
 
 

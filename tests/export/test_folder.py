@@ -25,7 +25,7 @@ IDS = np.array([[2, 70, 4, 900, 3]])
 
 @pytest.mark.parametrize("model", [MiniBERT(MINI), Bert(BERT)], ids=["mini", "bert"])
 def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
-    half, full = export(model, TOKENIZER, tmp_path / "half"), export(model, TOKENIZER, tmp_path / "full", half=False)
+    half, full = export(model, TOKENIZER, tmp_path / "half"), export(model, TOKENIZER, tmp_path / "full", "float32")
     assert 0.49 < half / full < 0.55
     for folder, error in (("half", 1e-3), ("full", 0.0)):
         loaded, tokenizer = load(tmp_path / folder)
@@ -37,13 +37,13 @@ def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
 def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_written(tmp_path):
     model = MiniBERT(MINI)
     model.head.b.data[3] = 1e5
-    with pytest.raises(ValueError, match=r"weight is 100000, but float16 only goes to 65,504; export with --full"):
+    with pytest.raises(ValueError, match=r"weight is 100000, but float16 only goes to 65,504; export with --full or"):
         export(model, TOKENIZER, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_the_command_takes_the_card_along_and_overwrites_nothing(tmp_path, capsys):
-    export(MiniBERT(MINI), TOKENIZER, tmp_path / "a", half=False)
+    export(MiniBERT(MINI), TOKENIZER, tmp_path / "a", weights="float32")
     (tmp_path / "a" / "README.md").write_text("a card")
     write_frequencies(tmp_path / "a", np.log(np.full(8192, 1 / 8192)))
     words = ["export", str(tmp_path / "a"), "--out", str(tmp_path / "b")]
@@ -78,7 +78,7 @@ def test_the_card_says_how_to_load_the_model(model, tmp_path, monkeypatch):
 
 def a_run_without_model(folder, **start):
     """A run with one checkpoint and a good history, unless `start` adds a bad record."""
-    export(MiniBERT(MINI), TOKENIZER, folder / "checkpoints" / "step-00000050", half=False)
+    export(MiniBERT(MINI), TOKENIZER, folder / "checkpoints" / "step-00000050", weights="float32")
     (folder / "config.json").write_text("{}")
     records = [{"kind": "start", "step": 0, "unigram_loss": 6.5}]
     records += [{"kind": "train", "step": step, "loss": 6.0, "lr": 1e-3} for step in range(10, 60, 10)]

@@ -14,7 +14,7 @@ from mini_bert.export.onnx_folder import export_onnx
 from mini_bert.inference.embed import embed
 from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.generate import generate
-from mini_bert.inference.loading import load
+from mini_bert.inference.loading import load, load_model
 from mini_bert.inference.sampling import Sampling
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.gpt2 import GPT2, GPT2Config
@@ -92,3 +92,24 @@ def test_the_same_vectors_and_guesses(kind, library, tmp_path):
     ours = fill_mask(model, tokenizer, MASKED).gaps[0]
     assert [word for word, _ in answer["guesses"]] == [guess.word for guess in ours]
     np.testing.assert_allclose([p for _, p in answer["guesses"]], [guess.probability for guess in ours], atol=1e-4)
+
+
+def test_8_bits_open_by_default(library, tmp_path):
+    """config.json says which graph to take: without an option, transformers.js opens onnx/model_quantized.onnx."""
+    model, tokenizer = published()
+    written = export_onnx(model, tokenizer, tmp_path / "eight", "int8", encoder=True)
+    assert written.path.name == "model_quantized.onnx"
+    script = """
+        import { pathToFileURL } from "node:url";
+        const [library, folder, text] = process.argv.slice(1);
+        const { env, pipeline } = await import(pathToFileURL(library));
+        env.allowRemoteModels = false;
+        env.localModelPath = "";
+        const embed = await pipeline("feature-extraction", folder);
+        process.stdout.write(JSON.stringify(Array.from((await embed(text, { pooling: "mean" })).data)));
+    """
+    command = ["node", "--input-type=module", "--eval", script, str(library), str(tmp_path / "eight"), TEXT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    ours = embed(load_model(tmp_path / "eight"), tokenizer, [TEXT], "all")[0]
+    np.testing.assert_allclose(json.loads(done.stdout), ours, atol=1e-2)
