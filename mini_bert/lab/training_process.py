@@ -14,6 +14,7 @@ from __future__ import annotations
 import _thread
 import json
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -25,7 +26,8 @@ WATCHED: dict[str, Any] = {"log_every": 10, "tensors_every": 25}  # steps
 
 def end_with(descriptor: int) -> None:
     """Interrupt the main thread when this file ends. (Not through sys.stdin: a thread that waits in there when the
-    process ends would hold its lock.)"""
+    process ends would hold its lock.) What a shell starts in the background ignores interruptions, and so would we."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def wait() -> None:
         while os.read(descriptor, 1):

@@ -309,6 +309,9 @@ def test_a_resumed_run_is_bounded(bench, home, monkeypatch):
         "pretraining.resume = lambda *_, **__: [time.sleep(0.01) for _ in range(6000)]\n"
         'sys.exit(training_process.main([\'{"out": "runs/run-1", "resume": true, "at_most": 0.2}\']))'
     )
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a shell's background job\n" + program
+    )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
         assert process.wait(40) == 130
 

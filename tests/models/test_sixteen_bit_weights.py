@@ -77,7 +77,7 @@ def test_it_learns_in_steps_too_small_to_see(kind):
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="kind is 'int8'"):
-        MiniBERT(MINI).keep_weights("int8")
+    with pytest.raises(ValueError, match="kind is 'int4'"):
+        MiniBERT(MINI).keep_weights("int4")
     with pytest.raises(ValueError, match="computes in float64"):
         MiniBERT(MINI, dtype=np.float64).keep_weights("bfloat16")
