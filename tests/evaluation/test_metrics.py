@@ -111,6 +111,11 @@ def test_chosen_labels():
     assert metrics.precision_recall_f1(TRUTH, GUESS, "macro", ["dog", "owl"]) == pytest.approx((1 / 4, 1 / 4, 1 / 4, 3))
 
 
+def test_pearson_of_the_smallest_numbers():
+    """Two points that differ from the others in the same direction: the correlation is 1, however small the numbers."""
+    assert metrics.pearson([0.0, 0.0, 1.0], [0.0, 0.0, 5e-324]) == pytest.approx(1)
+
+
 def test_matthews_of_two_classes_is_pearson():
     """For 0 and 1, the formula for many classes is the correlation; the opposite has the opposite sign."""
     for _ in range(20):

@@ -98,7 +98,7 @@ def test_many_cases():
 # ---- numbers
 
 NUMBERS = st.one_of(
-    st.floats(-1e3, 1e3),
+    st.floats(-1e3, 1e3, allow_subnormal=False),  # SciPy's Pearson of 0, 0, 5e-324 is wrong; ours: test_metrics.py
     st.integers(-2, 2).map(float),  # ties
     st.sampled_from([1e150, -1e150, 1e-150, 0.0]),
 )
