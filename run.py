@@ -219,8 +219,9 @@ def test(args: list[str]) -> int:
             )
     selection = ["-m", TIERS[tiers[0]]] if tiers else []
     selection += ["-rs"] if tiers == ["--browser"] else []  # the reasons if something is skipped
-    # Without arguments, use several cores, with all tests of a file on the same one.
-    parallel = [] if args or cores() == 1 else ["-n", str(min(cores(), 4)), "--dist", "loadfile"]
+    # Without arguments, use several cores, with all tests of a file on the same one. One process more than cores, since
+    # some tests wait instead of computing.
+    parallel = [] if args or cores() == 1 else ["-n", str(min(cores(), 4) + 1), "--dist", "loadfile"]
     return call([program("python"), "-m", "pytest", *selection, *parallel, *others], cwd=ROOT)
 
 

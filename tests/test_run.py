@@ -78,9 +78,9 @@ def test_each_word_installs_what_it_needs_and_runs_one_program(front, words, ins
     assert (front.installed, front.called) == (installed, [called])
 
 
-@pytest.mark.parametrize(("cores", "shared"), [(1, ""), (3, " -n 3 --dist loadfile"), (64, " -n 4 --dist loadfile")])
+@pytest.mark.parametrize(("cores", "shared"), [(1, ""), (3, " -n 4 --dist loadfile"), (64, " -n 5 --dist loadfile")])
 def test_the_default_tier_is_shared_among_cores(front, monkeypatch, cores, shared):
-    """Tests use up to four cores; with one core there is nothing to distribute."""
+    """Tests use up to four cores, with one process more; with one core there is nothing to distribute."""
     monkeypatch.setattr(run, "cores", lambda: cores)
     run.main(["test"])
     assert front.called == ["python -m pytest" + shared]
