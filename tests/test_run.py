@@ -46,7 +46,7 @@ def front(monkeypatch):
 @pytest.mark.parametrize(
     "words, installed, called",
     [
-        ("test", ["dev"], "python -m pytest -n 2 --dist loadfile"),
+        ("test", ["dev"], "python -m pytest -n 3 --dist loadfile"),
         ("test --slow", ["dev"], "python -m pytest -m slow and not peers"),
         ("test --peers", ["dev", "peers"], "python -m pytest -m peers and not slow"),
         ("test --browser", ["dev", "browser"], "python -m pytest -m browser -rs"),
