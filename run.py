@@ -335,7 +335,7 @@ def build() -> None:
 def pip_install(what: str, arguments: list[str]) -> None:
     say(f"Installing {what} ...")
     pip = [program("python"), "-m", "pip", "install", "--no-input"]
-    if arguments[0] == "-e":  # ourselves and small libraries: seconds, and sixty lines that nobody needs
+    if arguments[0] == "-e":  # this package and small libraries take seconds; pip would print sixty lines
         pip.append("--quiet")
     pip.append("--disable-pip-version-check")
     UNFINISHED.touch()  # stays if pip is interrupted or killed: .venv may hold half a package, and is built again

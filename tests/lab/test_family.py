@@ -9,6 +9,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from mini_bert.files import model_folder
 from mini_bert.inside.attention_maps import attention_maps
 from mini_bert.lab import rooms
 from mini_bert.lab.bench import Bench
@@ -17,7 +18,7 @@ from mini_bert.lab.fields import NotFound, Unable
 from mini_bert.lab.first_view import _unpacked
 from mini_bert.lab.mask import guess
 from mini_bert.lab.server import Loading, answer
-from mini_bert.lab.shelf import LOADED, UNTRAINED, Shelf, found_runs
+from mini_bert.lab.shelf import CONFIG, LOADED, UNTRAINED, WEIGHTS, Shelf, found_runs
 from mini_bert.layers.softmax import softmax
 from mini_bert.models.registry import PRESETS, model_class
 from mini_bert.text.loading import load_tokenizer
@@ -47,6 +48,12 @@ def preset_bench(name, **changed):
 
 
 # ---------------------------------------------------------------------- the shelf
+
+
+def test_the_shelf_knows_the_files_of_a_model_folder():
+    """It does not import their names, so that the page need not wait for NumPy."""
+    assert CONFIG == model_folder.CONFIG
+    assert set(WEIGHTS) == {model_folder.WEIGHTS, model_folder.TORCH_WEIGHTS, model_folder.INT8_WEIGHTS}
 
 
 class Fake(Loading):

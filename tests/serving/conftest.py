@@ -7,7 +7,7 @@ import http.client
 import json
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from mini_bert.serving.calls import Limits
 from mini_bert.serving.guard import hosts_of
 from mini_bert.serving.running import uvicorn_server
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+from tests.lab.client import Answer as Answered
 
 WORDS = [
     "the",
@@ -95,16 +96,6 @@ def folders(tmp_path_factory) -> dict[str, str]:
         model = spread(with_task(encoder(), task))
         save(top / name, model, task, TOKENIZER, LENGTH)
     return {name: str(top / name) for name in ("base", "writer", *TASKS)}
-
-
-class Answered(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 class Client:

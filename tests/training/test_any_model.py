@@ -278,7 +278,7 @@ def test_a_class_of_another_architecture_is_refused():
 
 
 def test_limits_name_the_field_and_the_least_value():
-    """A memory may be 0, a width may not. The length of Transformer-XL's segments is no number of positions."""
+    """A memory may be 0, a width may not. Transformer-XL's segment length does not limit positions."""
     values = load_config("transformer-xl").to_dict()
     with pytest.raises(ValueError, match=r"mem_len is -1, expected a whole number .* of at least 0"):
         config_from(values | {"mem_len": -1})
