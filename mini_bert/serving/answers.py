@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert.common.extras import extra
 from mini_bert.data.labelled.readers import Labelled, Question, Scored, Tagged
 from mini_bert.evaluation.metrics import entities
 from mini_bert.finetuning.predict import WORD
@@ -17,6 +18,7 @@ from mini_bert.inference.fill_mask import Guess, best_guesses, filled_in, read_g
 from mini_bert.layers.softmax import softmax
 from mini_bert.serving.calls import Call, Limits
 from mini_bert.serving.failures import Failure
+from mini_bert.serving.metrics import NEEDED
 from mini_bert.serving.served import Served, too_many_tokens
 
 Entry = dict[str, Any]
@@ -28,9 +30,10 @@ class Json(str):
     """JSON as text"""
 
 
-def numbers(vector: np.ndarray) -> str:
-    """A float32 vector as JSON. Nine digits identify a float32; json.dumps takes four times as long to write 17."""
-    return "[" + ",".join(["%.9g"] * vector.size) % tuple(vector.tolist()) + "]"
+def numbers(x: np.ndarray) -> str:
+    """An array as JSON, with as many digits as identify a float32: a tenth of the time of Python's formatting."""
+    orjson = extra("orjson", NEEDED)
+    return orjson.dumps(np.ascontiguousarray(x), option=orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def shaped(vectors: Sequence[np.ndarray], normalize: bool, dimensions: int | None) -> np.ndarray:
@@ -49,7 +52,7 @@ def shaped(vectors: Sequence[np.ndarray], normalize: bool, dimensions: int | Non
 async def embed(call: Call) -> Json:
     rows = await call.rows(call["inputs"])
     vectors = shaped(await call.compute(call.served.vectors, rows), call["normalize"], call["dimensions"])
-    return Json(f"[{','.join(map(numbers, vectors))}]")
+    return Json(numbers(vectors))
 
 
 async def embed_all(call: Call) -> Json:
@@ -57,7 +60,7 @@ async def embed_all(call: Call) -> Json:
     texts = await call.compute(call.served.token_vectors, rows)
 
     def written() -> Json:
-        return Json(f"[{','.join('[' + ','.join(map(numbers, text)) + ']' for text in texts)}]")
+        return Json(f"[{','.join(map(numbers, texts))}]")
 
     return await call.apart(sum(text.size for text in texts), written)
 

@@ -169,23 +169,38 @@ class Server:
 
     async def patient(self, work: Any, request: Any) -> Any:
         """What `work` returns. It is cancelled when it takes too long, or when its client hangs up."""
-        task = asyncio.ensure_future(work)
-        hanging_up: asyncio.Future[Any] | None = None
-        try:
-            done, _ = await asyncio.wait({task}, timeout=WATCH)
-            if done:
-                return task.result()
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        failures: list[Failure] = []
+        watched: list[Any] = []  # what is to be cancelled at the end; then it is empty
+
+        def stop(failure: Failure) -> None:
+            if watched:
+                failures.append(failure)
+                task.cancel()
+
+        def watch() -> None:
             hanging_up = asyncio.ensure_future(request.receive())
-            await asyncio.wait({task, hanging_up}, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            if hanging_up.done():
-                raise Failure("Gone", "the client has closed the connection")
-            raise Failure("Unhealthy", f"this took longer than {self.limits.timeout:g} seconds")
+            hanging_up.add_done_callback(gone)
+            slow = Failure("Unhealthy", f"this took longer than {self.limits.timeout:g} seconds")
+            watched.extend((hanging_up, loop.call_later(self.limits.timeout - WATCH, stop, slow)))
+
+        def gone(hanging_up: asyncio.Future[Any]) -> None:
+            if not hanging_up.cancelled():
+                stop(Failure("Gone", "the client has closed the connection"))
+
+        watched.append(loop.call_later(WATCH, watch))  # most requests are answered before that
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not failures:
+                raise  # the server is closing
+            task.uncancel()
+            raise failures[0] from None
         finally:
-            task.cancel()
-            if hanging_up is not None:
-                hanging_up.cancel()
+            for one in watched:
+                one.cancel()
+            watched.clear()
 
     def stream(self, value: Stream, call: Call, method: str, active: contextlib.ExitStack) -> Any:
         """Events as they come. The request is over when the last one was sent, or the client is gone."""

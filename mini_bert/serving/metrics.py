@@ -12,7 +12,7 @@ from typing import Any
 from mini_bert.common.extras import extra
 from mini_bert.serving.calls import Call
 
-NEEDED = "the server needs Starlette, uvicorn and prometheus-client (the extra `serve`), which are not all installed"
+NEEDED = "the server needs Starlette, uvicorn, orjson and prometheus-client (the extra `serve`); one is not installed"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 POWERS = tuple(2**power for power in range(15))
 
