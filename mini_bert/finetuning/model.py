@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
 from mini_bert.files.model_folder import locate, read_config, read_folder, write_folder
 from mini_bert.finetuning.tasks.answer import Answer
@@ -151,6 +152,8 @@ def _task(
     labels = [label for number in range(len(names)) if isinstance(label := names.get(str(number)), str)]
     if len(labels) < len(names):
         raise ValueError(f"{folder}: id2label in config.json is {names!r:.60}, expected a name for each of 0, 1, 2, …")
+    if architecture == Classify.architecture:
+        _check_problem(folder, values.get("problem_type"), len(labels))
     tuned = values.get("fine_tuning")
     if tuned is None:
         tuned = _published(folder, architecture, labels, model.sentence_settings(config))
@@ -163,6 +166,19 @@ def _task(
         return (kind(labels, **settings) if kind.labelled else kind(**settings)), tuned
     except TypeError:
         raise ValueError(f"{folder}: fine_tuning in config.json has unknown settings: {settings!r:.100}") from None
+
+
+def _check_problem(folder: Path, problem: Any, labels: int) -> None:
+    """`problem_type` tells transformers what the scores of a text mean; usually it is left out."""
+    expected, meaning = (
+        ("regression", "one score, a number") if labels == 1 else ("single_label_classification", "one of several labels")
+    )
+    if problem not in (None, expected):
+        raise ValueError(
+            f"{folder}: problem_type in config.json is {problem!r:.60}, but with {counted(labels, 'label')} only "
+            f"{expected!r} is supported: {meaning}. Other scores would be shown with wrong probabilities; use "
+            "transformers for this model"
+        )
 
 
 def _id2label(values: Mapping[str, Any], classes: int):

@@ -80,7 +80,8 @@ def _answer(task: Any, example: Question, spans: list[Any]) -> dict[str, Any]:
 
 
 def _score(task: Any, example: Scored, score: float) -> dict[str, Any]:
-    return {"first": example.first, "second": example.second, "score": score}
+    texts = {"first": example.first, "second": example.second} if example.second else {"text": example.first}
+    return {**texts, "score": score}
 
 
 DESCRIBE: dict[str, Callable[..., dict[str, Any]]] = {
@@ -120,7 +121,8 @@ def gather(
         raise ValueError(f"this model is for {task.name}, not for questions; remove --question and --context")
     if bool(texts) == (file is not None):
         raise ValueError("give either texts, or --file with texts")
-    known = task.name == "similarity" or (task.name == "classify" and task.pairs)
+    alone = task.name == "similarity" and task.pairs is None and len(texts) == 1 and not pairs
+    known = (task.name == "similarity" and not alone) or (task.name == "classify" and task.pairs)
     if (pairs or second is not None) and not known and getattr(task, "pairs", False) is not None:
         takes = "classifies single texts" if task.name == "classify" else f"is for {task.name}, one text at a time"
         raise ValueError(f"this model {takes}; remove {'--pairs' if pairs else '--second'}")
@@ -170,7 +172,8 @@ def _as_examples(task: Any, texts: list[Labelled]) -> list[Any]:
 def shown(prediction: dict[str, Any]) -> str:
     """A prediction for people to read"""
     if "score" in prediction:
-        return f"{prediction['score']:.2f}    {prediction['first']}  |  {prediction['second']}"
+        texts = [prediction[name] for name in ("text", "first", "second") if name in prediction]
+        return f"{prediction['score']:.2f}    {'  |  '.join(texts)}"
     if "answers" in prediction:
         lines = [f"  {answer['probability']:6.1%}  {answer['answer']}" for answer in prediction["answers"][:SHOWN]]
         return "\n".join([prediction["question"], *lines])

@@ -9,11 +9,13 @@ import pytest
 from mini_bert.finetuning.data import TaskData
 from mini_bert.finetuning.finetune import make_task
 from mini_bert.finetuning.model import load, save, with_task
+from mini_bert.finetuning.predict import gather, predictions, shown
 from mini_bert.finetuning.tasks.base import Batch, summary_places
 from mini_bert.finetuning.tasks.classify import Classify, sentence_scores
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
 from mini_bert.inference.embed import embed
+from mini_bert.inference.loading import load_model
 from mini_bert.layers.base import Run
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.gpt2 import GPT2, GPT2Config
@@ -91,6 +93,54 @@ def test_a_folder_comes_back(model, kind, tmp_path):
     published = load(tmp_path)
     assert type(published.task) is type(task) and published.task.pooling == task.pooling
     np.testing.assert_array_equal(published.model.flat.data, tuned.flat.data)
+
+
+def published(folder, labels, **config):
+    """The folder of a BertForSequenceClassification, as transformers writes it."""
+    task = Classify(labels, ("cls",), True) if len(labels) > 1 else Similarity(pooling=("cls",), dense=True)
+    save(folder, with_task(tiny.encoder("bert"), task), task, tiny.TOKENIZER, 24)
+    values = {**json.loads((folder / "config.json").read_text()), **config}
+    del values["fine_tuning"]
+    (folder / "config.json").write_text(json.dumps(values))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem", "expected"),
+    [
+        (["a", "b", "c"], "multi_label_classification", "with 3 labels only 'single_label_classification'"),
+        (["a", "b", "c"], "regression", "with 3 labels only 'single_label_classification'"),
+        (["score"], "multi_label_classification", "with 1 label only 'regression'"),
+        (["a", "b"], ["odd"], "with 2 labels only"),
+    ],
+)
+def test_a_problem_type_that_changes_the_scores_is_refused_by_name(labels, problem, expected, tmp_path):
+    """A softmax over independent labels would be wrong; the encoder alone can still be loaded."""
+    folder = published(tmp_path, labels, problem_type=problem)
+    with pytest.raises(ValueError, match=f"problem_type in config.json is .*{expected}.* is supported"):
+        load(folder)
+    with pytest.warns(UserWarning, match="no part of this model uses classifier"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"), [(["a", "b"], "single_label_classification"), (["a", "b"], None), (["score"], "regression")]
+)
+def test_a_problem_type_that_says_the_usual_is_accepted(labels, problem, tmp_path):
+    assert len(load(published(tmp_path, labels, problem_type=problem)).task.labels) == len(labels)
+
+
+def test_a_published_regression_scores_a_single_text(tmp_path):
+    """Files do not say whether a model reads one text or two."""
+    tuned = load(published(tmp_path, ["score"], problem_type="regression"))
+    (alone,) = predictions(tuned, gather(tuned.task, ["the cat was good ."]))
+    hidden, _ = tuned.model.encode([tiny.TOKENIZER.encode("the cat was good .")])
+    dense, linear = tuned.model.task.dense, tuned.model.task.linear
+    score = np.tanh(hidden[0, 0] @ dense.w.data + dense.b.data) @ linear.w.data + linear.b.data
+    assert alone["score"] == pytest.approx(float(score[0]), rel=1e-4)
+    assert shown(alone) == f"{alone['score']:.2f}    the cat was good ."
+    (pair,) = predictions(tuned, gather(tuned.task, ["the cat", "a film"]))
+    assert shown(pair).endswith("    the cat  |  a film")
 
 
 def test_a_class_that_does_not_exist_is_not_named(tmp_path):

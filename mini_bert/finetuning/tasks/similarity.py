@@ -39,7 +39,7 @@ class Similarity(Task):
     metric = "spearman"
     labelled = False
     architecture = "ForSequenceClassification"
-    published = {"pooling": ["cls"], "dense": True}  # noqa: RUF012
+    published = {"pooling": ["cls"], "dense": True, "pairs": None}  # noqa: RUF012
     unit = "× 100"  # of a correlation
     counts = ""  # there is no accuracy
 
@@ -51,14 +51,18 @@ class Similarity(Task):
         loss: str = "regression",
         pooling: Sequence[str] = ("mean",),
         dense: bool = False,
+        pairs: bool | None = True,
     ):
-        """low, high: the range of the scores; loss: "regression", or, with vectors, "contrastive" """
+        """low, high: the range of the scores; loss: "regression", or, with vectors, "contrastive"
+
+        pairs: None if a model may also score single texts, as a published one
+        """
         if not low < high:
             raise ValueError(f"the scores range from {low} to {high}; expected low < high")
         if loss not in ("regression", "contrastive") or (loss == "contrastive" and not vectors):
             raise ValueError(f"loss is {loss!r}, expected 'regression', or 'contrastive' with vectors")
         self.low, self.high, self.vectors, self.kind = float(low), float(high), vectors, loss
-        self.pooling, self.dense = tuple(pooling), dense
+        self.pooling, self.dense, self.pairs = tuple(pooling), dense, pairs
         self.labels = ["score"]
         if vectors:
             self.architecture, self.labels = "Model", []
@@ -76,7 +80,7 @@ class Similarity(Task):
 
     def settings(self):
         return {"low": self.low, "high": self.high, "vectors": self.vectors, "loss": self.kind,
-                "pooling": list(self.pooling), "dense": self.dense}  # fmt: skip
+                "pooling": list(self.pooling), "dense": self.dense, "pairs": self.pairs}  # fmt: skip
 
     def layer(self, model, dropout):
         if self.vectors:
@@ -96,7 +100,7 @@ class Similarity(Task):
                 other = Item(number, second, more, None)
                 items.append(Item(number, first, words, example.score, other=other, truncated=cut + cuts))
             else:
-                both, words, cut = packed(tokenizer, a, b, length)
+                both, words, cut = packed(tokenizer, a, b if self.pairs or example.second else None, length)
                 items.append(Item(number, both, words, example.score, truncated=cut))
         return items
 
