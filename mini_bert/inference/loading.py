@@ -26,6 +26,8 @@ from mini_bert.models.registry import load_config, model_class
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import FILES, has_tokenizer
 from mini_bert.text.loading import load_tokenizer as read_tokenizer
+from mini_bert.text.special_tokens import ADDED_ROLES
+from mini_bert.text.templates import LAYOUTS
 
 DEFAULT_MODEL = "mini-bert"
 logger = logging.getLogger(__name__)
@@ -147,6 +149,14 @@ def check_tokenizer(tokenizer: Tokenizer, config: Any, source: Any) -> None:
             f"{source}: its tokenizer has {tokenizer.vocab_size:,} tokens, but its model has only "
             f"{config.vocab_size:,} ids, so they do not belong together; replace it with the tokenizer that the model "
             "was trained with"
+        )
+    around = LAYOUTS[model_class(config.to_dict()).layout].pair
+    missing = [role for role in ADDED_ROLES if role in around and role not in tokenizer.roles]
+    if missing:
+        raise ValueError(
+            f"{source}: its tokenizer, {tokenizer!r}, has no {' and no '.join(missing)} token, but "
+            f"{with_article(config.name)} reads texts with {'them' if len(missing) > 1 else 'it'}, so they do not "
+            "belong together; replace it with the tokenizer that the model was trained with"
         )
     expected = getattr(config, "padding_id", None)
     if expected is not None and "pad" in tokenizer.roles and tokenizer.pad_id != expected:

@@ -74,7 +74,10 @@ class SpecialTokens:
 
     def _id_of(self, role: str) -> int:
         if role not in self.roles:
-            raise ValueError(f"{self!r} has no {role} token, only {', '.join(self.roles)}; use another model for this")
+            raise ValueError(
+                f"{self!r} has no {role} token, only {', '.join(self.roles)}; for this, use a tokenizer that has one, "
+                "with a model that was trained with it"
+            )
         return self.vocab[self.roles[role]]
 
     def added_roles(self, ids: Iterable[int]) -> list[str]:

@@ -17,6 +17,9 @@ from mini_bert.models.gpt2 import GPT2
 from mini_bert.models.mini import MiniBERT
 from mini_bert.models.registry import config_from, model_class
 from mini_bert.models.roberta import Roberta
+from mini_bert.text.bpe import BpeTokenizer
+from mini_bert.text.bpe_conventions import GPT2 as GPT2_RULES
+from mini_bert.text.byte_level import BYTE_CHARACTERS
 from mini_bert.text.loading import KINDS
 from mini_bert.text.loading import load_tokenizer as read_tokenizer
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
@@ -139,6 +142,23 @@ def test_a_bundled_tokenizer_must_fit_the_model(tmp_path):
     folder = str(save(tmp_path / "b", GPT2.build(config), tokenizer=False))
     for use in (load_tokenizer, lambda it: set_up(Wanted(init=it))):
         with pytest.raises(FileNotFoundError, match="no bundled tokenizer for a GPT-2 has its 50,000 tokens"):
+            use(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), {"bert": "a BERT", "roberta": "a RoBERTa", "albert": "an ALBERT", "gpt2": None}.items()
+)
+def test_a_tokenizer_has_the_tokens_around_texts_that_the_model_expects(tmp_path, kind, name):
+    """GPT-2's tokenizer has no cls token. Every way to use the folder names both sides."""
+    config = config_from({"model_type": kind, "vocab_size": 300, **TINY_8K[kind]})
+    folder = str(save(tmp_path, model_class(config.to_dict()).build(config), tokenizer=False))
+    BpeTokenizer([*BYTE_CHARACTERS, "<|endoftext|>"], [], GPT2_RULES).save(tmp_path)
+    for use in (load, load_tokenizer, lambda it: set_up(Wanted(init=it))):
+        if name is None:
+            use(folder)
+            continue
+        told = rf"{tmp_path}: its tokenizer, BpeTokenizer\(257 tokens.*no cls token, but {name} .*replace it with"
+        with pytest.raises(ValueError, match=told):
             use(folder)
 
 
