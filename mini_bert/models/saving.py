@@ -9,6 +9,7 @@ Here and in `models/` in general, "ours" is a parameter's path in the model, "th
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -313,8 +314,13 @@ class Saved(InMemory):
 
 
 def sizes_of(config: Any) -> str:
-    """The sizes in a config, for messages."""
-    return ", ".join(f"{name} {value:,}" for name, value in asdict(config).items() if type(value) is int and value > 1)
+    """The sizes and switches in a config, as config.json writes them, for messages about tensors that do not fit."""
+    values = {name: value for name, value in asdict(config).items() if not name.endswith(("_token_id", "_act"))}
+    return ", ".join(
+        f"{name} {value:,}" if type(value) is int else f"{name} {json.dumps(value):.60}"
+        for name, value in values.items()
+        if isinstance(value, int | str | tuple)
+    )
 
 
 def listed(names: Sequence[str]) -> str:

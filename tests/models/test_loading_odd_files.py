@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -14,9 +16,12 @@ from mini_bert.finetuning.model import save, with_task
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.inference.loading import load_model
 from mini_bert.models import memory
+from mini_bert.models.base import Model
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.deberta import Deberta, DebertaConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.modernbert import ModernBert, ModernBertConfig
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 
 MINI = MiniBertConfig(
@@ -82,11 +87,14 @@ def test_16_bit_weights_are_checked(tmp_path):
 
 
 def test_integers_that_nothing_uses(tmp_path):
-    """Old files of BERT contain the positions 0, 1, 2, … as integers: these are ignored, as before."""
-    Bert(BERT).save_pretrained(tmp_path)
+    """Old files of BERT contain the positions 0, 1, 2, … as integers: these are ignored without a warning."""
+    model = Bert(BERT)
+    model.save_pretrained(tmp_path)
     arrays = load_file(tmp_path / "model.safetensors")
     save_file({**arrays, "bert.embeddings.position_ids": np.arange(7)[None]}, tmp_path / "model.safetensors")
-    load_model(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(load_model(tmp_path).flat.data, model.flat.data)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,29 @@ def test_config_of_a_larger_model(kind, field, value, tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(values))
     monkeypatch.setattr(memory, "bind", None)
     with pytest.raises(ValueError, match=rf"parameters \(.*{field} {value:,}.*\), but the weights file has only \d+"):
+        load_model(tmp_path)
+
+
+DEBERTA = DebertaConfig(11, 4, 2, 2, 6, max_position_embeddings=7, relative_attention=True, pos_att_type=("c2p", "p2c"))
+MODERN = ModernBertConfig(11, 4, 6, 2, 2, max_position_embeddings=7, pad_token_id=0)
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "value"),
+    [
+        (Bert(BERT), "num_hidden_layers", 1),
+        (Deberta(DEBERTA), "relative_attention", False),
+        (Deberta(DEBERTA), "pos_att_type", ["c2p"]),
+        (ModernBert(MODERN), "norm_bias", True),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Model) else str(value),
+)
+def test_a_field_that_contradicts_the_tensors_is_in_the_error(model, field, value, tmp_path):
+    """Sizes of 1 and switches, too, also if they have their default values."""
+    model.save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text()) | {field: value}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=re.escape(f" {field} {json.dumps(value)}") + r"[,)].* must be those of one"):
         load_model(tmp_path)
 
 
