@@ -231,19 +231,23 @@ class Marks:
 
 
 def figure(found: dict[str, dict[str, Any]], path: Path) -> None:
-    """A panel for each measure that all models share, and a bar for each model."""
+    """A panel for each measure that all models share, and a point for each model that has been measured."""
     shared, names = [way for way in MEASURES if way != "held_out"], list(found)[::-1]
     drawn = new_figure(11, 0.35 * len(found) + 1.2)
     for panel, way in zip(drawn.subplots(1, len(shared), sharey=True), shared, strict=True):
-        scores = [found[name][way]["score"] for name in names]
-        hollow = [found[name][way].get("scored_by") == "replaced" for name in names]  # not a likelihood (SCORES)
-        for name, score, style in zip(names, scores, hollow, strict=True):
-            panel.plot([score], [name], "o", color=colour(0), fillstyle="none" if style else "full")
-        dress(panel, TITLES[way] + (" (hollow: by “not replaced”)" if any(hollow) else ""), "")
-        margin = 0.15 * (max(scores) - min(scores)) + 0.1
-        panel.set_xlim(min(scores) - margin, max(scores) + 2 * margin)
-        for index, score in enumerate(scores):
+        measured = {index: found[name][way] for index, name in enumerate(names) if way in found[name]}
+        hollow = [one.get("scored_by") == "replaced" for one in measured.values()]  # not a likelihood (SCORES)
+        for (index, one), style in zip(measured.items(), hollow, strict=True):
+            score = one["score"]
+            panel.plot([score], [index], "o", color=colour(0), fillstyle="none" if style else "full")
             panel.annotate(f"{score:.1f}", (score, index), (7, 0), textcoords="offset points", va="center")
+        dress(panel, TITLES[way] + (" (hollow: by “not replaced”)" if any(hollow) else ""), "")
+        panel.set_yticks(range(len(names)), names)
+        panel.set_ylim(-0.6, len(names) - 0.4)
+        if measured:
+            low, high = (limit(one["score"] for one in measured.values()) for limit in (min, max))
+            margin = 0.15 * (high - low) + 0.1
+            panel.set_xlim(low - margin, high + 2 * margin)
     save(drawn, path)
 
 

@@ -19,6 +19,7 @@ from mini_bert.data.shards import prepare
 from mini_bert.models.family import MEMBERS, VARIANTS, Member
 from mini_bert.models.registry import PRESETS, model_class, preset
 from mini_bert.objectives.distillation import Distillation
+from mini_bert.objectives.registry import OBJECTIVES
 from mini_bert.training.parallel import Team, default_threads
 from mini_bert.training.plan import default_choice, predicted_peak
 from mini_bert.training.setup import Setup, Wanted, set_up
@@ -35,8 +36,9 @@ class Row(NamedTuple):
     tokenizer: str  # of the preset
     objective: str  # of the preset
     parameters: int  # of the preset
-    published: dict[str, int]  # of the published models, by name
+    published: dict[str, int]  # of the published models, by name, with the heads of their objective
     context: int  # tokens, of the first published model
+    before: int  # tokens of the segments before them, which its memory holds; 0: it has none
     memory: int  # bytes
     seconds: float | None  # None: not measured
 
@@ -47,13 +49,15 @@ def row(member: Member, timed: bool, threads: int | None = None, corpus: Any = "
     built = setup.build(seed=0 if timed else None)
     threads = threads or default_threads()
     published = published_configs(member.preset)
+    first = next(iter(published.values()))
     return Row(
         member,
         setup.vocabulary,
         setup.objective.name,
         built.get_parameter_count(),
-        {name: parameters(config) for name, config in published.items()},
-        next(iter(published.values())).max_length,
+        {name: parameters(config, objective=member.objective) for name, config in published.items()},
+        first.max_length,
+        first.mem_len if OBJECTIVES[member.objective].consecutive else 0,
         predicted_peak(setup.sizes(built), default_choice(BATCH, threads)),
         step_time(setup, built, threads, corpus) if timed else None,
     )
@@ -96,19 +100,24 @@ def overview(timed: bool = True, after_each: Callable[[int, int], None] | None =
 
 def report(rows: list[Row]) -> str:
     """The sizes, the tokenizers and objectives as published and ours, and what each changed about BERT."""
-    lines = [f"{'':15} {'parameters':>10} {'published':>10} {'context':>8} {'memory':>8} {'step':>8}"]
+    heading = f"{'':15} {'parameters':>10} {'memory':>8} {'step':>8}"
+    lines = [f"{heading}   {'published':16} {'parameters':>10} {'context':>11}"]
     for one in rows:
-        published = next(iter(one.published.values()))
+        name, published = next(iter(one.published.items()))
+        context = f"{one.context:,} + {one.before:,}" if one.before else f"{one.context:,}"
         seconds = "-" if one.seconds is None else f"{1e3 * one.seconds:,.0f} ms"
         lines.append(
-            f"{one.member.preset:15} {one.parameters / 1e6:9.1f}M {published / 1e6:9.1f}M {one.context:8,} "
-            f"{one.memory / 1e6:5,.0f} MB {seconds:>8}"
+            f"{one.member.preset:15} {one.parameters / 1e6:9.1f}M {one.memory / 1e6:5,.0f} MB {seconds:>8}   "
+            f"{name:16} {published / 1e6:9.1f}M {context:>11}"
         )
-    lines.append(
-        "\nparameters: of the preset, which `mini-bert train --model NAME` trains. memory, step: to train it, and one\n"
-        f"forward and backward pass of {BATCH} × {LENGTH} tokens. published, context: of a published model; "
-        "`mini-bert family\nNAME` has more of them.\n"
+    legend = (
+        "On the left, the preset that `mini-bert train --model NAME` trains: its parameters, the memory for it, and "
+        f"the time of one forward and backward pass of {BATCH} × {LENGTH} tokens. On the right, the published model of "
+        "the usual size; `mini-bert family NAME` has the others. context: in tokens, + those in its memory. Parameters "
+        "include the heads of the objective, which is below; those of electra and deberta-v3 on the left also include "
+        "the generator, which is not part of the published model."
     )
+    lines.append(f"\n{textwrap.fill(legend, WIDTH)}\n")
     lines.append(f"{'':15} {'tokenizer':14} {'our preset':11} {'objective':32} our preset")
     for one in rows:
         same = "the same" if one.objective == one.member.objective else one.objective
@@ -154,12 +163,18 @@ def portrait(name: str) -> str:
     lines = [textwrap.fill(one, WIDTH, break_on_hyphens=False) for one in paragraphs if one]
     published = published_configs(name)
     *others, largest = published
-    for title, config in ((f"our preset, `--model {name}`", preset(name)), (largest, published[largest])):
-        lines.append(f"\n{title}: {parameters(config):,} parameters")
+    counts = {
+        title: parameters(config, objective=(member if title in member.published else VARIANTS[name]).objective)
+        for title, config in published.items()
+    }
+    for title, config, count in (
+        (f"our preset, `--model {name}`", preset(name), parameters(preset(name))),
+        (largest, published[largest], counts[largest]),
+    ):
+        lines.append(f"\n{title}: {count:,} parameters")
         lines.append(textwrap.indent(textwrap.fill(story(member.preset, config), WIDTH - 2), "  "))
     if others:
-        counts = [f"{title} {parameters(published[title]):,}" for title in others]
-        listed = f"Parameters of other sizes: {'; '.join(counts)}"
+        listed = f"Parameters of other sizes: {'; '.join(f'{title} {counts[title]:,}' for title in others)}"
         lines.append("\n" + textwrap.fill(listed, WIDTH, break_on_hyphens=False))
     return "\n".join(lines)
 

@@ -10,15 +10,20 @@ from typing import Any
 
 from mini_bert.models.modernbert import LOCAL
 from mini_bert.models.registry import model_class
+from mini_bert.objectives.registry import OBJECTIVES
 from mini_bert.training.setup import default_objective
 
 MASKED = 0.15  # of the tokens, in masked language modelling
 BERT_VOCABULARY = 30522
 
 
-def parameters(config: Any, part: str = "") -> int:
-    """The parameters of the model with the heads of its objective, or of one component, such as "encoder"."""
-    model = model_class(config.to_dict()).build(config, default_objective(config).heads, seed=None, dtype=None)
+def parameters(config: Any, part: str = "", objective: str | None = None) -> int:
+    """The parameters of the model with the heads of an objective, or of one component, such as "encoder".
+
+    objective: a name from objectives/registry.py; None: the one that `train` chooses for this config
+    """
+    heads = (default_objective(config) if objective is None else OBJECTIVES[objective]).heads
+    model = model_class(config.to_dict()).build(config, heads, seed=None, dtype=None)
     return sum(count for name, count in model.get_parameter_count(by_component=True).items() if name.startswith(part))
 
 

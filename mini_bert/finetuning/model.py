@@ -170,14 +170,11 @@ def _task(
 
 def _check_problem(folder: Path, problem: Any, labels: int) -> None:
     """`problem_type` tells transformers what the scores of a text mean; usually it is left out."""
-    expected, meaning = (
-        ("regression", "one score, a number") if labels == 1 else ("single_label_classification", "one of several labels")
-    )
+    expected = "regression" if labels == 1 else "single_label_classification"
     if problem not in (None, expected):
         raise ValueError(
             f"{folder}: problem_type in config.json is {problem!r:.60}, but with {counted(labels, 'label')} only "
-            f"{expected!r} is supported: {meaning}. Other scores would be shown with wrong probabilities; use "
-            "transformers for this model"
+            f"{expected!r} is supported: the scores would be shown as something else; use transformers for this model"
         )
 
 

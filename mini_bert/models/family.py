@@ -18,7 +18,8 @@ class Member(NamedTuple):
     tokenizer: str  # of the published models; our presets have those of training/setup.py
     objective: str  # of the published models, a name from objectives/registry.py; our presets may have another
     differences: tuple[str, ...]  # from BERT
-    published: Mapping[str, Mapping[str, Any]]  # name -> the fields of its config that are not the default
+    # Name -> the fields of its config that are not the default. First the usual size (base), last the largest.
+    published: Mapping[str, Mapping[str, Any]]
     note: str = ""  # where our code is not what was published
 
 
@@ -99,8 +100,8 @@ MEMBERS = (
         "replaced_tokens",
         ("a small generator replaces tokens", "the model says of every token whether it was replaced"),
         {
-            "electra-small": {**_sizes(256, 12, 4, 1024), "embedding_size": 128},
             "electra-base": {**_sizes(768, 12, 12, 3072), "embedding_size": 768},
+            "electra-small": {**_sizes(256, 12, 4, 1024), "embedding_size": 128},
             "electra-large": {**_sizes(1024, 24, 16, 4096), "embedding_size": 1024},
         },
     ),
@@ -135,7 +136,7 @@ MEMBERS = (
         {
             f"deberta-v3-{size}": {**_sizes(*sizes), **_DEBERTA_V2}
             for size, sizes in {
-                "small": (768, 6, 12, 3072), "base": (768, 12, 12, 3072), "large": (1024, 24, 16, 4096)
+                "base": (768, 12, 12, 3072), "small": (768, 6, 12, 3072), "large": (1024, 24, 16, 4096)
             }.items()
         },
     ),

@@ -79,9 +79,10 @@ def test_a_portrait_has_the_numbers_of_all_sizes(member):
     text = portrait(member.preset)
     *others, largest = member.published
     configs = published_configs(member.preset)
-    assert f"{largest}: {parameters(configs[largest]):,} parameters\n  " in text
+    counts = {name: parameters(config, objective=member.objective) for name, config in configs.items()}
+    assert f"{largest}: {counts[largest]:,} parameters\n  " in text
     for name in others:
-        assert f"{name} {parameters(configs[name]):,}" in " ".join(text.split())
+        assert f"{name} {counts[name]:,}" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 110
 
 
@@ -119,6 +120,13 @@ def test_deberta_v2_has_its_own_sizes_and_those_of_v3():
     assert published_configs("deberta-v2")["deberta-v2-xlarge"].conv_kernel_size == 3
 
 
+def test_published_models_are_counted_with_the_heads_of_their_objective():
+    """BERT's has two heads and the pooler between them; transformers counts 110,106,428."""
+    assert parameters(PUBLISHED["bert-base"], objective=member_called("bert").objective) == 110_106_428
+    assert "bert-base 110,106,428" in " ".join(portrait("bert").split())
+    assert "bert-base 110,106,428" in " ".join(portrait("mini").split())
+
+
 def test_an_unknown_architecture_is_named():
     with pytest.raises(ValueError, match=r"no architecture 'alberta'; expected one of mini, .*; did you mean albert\?"):
         member_called("alberta")
@@ -136,6 +144,12 @@ def test_the_table(capsys):
     assert ["bert", "WordPiece", "8k", "masked_words_and_next_sentence", "masked_words"] in lines
     assert ["transformer-xl", "words", "8k", "next_word_with_memory", "the", "same"] in lines
     assert "there is none of whole words" in text
+    published = {line[0]: line[-3:] for line in lines if line[-3:-2] and line[-3] in PUBLISHED}
+    assert published["bert"] == ["bert-base", "110.1M", "512"]  # with both heads of its objective
+    assert published["electra"] == ["electra-base", "109.5M", "512"]
+    assert published["deberta-v3"] == ["deberta-v3-base", "184.4M", "512"]  # with its own head, not that for words
+    assert ["transfo-xl-wt103", "285.2M", "128", "+", "1,600"] in [line[-5:] for line in lines]
+    assert "those of electra and deberta-v3 on the left also include the generator" in " ".join(text.split())
     with pytest.raises(SystemExit) as ended:
         main(["family", "--no-timing", "--json"])
     assert ended.value.code == 0
@@ -205,3 +219,13 @@ def test_the_table_of_the_benchmark_marks_what_can_be_compared(benchmark):
     assert "(2) the log-probability that a word was not replaced" in text
     assert "the same depth" in " ".join(benchmark.__doc__.split())
     assert preset("distilbert").depth == load_config(locate("mini-bert")).depth  # which the docstring says
+
+
+def test_the_figure_of_the_benchmark_leaves_out_what_is_not_measured_yet(benchmark, tmp_path):
+    pytest.importorskip("matplotlib")
+    found = {
+        "mini": {"held_out": {"score": 3.8, "steps": 7}, "pos": {"score": 88.7}},
+        "electra": {"held_out": {"score": 4.2, "steps": 7}, "pos": {"score": 81.2}, "pairs": {"score": 51.2}},
+    }
+    benchmark.figure(found, tmp_path / "family.svg")
+    assert (tmp_path / "family.svg").stat().st_size > 1000
