@@ -47,10 +47,10 @@ def _over_heads(w, x):
 
 
 class TalkCache(NamedTuple):
-    probs: np.ndarray  # (B,A,M,T) P, before dropout
+    probs: np.ndarray  # (B,A,M,T) the weights of the values, after the second mix: rows need not add up to 1
     dropped: Dropped | None
     v: np.ndarray  # (B,A,T,d)
-    mixed: np.ndarray  # (B,A,M,T) the weights of the values
+    unmixed: np.ndarray  # (B,A,M,T) P, before dropout and the second mix
 
 
 class TalkingHeadAttention(DisentangledAttention):
@@ -68,17 +68,17 @@ class TalkingHeadAttention(DisentangledAttention):
         return self.mix_scores.backward(dscores, cache, run)
 
     def average(self, scores, v, run, at=None):
-        probs, _ = softmax(scores)
-        weights, dropped = dropout(probs, self.p, run, at)
-        mixed, _ = self.mix_weights.forward(weights, run)
-        return mixed @ v, TalkCache(probs, dropped, v, mixed)
+        unmixed, _ = softmax(scores)
+        weights, dropped = dropout(unmixed, self.p, run, at)
+        probs, _ = self.mix_weights.forward(weights, run)
+        return probs @ v, TalkCache(probs, dropped, v, unmixed)
 
     def average_backward(self, dcontext, attended, run):
-        probs, dropped, v, mixed = attended
-        dv = mixed.swapaxes(-1, -2) @ dcontext
-        weights = dropout_backward(probs, dropped)  # as in forward
+        probs, dropped, v, unmixed = attended
+        dv = probs.swapaxes(-1, -2) @ dcontext
+        weights = dropout_backward(unmixed, dropped)  # as in forward
         dweights = self.mix_weights.backward(dcontext @ v.swapaxes(-1, -2), weights, run)
-        return softmax_backward(dropout_backward(dweights, dropped), probs), dv
+        return softmax_backward(dropout_backward(dweights, dropped), unmixed), dv
 
 
 if __name__ == "__main__":
@@ -96,4 +96,4 @@ if __name__ == "__main__":
     for title, mix in (("W_s = W_p = 1", np.eye(2)), ("W_p = ½ everywhere", np.full((2, 2), 0.5))):
         talking.mix_scores.w.data[...], talking.mix_weights.w.data[...] = np.eye(2), mix
         _, cache = talking.forward(x, table, Run(), near)
-        print(f"{title}:\n", cache.attended.mixed[0, :, 0].round(2), sep="")
+        print(f"{title}:\n", cache.attended.probs[0, :, 0].round(2), sep="")

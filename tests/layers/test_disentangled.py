@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mini_bert.layers import relative_positions
+from mini_bert.layers.attention import named_arrays
 from mini_bert.layers.base import Run, bind
 from mini_bert.layers.convolution import Convolution
 from mini_bert.layers.disentangled_attention import DisentangledAttention
@@ -194,6 +195,16 @@ def test_heads_that_mix_nothing_are_the_usual_ones():
     one, _ = talking.forward(x, table, Run(), wanted, PADDED)
     other, _ = usual.forward(x, table, Run(), wanted, PADDED)
     np.testing.assert_allclose(one, other, atol=1e-13)
+
+
+def test_the_weights_of_talking_heads_are_those_that_average_the_values():
+    """After the second mix: the context is their product with the values."""
+    layer = TalkingHeadAttention(H, A)
+    bind(layer, dtype=np.float64, seed=0)
+    x, table = drawn(B, T, H), drawn(2 * T - 1, H, seed=1)
+    _, cache = layer.forward(x, table, Run(), distances(T, T), PADDED)
+    context = named_arrays(cache)["attention_weights"] @ cache.attended.v  # (B,A,T,d)
+    np.testing.assert_allclose(cache.context, context.swapaxes(1, 2).reshape(B, T, H), atol=1e-13)
 
 
 # ---------------------------------------------------------------------- convolution

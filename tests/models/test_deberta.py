@@ -74,9 +74,10 @@ def test_the_cache_has_the_names_of_every_model(name):
     for block, before, after in zip(model.encoder.blocks, states, states[1:], strict=False):
         again, _ = block.forward(before, positions, Run(), distances=distances, mask=MASK[:, None, None])
         np.testing.assert_allclose(again, after, rtol=1e-12)
-    for index in range(model.depth):
-        weights = cache[f"attention_weights_{index}"]
-        np.testing.assert_allclose(weights.sum(-1), np.ones((3, 2, 7)))
+    for index, block in enumerate(model.encoder.blocks):
+        weights, mix = cache[f"attention_weights_{index}"], getattr(block.attention, "mix_weights", None)
+        sums = np.ones(2) if mix is None else mix.w.data.sum(0)  # talking heads mix distributions
+        np.testing.assert_allclose(weights.sum(-1), np.broadcast_to(sums[:, None], (3, 2, 7)))
         assert {cache[f"{part}_{index}"].shape for part in ("query", "key", "value")} == {(3, 2, 7, 5)}
         assert cache[f"context_{index}"].shape == cache[f"attention_input_{index}"].shape == (3, 7, 10)
     assert cache["embedding_norm"].shape == (3, 7, 10) and ("convolution_norm_0" in cache) == (name == "v2")
