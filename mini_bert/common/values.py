@@ -53,13 +53,13 @@ def check_token_id(name: str, value: Any, vocab_size: int) -> None:
         )
 
 
-def check_heads(width: int, heads: int) -> None:
+def check_heads(width: int, heads: int, width_field: str = "hidden_size", heads_field: str = "num_heads") -> None:
     if width % heads:
         small = [n for n in range(1, math.isqrt(width) + 1) if width % n == 0]
         divisors = sorted({*small, *(width // n for n in small)})
         raise ValueError(
-            f"hidden_size {width} cannot be split among {heads} heads: "
-            f"{heads} must divide {width}; choose one of {', '.join(map(str, divisors))}"
+            f"{width_field} {width} cannot be split among {heads} heads: "
+            f"{heads_field}, {heads}, must divide {width}; choose one of {', '.join(map(str, divisors))}"
         )
 
 

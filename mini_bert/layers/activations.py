@@ -161,13 +161,15 @@ ACTIVATIONS: dict[str, Activation] = {
     "tanh": Activation(tanh, tanh_backward),
     "silu": Activation(silu, silu_backward),
 }
+OTHER_NAMES = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "swish": "silu"}  # published, too
 
 
-def activation(name: str) -> Activation:
-    """Returns the pair of functions with this name."""
-    if name not in list(ACTIVATIONS):  # a list, because the name in a configuration may be unhashable
-        raise ValueError(f"unknown activation {name!r}, expected one of {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
+def activation(name: str, field: str = "activation") -> Activation:
+    """Returns the pair of functions with this name. field: of the config that has the name, for the error"""
+    known = [*ACTIVATIONS, *OTHER_NAMES]
+    if name not in known:  # in a list, because the name in a configuration may be unhashable
+        raise ValueError(f"{field} is {name!r:.60}, expected one of the activations {', '.join(known)}")
+    return ACTIVATIONS[OTHER_NAMES.get(name, name)]
 
 
 if __name__ == "__main__":  # show the values, and check the slopes

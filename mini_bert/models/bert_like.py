@@ -68,7 +68,7 @@ class BertLikeConfig(PublishedConfig):
     tie_word_embeddings: bool = True
 
     def check(self) -> None:
-        activation(self.hidden_act)
+        activation(self.hidden_act, "hidden_act")
 
     def sizes_with(self, parameters: int, head_kept: int, kind: type[Sizes] = Sizes, *more: Any) -> Sizes:
         """The sizes of a model with this many parameters. head_kept, more: fields of `Sizes`"""

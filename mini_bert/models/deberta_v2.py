@@ -89,7 +89,7 @@ class DebertaV2Config(PairConfig, DisentangledConfig):
         super().check()
         for name in ("position_buckets", "conv_kernel_size"):
             check_whole(name, getattr(self, name))
-        activation(self.conv_act)
+        activation(self.conv_act, "conv_act")
         if self.attention_head_size not in (None, self.hidden_size // self.num_attention_heads):
             raise ValueError(
                 f"attention_head_size is {self.attention_head_size!r}, but {self.num_attention_heads} heads of a width "

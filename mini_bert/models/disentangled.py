@@ -68,7 +68,7 @@ class DisentangledConfig(BertLikeConfig):
     def check(self) -> None:
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
         super().check()
-        activation(self.pooler_hidden_act)
+        activation(self.pooler_hidden_act, "pooler_hidden_act")
         check_whole("max_relative_positions", self.max_relative_positions)
         for name in ("embedding_size", "pooler_hidden_size"):
             if getattr(self, name) is not None:

@@ -77,7 +77,7 @@ class DistilBertConfig(PublishedConfig):
     tie_word_embeddings: bool = True
 
     def check(self) -> None:
-        activation(self.activation)
+        activation(self.activation, "activation")
 
     def sizes(self) -> Sizes:
         V, H, L, T, inner = self.vocab_size, self.dim, self.n_layers, self.max_length, self.hidden_dim

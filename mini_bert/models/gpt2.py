@@ -99,7 +99,7 @@ class GPT2Config(PublishedConfig):
     pad_token_id: int | None = None
 
     def check(self) -> None:
-        activation(self.activation_function)
+        activation(self.activation_function, "activation_function")
         if self.n_inner is not None:
             check_size("n_inner", self.n_inner)
         ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]

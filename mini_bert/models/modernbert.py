@@ -107,8 +107,8 @@ class ModernBertConfig(PublishedConfig):
     sep_token_id: int | None = 50282
 
     def check(self) -> None:
-        activation(self.hidden_activation)
-        activation(self.classifier_activation)
+        activation(self.hidden_activation, "hidden_activation")
+        activation(self.classifier_activation, "classifier_activation")
         if self.classifier_pooling not in ("cls", "mean"):
             raise ValueError(f"classifier_pooling is {self.classifier_pooling!r:.60}, expected 'cls' or 'mean'")
         if not _is_complete(self.kinds, self.depth):

@@ -73,7 +73,8 @@ class PublishedConfig:
         self.check()
 
     def check_heads(self) -> None:
-        check_heads(self.width, self.heads)
+        names = (self.other_names.get(name, name) for name in ("hidden_size", "num_attention_heads"))
+        check_heads(self.width, self.heads, *names)
 
     def check(self) -> None:
         """Checks of an architecture's own, after those of the fields."""

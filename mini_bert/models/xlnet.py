@@ -94,7 +94,7 @@ class XLNetConfig(PublishedConfig):
     seq_len: int = 512  # tokens per sequence in training; the model has no limit
 
     def check(self) -> None:
-        activation(self.ff_activation)
+        activation(self.ff_activation, "ff_activation")
         if self.d_head not in (None, self.head_width):
             raise ValueError(f"d_head is {self.d_head!r:.60}, expected {self.head_width}, d_model / n_head")
         if self.attn_type not in ("bi", "uni"):

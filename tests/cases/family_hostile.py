@@ -85,7 +85,7 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     ("deberta-v2", {"conv_kernel_size": 0}, "has no place: encoder.conv"),
     ("deberta-v2", {"conv_kernel_size": 5}, r"conv.weight has shape \(8, 8, 3\).*needs \(8, 8, 5\)"),
     ("deberta-v2", {"conv_groups": 3}, "conv_groups is 3, which does not divide hidden_size 8"),
-    ("deberta-v2", {"conv_act": "os.system"}, "unknown activation 'os.system'"),
+    ("deberta-v2", {"conv_act": "os.system"}, "conv_act is 'os.system', expected one of the activations relu"),
     ("deberta-v2", {"norm_rel_ebd": "batch_norm"}, "norm_rel_ebd is 'batch_norm'"),
     ("deberta-v2", {"norm_rel_ebd": "none"}, "norm_rel_ebd .none.*has no place: encoder.LayerNorm"),
     ("deberta-v2", {"share_att_key": False}, "lacks .*pos_key_proj.*share_att_key false"),

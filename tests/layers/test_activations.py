@@ -272,11 +272,13 @@ def test_relu_is_the_maximum():
 
 
 def test_published_names():
-    """The tanh form has two published names; an unknown name gets an error that lists the known ones."""
-    assert activation("gelu_new") == activation("gelu_pytorch_tanh") == ACTIVATIONS["gelu_new"]
-    assert activation("gelu").forward is gelu
-    known = "expected one of relu, gelu, gelu_new, gelu_pytorch_tanh, tanh, silu"
-    for wrong in ("swish", "GELU", "", None, ["gelu"]):
+    """Some functions have several published names; the error for an unknown name has the field and the known names."""
+    names = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+    assert [activation(name) for name in names] == [ACTIVATIONS["gelu_new"]] * 3
+    assert activation("gelu").forward is activation("gelu_python").forward is gelu
+    assert activation("swish") == activation("silu")
+    known = "conv_act is .*, expected one of the activations relu, gelu, gelu_new, gelu_pytorch_tanh, tanh, silu, gelu"
+    for wrong in ("mish", "GELU", "", None, ["gelu"]):
         with pytest.raises(ValueError, match=known) as error:
-            activation(wrong)
+            activation(wrong, "conv_act")
         assert repr(wrong) in str(error.value)
