@@ -2,7 +2,8 @@
 
 A config is a frozen dataclass whose fields have the published names and defaults. Of the other fields in a file,
 
-    only        have a single supported value: any other value would change the results, and is refused by name
+    only        have a single supported value: any other value would change the results, and is refused by name; null
+                passes for false, 0 or an empty value
     NEUTRAL     do not affect the results, and are ignored
     the rest    are refused by name, because they may change the results; empty ones (null, false, 0, "", [], {})
                 are ignored with a warning, unless they look like a misspelt field
@@ -25,6 +26,7 @@ from mini_bert.common.values import (
     check_spread,
     check_token_id,
 )
+from mini_bert.common.wording import with_article
 
 _NEUTRAL = """
     model_type architectures auto_map dtype torch_dtype transformers_version _name_or_path name_or_path
@@ -154,7 +156,8 @@ class PublishedConfig:
         odd = []
         for name, value in values.items():
             if name in cls.only:
-                if value is not None and value != cls.only[name]:
+                off = value is None and cls.only[name] in EMPTY  # null may stand for a switch that is off
+                if not off and value != cls.only[name]:
                     raise ValueError(
                         f"{name} is {value!r:.60}, but only {cls.only[name]!r} is supported for {cls.name}; with "
                         "another value, the model would compute something else"
@@ -165,14 +168,15 @@ class PublishedConfig:
                     raise ValueError(f"unknown field {name!r:.60}; did you mean {meant[0]!r}?")
                 if value not in EMPTY:
                     raise ValueError(
-                        f"{name!s:.60} is {value!r:.60}, but a {cls.name} here has no such field, and it may change "
-                        "the results; if it does not, remove it from config.json"
+                        f"{name!s:.60} is {value!r:.60}, but {with_article(cls.name)} here has no such field, and it may "
+                        "change the results; if it does not, remove it from config.json"
                     )
                 odd.append(f"{name!s:.40}")
         if odd:
             more = f" and {len(odd) - 5:,} more" if len(odd) > 5 else ""
             warnings.warn(
-                f"config.json has fields that a {cls.name} does not use: {', '.join(odd[:5])}{more}", stacklevel=2
+                f"config.json has fields that {with_article(cls.name)} does not use: {', '.join(odd[:5])}{more}",
+                stacklevel=2,
             )
         config = cls(**given)
         if "pad_token_id" in given:  # of the others, published folders have ids of other vocabularies

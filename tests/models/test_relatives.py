@@ -24,6 +24,7 @@ from mini_bert.models.loss import Term
 from mini_bert.models.registry import PRESETS, model_class, preset
 from mini_bert.models.roberta import Roberta, RobertaConfig
 from mini_bert.models.sizes import Shape
+from mini_bert.models.xlnet import XLNetConfig
 from mini_bert.training.plan import Choice, caches
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply
@@ -221,6 +222,9 @@ def test_a_bias_under_its_other_name_is_enough(tmp_path):
         (RobertaConfig, {"hidden_act": "mish"}, "hidden_act is 'mish', expected one of the activations"),
         (DistilBertConfig, {"tie_weights_": False}, "tie_weights_ is False, but only True is supported"),
         (DistilBertConfig, {"n_heads": 5}, r"dim \d+ cannot be split among 5 heads: n_heads, 5, must divide"),
+        (ElectraConfig, {"alibi": 3}, "alibi is 3, but an ELECTRA here has no such field"),
+        (RobertaConfig, {"position_embedding_type": None}, "position_embedding_type is None, but only 'absolute'"),
+        (XLNetConfig, {"summary_activation": None}, "summary_activation is None, but only 'tanh' is supported"),
         (DistilBertConfig, {"activation": "mish"}, "activation is 'mish', expected one of the activations"),
         (AlbertConfig, {"net_structure_type": 1}, "net_structure_type is 1, but only 0 is supported for ALBERT"),
         (AlbertConfig, {"num_hidden_groups": 13}, "num_hidden_groups is 13, expected at most 12"),
