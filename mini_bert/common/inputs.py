@@ -25,8 +25,8 @@ def check_ids(ids, vocab_size: int, max_length: int, name: str = "input_ids") ->
         )
     if ids.shape[1] > max_length:
         raise ValueError(
-            f"{name} contains sequences of {ids.shape[1]} tokens, but this model has {max_length} positions; "
-            f"truncate to {max_length}, or use a model with more positions"
+            f"{name} contains sequences of {ids.shape[1]} tokens, but this model is configured for at most "
+            f"{max_length}; truncate to {max_length}, or use a model for longer sequences"
         )
     if ids.min() < 0 or ids.max() >= vocab_size:
         b, t = np.argwhere((ids < 0) | (ids >= vocab_size))[0]

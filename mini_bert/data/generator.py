@@ -97,8 +97,8 @@ class TextBatches(Batches):
         length = self.arguments["max_seq_length"]
         if length > model.max_length:
             raise ValueError(
-                f"the generator makes sequences of {length} tokens, but the model has {model.max_length} positions; "
-                f"build the generator with max_seq_length={model.max_length}"
+                f"the generator makes sequences of {length} tokens, but the model is configured for at most "
+                f"{model.max_length}; build the generator with max_seq_length={model.max_length}"
             )
         check_vocabulary(self.tokenizer, model.vocab_size)
         self.objective.check(model)

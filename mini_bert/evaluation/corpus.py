@@ -75,7 +75,9 @@ def measure_corpus(
     check_share("held_out", held_out, "a fraction of the documents")
     wanted = min(model.max_length, LENGTH) if length is None else length
     if wanted > model.max_length:
-        raise ValueError(f"length is {length}, but the model has {model.max_length} positions; choose a smaller length")
+        raise ValueError(
+            f"length is {length}, but the model is configured for at most {model.max_length} tokens; choose a smaller length"
+        )
     shards = prepare(source, tokenizer)
     added = 0 if kind.sequences["mode"] == "running" else tokenizer.added_count()
     generator = TextBatches(

@@ -102,8 +102,8 @@ def context_and_words(model: Model, tokenizer: Tokenizer, text: str, unknown: bo
         words |= (np.array(ids) == tokenizer.unk_id) & ~np.isin(ids, others)  # GPT-2 has one token for both
     if len(ids) > model.max_length:
         raise ValueError(
-            f"the text has {len(ids):,} tokens, including special ones, but this model has only {model.max_length} "
-            f"positions; give one sentence at a time: {text!r:.60}"
+            f"the text has {len(ids):,} tokens, including special ones, but this model is configured for at most "
+            f"{model.max_length}; give one sentence at a time: {text!r:.60}"
         )
     return Sequences(np.array([ids]), np.array([types]), words[None])
 

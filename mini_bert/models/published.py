@@ -168,8 +168,8 @@ class PublishedConfig:
                     raise ValueError(f"unknown field {name!r:.60}; did you mean {meant[0]!r}?")
                 if value not in EMPTY:
                     raise ValueError(
-                        f"{name!s:.60} is {value!r:.60}, but {with_article(cls.name)} here has no such field, and it may "
-                        "change the results; if it does not, remove it from config.json"
+                        f"{name!s:.60} is {value!r:.60}, but {with_article(cls.name)} here has no such field, and it "
+                        "may change the results; if it does not, remove it from config.json"
                     )
                 odd.append(f"{name!s:.40}")
         if odd:

@@ -101,7 +101,7 @@ MINIMAL = [
     Case("a pair twice the same", PAIRS, 0, r"50\.0% of 1 minimal pair", **pairs('{"sentence_good": "the cat", "sentence_bad": "the cat"}\n')),
     Case("a pair of unknown words", PAIRS, 0, "1 minimal pair", **pairs('{"sentence_good": "the cat ☃", "sentence_bad": "the ☃"}\n')),
     Case("a pair without a known word", PAIRS, 1, "no word in the model's vocabulary", **pairs('{"sentence_good": "[CLS]", "sentence_bad": "the cat"}\n')),
-    Case("a pair too long", PAIRS, 1, "tokens, .*only 16 positions.*one sentence at a time", **pairs(json.dumps({"sentence_good": "cat " * 50, "sentence_bad": "the cat"}) + "\n")),
+    Case("a pair too long", PAIRS, 1, "tokens, .*at most 16; give one sentence at a time", **pairs(json.dumps({"sentence_good": "cat " * 50, "sentence_bad": "the cat"}) + "\n")),
     Case("pairs, and a line that is no JSON", PAIRS, 1, "line 2 is not JSON", **pairs(PAIR + "the cat\n")),
     Case("pairs, and a line nested 100,000 deep", PAIRS, 1, "line 2 is not JSON", **pairs(PAIR + "[" * 100_000 + "\n")),
     Case("pairs, and a line that is a list", PAIRS, 1, "line 2: sentence_good is None", **pairs(PAIR + "[1, 2]\n")),

@@ -289,7 +289,7 @@ def test_the_command(corpus, tokenizer, tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["results"][0]["targets"] < first["targets"] / 4
     use.evaluate(str(model), [str(corpus)], held_out=0.5, seed=1)
     assert "`train --held-out 0.5` does not train on" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"length is 12, but the model has 11 positions"):
+    with pytest.raises(ValueError, match=r"length is 12, but the model is configured for at most 11 tokens"):
         use.evaluate(str(model), [str(corpus)], length=12)
 
 

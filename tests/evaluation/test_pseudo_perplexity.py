@@ -109,7 +109,9 @@ def test_errors(model, tokenizer):
     for text in ("", "☃ ☃", "[MASK]"):
         with pytest.raises(ValueError, match="has no word in the model's vocabulary"):
             pseudo_perplexity(model, tokenizer, text)
-    with pytest.raises(ValueError, match=r"has 22 tokens, .* has only 1[12] positions; give one sentence at a time"):
+    with pytest.raises(
+        ValueError, match=r"has 22 tokens, .* is configured for at most 1[12]; give one sentence at a time"
+    ):
         pseudo_perplexity(model, tokenizer, "the cat " * 10)
     with pytest.raises(ValueError, match="batch_size is 0"):
         pseudo_perplexity(model, tokenizer, "the cat", batch_size=0)

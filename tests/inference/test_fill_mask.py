@@ -62,7 +62,7 @@ def test_errors(tokenizer):
         fill_mask(model, tokenizer, "The cat")
     with pytest.raises(ValueError, match=r"it has \[mask\], write \[MASK\] instead"):
         fill_mask(model, tokenizer, "The [mask] sat")
-    with pytest.raises(ValueError, match=r"has 13 tokens, .* but this model has only 11 positions"):
+    with pytest.raises(ValueError, match=r"has 13 tokens, .* but this model is configured for at most 11"):
         fill_mask(model, tokenizer, "the " * 10 + "[MASK]")
     with pytest.raises(ValueError, match="top is 0"):
         fill_mask(model, tokenizer, TEXT, top=0)

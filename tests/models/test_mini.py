@@ -244,7 +244,7 @@ def test_save_and_load_are_bit_identical(tmp_path):
         ([[]], None, ValueError, "at least one token"),
         ([[5, 6], [7]], None, ValueError, "sequences of different lengths; pad them"),
         (np.zeros((0, 3), int), None, ValueError, "at least one token"),
-        ([[5] * 65], None, ValueError, "65 tokens, but this model has 64 positions"),
+        ([[5] * 65], None, ValueError, "65 tokens, but this model is configured for at most 64"),
         ([[5, 6]], [[1]], ValueError, r"attention_mask has shape \(1, 1\), expected \(1, 2\)"),
         ([[5, 6]], [[1, 2]], ValueError, "attention_mask contains .*2.*, expected 1 for tokens and 0"),
     ],

@@ -73,7 +73,7 @@ def test_positions_of_roberta_count_tokens():
     model = Roberta(replace(tiny.ROBERTA, pad_token_id=1))
     assert model.positions_of(np.array([[5, 6, 7], [5, 1, 1], [1, 1, 9]])).tolist() == [[2, 3, 4], [2, 1, 1], [1, 1, 2]]
     assert model.max_length == 11
-    with pytest.raises(ValueError, match="12 tokens, but this model has 11 positions"):
+    with pytest.raises(ValueError, match="12 tokens, but this model is configured for at most 11"):
         model.encode(np.full((1, 12), 5))
     model.encode(np.full((1, 11), 5))
 

@@ -37,7 +37,11 @@ def model(**changes):
     [
         (Batch([[2, -1, 3]], [1], [5]), ValueError, r"input_ids\[0, 1\] is -1, expected 0 to 13"),
         (Batch([[2, 14, 3]], [1], [5]), ValueError, r"input_ids\[0, 1\] is 14, expected 0 to 13"),
-        (Batch([[2, 5, 5, 5, 5, 3]], [1], [5]), ValueError, "sequences of 6 tokens, but this model has 5 positions"),
+        (
+            Batch([[2, 5, 5, 5, 5, 3]], [1], [5]),
+            ValueError,
+            "sequences of 6 tokens, but this model is configured for at most 5",
+        ),
         (Batch([[2, 5, 3], [2, 3]], [1], [5]), ValueError, "sequences of different lengths"),
         (Batch(IDS, [10], [5]), ValueError, "rows lie in .10, 10., expected 0 to 9"),
         (Batch(IDS, [2], [-5]), ValueError, "targets lie in .-5, -5., expected ids from 0 to 13"),
