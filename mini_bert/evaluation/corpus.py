@@ -76,7 +76,8 @@ def measure_corpus(
     wanted = min(model.max_length, LENGTH) if length is None else length
     if wanted > model.max_length:
         raise ValueError(
-            f"length is {length}, but the model is configured for at most {model.max_length} tokens; choose a smaller length"
+            f"length is {length}, but the model is configured for at most {model.max_length} tokens; choose a smaller "
+            "length"
         )
     shards = prepare(source, tokenizer)
     added = 0 if kind.sequences["mode"] == "running" else tokenizer.added_count()

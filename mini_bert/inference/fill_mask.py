@@ -62,8 +62,8 @@ def read_gaps(model: Model, tokenizer: Tokenizer, text: str) -> list[int]:
     length = len(ids) + tokenizer.added_count()
     if length > model.max_length:
         raise ValueError(
-            f"the text has {counted(length, 'token')}, including special ones, but this model is configured for at most "
-            f"{model.max_length}; shorten the context around the mask"
+            f"the text has {counted(length, 'token')}, including special ones, but this model is configured for "
+            f"at most {model.max_length}; shorten the context around the mask"
         )
     return ids
 

@@ -53,7 +53,7 @@ from mini_bert.models.disentangled import (
     Signed,
     check_whole,
 )
-from mini_bert.models.disentangled_sizes import DiscriminatorSizes
+from mini_bert.models.disentangled_sizes import DisentangledDiscriminatorSizes
 from mini_bert.models.pairs import GENERATOR, Pair, PairConfig
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import inner_arrays
@@ -165,7 +165,7 @@ class DebertaV2Config(PairConfig, DisentangledConfig):
         V, E = self.vocab_size, self.embedding_width
         words = H * E + 3 * E + V + (0 if self.tie_head else E * V)
         generator = self.generator_config.sizes()
-        return DiscriminatorSizes(*found)._replace(
+        return DisentangledDiscriminatorSizes(*found)._replace(
             parameters=found.parameters - words + H * H + 4 * H + 1 + generator.parameters,
             head_kept=2 + inner_arrays(self.hidden_act)[0],
             before=generator,

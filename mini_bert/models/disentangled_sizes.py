@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from mini_bert.layers.relative_positions import TILE, distances
-from mini_bert.models.sizes import Kept, Shape, Sizes
+from mini_bert.models.sizes import EveryToken, Kept, Shape, Sizes
 
 
 class Further(NamedTuple):
@@ -74,19 +74,9 @@ class DisentangledSizes(Sizes):
         return super().block_operations() + 2 * more
 
 
-class DiscriminatorSizes(DisentangledSizes):
-    """Every token enters the loss: the last block has no fewer rows than the others, and the head reads them all.
-    `head_kept` counts arrays of the width of the blocks."""
-
-    def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
-        return self._not_last().block_cache(shape, index)
-
-    def block_temporaries(self, shape: Shape, index: int, lean: bool = False) -> int:
-        return self._not_last().block_temporaries(shape, index)
-
-    def _not_last(self) -> DisentangledSizes:
-        """The sizes of a model with one more block, so that none of ours is the last"""
-        return DisentangledSizes(*self._replace(depth=self.depth + 1))
+class DisentangledDiscriminatorSizes(EveryToken, DisentangledSizes):
+    """DeBERTa v3's discriminator, whose head has a norm."""
 
     def head_cache(self, shape: Shape) -> Kept:
-        return Kept(shape.B * shape.T * (self.head_kept * self.width + 1 + 2 + 1))  # σ; two scores, and their sum
+        kept = super().head_cache(shape)
+        return kept._replace(floats=kept.floats + shape.B * shape.T)  # σ

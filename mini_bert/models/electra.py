@@ -38,34 +38,9 @@ from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, REPLACED
 from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
 from mini_bert.models.pairs import GENERATOR, Pair, PairConfig
 from mini_bert.models.saving import Name, linear_names
-from mini_bert.models.sizes import FactorisedSizes, Kept, Sizes, block_parameters, inner_arrays
+from mini_bert.models.sizes import DiscriminatorSizes, ProjectedSizes, Sizes, block_parameters, inner_arrays
 
 SHARED = ("tokens.table", "positions.table")
-
-
-class GeneratorSizes(FactorisedSizes):
-    """Embeddings that have the width of the blocks are not projected."""
-
-    def embedding_cache(self, shape):
-        return super().embedding_cache(shape) if self.embedding != self.width else Sizes.embedding_cache(self, shape)
-
-
-class DiscriminatorSizes(GeneratorSizes):
-    """Every token enters the loss: the last block has no fewer rows than the others, and the head reads them all."""
-
-    classes = 2  # original or replaced
-
-    def _rows(self, shape, last):
-        return shape.B * shape.T, shape.B * shape.T
-
-    def block_cache(self, shape, index, lean=False):
-        return super().block_cache(shape, 0, lean)
-
-    def block_temporaries(self, shape, index, lean=False):
-        return super().block_temporaries(shape, 0, lean)
-
-    def head_cache(self, shape):
-        return Kept(shape.B * shape.T * (self.head_kept * self.width + 2 + 1))  # two scores per token, and their sum
 
 
 @dataclass(frozen=True)
@@ -111,7 +86,7 @@ class ElectraConfig(PairConfig, BertLikeConfig):
         own = self.generator_config
         E, tables = self.embedding_size, (self.vocab_size + self.max_length) * self.embedding_size
         words = own.width * E + 3 * E + self.vocab_size + (0 if self.tie_head else E * self.vocab_size)
-        generator = own._sizes(GeneratorSizes, words, 4)
+        generator = own._sizes(ProjectedSizes, words, 4)
         return found._replace(parameters=found.parameters + generator.parameters - tables, before=generator)
 
     def _sizes(self, kind: type[Sizes], head: int, head_kept: int) -> Sizes:

@@ -130,6 +130,35 @@ class FactorisedSizes(Sizes):
         return Kept(shape.N * (self.width + self.head_kept * self.embedding + 1 + self.vocab_size + 1))
 
 
+class ProjectedSizes(FactorisedSizes):
+    """The same, but embeddings that have the width of the blocks are not projected: ELECTRA."""
+
+    def embedding_cache(self, shape: Shape) -> Kept:
+        return super().embedding_cache(shape) if self.embedding != self.width else Sizes.embedding_cache(self, shape)
+
+
+class EveryToken:
+    """To put before the `Sizes` of a discriminator: every token enters the loss, so the last block has no fewer rows
+    than the others, and the head reads them all. `head_kept` counts arrays of the width of the blocks."""
+
+    width: int
+    head_kept: int
+    classes = 2  # original or replaced
+
+    def _rows(self, shape: Shape, last: bool) -> tuple[int, int]:
+        return shape.B * shape.T, shape.B * shape.T
+
+    def block_cache(self, shape: Shape, index: int, lean: bool = False) -> Kept:
+        return super().block_cache(shape._replace(N=shape.B * shape.T), index, lean)  # type: ignore[misc]
+
+    def head_cache(self, shape: Shape) -> Kept:
+        return Kept(shape.B * shape.T * (self.head_kept * self.width + 2 + 1))  # two scores per token, and their sum
+
+
+class DiscriminatorSizes(EveryToken, ProjectedSizes):
+    """ELECTRA's discriminator"""
+
+
 def tiles(T: int) -> int:
     """Floats of the two tiles in which lean attention works; each thread keeps its own."""
     return 2 * min(T, TILE) ** 2

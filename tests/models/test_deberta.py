@@ -344,3 +344,10 @@ def test_copies_of_a_pair():
     assert not np.array_equal(replica.encode(IDS, MASK)[0], wanted)
     for twin in (copied, again):
         np.testing.assert_array_equal(twin.encode(IDS, MASK)[0], wanted)
+
+
+def test_a_discriminator_has_two_scores_for_each_token():
+    """The planner counts them, not those of a vocabulary; the generator before it has these."""
+    sizes = preset("deberta-v3").sizes()
+    assert (sizes.classes, sizes.before.classes) == (2, 8192)
+    assert preset("deberta-v2").sizes().classes == 8192
