@@ -1,6 +1,7 @@
 """Check the inputs of a model once, before anything is computed. Errors name the value and what to do."""
 
 import math
+import sys
 
 import numpy as np
 
@@ -32,6 +33,14 @@ def check_ids(ids, vocab_size: int, max_length: int, name: str = "input_ids") ->
         b, t = np.argwhere((ids < 0) | (ids >= vocab_size))[0]
         raise ValueError(f"{name}[{b}, {t}] is {ids[b, t]}, expected 0 to {vocab_size - 1}")
     return ids
+
+
+def check_token_types(token_types, ids: np.ndarray, count: int) -> np.ndarray:
+    """Returns token types as an array of the shape of ids, (B,T), from 0 to count − 1."""
+    types = check_ids(token_types, count, sys.maxsize, "token_types")
+    if types.shape != ids.shape:
+        raise ValueError(f"token_types has shape {types.shape}, expected {ids.shape}, the shape of input_ids")
+    return types
 
 
 def check_mask(mask, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -31,7 +31,7 @@ from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.linear import Linear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, SENTENCE_ORDER
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_WORD_HEAD, POOLER, SENTENCE_ORDER
 from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block, block_names
 from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
@@ -134,8 +134,7 @@ class Albert(BertLike):
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", SENTENCE_ORDER: "(B,2)"}
     head_inputs: ClassVar = {SENTENCE_ORDER: POOLER}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
-        "try `mini-bert embed`, or load a masked language model",
+        MASKED_WORDS: NO_WORD_HEAD,
         NEXT_SENTENCE: "no next-sentence head: ALBERT predicts the order of sentences instead",
         SENTENCE_ORDER: "no head for the order of sentences: build it with Albert(config), or load an "
         "AlbertForPreTraining",

@@ -36,6 +36,10 @@ HEADS: Mapping[str, str] = {  # how errors call them
     MASKED_WORDS: "head for masked words", NEXT_WORD: "head for the next word", NEXT_SENTENCE: "next-sentence head",
     SENTENCE_ORDER: "head for the order of sentences", REPLACED: "head for replaced words", POOLER: "pooler",
 }  # fmt: skip
+NO_WORD_HEAD = (  # for `head_help`
+    "no head for masked words: it was published without one, for sentence vectors or other tasks; try "
+    "`mini-bert embed`, or load a masked language model"
+)
 HIDDEN = "hidden"
 CONTENT, QUERY = "content", "query"  # streams of attention: a token that sees itself, and one that does not
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.linear import Linear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_WORD_HEAD, POOLER
 from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
 from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
@@ -66,8 +66,7 @@ class Bert(BertLike):
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", NEXT_SENTENCE: "(B,2)"}
     head_inputs: ClassVar = {NEXT_SENTENCE: POOLER}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
-        "try `mini-bert embed`, load a masked language model, or build one with Bert(config, masked_words=True)",
+        MASKED_WORDS: f"{NO_WORD_HEAD}, or build one with Bert(config, masked_words=True)",
         NEXT_SENTENCE: "no next-sentence head: build it with Bert(config, next_sentence=True), or load a "
         "BertForPreTraining",
         POOLER: "no pooler: build it with Bert(config, pooler=True)",

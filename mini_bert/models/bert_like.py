@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.inputs import check_ids
+from mini_bert.common.inputs import check_token_types
 from mini_bert.layers.activations import activation
 from mini_bert.layers.block import TransformerBlock
 from mini_bert.layers.dropout import dropout, dropout_backward
@@ -130,10 +130,7 @@ class BertLike(Model):
             return None
         if token_types is None or self.config.type_vocab_size == 1:
             return np.zeros_like(ids)
-        types = check_ids(token_types, self.config.type_vocab_size, self.max_length, "token_types")
-        if types.shape != ids.shape:
-            raise ValueError(f"token_types has shape {types.shape}, expected {ids.shape}, the shape of input_ids")
-        return types
+        return check_token_types(token_types, ids, self.config.type_vocab_size)
 
     def embed(self, inputs, run):
         """x = dropout(LayerNorm(E[ids] + P[positions] + S[types]))        ids, positions, types (B,T) -> x (B,T,H)

@@ -32,7 +32,7 @@ from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.initialisers import normal, sinusoids
 from mini_bert.layers.layer_norm import LayerNorm
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_WORD_HEAD, POOLER
 from mini_bert.models.bert_like import BertLike
 from mini_bert.models.heads import MaskedWordHead
 from mini_bert.models.published import ENCODER, PublishedConfig
@@ -106,8 +106,7 @@ class DistilBert(BertLike):
     model_type, config_class, family = "distilbert", DistilBertConfig, "DistilBert"
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
-        "try `mini-bert embed`, or load a masked language model",
+        MASKED_WORDS: NO_WORD_HEAD,
         NEXT_SENTENCE: "no next-sentence head: DistilBERT is trained on masked words, and on its teacher's answers",
         POOLER: "no pooler: use the mean of the tokens' vectors instead",
     }

@@ -239,11 +239,6 @@ class GPT2(Model):
     # ------------------------------------------------------------------ files
 
     @classmethod
-    def sentence_settings(cls, config):
-        """The last token, which has seen all others"""
-        return {"pooling": ["cls"], "dense": False}
-
-    @classmethod
     def heads_in(cls, values, tensors):
         """A tied head is in no file, so the class that wrote it tells. Without a class, a GPT-2 predicts words."""
         written = " ".join(map(str, values.get("architectures") or ["GPT2LMHeadModel"]))

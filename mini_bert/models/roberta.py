@@ -24,7 +24,7 @@ import numpy as np
 
 from mini_bert.common.values import check_token_id
 from mini_bert.layers.encoder import Encoder
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_WORD_HEAD, POOLER
 from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
 from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
@@ -86,8 +86,7 @@ class Roberta(BertLike):
     vocabulary, layout = "bpe-8k", "roberta"
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for masked words: it was published without one, for sentence vectors or other tasks; "
-        "try `mini-bert embed`, or load a masked language model",
+        MASKED_WORDS: NO_WORD_HEAD,
         NEXT_SENTENCE: "no next-sentence head: RoBERTa is trained on masked words only",
         POOLER: "no pooler: build it with Roberta(config, heads=(POOLER,)), or use the mean of the tokens' vectors",
     }

@@ -74,6 +74,7 @@ class Saved(InMemory):
     family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
     with_head: ClassVar[str] = "ForMaskedLM"  # the rest of such a name, for a model with its usual head
     output_heads: Any
+    reads_forward: ClassVar[bool]
     in_transformers: ClassVar[str | None] = ""  # the versions that have this architecture; "": all, None: none
     prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
     head_prefixes: ClassVar[tuple[str, ...]] = ()  # of the names of its heads, those of published tasks included
@@ -92,8 +93,9 @@ class Saved(InMemory):
 
     @classmethod
     def sentence_settings(cls, config: Any) -> dict[str, Any]:
-        """What the published classifier of texts pools, and whether a dense layer follows (finetuning/heads.py)."""
-        return {"pooling": ["cls"], "dense": True}
+        """What the published classifier of texts pools, and whether a dense layer follows (finetuning/heads.py). In a
+        model that reads forward, the last token has seen all others and stands for [CLS]; its head is a matrix."""
+        return {"pooling": ["cls"], "dense": not cls.reads_forward}
 
     # Where such a class has another name than BERT's: our task -> its name without the family.
     task_classes: ClassVar[Mapping[str, str]] = {}

@@ -52,6 +52,8 @@ from mini_bert.models.recurrence import (
 from mini_bert.models.relative_sizes import RelativeParts, RelativeSizes
 from mini_bert.models.saving import Name, linear_names, norm_names
 
+BIASES = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias"}  # ours -> theirs
+
 
 @dataclass(frozen=True)
 class TransformerXLConfig(PublishedConfig):
@@ -390,11 +392,6 @@ class TransformerXL(Recurrent):
     def reconcile(self, tensors, table, source):
         return [name for name in super().reconcile(tensors, table, source) if name != "pos_emb.inv_freq"]
 
-    @classmethod
-    def sentence_settings(cls, config):
-        """The last token, which has seen all others"""
-        return {"pooling": ["cls"], "dense": False}
-
     def task_names(self, task):
         """Heads of tasks that were never published have our own names."""
         if task in self.task_heads:
@@ -416,9 +413,6 @@ class TransformerXL(Recurrent):
                 copies |= {f"crit.out_projs.{c}": f"word_emb.emb_projs.{min(c, last)}"
                            for c, tied in enumerate(config.tie_projs) if tied}  # fmt: skip
         return copies
-
-
-BIASES = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias"}
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.inputs import check_ids
+from mini_bert.common.inputs import check_token_types
 from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Param, Run
 from mini_bert.layers.dropout import dropout, dropout_backward
@@ -54,6 +54,8 @@ from mini_bert.models.recurrence import (
 from mini_bert.models.relative_sizes import RelativeParts, TwoStreamSizes
 from mini_bert.models.saving import Name, linear_names, norm_names
 from mini_bert.models.sizes import inner_arrays
+
+BIASES = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias", "segments.bias": "r_s_bias"}  # ours -> theirs
 
 
 @dataclass(frozen=True)
@@ -231,10 +233,7 @@ class XLNet(Recurrent):
         """The number of the text that each token is in. Only whether two are equal matters."""
         if token_types is None:
             return None
-        types = check_ids(token_types, ANY_LENGTH, ANY_LENGTH, "token_types")
-        if types.shape != ids.shape:
-            raise ValueError(f"token_types has shape {types.shape}, expected {ids.shape}, the shape of input_ids")
-        return types
+        return check_token_types(token_types, ids, ANY_LENGTH)
 
     def hide(self, inputs, hidden_rows, mask_id):
         """The hidden words come last in the order, all at the same place, so each is predicted from context only."""
@@ -379,9 +378,6 @@ class XLNet(Recurrent):
             return found
         shared = [(index, name) for index in range(1, self.config.n_layer) for name in BIASES.values()]
         return found | {f"layer.{index}.rel_attn.{name}": f"layer.0.rel_attn.{name}" for index, name in shared}
-
-
-BIASES = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias", "segments.bias": "r_s_bias"}
 
 
 def _all(masks: list[Any]) -> Any:
