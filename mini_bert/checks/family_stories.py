@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mini_bert.models.modernbert import LOCAL
+from mini_bert.models.modernbert_config import LOCAL
 from mini_bert.models.registry import model_class
 from mini_bert.objectives.registry import OBJECTIVES
 from mini_bert.training.setup import default_objective
