@@ -68,7 +68,7 @@ def distilbert(config: Any) -> Iterator[str]:
 
 def electra(config: Any) -> Iterator[str]:
     T = config.max_length
-    yield f"Of {T:,} tokens, masked words learn from {MASKED * T:,.0f}; the discriminator learns from all {T:,}, "
+    yield f"Masking trains on {MASKED * T:,.0f} of {T:,} tokens; the discriminator learns from all {T:,}, "
     yield f"{1 / MASKED:.1f} times as many."
     yield f"Its head answers yes or no and has {parameters(config, 'replaced'):,} parameters; the scores of a"
     yield f"head for words need {config.vocab_size:,} numbers per token."
@@ -120,8 +120,8 @@ def xlnet(config: Any) -> Iterator[str]:
 
 def gpt2(config: Any) -> Iterator[str]:
     T, L, H = config.max_length, config.depth, config.width
-    yield f"Every token predicts the next: {T - 1:,} training signals in {T:,} tokens; masked words have"
-    yield f"{MASKED * T:,.0f}."
+    yield f"Every token predicts the next: {T - 1:,} training signals in {T:,} tokens; masking trains on"
+    yield f"{MASKED * T:,.0f} of them."
     yield f"Generating with stored keys and values takes {2 * L * H:,} numbers per token,"
     yield f"{8 * L * H * T / 1e6:,.1f} MB for a full context, and each new token costs one row instead of all."
     yield f"The head is the token table again, which saves {config.vocab_size * H:,} parameters."

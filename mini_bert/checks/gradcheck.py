@@ -72,7 +72,8 @@ from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.heads import MaskedWordHead, Pooler
 from mini_bert.models.loss import Term
 from mini_bert.models.mini import MiniBERT
-from mini_bert.models.modernbert import ModernBert, ModernBertConfig, ModernWordHead, PredictionHead
+from mini_bert.models.modernbert import ModernBert, ModernWordHead, PredictionHead
+from mini_bert.models.modernbert_config import ModernBertConfig
 from mini_bert.models.roberta import Roberta, RobertaConfig
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.switches import apply

@@ -174,9 +174,9 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
         )
     else:
         owner = kind.part_name()
-        who = f"The {owner} of {model}" if owner else model
+        subject = f"The {owner} of {model}" if owner else model
         comment = (
-            f"{who} is {against(result.loss, baseline)}, the loss of guessing by the word frequencies of its "
+            f"{subject} is {against(result.loss, baseline)}, the loss of guessing by the word frequencies of its "
             f"training text: {verdict_on_text(result.loss, baseline, kind.copies)}."
         )
     return "\n".join([*lines, "", comment])

@@ -33,23 +33,23 @@ def against(loss: float, baseline: float) -> str:
     return f"{abs(baseline - loss):.2f} {'below' if loss < baseline else 'above'} the unigram baseline"
 
 
-def verdict(loss: float, baseline: float, copies: bool = True, who: str = "it") -> str:
-    """What a loss shows about the model. who: what to call it
+def verdict(loss: float, baseline: float, copies: bool = True, subject: str = "it") -> str:
+    """What a loss shows about the model. subject: what to call it
 
     >>> verdict(4.0, 6.5), verdict(6.2, 6.5)
     ('it uses context', 'it has learnt word frequencies, but shows no clear sign of context yet')
-    >>> verdict(6.4, 6.5, who="the generator")
+    >>> verdict(6.4, 6.5, subject="the generator")
     'the generator has learnt word frequencies, but does not use context yet'
     >>> verdict(8.0, 6.5)
     'it has not even learnt word frequencies yet'
     """
     if uses_context(loss, baseline, copies):
-        return f"{who} uses context"
+        return f"{subject} uses context"
     if uses_context(loss, baseline, copies=False):  # or it copies
-        return f"{who} has learnt word frequencies, but shows no clear sign of context yet"
+        return f"{subject} has learnt word frequencies, but shows no clear sign of context yet"
     if knows_frequencies(loss, baseline):
-        return f"{who} has learnt word frequencies, but does not use context yet"
-    return f"{who} has not even learnt word frequencies yet"
+        return f"{subject} has learnt word frequencies, but does not use context yet"
+    return f"{subject} has not even learnt word frequencies yet"
 
 
 def verdict_on_text(loss: float, baseline: float, copies: bool = True) -> str:

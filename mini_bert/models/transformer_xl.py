@@ -9,7 +9,7 @@ What differs from BERT, and why:
 - It predicts the **next word** from those before it. A token sees no later one, every token is predicted, and there is
   no [MASK], [CLS] or token type.
 - The hidden states of the previous segment are the **memory**: keys and values in front of those of this segment. BERT
-  knows nothing of what came before its first token. `Inputs.memory` is the memory, `cache.memory` that for the next
+  does not see what came before its first token. `Inputs.memory` is the memory, `cache.memory` that for the next
   segment; no gradient flows into it. Without one, the memory is `mem_len` vectors of zeros, as in `transformers`.
 - **Distances** instead of positions (layers/relative_attention.py), since a token in the memory would have the same
   position as one in this segment.

@@ -152,7 +152,7 @@ class MaskedWordsAndSentences(MaskedWords):
     name = "masked_words_and_next_sentence"
     heads = (MASKED_WORDS, NEXT_SENTENCE)
     sequences: ClassVar[dict[str, Any]] = {"mode": "pairs", "task": "next"}
-    asked: ClassVar[str] = "whether the second of two texts follows the first"
+    question: ClassVar[str] = "whether the second of two texts follows the first"
 
     def size(self, batch: Batch) -> Size:
         size = super().size(batch)
@@ -167,7 +167,7 @@ class MaskedWordsAndSentences(MaskedWords):
 
     @property
     def summary(self) -> str:
-        return f"{super().summary}\nAlso trained to predict {self.asked}."
+        return f"{super().summary}\nAlso trained to predict {self.question}."
 
 
 def masking_for(tokenizer: Tokenizer, **options: Any) -> Masking:

@@ -24,4 +24,4 @@ class MaskedWordsAndOrder(MaskedWordsAndSentences):
     name = "masked_words_and_sentence_order"
     heads = (MASKED_WORDS, SENTENCE_ORDER)
     sequences: ClassVar[dict[str, Any]] = {"mode": "pairs", "task": "order"}
-    asked = "whether two parts of a text are in their order or swapped"
+    question = "whether two parts of a text are in their order or swapped"
