@@ -115,6 +115,7 @@ def test_transformer_xl(mem_len):
 
 
 def test_ends_and_banned_ids():
+    """Writing stops before an end id, which is not part of the text; a banned id is never chosen."""
     model = writer()
     free = list(generate_ids(model, [5], 9, GREEDY))
     end = free[3]
@@ -124,6 +125,7 @@ def test_ends_and_banned_ids():
 
 
 def test_the_seed_decides():
+    """The same seed gives the same text, another seed another one."""
     model = writer(spread=0.2)
     texts = [list(generate_ids(model, [5], 20, Sampling(seed=seed))) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
@@ -141,6 +143,7 @@ def test_draws_have_the_probabilities():
 
 
 def test_temperature():
+    """Scores are divided by it: near 0, only the best is left; far above 1, all are alike."""
     scores = np.array([2.0, 1.0, 0.0])
     p = Sampling(0.5).probabilities(scores)
     np.testing.assert_allclose(np.log(p[0] / p[1]), 2.0)  # twice the difference of the scores
@@ -150,6 +153,7 @@ def test_temperature():
 
 
 def test_top_k_and_top_p():
+    """k keeps the k best, p the fewest that have at least p together; p counts among those that k left."""
     x = np.log(np.array([0.1, 0.4, 0.2, 0.3]))
     np.testing.assert_array_equal(np.isfinite(top_k(x, 2)), [False, True, False, True])
     np.testing.assert_array_equal(top_k(x, 9), x)
@@ -173,12 +177,14 @@ def test_top_k_and_top_p():
     ],
 )
 def test_settings_that_make_no_sense(settings, message):
+    """The error names the setting and what was expected."""
     with pytest.raises(ValueError, match=message):
         generate(writer(), TOKENIZER, "the cat", sampling=Sampling(**settings))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_scores_that_are_no_numbers(temperature):
+    """NaN among the scores is an error, whether the best is taken or one is drawn."""
     with pytest.raises(ValueError, match="no token has a finite score"):
         Sampling(temperature).choose(np.array([1, np.nan, 3]), 0)
 
@@ -235,6 +241,7 @@ def test_a_long_text_is_decoded_in_parts(stop):
 
 
 def test_a_stop_string_in_the_prompt_does_not_count():
+    """Only new text is searched for it."""
     stream = GrowingText(Bytes(), list(b"a.b"), ["."])
     assert stream.add(ord("c")) == "c" and not stream.stopped
 
@@ -266,6 +273,7 @@ def test_the_end_of_a_document_ends_the_text():
 
 
 def test_a_long_prompt_keeps_its_end(caplog):
+    """What does not fit is cut at the beginning, with a warning; the text is that of the end alone."""
     model = writer()
     long = " ".join(["dog"] * 30 + ["the", "cat"])
     text = "".join(generate(model, TOKENIZER, long, tokens=4, sampling=GREEDY))
@@ -275,6 +283,7 @@ def test_a_long_prompt_keeps_its_end(caplog):
 
 
 def test_models_that_cannot_write():
+    """A model without a head for the next word is refused; so are stop strings that match everywhere."""
     with pytest.raises(ValueError, match=r"this MiniBERT cannot write: it fills gaps.*fill-mask.*train --model gpt2"):
         generate(MiniBERT(), TOKENIZER, "the cat")
     with pytest.raises(ValueError, match="no head for the next word"):
@@ -309,6 +318,7 @@ def test_the_command_without_a_model_says_how_to_get_one(capsys):
 
 
 def test_the_command(folder, capsys):
+    """It prints prompt and text, the same for the same seed, as JSON, too, and ends before a stop string."""
     options = ["--model", str(folder), "--tokens", "9", "--seed", "5", "--top-k", "8", "--temperature", "0.7"]
     texts = []
     for more in ([], [], ["--json"], ["--stop", "nd"]):
@@ -322,6 +332,7 @@ def test_the_command(folder, capsys):
 
 
 def test_the_command_says_why_not(folder):
+    """The error names the model or the option."""
     for words, message in (
         (["the cat", "--model", "mini-bert"], "mini-bert is a MiniBERT, which cannot write"),
         (["the cat", "--model", str(folder), "--top-p", "2"], "top_p is 2.0, expected a probability"),

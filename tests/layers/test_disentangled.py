@@ -40,6 +40,7 @@ def drawn(*shape, seed=0):
 
 @pytest.mark.parametrize(("n", "T"), [(1, 1), (4, 4), (3, 7), (7, 7)])
 def test_skewed_picks_what_a_gather_picks(n, T):
+    """The view has the same numbers as a gather by index, for any shape."""
     x = drawn(2, 3, n, T + n - 1)
     index = n - 1 - np.arange(n)[:, None] + np.arange(T)
     np.testing.assert_array_equal(skewed(x), np.take_along_axis(x, np.broadcast_to(index, (2, 3, n, T)), -1))
@@ -66,6 +67,7 @@ def test_scores_by_distance_are_those_of_a_gather(tile, monkeypatch):
 
 
 def test_windows_are_rows_of_skewed():
+    """For chosen tokens, the same scores as for all of them."""
     x, token = drawn(B, A, T, 2 * T - 1), np.array([[3, 0, 3], [6, 5, 1]])
     some = x[np.arange(B)[:, None, None], np.arange(A)[:, None], token[:, None]]
     wanted = skewed(x)[np.arange(B)[:, None, None], np.arange(A)[:, None], token[:, None]]
@@ -86,6 +88,7 @@ def test_buckets_are_those_of_the_formula(buckets, largest):
 
 
 def test_distances_are_clipped_to_the_table():
+    """Each distance has its row; distances beyond the span share the first or the last."""
     near, far = distances(4, span=9), distances(6, span=2)
     assert near.rows[near.row_of].tolist() == [6, 7, 8, 9, 10, 11, 12] and not near.shared
     assert far.rows[far.row_of].tolist() == [0, 0, 0, 0, 1, 2, 3, 3, 3, 3, 3] and far.shared
@@ -131,6 +134,7 @@ def attention_of_loops(layer, x, table, wanted, mask=None):
      ({"relative": False}, 1), ({"terms": ()}, 1)],
 )  # fmt: skip
 def test_attention_is_that_of_loops(options, span, mask):
+    """The layer computes what loops over queries and keys compute from the formula."""
     layer, wanted = DisentangledAttention(H, A, **options), distances(T, span)
     bind(layer, dtype=np.float64, seed=0)
     x, table = drawn(B, T, H), drawn(len(wanted.rows), H, seed=1)
@@ -139,6 +143,7 @@ def test_attention_is_that_of_loops(options, span, mask):
 
 
 def test_the_scale_counts_the_terms():
+    """Scores are divided by √(d · (1 + position terms))."""
     scales = [DisentangledAttention(H, A, terms, relative=False).scale for terms in ((), ("c2p",), ("c2p", "p2c"))]
     np.testing.assert_allclose(scales, [1 / math.sqrt(D * n) for n in (1, 2, 3)])
 
@@ -185,6 +190,7 @@ def test_padding_changes_nothing_else():
 
 
 def test_heads_that_mix_nothing_are_the_usual_ones():
+    """With identity matrices, talking heads compute what disentangled attention does."""
     talking, usual = TalkingHeadAttention(H, A), DisentangledAttention(H, A)
     bind(talking, dtype=np.float64, seed=0)
     bind(usual, dtype=np.float64)
@@ -229,6 +235,7 @@ def test_convolution_is_that_of_loops(size, groups):
 
 
 def test_convolution_of_size_1_is_a_linear_layer():
+    """A window of one token is a product with one matrix."""
     layer, linear = Convolution(H, 1), Linear(H, H)
     bind(layer, dtype=np.float64, seed=0)
     bind(linear, dtype=np.float64)
@@ -239,6 +246,7 @@ def test_convolution_of_size_1_is_a_linear_layer():
 
 @pytest.mark.parametrize(("options", "named"), [({"size": 4}, "4"), ({"groups": 4}, "groups, 4")])
 def test_impossible_convolutions_are_refused(options, named):
+    """The error names the size or the number of groups."""
     with pytest.raises(ValueError, match=named):
         Convolution(H, **options)
 
@@ -257,6 +265,7 @@ def convolved(p=0.2):
 
 @pytest.mark.parametrize("make", [block, convolved])
 def test_recomputing_a_block_gives_the_same_bits(make):
+    """Outputs and gradients do not change if backward repeats the forward pass."""
     results = []
     for wrap in (lambda layer: layer, Recompute):
         layer = wrap(make())
@@ -299,6 +308,7 @@ def test_encoder_of_one_block_with_chosen_rows():
 
 
 def test_padding_stays_zero_behind_a_convolution():
+    """The output is 0 at padding, and nowhere else."""
     layer = convolved(0.0)
     bind(layer, dtype=np.float64, seed=0)
     y, _ = layer.forward(drawn(B, T, H), drawn(2 * T - 1, H), Run(), distances(T, T), PADDED)

@@ -79,6 +79,7 @@ def test_positions_of_roberta_count_tokens():
 
 
 def test_padding_on_the_left_moves_nothing_in_roberta():
+    """Positions count real tokens, so padding before a text changes nothing."""
     model = scattered(Roberta(tiny.ROBERTA))
     alone, _ = model.encode(IDS[:1, :4])
     padded, _ = model.encode(np.concatenate([[[1, 1, 1]], IDS[:1, :4]], 1), np.array([[0, 0, 0, 1, 1, 1, 1]]))
@@ -115,6 +116,7 @@ def test_one_type_leaves_nothing_to_tell_apart():
 
 
 def test_distilbert_can_start_with_waves():
+    """Columns 2i and 2i+1 of the table are the sine and the cosine of one frequency."""
     table = DistilBert(replace(tiny.DISTILBERT, sinusoidal_pos_embds=True)).positions.table.data
     places = np.arange(11)[:, None] / 10000 ** (2 * np.arange(5) / 10)
     np.testing.assert_allclose(table[:, ::2], np.sin(places), atol=1e-6)
@@ -126,6 +128,7 @@ def test_distilbert_can_start_with_waves():
 
 @every_model
 def test_the_cache_has_the_names_of_every_model(name):
+    """Each block turns one hidden state into the next; named arrays have their shapes."""
     model = scattered(build(name))
     hidden, cache = model.encode(IDS, MASK, TYPES)
     states = cache.hidden_states()
@@ -203,6 +206,7 @@ def test_old_spellings_are_understood(name, tmp_path):
 
 
 def test_a_bias_under_its_other_name_is_enough(tmp_path):
+    """`lm_head.decoder.bias` alone gives the weights of a file with `lm_head.bias`."""
     tensors = read_tensors(GOLDEN / "roberta/model.safetensors")
     tensors["lm_head.decoder.bias"] = tensors.pop("lm_head.bias")
     write_folder(tmp_path, json.loads((GOLDEN / "roberta/config.json").read_text()), tensors)
@@ -236,6 +240,7 @@ def test_a_bias_under_its_other_name_is_enough(tmp_path):
     ],
 )
 def test_what_would_change_the_result_is_refused_by_name(kind, change, message):
+    """The error has the field, its value, and what is supported."""
     with pytest.raises(ValueError, match=message):
         kind.from_dict({"model_type": kind.model_type, **change})
 
@@ -260,6 +265,7 @@ def test_published_configs_are_read():
 
 
 def test_presets_are_about_as_large_as_mini_bert():
+    """Each has some million parameters, as its config counts them, and survives JSON."""
     for name in ("roberta", "distilbert", "albert", "electra"):
         assert name in PRESETS
         config = preset(name)
@@ -271,6 +277,7 @@ def test_presets_are_about_as_large_as_mini_bert():
 
 
 def test_missing_heads_are_named():
+    """The error says why there is none, and what to do."""
     with pytest.raises(ValueError, match=r"it is a discriminator.*model\.generator"):
         Electra(tiny.ELECTRA).loss(IDS, [1], [2])
     with pytest.raises(ValueError, match="ALBERT predicts the order of sentences instead"):
@@ -332,6 +339,7 @@ def test_copies_of_a_pair():
 
 
 def test_info_shows_both_models():
+    """The generator follows its discriminator, and arrays that they share are marked."""
     rows = architecture(Electra(tiny.PAIR))
     places = [name.strip() for name, _, _ in rows].index("generator:")
     shown = {name.strip(): (shape, weights) for name, shape, weights in rows[places:]}
@@ -343,6 +351,7 @@ def test_info_shows_both_models():
 
 
 def test_a_generator_is_a_share_of_its_discriminator():
+    """A quarter of the width, the same depth; the rest follows the discriminator."""
     config = ElectraConfig().with_generator()
     assert config.generator == {"hidden_size": 64, "num_attention_heads": 1, "intermediate_size": 256}
     assert config.generator_config.num_hidden_layers == 12 and config.generator_config.embedding_size == 128
