@@ -46,6 +46,8 @@ class Stages:
     def restore(self, state: dict[str, Any]) -> None:
         found = state.get("stages") if isinstance(state, dict) else None
         if not isinstance(found, list) or len(found) != len(self.all):
-            raise ValueError("the saved position is not of a text in these lengths; resume with the settings of the run")
+            raise ValueError(
+                "the saved position is not of a text in these lengths; resume with the settings of the run"
+            )
         for one, own in zip(self.all, found, strict=True):
             one.restore(own)

@@ -39,9 +39,9 @@ from mini_bert.layers.matrices import add_product
 class Param:
     """A weight and its gradient: `data` and `grad`, two views into the flat arrays made by `bind`.
 
-    The constructor only declares the shape, the initialiser, whether weight decay applies, and how many `matrices`
-    stand side by side in its columns: 1 for y = x W, 3 for queries, keys and values in one. Tables and vectors are none.
-    Optimisers that treat a matrix as a whole need to know (training/muon.py).
+    The constructor only declares the shape, the initialiser, whether weight decay applies, and how many `matrices` it
+    has, side by side in its columns: 1 for y = x W, 3 for queries, keys and values in one, 0 for tables and vectors.
+    This is for optimisers that treat a matrix as a whole (training/muon.py).
 
     While `grad_is_unset`, the contents of `grad` are meaningless and count as 0: the first `add` or `add_product`
     overwrites them. This saves a training step from filling all gradients with zeros first. Code that changes `grad`

@@ -30,8 +30,8 @@ from mini_bert.layers.matrices import rows, sum_rows, times
 class Linear(Layer):
     """y = x W + b        dx = dy Wᵀ,   dW += xᵀ dy,   db += Σ dy
 
-    W is initialised as N(0, 1/fan_in), so that y has about the same variance as x. matrices: how many of equal width are
-    in W, side by side.
+    W is initialised as N(0, 1/fan_in), so that y has about the same variance as x. matrices: how many are in W, side by
+    side and equally wide.
     """
 
     eight_bit: ClassVar[Mapping[str, int]] = {"w": 1}

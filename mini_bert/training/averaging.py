@@ -77,7 +77,7 @@ class Averaged:
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights, and `other` its own. Before the first sample they are the same."""
+        """Inside, the model has the averaged weights, and `other` its own; before the first sample, the same."""
         if not self.count[0]:
             self.other[...] = self.flat.data
         self.swap()

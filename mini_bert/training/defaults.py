@@ -15,6 +15,7 @@ from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
 
 MINUTES = 4.0  # if neither steps nor minutes are given
+MUON = 2.0  # times Adam's usual learning rate, for both parts of Muon (docs/training.md)
 CONTINUED = 0.1  # of the usual learning rate, if training continues from trained weights
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 
@@ -41,7 +42,7 @@ def settings_for(
     check_positive("micro_batch", micro)
     given.setdefault("threads", max(1, min(threads, size // micro)))
     given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))
-    given.setdefault("learning_rate", default_learning_rate(config, continued))
+    given.setdefault("learning_rate", default_learning_rate(config, continued, given.get("optimizer")))
     note = (
         f"a batch has {counted(size // micro, 'micro-batch')} of {micro} sequences, so only {size // micro} of "
         f"{threads} threads have work; to use them all, choose a smaller --micro-batch"
@@ -74,14 +75,16 @@ def default_corpus() -> list[str]:
     return ["builtin"]
 
 
-def default_learning_rate(config: Any, continued: bool = False) -> float:
+def default_learning_rate(config: Any, continued: bool = False, optimizer: str | None = None) -> float:
     """1e-3 up to Mini-BERT's width, and inversely proportional to the width beyond; a tenth of it for trained weights.
+    Twice that for Muon.
 
     Adam changes each weight by about the learning rate, whatever the gradient. An output is a sum over H weights, so it
     changes by up to H times that: wider models need smaller steps. Weights that are good already should only be
     adjusted: steps as large as those of a new model would undo what they have learnt before the new text teaches more.
     """
     rate = TrainingConfig.learning_rate * min(1.0, MINI_BERT_CONFIG.hidden_size / config.width)
+    rate *= MUON if optimizer == "muon" else 1
     return rate * CONTINUED if continued else rate
 
 

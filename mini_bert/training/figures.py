@@ -65,14 +65,23 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         else:
             panel.remove()
 
-    accuracy, rate, norm = lower.subplots(1, 3)
+    ramped = [history for history in histories if history.ramps]
+    accuracy, rate, norm, *more = lower.subplots(1, 4 if ramped else 3)
     for index, (history, name) in enumerate(zip(histories, names, strict=True)):
         style: dict[str, Any] = {"color": colour(index), "linestyle": dash(index), "linewidth": 1.3}
         accuracy.plot(*history.series("train", "accuracy"), label=name, **style)
         for part in further_parts(history.last("train")):
             accuracy.plot(*history.series("train", f"{part}_accuracy"), **style | {"linestyle": ":"})
         rate.plot(*history.series("train", "lr"), **style)
+        if history.series("train", "lr")[1] != history.series("train", "muon_lr")[1]:
+            rate.plot(*history.series("train", "muon_lr"), **style | {"linestyle": ":"})
         norm.plot(*history.series("train", "grad_norm"), **style)
+        for panel in more:
+            _ramps(panel, history, style)
+    for panel in more:
+        dress(panel, "batch, length, masks", "step", "of their final values")
+        panel.set_ylim(bottom=0)
+        panel.legend(fontsize=7, frameon=False)
     dress(accuracy, accuracy_title(histories), "step", "share")
     dress(rate, "learning rate", "step")
     dress(norm, "gradient norm, before clipping", "step")
@@ -93,6 +102,15 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
     return figure
 
 
+def _ramps(panel: Axes, history: History, style: dict[str, Any]) -> None:
+    """What changes in the course of a run, relative to its final values"""
+    names = {"batch_size": "sequences per step", "length": "tokens per sequence", "mask_prob": "masked share"}
+    for name, line in zip(history.ramps, ("-", "--", ":"), strict=False):
+        steps, values = history.series("train", name)
+        last = history.final(name) or values[-1]
+        panel.plot(steps, [value / last for value in values], **style | {"linestyle": line}, label=names[name])
+
+
 def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) -> None:
     """One run's training and held-out loss and unigram baseline, with the other runs in the background."""
     for other, history in enumerate(histories):
@@ -102,7 +120,8 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
     panel.plot(*history.series("train", "loss"), color=colour(index), linewidth=1.1, alpha=0.75, label="training")
     steps, held = history.series("eval", "loss")
     if held:
-        panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label="held-out text")
+        words = "held-out text, averaged weights" if history.averaged else "held-out text"
+        panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label=words)
     for part in further_parts(history.last("train")):
         words = f"{history.kind.part_name(part)}, training"
         panel.plot(

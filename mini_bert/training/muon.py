@@ -5,13 +5,13 @@
     w = w − lr (0.2 √max(r,c) · U Vᵀ + λ w)       where d = U Σ Vᵀ: all singular values become 1 (orthogonal.py)
 
 (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"; scale and decay: Liu et al. 2025, "Muon
-is scalable for LLM training".) Gradients of a matrix are dominated by a few directions, into which Adam, too, moves most
-of its weights at once; the many others, which are as useful, hardly count. Here they count the same. U Vᵀ has rows or
-columns of length 1, so the root mean square of its numbers is 1/√max(r,c); with the factor, an update is about 0.2 lr per
-number, the same as Adam's in practice, and so Adam's learning rates and weight decay suit it.
+is scalable for LLM training".) Most of the length of a gradient is in a few directions; the many others, which
+matter for rarer inputs, have little. Here all count the same. The rows or columns of U Vᵀ have length 1, so the root mean
+square of its numbers is 1/√max(r,c). With the factor, a step changes a number by about 0.2 lr; so do Adam's steps in
+practice, and so Adam's learning rates and weight decay suit it.
 
 This makes sense for matrices that map vectors to vectors. Embeddings, output heads, biases and norms are left to Adam.
-Queries, keys and values are in one array, but are three matrices: each is made orthogonal for itself (`Param.matrices`).
+Queries, keys and values are three matrices in one array: each is made orthogonal on its own (`Param.matrices`).
 
 A step of Mini-BERT with 32 × 64 tokens makes 18 matrices orthogonal. On one core that takes 25 ms of processor time,
 half of what five steps of the published iteration take; it is shared among the threads of a run. It does not depend on

@@ -109,12 +109,12 @@ def polynomials() -> tuple[Polynomial, ...]:
 
 def best_polynomial(low: float, high: float) -> tuple[Polynomial, float]:
     """The a x + b x³ + c x⁵ that is closest to 1 on [low, high], and its largest error there."""
-    inner = low + (high - low) * np.array([0.3, 0.75])
+    x = low + (high - low) * np.array([0, 0.3, 0.75, 1])
+    a = b = c = error = 0.0
     for _ in range(30):  # converges quadratically
-        x = np.array([low, *inner, high])
-        a, b, c, error = np.linalg.solve(np.stack([x, x**3, x**5, [1, -1, 1, -1]], 1), np.ones(4))
-        inner = np.sort(np.sqrt(np.roots([5 * c, 3 * b, a]).real))  # p′ = a + 3b x² + 5c x⁴ = 0
-    return (float(a), float(b), float(c)), abs(float(error))
+        a, b, c, error = map(float, np.linalg.solve(np.stack([x, x**3, x**5, [1, -1, 1, -1]], 1), np.ones(4)))
+        x[1:3] = np.sort(np.sqrt(np.roots([5 * c, 3 * b, a]).real))  # p′ = a + 3b x² + 5c x⁴ = 0
+    return (a, b, c), abs(error)
 
 
 if __name__ == "__main__":

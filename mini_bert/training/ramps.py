@@ -25,13 +25,13 @@ class Ramps:
 
     def __init__(self, batches: Iterable[Any], settings: TrainingConfig):
         self.settings, self.batches, self.now = settings, iter(batches), dict[str, float]()
-        objective = getattr(batches, "objective", None)
+        objective: Any = getattr(batches, "objective", None)
         if settings.batch_start is not None and getattr(objective, "consecutive", False):
             raise ValueError(
                 f"batch_start is {settings.batch_start}, but the objective {objective.name} reads on in every sequence "
                 "of a batch, so their number cannot change; leave it out"
             )
-        self.masking = None
+        self.masking: Any = None
         if settings.mask_start is not None:
             if getattr(objective, "masking", None) is None:
                 name = getattr(objective, "name", "of these batches")
@@ -65,6 +65,7 @@ class Ramps:
             count = batch_parts(progress, settings.batch_start // settings.micro_batch, count, settings.batch_ramp)
             self.now["batch_size"] = count * settings.micro_batch
         if self.masking is not None:
+            assert settings.mask_start is not None
             self.masking.mask_prob = ramp(progress, settings.mask_start, self.last_rate, settings.mask_ramp)
             self.now["mask_prob"] = round(self.masking.mask_prob, 4)
         if isinstance(self.batches, Stages):

@@ -6,8 +6,8 @@ They differ in between:
 
     linear     down in a straight line                                         (optim.lr_schedule)
     cosine     down along half a cosine: slow, fast, slow                      Loshchilov & Hutter 2017, "SGDR"
-    wsd        at the peak, then down in a straight line over `decay`          Hu et al. 2024, "MiniCPM": warm-up, stable,
-                                                                               decay
+    wsd        at the peak until the last part, `decay`; then straight down    warm-up, stable, decay: Hu et al. 2024,
+                                                                               "MiniCPM"
 
 Everything else moves from a start to its final value during the first part of the run, the `ramp`:
 

@@ -38,7 +38,7 @@ class TrainingConfig:
     optimizer: str = "adam"  # or "muon", for the matrices in blocks (training/muon.py)
     muon_learning_rate: float | None = None  # of these matrices, at its peak; None: learning_rate
     momentum: float = 0.95  # of Muon
-    average: str = "none"  # which weights are evaluated and saved: those of the step, an "ema", or the mean of the "tail"
+    average: str = "none"  # "ema" or "tail": averaged weights are evaluated and saved (training/averaging.py)
     average_every: int = 10  # steps between two samples for the average
     ema_decay: float = 0.998  # per step
     tail_share: float = 0.15  # of the run
