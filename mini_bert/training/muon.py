@@ -5,8 +5,8 @@
     w = w − lr (0.2 √max(r,c) · U Vᵀ + λ w)       where d = U Σ Vᵀ: all singular values become 1 (orthogonal.py)
 
 (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"; scale and decay: Liu et al. 2025, "Muon
-is scalable for LLM training".) Most of the length of a gradient is in a few directions; the many others, which
-matter for rarer inputs, have little. Here all count the same. The rows or columns of U Vᵀ have length 1, so the root mean
+is scalable for LLM training".) Most of the length of a gradient is in a few directions; the many others, which matter
+for rarer inputs, have little. Here all count the same. The rows or columns of U Vᵀ have length 1, so the root mean
 square of its numbers is 1/√max(r,c). With the factor, a step changes a number by about 0.2 lr; so do Adam's steps in
 practice, and so Adam's learning rates and weight decay suit it.
 
@@ -73,9 +73,9 @@ class Muon:
         self.flat, self.momentum, self.weight_decay = model.flat, momentum, weight_decay
         params = sorted(block_matrices(model), key=lambda param: param.place.start)
         self.matrices = sorted(_matrices(params), key=_cost, reverse=True)  # the longest first: threads end together
-        self.m = stored_moments(self.flat, sum(param.size for param in params), moments)
         rest = _gaps([param.place for param in params], self.flat.data.size)
         self.adam = Adam(self.flat, lr, weight_decay=weight_decay, moments=moments, places=rest, **adam)
+        self.m = stored_moments(self.flat, sum(param.size for param in params), moments)
         self.relative_lr = 1.0 if matrix_lr is None else matrix_lr / lr
         self._scale = 1.0  # of the gradients in the last step
 

@@ -45,7 +45,8 @@ def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any
     state.tokens_before, state.seconds_before = state.tokens, state.seconds
     rates = {"lr": lr}
     if settings.optimizer == "muon":
-        rates["muon_lr"] = lr * (settings.muon_learning_rate or settings.learning_rate) / settings.learning_rate
+        own = settings.muon_learning_rate
+        rates["muon_lr"] = lr if own is None else lr * own / settings.learning_rate
     return {
         "kind": "train", "step": state.step, **means, **rates, "grad_norm_max": highest, "tokens": state.tokens,
         "tokens_per_second": round(speed, 1), "seconds": round(state.seconds, 2), "eta": round(max(eta, 0.0), 1),
