@@ -76,14 +76,17 @@ def test_steps_by_hand():
 
 @pytest.mark.peers
 def test_torch_agrees(monkeypatch):
-    """Ten steps of torch.optim.Muon, which computes in bfloat16, go the same way, within the precision of that."""
+    """Ten steps of torch.optim.Muon, which computes in bfloat16, go the same way, within the precision of that.
+
+    Of square matrices of noise, some singular values are so small that the polynomials matter; others are compared.
+    """
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(orthogonal, "STEPS", 5)  # both nearly exact, whatever the polynomials
     polynomials.cache_clear()
     model = MiniBERT(CONFIG, seed=1, dtype=np.float64)
     ours = Muon(model, 0.01, momentum=0.95, weight_decay=0.02)
     start = model.flat.data.copy()
-    params = {param.name: param for param in block_matrices(model) if param.matrices == 1}
+    params = {param.name: param for param in block_matrices(model) if "feed_forward" in param.name}
     theirs = {name: torch.nn.Parameter(torch.tensor(param.data.copy())) for name, param in params.items()}
     reference = torch.optim.Muon(
         theirs.values(), lr=0.01, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw",
