@@ -116,8 +116,8 @@ def train(
         typer.Option(
             "--learning-rate",
             "--lr",
-            help="peak learning rate; default: 1e-3, less for wider models, and a tenth of that with --init: trained "
-            "weights should be adjusted, not undone",
+            help="peak learning rate; default: 1e-3, or 2e-3 with muon; less for wider models, and a tenth of it with "
+            "--init: trained weights should be adjusted, not undone",
         ),
     ] = None,
     warmup: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,14 @@ CONTINUED = 0.1  # of the usual learning rate, if training continues from traine
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 
 
+# settings that do nothing without another one: name -> that other one, and the value it must have (None: any)
+NEEDS = {
+    "decay_share": ("schedule", "wsd"), "muon_learning_rate": ("optimizer", "muon"), "momentum": ("optimizer", "muon"),
+    "ema_decay": ("average", "ema"), "tail_share": ("average", "tail"), "batch_ramp": ("batch_start", None),
+    "length_ramp": ("length_start", None), "mask_ramp": ("mask_start", None),
+}  # fmt: skip
+
+
 def settings_for(
     config: Any, micro_batch: int | None = None, continued: bool = False, **given: Any
 ) -> tuple[TrainingConfig, str]:
@@ -28,6 +37,12 @@ def settings_for(
     micro_batch: the batch size of a data generator, if its batches are the micro-batches.
     continued: training continues from trained weights.
     """
+    for name, (other, value) in NEEDS.items():
+        if given.get(name) is not None and (given.get(other) is None or value not in (None, given[other])):
+            option, needed = (f"--{text.replace('_', '-')}" for text in (name, other))
+            raise ValueError(
+                f"{option} has no effect without {needed}{f' {value}' if value else ''}; leave it out, or add that"
+            )
     size = TrainingConfig.batch_size
     size = given.setdefault("batch_size", size if micro_batch is None else max(micro_batch, size - size % micro_batch))
     check_positive("batch_size", size)
@@ -38,7 +53,8 @@ def settings_for(
             f"divides {size}"
         )
     threads = given.get("threads") or min(default_threads(), size)
-    micro = given.setdefault("micro_batch", micro_batch or default_micro_batch(size, threads))
+    smallest = math.gcd(size, given.get("batch_start") or size)  # micro-batches are of one size, in all batches
+    micro = given.setdefault("micro_batch", micro_batch or default_micro_batch(smallest, min(threads, smallest)))
     check_positive("micro_batch", micro)
     given.setdefault("threads", max(1, min(threads, size // micro)))
     given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))

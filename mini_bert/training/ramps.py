@@ -24,38 +24,21 @@ class Ramps:
     """batches: what is restored from checkpoints and saved in them; now: the current values, for records."""
 
     def __init__(self, batches: Iterable[Any], settings: TrainingConfig):
+        check(batches, settings)
         self.settings, self.batches, self.now = settings, iter(batches), dict[str, float]()
-        objective: Any = getattr(batches, "objective", None)
-        if settings.batch_start is not None and getattr(objective, "consecutive", False):
-            raise ValueError(
-                f"batch_start is {settings.batch_start}, but the objective {objective.name} reads on in every sequence "
-                "of a batch, so their number cannot change; leave it out"
-            )
         self.masking: Any = None
         if settings.mask_start is not None:
-            if getattr(objective, "masking", None) is None:
-                name = getattr(objective, "name", "of these batches")
-                raise ValueError(f"mask_start has no effect on the objective {name}; leave it out")
-            self._own_masking(batches, objective)
+            self._own_masking(batches)
         if settings.length_start is not None:
-            self.batches = self._stages(batches, settings.length_start)
+            assert isinstance(batches, TextBatches)
+            every = lengths(settings.length_start, batches.arguments["max_seq_length"])
+            self.batches = Stages([*(batches.shorter(length) for length in every[:-1]), batches])
 
-    def _own_masking(self, batches: Any, objective: Any) -> None:
+    def _own_masking(self, batches: Any) -> None:
         """Give the batches a masking of their own: that of held-out text must not change."""
-        batches.objective = objective = copy(objective)
-        self.masking = objective.masking = copy(objective.masking)
+        batches.objective = copy(batches.objective)
+        self.masking = batches.objective.masking = copy(batches.objective.masking)
         self.last_rate = self.masking.mask_prob
-
-    def _stages(self, batches: Any, start: int) -> Stages:
-        if not isinstance(batches, TextBatches) or batches.objective.consecutive:
-            raise ValueError(
-                f"length_start is {start}, but this text cannot be cut into shorter sequences: that needs a data "
-                "generator, and an objective that carries no memory; leave it out"
-            )
-        longest = batches.arguments["max_seq_length"]
-        if start > longest:
-            raise ValueError(f"length_start is {start}, expected at most the {longest} tokens of a sequence")
-        return Stages([*(batches.shorter(length) for length in lengths(start, longest)[:-1]), batches])
 
     def parts(self, progress: float) -> list[Any]:
         """The micro-batches of the next step; fewer, or none, if the text has ended."""
@@ -72,6 +55,28 @@ class Ramps:
             self.batches.stage = length_stage(progress, len(self.batches.all), settings.length_ramp)
             self.now["length"] = self.batches.current.arguments["max_seq_length"]
         return list(islice(self.batches, count))
+
+
+def check(batches: Any, settings: TrainingConfig) -> None:
+    """Raise an error if a ramp does not suit the text or the objective."""
+    objective: Any = getattr(batches, "objective", None)
+    name = getattr(objective, "name", "of these batches")
+    if settings.batch_start is not None and getattr(objective, "consecutive", False):
+        raise ValueError(
+            f"batch_start is {settings.batch_start}, but the objective {name} continues every sequence of a batch in "
+            "the next, so their number cannot change; leave it out"
+        )
+    if settings.mask_start is not None and getattr(objective, "masking", None) is None:
+        raise ValueError(f"mask_start has no effect on the objective {name}; leave it out")
+    if settings.length_start is not None:
+        if not isinstance(batches, TextBatches) or objective.consecutive:
+            raise ValueError(
+                f"length_start is {settings.length_start}, but this text cannot be cut into shorter sequences: that "
+                "needs a data generator, and an objective that carries no memory; leave it out"
+            )
+        longest = batches.arguments["max_seq_length"]
+        if settings.length_start > longest:
+            raise ValueError(f"length_start is {settings.length_start}, expected at most the {longest} of a sequence")
 
 
 def steps_left(done: float, settings: TrainingConfig) -> float:

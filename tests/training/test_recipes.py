@@ -19,6 +19,7 @@ from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training.averaging import Averaged
+from mini_bert.training.defaults import settings_for
 from mini_bert.training.doctor import diagnose
 from mini_bert.training.figures import training_curves
 from mini_bert.training.folder_run import start_record
@@ -285,10 +286,29 @@ def test_settings_that_make_no_sense_are_refused(changes, message):
 
 
 def test_ramps_that_do_not_fit_the_text_are_refused(corpus, tokenizer):
-    with pytest.raises(ValueError, match="length_start is 32, expected at most the 16 tokens"):
+    with pytest.raises(ValueError, match="length_start is 32, expected at most the 16 of a sequence"):
         Ramps(generator(corpus, tokenizer), replace(SETTINGS, length_start=32))
     with pytest.raises(ValueError, match="mask_start has no effect on the objective"):
         Ramps([], replace(SETTINGS, mask_start=0.3))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"decay_share": 0.2}, "--decay-share has no effect without --schedule wsd"),
+     ({"momentum": 0.9, "optimizer": "adam"}, "--momentum has no effect without --optimizer muon"),
+     ({"ema_decay": 0.9, "average": "tail"}, "--ema-decay has no effect without --average ema"),
+     ({"mask_ramp": 0.9}, "--mask-ramp has no effect without --mask-start;")],
+)  # fmt: skip
+def test_a_setting_without_effect_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        settings_for(CONFIG, steps=10, **given)
+
+
+def test_defaults_follow_the_optimiser_and_the_smallest_batch():
+    """Muon starts with twice Adam's learning rate; micro-batches divide the first batch, too."""
+    settings, _ = settings_for(CONFIG, steps=10, optimizer="muon", batch_start=12, threads=2)
+    assert settings.learning_rate == 2 * settings_for(CONFIG, steps=10)[0].learning_rate
+    assert (settings.batch_size, settings.batch_start, settings.micro_batch) == (32, 12, 2)
 
 
 def test_the_model_card_says_what_was_unusual():
