@@ -60,7 +60,10 @@ class Averaged:
 
     def sample(self, progress: float, map: Map = one_by_one) -> None:
         """Called after every step, with the share of the run that is done."""
-        if self.t % self.every or (self.kind == "tail" and progress < 1 - self.tail):
+        if self.kind == "tail" and progress < 1 - self.tail:
+            self.count[...] = 0  # a finished run that is trained further has a new tail
+            return
+        if self.t % self.every:
             return
         self.count += 1
         weight = 1 / int(self.count[0])

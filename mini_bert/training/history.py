@@ -111,6 +111,12 @@ class History:
         return max(rates, default=finite(self.last("nonfinite").get("lr")) or 0.0)
 
     @property
+    def rate_option(self) -> str:
+        """The option that sets it"""
+        _, rates = self.series("train", "lr")
+        return "--muon-lr" if rates and self.peak_learning_rate > max(rates) else "--learning-rate"
+
+    @property
     def end_of_warmup(self) -> int | None:
         """The step of the first record at the highest learning rate; None while it may still be rising."""
         steps, rates = self.series("train", "lr")

@@ -109,7 +109,7 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
         f"{history.optimiser} moves every weight by about the learning rate in each step, however long the gradient "
         "is, so clipping does not help. Weights start near 0.07. Steps that are large compared with that overshoot and "
         "undo what was learnt.",
-        f"--learning-rate {number(gentler(peak))} --warmup 0.1, from a fresh start: such weights seldom recover.",
+        f"{history.rate_option} {number(gentler(peak))} --warmup 0.1, from a fresh start: such weights seldom recover.",
     )
 
 

@@ -201,6 +201,21 @@ def test_averages_by_hand(kind):
     assert optimiser.count[0] == len(samples)
 
 
+def test_a_run_that_is_extended_gets_a_new_tail():
+    """Samples of the old tail do not count: until the new one begins, the weights of the step are evaluated."""
+    model = MiniBERT(CONFIG, seed=1, dtype=np.float64)
+    optimiser = Averaged(Adam(model.flat, 0.01), model.flat, "tail", every=1, decay=0.9, tail=0.5)
+    model.flat.grad[...] = 1
+    for progress, count in ((0.9, 1), (1.0, 2), (0.4, 0), (0.6, 1)):
+        optimiser.step()
+        optimiser.sample(progress)
+        assert optimiser.count[0] == count
+        now = model.flat.data.copy()
+        if count < 2:
+            with optimiser.swapped():
+                np.testing.assert_allclose(model.flat.data, now, atol=1e-15)
+
+
 def test_averages_are_evaluated_and_saved_and_leave_training_alone(tmp_path, corpus, tokenizer):
     """The raw weights are those of a run without an average; the checkpoint has both; the loss is the average's."""
     plain, _ = go(tmp_path / "plain", corpus, tokenizer, SETTINGS)
@@ -309,6 +324,17 @@ def test_defaults_follow_the_optimiser_and_the_smallest_batch():
     settings, _ = settings_for(CONFIG, steps=10, optimizer="muon", batch_start=12, threads=2)
     assert settings.learning_rate == 2 * settings_for(CONFIG, steps=10)[0].learning_rate
     assert (settings.batch_size, settings.batch_start, settings.micro_batch) == (32, 12, 2)
+
+
+def test_the_doctor_names_the_rate_that_is_too_high(tmp_path):
+    """If the matrices' own rate is the higher one, it is the one to lower."""
+    lines = [{"kind": "start", "step": 0, "optimizer": "muon"}]
+    for step in range(10, 210, 10):
+        lines.append({"kind": "train", "step": step, "loss": 5 + step / 50, "lr": 1e-3, "muon_lr": 0.2})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (finding,) = [finding for finding in diagnose(tmp_path) if finding.level == "error"]
+    assert "learning rate reached 0.2" in finding.what and finding.why.startswith("Muon moves every weight")
+    assert finding.try_.startswith("--muon-lr 0.001")
 
 
 def test_the_model_card_says_what_was_unusual():
