@@ -39,6 +39,8 @@ from mini_bert.training.history import METRICS, History, Record, finite, further
 COLUMNS = 4  # runs in one row
 ROW = 0.21  # inches per tensor name
 LONG = 32  # characters of a name that fit above a panel
+RAMPS = {"batch_size": ("sequences per step", "-"), "length": ("tokens per sequence", "--"),
+         "mask_prob": ("masked share", ":")}  # fmt: skip
 
 
 def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
@@ -53,7 +55,8 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
 
     columns = min(len(histories), COLUMNS)
     rows = math.ceil(len(histories) / columns)
-    figure = new_figure(max(9.0, 3.4 * columns), 3.6 * rows + 3.0)
+    ramped = [history for history in histories if history.ramps]
+    figure = new_figure(max(12.0 if ramped else 9.0, 3.4 * columns), 3.6 * rows + 3.0)
     upper, lower = figure.subfigures(2, 1, height_ratios=(3.6 * rows, 3.0))
     panels = upper.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for index, panel in enumerate(panels.flat):
@@ -65,7 +68,6 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         else:
             panel.remove()
 
-    ramped = [history for history in histories if history.ramps]
     accuracy, rate, norm, *more = lower.subplots(1, 4 if ramped else 3)
     for index, (history, name) in enumerate(zip(histories, names, strict=True)):
         style: dict[str, Any] = {"color": colour(index), "linestyle": dash(index), "linewidth": 1.3}
@@ -81,7 +83,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
     for panel in more:
         dress(panel, "batch, length, masks", "step", "of their final values")
         panel.set_ylim(bottom=0)
-        panel.legend(fontsize=7, frameon=False)
+        _name_ramps(panel, ramped)
     dress(accuracy, accuracy_title(histories), "step", "share")
     dress(rate, "learning rate", "step")
     dress(norm, "gradient norm, before clipping", "step")
@@ -104,11 +106,18 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
 
 def _ramps(panel: Axes, history: History, style: dict[str, Any]) -> None:
     """What changes in the course of a run, relative to its final values"""
-    names = {"batch_size": "sequences per step", "length": "tokens per sequence", "mask_prob": "masked share"}
-    for name, line in zip(history.ramps, ("-", "--", ":"), strict=False):
+    for name in history.ramps:
         steps, values = history.series("train", name)
         last = history.final(name) or values[-1]
-        panel.plot(steps, [value / last for value in values], **style | {"linestyle": line}, label=names[name])
+        panel.plot(steps, [value / last for value in values], **style | {"linestyle": RAMPS[name][1]})
+
+
+def _name_ramps(panel: Axes, histories: Sequence[History]) -> None:
+    """A legend for the kinds of lines; the colours are those of the runs."""
+    for name, (words, line) in RAMPS.items():
+        if any(name in history.ramps for history in histories):
+            panel.plot([], [], color="black", linestyle=line, linewidth=1.3, label=words)
+    panel.legend(fontsize=7, frameon=False)
 
 
 def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) -> None:

@@ -131,7 +131,7 @@ class History:
 
     def final(self, name: str) -> float | None:
         """The value of a ramp at its end; None: not recorded"""
-        return finite(self.last("start").get({"mask_prob": "predicted"}.get(name, name)))
+        return self.predicted if name == "mask_prob" else finite(self.last("start").get(name))
 
     def gaps(self) -> Iterator[float]:
         """For each evaluation: held-out loss minus the training loss at that time."""

@@ -113,6 +113,7 @@ def train(
                 with averaged():
                     run.save(state, model, optimiser, batches)
         run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
+        ramps.finish()
         if isinstance(optimiser, Averaged) and optimiser.count[0]:
             optimiser.swap()  # the model ends with the weights that were evaluated
         del optimiser  # frees its moments before 16-bit weights are widened

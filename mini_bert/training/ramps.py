@@ -56,6 +56,11 @@ class Ramps:
             self.now["length"] = self.batches.current.arguments["max_seq_length"]
         return list(islice(self.batches, count))
 
+    def finish(self) -> None:
+        """Whatever is made of the batches after the run has the final mask rate."""
+        if self.masking is not None:
+            self.masking.mask_prob = self.last_rate
+
 
 def check(batches: Any, settings: TrainingConfig) -> None:
     """Raise an error if a ramp does not suit the text or the objective."""

@@ -20,7 +20,7 @@ from mini_bert.training.parallel import Team
 GOLDEN = Path(__file__).parents[1] / "golden"
 CONFIG = MiniBertConfig(101, 24, 2, 3, 37, 16)  # V, H, L, A, I, T
 PRESETS = ("mini", "larger", "bert", "gpt2", "modernbert", "roberta", "distilbert", "albert", "electra", "deberta",
-           "deberta-v2", "transformer-xl", "xlnet")  # fmt: skip
+           "deberta-v2", "deberta-v3", "transformer-xl", "xlnet")  # fmt: skip
 
 
 def plain(x):

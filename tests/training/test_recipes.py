@@ -262,6 +262,9 @@ def test_what_a_step_gets(corpus, tokenizer):
     assert [one[:3] for one in seen] == [(1, 16, 4), (3, 16, 4), (4, 8, 8), (4, 4, 16), (4, 4, 16)]
     assert [one[3] for one in seen] == pytest.approx([0.6, 0.51, 0.4605, 0.33, 0.15])
     assert seen[0][4] > seen[-1][4]
+    ramps.parts(0.0)
+    ramps.finish()
+    assert batches.objective.predicted == 0.15
     again = validation.batch(0)
     np.testing.assert_array_equal(before.rows, again.rows)
     np.testing.assert_array_equal(before.input_ids, again.input_ids)
