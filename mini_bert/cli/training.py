@@ -90,7 +90,7 @@ def train(
     checkpointing: Annotated[str | None, typer.Option(help=CHECKPOINTING, show_default="none")] = None,
     attention: Annotated[str | None, typer.Option(help="plain, lean (in tiles), or auto: lean for long texts")] = None,
     moments: Annotated[
-        str | None, typer.Option(help="data type of Adam's moments: float32, bfloat16 or float16")
+        str | None, typer.Option(help="data type of the optimiser's moments: float32, bfloat16 or float16")
     ] = None,
     activations: Annotated[
         str | None, typer.Option(help="data type of activations kept for backward: the same three")

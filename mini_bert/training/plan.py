@@ -196,6 +196,8 @@ def choices(model: Sizes, batch: int, threads: int, **fixed: Any) -> Iterator[Ch
     some = range(1, model.depth, 1 + model.depth // 24)  # not every number of layers in a very deep model
     layers: list[bool | tuple[int, ...]] = [False, *(tuple(range(n)) for n in some), True]
     kinds = list(product(("float32", "bfloat16"), repeat=len(SIXTEEN)))
+    if fixed.get("average", "none") != "none":  # which needs weights in float32
+        kinds = [kind for kind in kinds if kind[SIXTEEN.index("weights")] == "float32"]
     for j in range(min(threads, batch), 0, -1):
         most = max(1, min(TrainingConfig.micro_batch, batch // j))
         sizes = [size for size in range(most, 0, -1) if batch % size == 0]

@@ -334,7 +334,14 @@ def test_muon_and_averages_are_planned():
     assert 1.05 < times[0] < 1.3 and 1 < times[1] < 1.03
 
 
-def test_the_report_has_the_recipe(capsys):
+def test_what_is_planned_is_accepted():
+    """Averages need weights in float32, so a plan with one keeps them."""
+    found = list(choices(LARGER, 4, 2, average="ema"))
+    assert {choice.weights for choice in found} == {"float32"} and {choice.moments for choice in found} > {"float32"}
+    assert len(found) * 2 == len(list(choices(LARGER, 4, 2)))
+
+
+def test_the_report_has_the_recipe():
     text, fits = plan_report("mini", 32, "1GB", 2, optimizer="muon", average="tail", mask_start=0.4)
     assert fits and "moments of Muon and Adam" in text and "averaged weights" in text
     assert "a step takes about" in text and "--optimizer muon --average tail --mask-start 0.4" in text
