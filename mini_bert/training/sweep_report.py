@@ -1,0 +1,217 @@
+"""What a sweep ends with: one table (table.md), one figure (curves.svg), and the command that repeats the best run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+
+from mini_bert.common.atomic import write_atomic
+from mini_bert.common.invocation import command
+from mini_bert.common.progress import counted
+from mini_bert.plots.style import GREY, Axes, Figure, colour, dash, dress, new_figure, plain, save, shortened
+from mini_bert.training.board import clock
+from mini_bert.training.sweep import RUNS, Sweep
+from mini_bert.training.sweep_plan import Member, SweepPlan, shown
+from mini_bert.training.sweep_runs import RunReader, curve, train_words
+
+TABLE, CURVES = "table.md", "curves.svg"
+MOST_NAMED = 10  # settings in the legend
+LIGHT = "#CFCFCF"  # of runs that were stopped early
+OTHER_TASK = {"objective", "next_sentence", "length", "teacher", "temperature", "init"}  # with the masking options
+
+
+def ranked(sweep: Sweep) -> list[Member]:
+    """All runs: those that got further come first, and among these, those with the lower mean loss of their seeds."""
+
+    def key(member: Member) -> tuple[float, ...]:
+        seeds = sweep.members[member.setting]
+        reached = [sweep.results.score(one.name) for one in seeds]
+        rung = max((found[0] for found in reached if found), default=-1)
+        losses = [found[1].loss for found in reached if found and found[0] == rung]
+        complete = len(losses) == len(seeds) and not any(one.name in sweep.results.lost for one in seeds)
+        return -rung, not complete, mean(losses) if losses else math.inf, member.setting, member.seed
+
+    return sorted((member for seeds in sweep.members.values() for member in seeds), key=key)
+
+
+def ending(sweep: Sweep, member: Member) -> str:
+    """How a run ended."""
+    if member.name in sweep.results.lost:
+        return sweep.results.lost[member.name].text
+    score = sweep.results.score(member.name)
+    if score is None:
+        return "not trained yet"
+    if score[0] == len(sweep.plan.rungs) - 1:
+        return "finished"
+    decided = sweep.results.rungs[score[0]]["kept"]
+    if decided is None or member.setting in decided:
+        return "not finished yet"
+    return f"stopped early, at {place(sweep.plan, score[0])}"
+
+
+def place(plan: SweepPlan, rung: int) -> str:
+    """Where a rung is.
+
+    >>> place(SweepPlan({}, [], {}, [0], "steps", [1000, 2000], ""), 0)
+    '1,000 steps'
+    """
+    where = plan.rungs[rung]
+    return f"{where:,.0f} steps" if plan.unit == "steps" else f"{where:.3g} minutes"
+
+
+def table(sweep: Sweep) -> str:
+    """One row for each run, the best first, in Markdown."""
+    plan, several = sweep.plan, len(sweep.plan.seeds) > 1
+    names = list(plan.vary)
+    head = ["run", *names, *(["seed"] if several else []), "steps", "tokens", "time", "held-out loss",
+            *(["mean of seeds"] if several else []), "end"]  # fmt: skip
+    rows = []
+    for member in ranked(sweep):
+        score = sweep.results.score(member.name)
+        cells = [member.name, *(shown(plan.settings[member.setting][name]) for name in names)]
+        cells += [str(member.seed)] if several else []
+        if score is None:
+            cells += ["–"] * (5 if several else 4)
+        else:
+            rung, point = score
+            loss = sweep.results.loss(sweep.members[member.setting], rung)
+            cells += [f"{point.step:,}", f"{point.tokens:,}", clock(point.seconds), f"{point.loss:.3f}"]
+            cells += [f"{loss:.3f}" if math.isfinite(loss) else "–"] if several else []
+        rows.append([*cells, ending(sweep, member)])
+    align = [
+        "---:" if name in ("steps", "tokens", "time", "held-out loss", "mean of seeds") else "---" for name in head
+    ]
+    return "\n".join(f"| {' | '.join(escaped(cell) for cell in row)} |" for row in [head, align, *rows])
+
+
+def escaped(cell: str) -> str:
+    """
+    >>> escaped("a | b")
+    'a \\\\| b'
+    """
+    return " ".join(cell.replace("|", "\\|").split())
+
+
+def notes(sweep: Sweep) -> list[str]:
+    """What a reader of the table must know."""
+    plan = sweep.plan
+    found = []
+    if len(plan.rungs) > 1:
+        points = ", ".join(place(plan, rung) for rung in range(len(plan.rungs)))
+        found.append(
+            f"Runs were compared after {points}, and the better half of the settings went on. Steps, tokens, time and "
+            "loss of a run that was stopped early are those at that point, in the middle of its schedule: compare it "
+            "only with others at the same point."
+        )
+    if other := other_tasks(plan):
+        found.append(f"Careful: {other}.")
+    sizes = {
+        RunReader(sweep.out / RUNS / member.name).read().last("start").get("vocab_size") for member in plan.members
+    }
+    if len(sizes - {None}) > 1:
+        found.append(
+            "Careful: the vocabularies have different sizes, so the losses are per token of different lengths."
+        )
+    return found
+
+
+def other_tasks(plan: SweepPlan) -> str:
+    """Which of the options that vary also change what the held-out loss measures; "" if none does."""
+    names = [name for name in plan.vary if name in OTHER_TASK or name.startswith("mask")]
+    if not names:
+        return ""
+    return (
+        f"{' and '.join(names)} also change{'' if len(names) > 1 else 's'} what the held-out loss measures, so these "
+        "losses are not on one scale; compare such models on a task"
+    )
+
+
+def best_command(sweep: Sweep) -> str:
+    """The command that trains the best run again, alone."""
+    best = ranked(sweep)[0]
+    return command("train", *train_words(best.options))
+
+
+def report(sweep: Sweep) -> str:
+    """The content of table.md."""
+    plan = sweep.plan
+    seeds = f", each with {len(plan.seeds)} seeds" if len(plan.seeds) > 1 else ""
+    whole = place(plan, len(plan.rungs) - 1)
+    first = f"{counted(len(plan.settings), 'setting')}{seeds}; a whole run has {whole}."
+    parts = [f"# {sweep.out.name}", first, table(sweep), *notes(sweep)]
+    if sweep.results.rungs and sweep.results.rungs[0]["scores"]:
+        parts += [f"The best run again:\n\n    {best_command(sweep)}"]
+    return "\n\n".join(parts) + "\n"
+
+
+# ---------------------------------------------------------------------- the figure
+
+
+def curves(sweep: Sweep) -> Figure:
+    """The held-out loss of all runs over time or steps: finished ones in colour, the others in light grey. Vertical
+    lines: the rungs."""
+    plan = sweep.plan
+    finished = dict.fromkeys(member.setting for member in ranked(sweep) if ending(sweep, member) == "finished")
+    figure = new_figure(9.0, 5.0)
+    panel = figure.subplots()
+    for member in reversed(ranked(sweep)):  # the best on top
+        points = [point for point in curve(RunReader(sweep.out / RUNS / member.name).read()) if finite_loss(point.loss)]
+        points = points[: reached(sweep, member, points)]
+        x = [point.step if plan.unit == "steps" else point.seconds / 60 for point in points]
+        y = [point.loss for point in points]
+        if member.setting in finished:
+            number = list(finished).index(member.setting)
+            panel.plot(
+                x, y, color=colour(number), linestyle=dash(number // 7), linewidth=1.6, marker="o", markersize=2.5
+            )
+        else:
+            panel.plot(x, y, color=LIGHT, linewidth=1.1, marker="o", markersize=1.8)
+    for rung in plan.rungs[:-1]:
+        panel.axvline(rung, color=GREY, linestyle=":", linewidth=1.0)
+    dress(panel, plain(shortened(sweep.out.name, 60)), "step" if plan.unit == "steps" else "minutes of training",
+          "held-out loss")  # fmt: skip
+    panel.set_xlim(left=0)
+    _legend(sweep, panel, list(finished))
+    return figure
+
+
+def finite_loss(loss: float) -> bool:
+    return math.isfinite(loss)
+
+
+def reached(sweep: Sweep, member: Member, points: list) -> int:
+    """How many of a run's evaluations to draw: a run that was stopped early goes on for a moment until it is told."""
+    score = sweep.results.score(member.name)
+    if score is None or member.name in sweep.results.lost or score[0] == len(sweep.plan.rungs) - 1:
+        return len(points)
+    return sum(point.step <= score[1].step for point in points) + (sweep.plan.unit == "minutes")
+
+
+def _legend(sweep: Sweep, panel: Axes, finished: list[int]) -> None:
+    lines, words = [], []
+    for number, setting in enumerate(finished[:MOST_NAMED]):
+        loss = sweep.results.loss(sweep.members[setting], len(sweep.plan.rungs) - 1)
+        words.append(plain(shortened(f"{loss:.3f}  {sweep.plan.describe(setting)}", 90)))
+        lines += panel.plot([], [], color=colour(number), linestyle=dash(number // 7), linewidth=1.6)
+    others = len(sweep.members) - len(finished)
+    if others:
+        words.append(f"stopped early, or lost: {counted(others, 'setting')}")
+        lines += panel.plot([], [], color=LIGHT, linewidth=1.6)
+    if len(finished) > MOST_NAMED:
+        words[MOST_NAMED - 1] += f"  … and {len(finished) - MOST_NAMED} more"
+    if words:
+        panel.legend(lines, words, fontsize=8, frameon=False, loc="upper right")
+
+
+def write_report(sweep: Sweep, say: Callable[[str], None]) -> list[Path]:
+    """Write the table and, if possible, the figure; returns the files."""
+    target = sweep.out / TABLE
+    write_atomic(target, report(sweep).encode())
+    try:
+        save(curves(sweep), sweep.out / CURVES)
+    except (ValueError, OSError) as error:  # a missing matplotlib is a ValueError, too
+        say(f"no {CURVES}: {error}")
+        return [target]
+    return [target, sweep.out / CURVES]
