@@ -255,10 +255,10 @@ def make_plan(
             )
         return _plan(vary, settings, shared, first, seeds, "steps", ends)
     if minutes is not None and hours is not None and runs * minutes > 60 * hours:
+        many = counted(len(settings) * seeds, "run")
         raise ValueError(
-            f"{counted(len(settings) * seeds, 'run')} of {minutes:g} minutes, of which most are stopped early, take "
-            f"{runs * minutes / 60:.2f} hours, more than the {hours:g} of --hours; leave out --minutes to let --hours "
-            "decide, or choose fewer values"
+            f"{many} of {minutes:g} minutes, compared at {counted(rungs, 'rung')}, take {runs * minutes / 60:.2f} hours, "
+            f"more than the {hours:g} of --hours; leave out --minutes to let --hours decide, or choose fewer values"
         )
     if minutes is None:
         minutes = math.floor(100 * 60 * (1 if hours is None else hours) / runs) / 100

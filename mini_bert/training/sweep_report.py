@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
@@ -14,7 +15,7 @@ from mini_bert.plots.style import GREY, Axes, Figure, colour, dash, dress, new_f
 from mini_bert.training.board import clock
 from mini_bert.training.sweep import RUNS, Sweep
 from mini_bert.training.sweep_plan import Member, SweepPlan, shown
-from mini_bert.training.sweep_runs import RunReader, curve, train_words
+from mini_bert.training.sweep_runs import Point, RunReader, curve, train_words
 
 TABLE, CURVES = "table.md", "curves.svg"
 MOST_NAMED = 10  # settings in the legend
@@ -156,18 +157,20 @@ def curves(sweep: Sweep) -> Figure:
     finished = dict.fromkeys(member.setting for member in ranked(sweep) if ending(sweep, member) == "finished")
     figure = new_figure(9.0, 5.0)
     panel = figure.subplots()
+    limits = []  # losses of runs that were not lost: those of the others may be huge
     for member in reversed(ranked(sweep)):  # the best on top
-        points = [point for point in curve(RunReader(sweep.out / RUNS / member.name).read()) if finite_loss(point.loss)]
-        points = points[: reached(sweep, member, points)]
+        points = drawn_points(sweep, member)
         x = [point.step if plan.unit == "steps" else point.seconds / 60 for point in points]
         y = [point.loss for point in points]
+        limits += [] if member.name in sweep.results.lost else y
+        style: dict[str, Any] = {"color": LIGHT, "linewidth": 1.2}
         if member.setting in finished:
             number = list(finished).index(member.setting)
-            panel.plot(
-                x, y, color=colour(number), linestyle=dash(number // 7), linewidth=1.6, marker="o", markersize=2.5
-            )
-        else:
-            panel.plot(x, y, color=LIGHT, linewidth=1.1, marker="o", markersize=1.8)
+            style = {"color": colour(number), "linestyle": dash(number // 7), "linewidth": 1.6}
+        panel.plot(x, y, marker="o", markersize=2.5, **style)
+    if limits:
+        margin = 0.05 * (max(limits) - min(limits)) or 0.1
+        panel.set_ylim(min(limits) - margin, max(limits) + margin)
     for rung in plan.rungs[:-1]:
         panel.axvline(rung, color=GREY, linestyle=":", linewidth=1.0)
     dress(panel, plain(shortened(sweep.out.name, 60)), "step" if plan.unit == "steps" else "minutes of training",
@@ -177,16 +180,14 @@ def curves(sweep: Sweep) -> Figure:
     return figure
 
 
-def finite_loss(loss: float) -> bool:
-    return math.isfinite(loss)
-
-
-def reached(sweep: Sweep, member: Member, points: list) -> int:
-    """How many of a run's evaluations to draw: a run that was stopped early goes on for a moment until it is told."""
+def drawn_points(sweep: Sweep, member: Member) -> list[Point]:
+    """The evaluations of a run. A run that was stopped early ends where it was judged, even if it went on a little."""
+    history = RunReader(sweep.out / RUNS / member.name).read()
+    points = [point for point in curve(history) if math.isfinite(point.loss)]
     score = sweep.results.score(member.name)
     if score is None or member.name in sweep.results.lost or score[0] == len(sweep.plan.rungs) - 1:
-        return len(points)
-    return sum(point.step <= score[1].step for point in points) + (sweep.plan.unit == "minutes")
+        return points
+    return [*(point for point in points if point.step < score[1].step), score[1]]
 
 
 def _legend(sweep: Sweep, panel: Axes, finished: list[int]) -> None:
