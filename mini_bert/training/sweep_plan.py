@@ -257,7 +257,7 @@ def make_plan(
     if minutes is not None and hours is not None and runs * minutes > 60 * hours:
         many = counted(len(settings) * seeds, "run")
         raise ValueError(
-            f"{many} of {minutes:g} minutes, compared at {counted(rungs, 'rung')}, take {runs * minutes / 60:.2f} hours, "
+            f"{many} of {minutes:g} minutes, with {counted(rungs, 'rung')}, take {runs * minutes / 60:.2f} hours, "
             f"more than the {hours:g} of --hours; leave out --minutes to let --hours decide, or choose fewer values"
         )
     if minutes is None:
