@@ -101,6 +101,8 @@ def sweep(
     given = dict(vary=vary, hours=hours, runs=runs, rungs=rungs, train_options=train_options)
     if stored is not None and not any(given.values()) and seeds == 1 and draw == 0:
         plan = stored
+    elif stored is not None and not vary:
+        raise ValueError(f"{out} has a sweep; to continue it, give --out and nothing else, or the whole command again")
     else:
         plan = planned(vary or [], train_options or [], hours, runs, draw, seeds, rungs)
         if stored is not None and (different := stored.differences(plan)):
@@ -123,7 +125,7 @@ def planned(
 ) -> SweepPlan:  # fmt: skip
     """The plan that the options of the command describe. Errors name what is wrong before anything is trained."""
     from mini_bert.training.halving import default_rungs
-    from mini_bert.training.sweep_plan import checked, expand, make_plan, parse_variation
+    from mini_bert.training.sweep_plan import clear_mistakes, expand, make_plan, parse_variation
 
     if not vary:
         raise ValueError(
@@ -134,6 +136,10 @@ def planned(
     for name in NOT_SHARED:
         if name in shared:
             raise ValueError(f"{flag(name)} cannot be given for all runs: {NOT_VARIED[name]}; leave it out")
+    if shared.get("held_out") == 0:
+        raise ValueError(
+            "--held-out 0 holds out no text, but the held-out loss is what runs are compared by; leave it out"
+        )
     if "-" in shared.get("corpus", []):
         raise ValueError("--corpus -: standard input can be read only once, but every run needs the text; use a file")
     texts: dict[str, str] = {}
@@ -147,7 +153,7 @@ def planned(
     variations = {name: parse_variation(name, text, value_of) for name, text in texts.items()}
     settings = expand(variations, runs, draw)
     plan = make_plan(texts, settings, shared, hours, seeds, default_rungs(len(settings)) if rungs is None else rungs)
-    for problem in checked(plan.members):
+    for problem in clear_mistakes(plan.members):
         raise ValueError(problem)
     return plan
 
@@ -241,7 +247,7 @@ def carry_out(out: Path, plan: SweepPlan, is_new: bool) -> None:
     from mini_bert.common.progress import showing
     from mini_bert.training.run_lock import NAME, RunLock
     from mini_bert.training.sweep import Sweep
-    from mini_bert.training.sweep_report import best_command, table, write_report
+    from mini_bert.training.sweep_report import best_command, table, write_report, write_table
 
     if is_new and out.exists() and (not out.is_dir() or any(path.name != NAME for path in out.iterdir())):
         raise ValueError(f"{out} is not empty, but a sweep needs a new or empty folder; choose another --out")
@@ -257,6 +263,7 @@ def carry_out(out: Path, plan: SweepPlan, is_new: bool) -> None:
             work = Sweep(out, plan, functools.partial(start_training, plan.folder), show, say)
             done = work.run(stop)
         if not done:
+            write_table(work)
             say(f"\nStopped; everything is saved. Continue with\n\n    {command('sweep', '--out', out)}\n")
             raise KeyboardInterrupt("told")
         files = write_report(work, say)

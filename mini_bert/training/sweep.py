@@ -114,7 +114,7 @@ class Sweep:
         if found is None:
             return False
         if isinstance(found, Lost):
-            if found.why == "failed" and (said := last_line(log, size)):
+            if found.why == "failed" and ":" not in found.text and (said := last_line(log, size)):
                 found = Lost("failed", f"failed: {said}")
             self.results.lost[member.name] = found._replace(rung=rung)
             self.say(f"run {member.name} ({self.plan.describe(member.setting)}): {found.text}")
@@ -161,8 +161,8 @@ class Sweep:
         begin = self.plan.rungs[rung - 1] if rung else 0.0
         last = history.last("train")
         place = last.get("step", 0) if steps else (finite(last.get("seconds")) or 0.0) / 60
-        judged = self.results.rungs[rung]["scores"]
-        done = len(judged) + min(1.0, max(0.0, (place - begin) / (total - begin)))
+        ended = len(self.results.rungs[rung]["scores"]) + sum(one.rung == rung for one in self.results.lost.values())
+        done = ended + min(1.0, max(0.0, (place - begin) / (total - begin)))
         note = f"run {member.name}, {self.plan.describe(member.setting)}"
         if (loss := finite(last.get("loss"))) is not None:
             note += f": step {last['step']:,}, training loss {loss:.3f}"

@@ -203,10 +203,11 @@ class SweepPlan:
 
     def differences(self, other: SweepPlan) -> list[str]:
         """What another plan has otherwise, as "name: this value, not that one". The folder does not count."""
+        same = self.settings == other.settings
         mine, theirs = (
-            {**plan.shared, **{f"--vary {name}": text for name, text in plan.vary.items()}, "seeds": plan.seeds,
-             f"{plan.unit} of a run": plan.length, "number of rungs": len(plan.rungs),
-             "number of settings": len(plan.settings)}
+            {**plan.shared, **({} if same else {f"--vary {name}": text for name, text in plan.vary.items()}),
+             "seeds": plan.seeds, "number of settings": len(plan.settings), "number of rungs": len(plan.rungs),
+             f"{plan.unit} of a run": plan.length}
             for plan in (self, other)
         )  # fmt: skip
         found = [
@@ -214,7 +215,7 @@ class SweepPlan:
             for name in dict.fromkeys((*mine, *theirs))
             if mine.get(name) != theirs.get(name)
         ]
-        if not found and self.settings != other.settings:
+        if not found and not same:
             found = [f"other settings, such as {other.describe(0)} instead of {self.describe(0)}: another --draw"]
         return found or (["rungs: other ones"] if self.rungs != other.rungs else [])
 
@@ -292,14 +293,17 @@ def shown(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def checked(members: Sequence[Member]) -> Iterator[str]:
-    """What is wrong with settings that a TrainingConfig has, before hours are spent. The runs check the rest."""
-    known = {field.name for field in fields(TrainingConfig)} - {"checkpointing"}  # text, until the command reads it
+def clear_mistakes(members: Sequence[Member]) -> Iterator[str]:
+    """Numbers that no training run accepts, such as a warm-up of 400, before hours are spent.
+
+    Only what is certain: an error about a number that was given. Of the rest, the runs themselves will complain.
+    """
+    known = {field.name for field in fields(TrainingConfig)}
     for member in members:
-        values = {name: value for name, value in member.options.items() if name in known}
+        given = {name: value for name, value in member.options.items() if name in known}
         try:
-            TrainingConfig(**{"micro_batch": 1, **values})
-        except TypeError:  # an option that the command converts before it becomes a setting
-            continue
-        except ValueError as error:
-            yield str(error)
+            TrainingConfig(**{"micro_batch": 1, **given})
+        except (ValueError, TypeError) as error:
+            numbers = [name for name, value in given.items() if isinstance(value, int | float)]
+            if str(error).startswith(tuple(f"{name} is " for name in numbers)):
+                yield str(error)

@@ -142,7 +142,7 @@ def report(sweep: Sweep) -> str:
     whole = place(plan, len(plan.rungs) - 1)
     first = f"{counted(len(plan.settings), 'setting')}{seeds}; a whole run has {whole}."
     parts = [f"# {sweep.out.name}", first, table(sweep), *notes(sweep)]
-    if sweep.results.rungs and sweep.results.rungs[0]["scores"]:
+    if is_finished(sweep):
         parts += [f"The best run again:\n\n    {best_command(sweep)}"]
     return "\n\n".join(parts) + "\n"
 
@@ -206,10 +206,20 @@ def _legend(sweep: Sweep, panel: Axes, finished: list[int]) -> None:
         panel.legend(lines, words, fontsize=8, frameon=False, loc="upper right")
 
 
+def is_finished(sweep: Sweep) -> bool:
+    rungs = sweep.results.rungs
+    return len(rungs) == len(sweep.plan.rungs) and rungs[-1]["kept"] is not None
+
+
+def write_table(sweep: Sweep) -> Path:
+    """Write the table, also of a sweep that is not finished; returns the file."""
+    write_atomic(sweep.out / TABLE, report(sweep).encode())
+    return sweep.out / TABLE
+
+
 def write_report(sweep: Sweep, say: Callable[[str], None]) -> list[Path]:
     """Write the table and, if possible, the figure; returns the files."""
-    target = sweep.out / TABLE
-    write_atomic(target, report(sweep).encode())
+    target = write_table(sweep)
     try:
         save(curves(sweep), sweep.out / CURVES)
     except (ValueError, OSError) as error:  # a missing matplotlib is a ValueError, too

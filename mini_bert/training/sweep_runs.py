@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,17 +137,24 @@ def advance(
             watch(history)
             if not last and judged(history, unit, where, last) is not None:
                 break
-        if process.stdin is not None:
-            process.stdin.close()
+        close(process)
         process.wait()
     finally:
         if process.poll() is None:  # a second Ctrl-C
             process.kill()
             process.wait()
+        close(process)
     found = judged(reader.read(), unit, where, last)
     if found is not None or stop.is_set():
         return found
     return lost(reader.read(), process.returncode)
+
+
+def close(process: Process) -> None:
+    """Close the standard input of a process, which tells it to save and to end."""
+    if process.stdin is not None:
+        with suppress(OSError):  # it has ended already
+            process.stdin.close()
 
 
 def is_running(process: Process) -> bool:
@@ -160,6 +168,8 @@ def is_running(process: Process) -> bool:
 
 def lost(history: History, code: int) -> Lost:
     """Why a process ended before its run could be judged."""
+    if code == 0 and not history.of("eval"):
+        return Lost("failed", "failed: the text is too short to hold any of it out")
     if history.last("stop").get("reason") == "done":  # it has no model: the doctor found its weights useless
         return Lost("diverged", "learnt nothing")
     return Lost("failed", f"failed (killed by signal {-code})" if code < 0 else f"failed (exit code {code})")

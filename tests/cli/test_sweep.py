@@ -103,6 +103,7 @@ def main_until_exit(words):
         ("--vary corpus=a,b", "could not be compared"),
         ("--vary lr=1,2 --corpsu x", "No such option: --corpsu"),
         ("--vary lr=1,2 -- --resume", "--resume cannot be given for all runs"),
+        ("--vary lr=1,2 --held-out 0", "is what runs are compared by"),
         ("--vary lr=1,2 --corpus -", "standard input can be read only once"),
         ("--vary lr=1,2 --steps 100 --hours 1", "--steps is a length of its own"),
         ("--vary lr=1,2 --runs 3", "leave out --runs"),
@@ -134,6 +135,7 @@ def test_a_changed_plan_is_refused(place, monkeypatch):
     said = main_until_exit([*same[:4], "3", "--vary", "lr=1e-3,3e-3", "--", "--batch-size", "32"])
     for part in ("batch_size: 32 instead of 16", "1e-3,3e-3 instead of 1e-3,2e-3", "90 instead of 60"):
         assert part in said
+    assert "give --out and nothing else" in main_until_exit(["sweep", "--out", "s", "--hours", "2"])
     assert len(begun) == 3
 
 

@@ -1,5 +1,6 @@
 """Sweeps: what is tried, which runs go on, what survives a kill. The runs here are made up; the clock is theirs."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -23,6 +24,7 @@ from mini_bert.training.sweep_plan import (
     Range,
     SweepPlan,
     Values,
+    clear_mistakes,
     drawn,
     expand,
     grid,
@@ -289,6 +291,7 @@ def test_a_plan_is_stored_and_compared(tmp_path):
         "--vary lr: 0.0001,0.001,0.003,0.04 "
     )
     assert plan.differences(plan_of(seeds=2)) == ["seeds: 0 1 instead of 0"]
+    assert not plan.differences(dataclasses.replace(plan, vary={"lr": "1e-4, 1e-3,3e-3,3e-2"}, folder="elsewhere"))
     (tmp_path / PLAN).write_text("{}")
     with pytest.raises(ValueError, match="not the plan of a sweep"):
         SweepPlan.read(tmp_path)
@@ -385,6 +388,22 @@ def test_a_sweep_in_which_all_runs_fail_says_why(tmp_path):
     assert not sweep_of(tmp_path / "s", plan_of(rates=(1e-7, 1e-8))).results.lost
 
 
+def test_a_run_without_evaluations_says_so(tmp_path):
+    """It cannot be judged."""
+    history = history_of(("train", 20, 7.0, 10.0, 2000))
+    assert sweep_runs.lost(history, 0).text == "failed: the text is too short to hold any of it out"
+    assert sweep_runs.lost(history, -9).text == "failed (killed by signal 9)"
+
+
+def test_only_clear_mistakes_are_refused_beforehand():
+    """A number that no run accepts is; a text, which the command may still convert, is left to the run."""
+    plan = plan_of(warmup=400)
+    assert (
+        next(clear_mistakes(plan.members)) == "warmup is 400, expected a fraction of the run from 0 (none) to below 1"
+    )
+    assert not list(clear_mistakes(plan_of(checkpointing="all", attention="odd", batch_size=7).members))
+
+
 def test_the_mean_of_the_seeds_counts(tmp_path):
     """A setting is judged by all of its seeds, and goes on or stops with all of them."""
     sweep = sweep_of(tmp_path / "s", plan_of(seeds=3))
@@ -408,7 +427,7 @@ def test_a_sweep_that_is_stopped_anywhere_ends_with_the_same_table(tmp_path, how
     assert whole.run(threading.Event())
     rng, stops = random.Random(how), 0
     for _ in range(500):
-        stop, left = threading.Event(), rng.randrange(1, 15)
+        stop, left = threading.Event(), rng.randrange(1, 9)
 
         def interrupt(*_, stop=stop):
             nonlocal left
