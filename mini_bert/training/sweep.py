@@ -22,6 +22,7 @@ from typing import Any
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.json_values import as_json, read_object
 from mini_bert.common.progress import Show, counted
+from mini_bert.training.board import clock
 from mini_bert.training.halving import survivors
 from mini_bert.training.history import History, finite
 from mini_bert.training.sweep_plan import Member, SweepPlan
@@ -122,7 +123,7 @@ class Sweep:
             self.results.rungs[rung]["scores"][member.name] = found
             self.say(
                 f"run {member.name} ({self.plan.describe(member.setting)}): held-out loss {found.loss:.3f} after "
-                f"{counted(found.step, 'step')}, {found.seconds / 60:.1f} minutes"
+                f"{counted(found.step, 'step')}, in {clock(found.seconds)}"
             )
             self._advise(rung, member)
         self.results.write()
