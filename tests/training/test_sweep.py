@@ -124,7 +124,7 @@ class MadeUpRun:
             with self.log.open("a") as file:
                 file.write("a warning\nlearning_rate is 0.0, expected a positive number\n\n")
             self.returncode = 1
-        for _ in range(13):
+        for _ in range(31):  # so that it goes on beyond a rung, to another evaluation
             if self.returncode is None:
                 self.train()
         if self.returncode is None and timeout is not None:
@@ -427,7 +427,7 @@ def test_a_sweep_that_is_stopped_anywhere_ends_with_the_same_table(tmp_path, how
     assert whole.run(threading.Event())
     rng, stops = random.Random(how), 0
     for _ in range(500):
-        stop, left = threading.Event(), rng.randrange(1, 9)
+        stop, left = threading.Event(), rng.randrange(1, 6)
 
         def interrupt(*_, stop=stop):
             nonlocal left
@@ -465,6 +465,15 @@ def test_a_run_of_a_killed_sweep_may_still_be_saving(tmp_path, monkeypatch):
 
 
 # ---------------------------------------------------------------------- the end
+
+
+def test_runs_that_got_further_come_first(tmp_path):
+    """Whatever their losses are: one in the middle of a schedule cannot be compared with one at the end."""
+    sweep = sweep_of(tmp_path / "s", plan_of())
+    middle = {f"0{i}": Point(100, 50.0, 10_000, 3.0 + i) for i in (1, 2, 3, 4)}
+    end = {f"0{i}": Point(200, 100.0, 20_000, 9.0 - i) for i in (1, 2)}
+    sweep.results.rungs = [{"scores": middle, "kept": [0, 1]}, {"scores": end, "kept": [0, 1]}]
+    assert [member.name for member in ranked(sweep)] == ["02", "01", "03", "04"] and sweep.best() == [1, 0]
 
 
 def test_the_report_names_what_is_not_comparable(tmp_path):
