@@ -196,9 +196,11 @@ def _legend(sweep: Sweep, panel: Axes, finished: list[int]) -> None:
         loss = sweep.results.loss(sweep.members[setting], len(sweep.plan.rungs) - 1)
         words.append(plain(shortened(f"{loss:.3f}  {sweep.plan.describe(setting)}", 90)))
         lines += panel.plot([], [], color=colour(number), linestyle=dash(number // 7), linewidth=1.6)
-    others = len(sweep.members) - len(finished)
+    others = [number for number in sweep.members if number not in finished]
+    lost = sum(any(member.name in sweep.results.lost for member in sweep.members[number]) for number in others)
     if others:
-        words.append(f"stopped early, or lost: {counted(others, 'setting')}")
+        kinds = {"stopped early": len(others) - lost, "diverged or failed": lost}
+        words.append(", ".join(f"{kind}: {counted(number, 'setting')}" for kind, number in kinds.items() if number))
         lines += panel.plot([], [], color=LIGHT, linewidth=1.6)
     if len(finished) > MOST_NAMED:
         words[MOST_NAMED - 1] += f"  … and {len(finished) - MOST_NAMED} more"

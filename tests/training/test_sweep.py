@@ -501,6 +501,6 @@ def test_the_figure_shows_every_run(tmp_path, monkeypatch):
     losses = dict(zip(*(lines[-1].get_data()), strict=True))  # the best, drawn last
     assert losses[200] == pytest.approx(4 + 3 * math.exp(-200 / 60)) and len(losses) == 200 / EVAL
     assert [text.get_text() for text in panel.get_legend().get_texts()] == [
-        "4.107  lr 0.001", "4.584  lr 0.003", "stopped early, or lost: 2 settings",
+        "4.107  lr 0.001", "4.584  lr 0.003", "stopped early: 2 settings",
     ]  # fmt: skip
     assert ranked(sweep)[0].name == "02"
