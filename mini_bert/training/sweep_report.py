@@ -20,7 +20,7 @@ from mini_bert.training.sweep_runs import Point, RunReader, curve, train_words
 TABLE, CURVES = "table.md", "curves.svg"
 MOST_NAMED = 10  # settings in the legend
 LIGHT = "#CFCFCF"  # of runs that were stopped early
-OTHER_TASK = {"objective", "next_sentence", "length", "teacher", "temperature", "init"}  # with the masking options
+OTHER_TASK = {"objective", "next_sentence", "masking", "mask_prob", "length", "teacher", "temperature", "init"}
 
 
 def ranked(sweep: Sweep) -> list[Member]:
@@ -120,7 +120,7 @@ def notes(sweep: Sweep) -> list[str]:
 
 def other_tasks(plan: SweepPlan) -> str:
     """Which of the options that vary also change what the held-out loss measures; "" if none does."""
-    names = [name for name in plan.vary if name in OTHER_TASK or name.startswith("mask")]
+    names = [name for name in plan.vary if name in OTHER_TASK]
     if not names:
         return ""
     return (
