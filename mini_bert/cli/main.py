@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import io
-import re
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -35,7 +34,7 @@ from mini_bert.cli.sweep import sweep
 from mini_bert.cli.text import data_get, data_labelled, data_list, data_show, tokenizer_show, tokenizer_train
 from mini_bert.cli.training import doctor, plan, plot, train
 from mini_bert.cli.use import embed, evaluate, export, fill_mask, generate, metrics
-from mini_bert.cli.words import WIDTH, complete_options, help_of
+from mini_bert.cli.words import WIDTH, complete_options, help_of, hyphenated
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
 from mini_bert.common.progress import open_closed_streams
@@ -198,7 +197,7 @@ def _sentence(error: Exception) -> str:
 def _spelled_out(words: list[str]) -> list[str]:
     """`--checkpointing` without a value means all layers; the parser needs a value. `--max_samples`, as in the user's
     guide, is `--max-samples`."""
-    words = [re.sub("^--[^=]*", lambda option: option[0].replace("_", "-"), word) for word in words]
+    words = list(map(hyphenated, words))
     return [
         "--checkpointing=all" if word == "--checkpointing" and following.startswith("-") else word
         for word, following in zip_longest(words, words[1:], fillvalue="-")

@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mini_bert.cli.training import train
-from mini_bert.cli.words import complete_options
+from mini_bert.cli.words import complete_options, hyphenated
 from mini_bert.common.invocation import command
 from mini_bert.common.wording import did_you_mean
 
@@ -55,6 +56,14 @@ def sweep(
         typer.Option(
             help="what to try: NAME=A,B,C for each of these values, or NAME=LOW..HIGH to draw values from a range; "
             "the names are those of the options of train. Give --vary several times for combinations"
+        ),
+    ] = None,
+    tries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            help='options of train that belong together, in quotes: --try "--model mini --warmup 0.1". Give --try '
+            "several times to compare them; with --vary, each is combined with all values",
         ),
     ] = None,
     hours: Annotated[
@@ -98,13 +107,13 @@ def sweep(
     from mini_bert.training.sweep_plan import PLAN, SweepPlan
 
     stored = SweepPlan.read(out) if (out / PLAN).exists() else None
-    given = dict(vary=vary, hours=hours, runs=runs, rungs=rungs, train_options=train_options)
+    given = dict(vary=vary, tries=tries, hours=hours, runs=runs, rungs=rungs, train_options=train_options)
     if stored is not None and not any(given.values()) and seeds == 1 and draw == 0:
         plan = stored
-    elif stored is not None and not vary:
+    elif stored is not None and not vary and not tries:
         raise ValueError(f"{out} has a sweep; to continue it, give --out and nothing else, or the whole command again")
     else:
-        plan = planned(vary or [], train_options or [], hours, runs, draw, seeds, rungs)
+        plan = planned(vary or [], tries or [], train_options or [], hours, runs, draw, seeds, rungs)
         if stored is not None and (different := stored.differences(plan)):
             raise ValueError(
                 f"{out} has a sweep with another plan ({'; '.join(different)}). Continue it with the same command as "
@@ -120,18 +129,19 @@ def sweep(
 
 
 def planned(
-    vary: list[str], train_options: list[str], hours: float | None, runs: int | None, draw: int, seeds: int,
-    rungs: int | None,
+    vary: list[str], tries: list[str], train_options: list[str], hours: float | None, runs: int | None, draw: int,
+    seeds: int, rungs: int | None,
 ) -> SweepPlan:  # fmt: skip
     """The plan that the options of the command describe. Errors name what is wrong before anything is trained."""
     from mini_bert.training.halving import default_rungs
-    from mini_bert.training.sweep_plan import clear_mistakes, expand, make_plan, parse_variation
+    from mini_bert.training.sweep_plan import clear_mistakes, combined, expand, make_plan, parse_variation
 
-    if not vary:
+    if not vary and not tries:
         raise ValueError(
             "nothing varies; give at least one --vary, such as --vary learning_rate=5e-4,1e-3,2e-3 or "
             "--vary learning_rate=1e-4..1e-2"
         )
+    chosen = [tried(text) for text in tries] or [{}]
     shared = parsed(train_options)
     for name in NOT_SHARED:
         if name in shared:
@@ -149,10 +159,14 @@ def planned(
             raise ValueError(f"--vary {name} was given twice; list all of its values in one")
         if name in shared:
             raise ValueError(f"{name} varies, and is also {flag(name)} for all runs; leave one of them out")
+        if any(name in options for options in chosen):
+            raise ValueError(f"{name} varies, and is also in a --try; leave one of them out")
         texts[name] = text
     variations = {name: parse_variation(name, text, value_of) for name, text in texts.items()}
-    settings = expand(variations, runs, draw)
-    plan = make_plan(texts, settings, shared, hours, seeds, default_rungs(len(settings)) if rungs is None else rungs)
+    settings = combined(chosen, expand(variations, runs, draw))
+    typed = {f"--vary {name}": text for name, text in texts.items()}
+    typed |= {f"--try {number}": text for number, text in enumerate(tries, start=1)}
+    plan = make_plan(typed, settings, shared, hours, seeds, default_rungs(len(settings)) if rungs is None else rungs)
     for problem in clear_mistakes(plan.members):
         raise ValueError(problem)
     return plan
@@ -186,6 +200,18 @@ def named(text: str) -> tuple[str, str]:
     if names[name] in NOT_VARIED:
         raise ValueError(f"--vary {text}: {names[name]} cannot vary: {NOT_VARIED[names[name]]}")
     return names[name], values.strip()
+
+
+def tried(text: str) -> dict[str, Any]:
+    """--try "--warmup 0.1 --tie-head" -> {"warmup": 0.1, "tie_head": True}."""
+    try:
+        options = parsed(list(map(hyphenated, shlex.split(text, posix=os.name != "nt"))))
+    except ValueError as error:
+        raise ValueError(f"--try {text!r}: {error}") from None
+    for name in options:
+        if name in NOT_VARIED:
+            raise ValueError(f"--try {text!r}: {name} cannot vary: {NOT_VARIED[name]}")
+    return options
 
 
 def value_of(name: str, text: str) -> Any:

@@ -152,7 +152,7 @@ class Member(NamedTuple):
 class SweepPlan:
     """What determines a sweep. It is stored in the sweep's folder, and the same command continues it."""
 
-    vary: dict[str, str]  # as it was typed
+    typed: dict[str, str]  # {"--vary warmup": "0.1,0.25", "--try 1": "--optimizer muon"}, for messages
     settings: list[Options]  # what varies
     shared: Options  # what does not
     seeds: list[int]
@@ -185,9 +185,14 @@ class SweepPlan:
         """Of all runs together, in minutes or steps."""
         return cost(len(self.settings), len(self.rungs)) * len(self.seeds) * self.length
 
+    @property
+    def names(self) -> list[str]:
+        """The options that vary."""
+        return list(dict.fromkeys(name for setting in self.settings for name in setting))
+
     def describe(self, setting: int) -> str:
         """The values of a setting: "learning_rate 0.001, warmup 0.25"."""
-        return ", ".join(f"{name} {shown(value)}" for name, value in self.settings[setting].items())
+        return ", ".join(f"{name} {shown(value)}" for name, value in self.settings[setting].items()) or "defaults"
 
     def write(self, out: Path) -> None:
         write_atomic(out / PLAN, (json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n").encode())
@@ -205,7 +210,7 @@ class SweepPlan:
         """What another plan has otherwise, as "name: this value, not that one". The folder does not count."""
         same = self.settings == other.settings
         mine, theirs = (
-            {**plan.shared, **({} if same else {f"--vary {name}": text for name, text in plan.vary.items()}),
+            {**plan.shared, **({} if same else plan.typed),
              "seeds": plan.seeds, "number of settings": len(plan.settings), "number of rungs": len(plan.rungs),
              f"{plan.unit} of a run": plan.length}
             for plan in (self, other)
@@ -220,8 +225,23 @@ class SweepPlan:
         return found or (["rungs: other ones"] if self.rungs != other.rungs else [])
 
 
+def combined(tries: list[Options], varied: list[Options]) -> list[Options]:
+    """Each setting of `tries` with each of `varied`.
+
+    >>> combined([{"optimizer": "muon"}, {}], [{"warmup": 0.1}])
+    [{'optimizer': 'muon', 'warmup': 0.1}, {'warmup': 0.1}]
+    """
+    settings = [{**one, **other} for one in tries for other in varied]
+    for i, setting in enumerate(settings):
+        if setting in settings[:i]:
+            raise ValueError(f"two settings are equal: {setting}; leave one out")
+    if len(settings) > MOST:
+        raise ValueError(f"these are {len(settings):,} settings, expected at most {MOST}; leave out values")
+    return settings
+
+
 def make_plan(
-    vary: Mapping[str, str],
+    typed: Mapping[str, str],
     settings: list[Options],
     shared: Options,
     hours: float | None = None,
@@ -254,7 +274,7 @@ def make_plan(
                 f"with an evaluation every {counted(every, 'step')}, the runs of {counted(steps, 'step')} cannot be "
                 f"compared at {rungs} different points; give a smaller --eval-every, or fewer --rungs"
             )
-        return _plan(vary, settings, shared, first, seeds, "steps", ends)
+        return _plan(typed, settings, shared, first, seeds, "steps", ends)
     if minutes is not None and hours is not None and runs * minutes > 60 * hours:
         many = counted(len(settings) * seeds, "run")
         raise ValueError(
@@ -268,15 +288,15 @@ def make_plan(
             f"a run would take {60 * minutes:.1f} seconds, which is too short to compare anything; give more --hours, "
             "or choose fewer values"
         )
-    return _plan(vary, settings, shared, first, seeds, "minutes", [round(share * minutes, 4) for share in shares])
+    return _plan(typed, settings, shared, first, seeds, "minutes", [round(share * minutes, 4) for share in shares])
 
 
 def _plan(
-    vary: Mapping[str, str], settings: list[Options], shared: Options, first: int, seeds: int, unit: str,
+    typed: Mapping[str, str], settings: list[Options], shared: Options, first: int, seeds: int, unit: str,
     rungs: Sequence[float],
 ) -> SweepPlan:  # fmt: skip
     return SweepPlan(
-        dict(vary), settings, shared, [first + i for i in range(seeds)], unit, list(rungs), str(Path.cwd())
+        dict(typed), settings, shared, [first + i for i in range(seeds)], unit, list(rungs), str(Path.cwd())
     )
 
 

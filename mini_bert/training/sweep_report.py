@@ -59,19 +59,19 @@ def place(plan: SweepPlan, rung: int) -> str:
     '1,000 steps'
     """
     where = plan.rungs[rung]
-    return f"{where:,.0f} steps" if plan.unit == "steps" else f"{where:.3g} minutes"
+    return f"{where:,.0f} steps" if plan.unit == "steps" else f"{where:.3g} minute{'' if where == 1 else 's'}"
 
 
 def table(sweep: Sweep) -> str:
     """One row for each run, the best first, in Markdown."""
     plan, several = sweep.plan, len(sweep.plan.seeds) > 1
-    names = list(plan.vary)
+    names = plan.names
     head = ["run", *names, *(["seed"] if several else []), "steps", "tokens", "time", "held-out loss",
             *(["mean of seeds"] if several else []), "end"]  # fmt: skip
     rows = []
     for member in ranked(sweep):
         score = sweep.results.score(member.name)
-        cells = [member.name, *(shown(plan.settings[member.setting][name]) for name in names)]
+        cells = [member.name, *(shown(plan.settings[member.setting].get(name, "–")) for name in names)]
         cells += [str(member.seed)] if several else []
         if score is None:
             cells += ["–"] * (5 if several else 4)
@@ -120,7 +120,7 @@ def notes(sweep: Sweep) -> list[str]:
 
 def other_tasks(plan: SweepPlan) -> str:
     """Which of the options that vary also change what the held-out loss measures; "" if none does."""
-    names = [name for name in plan.vary if name in OTHER_TASK]
+    names = [name for name in plan.names if name in OTHER_TASK]
     if not names:
         return ""
     return (

@@ -60,9 +60,20 @@ def test_values_are_read_as_train_reads_them():
 
 def test_the_plan_of_a_command():
     """Grid, seeds and budget come together; the options of train may follow -- or not."""
-    plan = planned(["lr=5e-4,1e-3", "tie_head=yes,no"], ["--seed", "7", "--minutes", "4"], None, None, 0, 2, None)
+    plan = planned(["lr=5e-4,1e-3", "tie_head=yes,no"], [], ["--seed", "7", "--minutes", "4"], None, None, 0, 2, None)
     assert plan.seeds == [7, 8] and plan.rungs == [2.0, 4.0] and plan.unit == "minutes" and len(plan.members) == 8
     assert plan.members[3].options == {"minutes": 4.0, "learning_rate": 5e-4, "tie_head": False, "seed": 8}
+
+
+def test_options_that_belong_together():
+    """Each --try is a setting, combined with what varies; it may differ from what all others share."""
+    tries = ["--tie-head --lr 1e-3", "", "--masking span --init my_model"]
+    plan = planned(["warmup=0.1,0.25"], tries, ["--steps", "100", "--lr", "2e-3"], None, None, 0, 1, None)
+    assert plan.settings[0] == {"tie_head": True, "learning_rate": 1e-3, "warmup": 0.1} and len(plan.settings) == 6
+    assert [member.options["learning_rate"] for member in plan.members] == [1e-3] * 2 + [2e-3] * 4
+    assert plan.settings[4]["init"] == "my_model"
+    assert plan.names == ["tie_head", "learning_rate", "warmup", "init", "masking"] and plan.describe(2) == "warmup 0.1"
+    assert planned([], tries, [], None, None, 0, 1, None).describe(1) == "defaults"
 
 
 @pytest.mark.parametrize("dashes", [[], ["--"]])
@@ -98,6 +109,10 @@ def main_until_exit(words):
         ("--vary batch_size=0,8", "--batch-size"),
         ("--vary model=mini..larger", "only numbers have ranges"),
         ("--vary tie_head=1,2", "'1' is not a value of a switch, expected yes or no"),
+        ("--try --warmup=0.1 --try --warmup=0.10", "two settings are equal: {'warmup': 0.1}"),
+        ("--try --warmap=0.1", "--try '--warmap=0.1': options of train: No such option: --warmap"),
+        ("--try --seed=3", "--seeds 2 trains every setting with two seeds"),
+        ("--try --lr=3 --vary lr=1,2", "learning_rate varies, and is also in a --try"),
         ("--vary seed=1,2", "--seeds 2 trains every setting with two seeds"),
         ("--vary steps=100,200", "all runs of a sweep are equally long"),
         ("--vary corpus=a,b", "could not be compared"),

@@ -146,7 +146,7 @@ class MadeUpRun:
 def plan_of(rates=(1e-4, 1e-3, 3e-3, 3e-2), seeds=1, rungs=2, **shared):
     settings = [{"lr": rate} for rate in rates]
     return make_plan(
-        {"lr": ",".join(map(str, rates))},
+        {"--vary lr": ",".join(map(str, rates))},
         settings,
         {"steps": 200, "eval_every": EVAL} | shared,
         seeds=seeds,
@@ -251,7 +251,7 @@ def test_the_cost_is_the_sum_over_all_runs(settings, rungs):
 @pytest.mark.parametrize(("number", "seeds", "rungs"), [(8, 1, 3), (6, 2, 2), (3, 1, 1)])
 def test_the_hours_are_spent(number, seeds, rungs):
     """The length of a run follows from the budget: all runs together take the hours, to within a second for each."""
-    plan = make_plan({"lr": ""}, [{"lr": i} for i in range(number)], {}, hours=2, seeds=seeds, rungs=rungs)
+    plan = make_plan({}, [{"lr": i} for i in range(number)], {}, hours=2, seeds=seeds, rungs=rungs)
     assert plan.unit == "minutes" and len(plan.members) == number * seeds
     assert 120 - number * seeds / 60 <= plan.work <= 120
 
@@ -291,7 +291,9 @@ def test_a_plan_is_stored_and_compared(tmp_path):
         "--vary lr: 0.0001,0.001,0.003,0.04 "
     )
     assert plan.differences(plan_of(seeds=2)) == ["seeds: 0 1 instead of 0"]
-    assert not plan.differences(dataclasses.replace(plan, vary={"lr": "1e-4, 1e-3,3e-3,3e-2"}, folder="elsewhere"))
+    assert not plan.differences(
+        dataclasses.replace(plan, typed={"--vary lr": "1e-4, 1e-3,3e-3,3e-2"}, folder="elsewhere")
+    )
     (tmp_path / PLAN).write_text("{}")
     with pytest.raises(ValueError, match="not the plan of a sweep"):
         SweepPlan.read(tmp_path)
@@ -355,10 +357,10 @@ def test_cost_counts(tmp_path):
     """After equal time, a setting with slower steps loses to a worse one with faster steps; after equal steps, not."""
     settings = [{"lr": 1e-3, "slow": 2}, {"lr": 1.3e-3, "slow": 1}]
     for shared, best in (({"minutes": 1.0}, 1), ({"steps": 120, "eval_every": EVAL}, 0)):
-        plan = make_plan({"lr": "", "slow": ""}, settings, shared)
+        plan = make_plan({}, settings, shared)
         sweep = sweep_of(tmp_path / next(iter(shared)), plan)
         assert sweep.run(threading.Event()) and sweep.best()[0] == best
-    plan = make_plan({"lr": "", "slow": ""}, settings, {"minutes": 1.0}, rungs=2)
+    plan = make_plan({}, settings, {"minutes": 1.0}, rungs=2)
     sweep = sweep_of(tmp_path / "rungs", plan)
     assert sweep.run(threading.Event()) and [row[-1] for row in rows(sweep)] == [
         "finished",
@@ -479,11 +481,11 @@ def test_runs_that_got_further_come_first(tmp_path):
 def test_the_report_names_what_is_not_comparable(tmp_path):
     """Options that change the task are mentioned, as is the schedule of runs that were stopped early."""
     settings = [{"lr": 1e-3, "mask_prob": share} for share in (0.15, 0.4)]
-    plan = make_plan({"mask_prob": "0.15,0.4"}, settings, {"steps": 200, "eval_every": EVAL}, rungs=2)
+    plan = make_plan({"--vary mask_prob": "0.15,0.4"}, settings, {"steps": 200, "eval_every": EVAL}, rungs=2)
     sweep = sweep_of(tmp_path / "shares", plan)
     assert sweep.run(threading.Event())
     text = report(sweep)
-    assert text.startswith("# shares\n\n2 settings; a whole run has 200 steps.\n\n| run | mask_prob | steps |")
+    assert text.startswith("# shares\n\n2 settings; a whole run has 200 steps.\n\n| run | lr | mask_prob | steps |")
     assert "mask_prob also changes what the held-out loss measures" in text and "in the middle of its schedule" in text
     assert "\n    mini-bert train --eval-every 20 --steps 200 --lr 0.001 --mask-prob 0.15 --seed 0\n" in text
 
