@@ -62,8 +62,8 @@ def sweep(
         list[str] | None,
         typer.Option(
             "--try",
-            help='options of train that belong together, in quotes: --try "--model mini --warmup 0.1". Give --try '
-            "several times to compare them; with --vary, each is combined with all values",
+            help="several options of train that belong together, in quotes. Give --try several times to compare them; "
+            "with --vary, each is combined with all values",
         ),
     ] = None,
     hours: Annotated[
@@ -101,6 +101,8 @@ def sweep(
     For example:  mini-bert sweep --out runs/rates --vary lr=5e-4,1e-3,2e-3 --vary warmup=0.1,0.25 -- --corpus my_texts/
 
     Or to draw values:  mini-bert sweep --out runs/drawn --vary lr=1e-4..1e-2 --runs 12 --hours 2 -- --batch-size 64
+
+    Or to compare recipes:  mini-bert sweep --out runs/two --try "--lr 1e-3" --try "--lr 2e-3 --warmup 0.25" --seeds 3
     """
     if out is None:
         raise ValueError("a sweep needs a folder for its runs: --out runs/NAME")
