@@ -110,13 +110,11 @@ class Sweep:
             found = advance(
                 path, self.plan.unit, where, last=rung == len(self.plan.rungs) - 1, stop=stop,
                 start=lambda: self.start(words_to_continue(path, member.options), log),
-                watch=lambda history: self._watch(rung, member, history),
+                watch=lambda history: self._watch(rung, member, history), said=lambda: last_line(log, size),
             )  # fmt: skip
         if found is None:
             return False
         if isinstance(found, Lost):
-            if found.why == "failed" and ":" not in found.text and (said := last_line(log, size)):
-                found = Lost("failed", f"failed: {said}")
             self.results.lost[member.name] = found._replace(rung=rung)
             self.say(f"run {member.name} ({self.plan.describe(member.setting)}): {found.text}")
         else:

@@ -120,11 +120,13 @@ def advance(
     start: Callable[[], Process],
     stop: threading.Event,
     watch: Callable[[History], None] = lambda history: None,
+    said: Callable[[], str] = lambda: "",
 ) -> Point | Lost | None:
     """Train the run in `path` until it can be judged at a rung. None: `stop` was set before that.
 
     start   starts the process that trains
     watch   is called now and then with the records
+    said    returns the last line that the process printed
     """
     wait_until_free(path)
     reader = RunReader(path)
@@ -147,7 +149,7 @@ def advance(
     found = judged(reader.read(), unit, where, last)
     if found is not None or stop.is_set():
         return found
-    return lost(reader.read(), process.returncode)
+    return lost(reader.read(), process.returncode, said())
 
 
 def close(process: Process) -> None:
@@ -166,13 +168,13 @@ def is_running(process: Process) -> bool:
     return False
 
 
-def lost(history: History, code: int) -> Lost:
-    """Why a process ended before its run could be judged."""
+def lost(history: History, code: int, said: str) -> Lost:
+    """Why a process ended before its run could be judged. said: its last words, which explain an exit code"""
     if code == 0 and not history.of("eval"):
         return Lost("failed", "failed: the text is too short to hold any of it out")
     if history.last("stop").get("reason") == "done":  # it has no model: the doctor found its weights useless
         return Lost("diverged", "learnt nothing")
-    return Lost("failed", f"failed (killed by signal {-code})" if code < 0 else f"failed (exit code {code})")
+    return Lost("failed", f"failed: killed by signal {-code}" if code < 0 else f"failed: {said or f'exit code {code}'}")
 
 
 def wait_until_free(path: Path) -> None:

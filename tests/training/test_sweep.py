@@ -393,8 +393,9 @@ def test_a_sweep_in_which_all_runs_fail_says_why(tmp_path):
 def test_a_run_without_evaluations_says_so(tmp_path):
     """It cannot be judged."""
     history = history_of(("train", 20, 7.0, 10.0, 2000))
-    assert sweep_runs.lost(history, 0).text == "failed: the text is too short to hold any of it out"
-    assert sweep_runs.lost(history, -9).text == "failed (killed by signal 9)"
+    assert sweep_runs.lost(history, 0, "").text == "failed: the text is too short to hold any of it out"
+    assert sweep_runs.lost(history, -9, "resuming").text == "failed: killed by signal 9"
+    assert [sweep_runs.lost(history, 1, said).text for said in ("why", "")] == ["failed: why", "failed: exit code 1"]
 
 
 def test_only_clear_mistakes_are_refused_beforehand():
