@@ -302,7 +302,7 @@ def carry_out(out: Path, plan: SweepPlan, is_new: bool) -> None:
 
 def start_training(folder: str, words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start `mini-bert train` in a process of its own, which ends when its standard input is closed."""
-    from mini_bert.lab.training import APART
+    from mini_bert.common.processes import APART
 
     paths = json.dumps([os.path.abspath(path) for path in sys.path])
     with log.open("ab") as file:
