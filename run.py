@@ -33,6 +33,7 @@ Start here
 
 Train
   python run.py train --help                all settings
+  python run.py sweep --help                try settings, stop bad ones early
   python run.py plan --model larger         what fits in memory
   python run.py plot runs/run-1             curves of one run or several
   python run.py doctor runs/run-1           find out what is wrong with a run
@@ -143,7 +144,7 @@ SETS = {
 # The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow nor browser.
 TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--browser": "browser", "--all": ""}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and probe do so with --out
+PICTURES = ("train", "sweep", "plot", "plot-model")  # commands that draw; attention and probe do so with --out
 
 
 # --- commands ----------------------------------------------------------------------------------------------
