@@ -33,6 +33,7 @@ Start here
 
 Train
   python run.py train --help                all settings
+  python run.py sweep --help                try settings, stop bad ones early
   python run.py plan --model larger         what fits in memory
   python run.py plot runs/run-1             curves of one run or several
   python run.py doctor runs/run-1           find out what is wrong with a run
@@ -100,7 +101,7 @@ SETS = {
     "base": [("Mini-BERT", ["-e", "."])],
     "plots": [("matplotlib", ["-e", ".[plots]"])],
     "lab": [("Starlette and uvicorn, the server of the lab", ["-e", ".[lab]"])],
-    "serve": [("Starlette, uvicorn and prometheus-client, for the server", ["-e", ".[serve]"])],
+    "serve": [("Starlette, uvicorn, orjson and prometheus-client, for the server", ["-e", ".[serve]"])],
     "onnx": [("ONNX and ONNX Runtime", ["-e", ".[onnx]"])],
     "dev": [("Mini-BERT and its test tools", ["-e", ".[dev]"])],
     "browser": [("Playwright, which drives a browser", ["playwright>=1.50,<2"])],
@@ -143,7 +144,7 @@ SETS = {
 # The tests each flag of `test` selects. Without a flag, pyproject.toml decides: neither peers nor slow nor browser.
 TIERS = {"--peers": "peers and not slow", "--slow": "slow and not peers", "--browser": "browser", "--all": ""}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-PICTURES = ("train", "plot", "plot-model")  # commands that draw; attention and probe do so with --out
+PICTURES = ("train", "sweep", "plot", "plot-model")  # commands that draw; attention and probe do so with --out
 
 
 # --- commands ----------------------------------------------------------------------------------------------

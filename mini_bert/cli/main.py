@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import io
-import re
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -31,10 +30,11 @@ from mini_bert.cli.inside import attention, plot_activations, plot_embeddings, p
 from mini_bert.cli.lab import lab
 from mini_bert.cli.learn import learn, learn_check, learn_notebooks, learn_reset
 from mini_bert.cli.serve import serve
+from mini_bert.cli.sweep import sweep
 from mini_bert.cli.text import data_get, data_labelled, data_list, data_show, tokenizer_show, tokenizer_train
 from mini_bert.cli.training import doctor, plan, plot, train
 from mini_bert.cli.use import embed, evaluate, export, fill_mask, generate, metrics
-from mini_bert.cli.words import WIDTH, complete_options, help_of
+from mini_bert.cli.words import WIDTH, complete_options, help_of, hyphenated
 from mini_bert.common.invocation import as_called, called_as
 from mini_bert.common.processes import HelperError
 from mini_bert.common.progress import open_closed_streams
@@ -72,6 +72,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "data get": data_get,
     "data show": data_show,
     "train": train,
+    "sweep": sweep,
     "doctor": doctor,
     "plot": plot,
     "fill-mask": fill_mask,
@@ -107,6 +108,8 @@ GROUPS = {
     "plot-model": "Draw a model's activations and embeddings. Needs the extra `plots`. See also `mini-bert plot` "
     "for runs and `mini-bert attention` for heads.",
 }
+
+PASSING_ON = ("sweep",)  # commands that pass options which are not their own on to another command
 
 
 def interruptible(function: Callable[..., None]) -> Callable[..., None]:
@@ -155,7 +158,9 @@ for name, function in COMMANDS.items():
     if name in groups:  # `learn` alone is a command, too
         groups[name].callback(invoke_without_command=True, help=as_called(GROUPS[name]))(alone(interruptible(function)))
     else:
-        (groups[group_name[0]] if group_name else app).command(command, help=help_of(function))(interruptible(function))
+        settings = {"ignore_unknown_options": name in PASSING_ON}
+        place = groups[group_name[0]] if group_name else app
+        place.command(command, help=help_of(function), context_settings=settings)(interruptible(function))
 
 
 def main(words: list[str] | None = None) -> None:
@@ -192,7 +197,7 @@ def _sentence(error: Exception) -> str:
 def _spelled_out(words: list[str]) -> list[str]:
     """`--checkpointing` without a value means all layers; the parser needs a value. `--max_samples`, as in the user's
     guide, is `--max-samples`."""
-    words = [re.sub("^--[^=]*", lambda option: option[0].replace("_", "-"), word) for word in words]
+    words = list(map(hyphenated, words))
     return [
         "--checkpointing=all" if word == "--checkpointing" and following.startswith("-") else word
         for word, following in zip_longest(words, words[1:], fillvalue="-")

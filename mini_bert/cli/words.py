@@ -58,6 +58,15 @@ def _parts(hint: Any) -> set[Any]:
     return {hint}.union(*(_parts(inner) for inner in get_args(hint)[: 1 if hasattr(hint, "__metadata__") else None]))
 
 
+def hyphenated(word: str) -> str:
+    """An option as it is spelt here, with hyphens; values stay as they are.
+
+    >>> hyphenated("--max_samples=my_file"), hyphenated("--try"), hyphenated("--model my_model --tie_head")
+    ('--max-samples=my_file', '--try', '--model my_model --tie_head')
+    """
+    return re.sub(r"^--\w[\w-]*", lambda option: option[0].replace("_", "-"), word)
+
+
 def sharing(
     shared: Callable[..., None],
     first: int,

@@ -40,6 +40,12 @@ Result = TypeVar("Result")
 MOST = 3  # helpers by default: each one needs memory
 FEW = 4  # with fewer jobs than this, no helpers are started, because that takes 0.3 s
 START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from mini_bert.common.processes import serve; serve()"
+# Options of a Popen that Ctrl-C in the terminal does not reach. Its caller gets the Ctrl-C and ends it.
+APART: dict[str, Any] = (
+    {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+    if sys.platform == "win32"
+    else {"start_new_session": True}
+)
 logger = logging.getLogger(__name__)
 
 

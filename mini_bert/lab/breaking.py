@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.json_values import read_json
+from mini_bert.common.processes import APART
 from mini_bert.lab import toy_text, training
 from mini_bert.lab.bench import Bench, rounded
 from mini_bert.lab.breaking_process import CHECK, CONFIG, SETTINGS
@@ -65,7 +66,7 @@ class Pair:
             })  # fmt: skip
             command = [sys.executable, *PROCESS, words]
             quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, **quiet, **training.APART))
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, **quiet, **APART))
 
     def stop(self) -> None:
         for process in self.processes:

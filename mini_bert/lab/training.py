@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.invocation import broken
+from mini_bert.common.processes import APART
 from mini_bert.lab import snapshots
 from mini_bert.lab.bench import Bench, rounded
 from mini_bert.lab.fields import BadRequest, Fields
@@ -40,12 +41,6 @@ MOST_RUNS = 30  # in the list
 MOST_RECORDS = 64 << 20  # bytes of metrics.jsonl
 POINTS = 300  # of a curve
 GRACE = 30.0  # seconds in which a run may save its last checkpoint
-# Ctrl-C in the terminal reaches the lab only, which then ends the run: two interrupts would stop it without saving.
-APART: dict[str, Any] = (
-    {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
-    if sys.platform == "win32"
-    else {"start_new_session": True}
-)
 LOOK = 0.7  # seconds between looks for new checkpoints
 
 
