@@ -179,16 +179,16 @@ class Model(WithLoss, Saved):
                 places.setdefault(id(param), []).append(height)
         top = len(self.encoder.blocks)
         heads = {id(param) for name in self.output_heads for param in self.output_head(name).named_params().values()}
-        found: dict[str, float] = {}
+        heights: dict[str, float] = {}
         for name, param in self.named_params().items():
             part = name.partition(".")[0]
             if id(param) in places:
-                found[name] = sum(places[id(param)]) / len(places[id(param)])
+                heights[name] = sum(places[id(param)]) / len(places[id(param)])
             elif part in self.embedding_parts or part == "encoder":
-                found[name] = 0
+                heights[name] = 0
             else:
-                found[name] = top + 1 if part == "task" or id(param) in heads else top
-        return found
+                heights[name] = top + 1 if part == "task" or id(param) in heads else top
+        return heights
 
     def untrained(self, seed: int) -> Self:
         """A model with the same configuration and heads, but random weights: the control for probes and fine-tuning."""
@@ -244,11 +244,11 @@ class Model(WithLoss, Saved):
         """Returns an Output, with hidden (B,T,H) and the output of each head, and the cache for `backward`."""
         run = run or self._new_run()
         hidden, cache = self.encode(input_ids, attention_mask, token_types, run)
-        found = {HIDDEN: hidden}
+        outputs = {HIDDEN: hidden}
         for name in self.output_heads:
-            x = found[self.head_inputs.get(name, HIDDEN)]
-            found[name], cache.outputs[name] = self.output_head(name).forward(x, run)
-        return Output(**found), cache
+            x = outputs[self.head_inputs.get(name, HIDDEN)]
+            outputs[name], cache.outputs[name] = self.output_head(name).forward(x, run)
+        return Output(**outputs), cache
 
     def backward(self, dout: Output, cache: EncodeCache, run: Run | None = None):
         """Returns dx (B,T,H) at the sum of the embeddings; adds to every gradient.

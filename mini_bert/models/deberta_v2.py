@@ -155,18 +155,18 @@ class DebertaV2Config(PairConfig, DisentangledConfig):
         return self.width + projections * (self.width**2 + self.width)  # keys have a bias, too
 
     def sizes(self):
-        found = super().sizes()
+        sizes = super().sizes()
         H, more = self.width, 2 * self.width if "layer_norm" in self.norms else 0
         if self.conv_kernel_size > 0:
             more += self.conv_kernel_size * H * H // self.conv_groups + 3 * H
-        found = found._replace(parameters=found.parameters + more)
+        sizes = sizes._replace(parameters=sizes.parameters + more)
         if self.generator is None:
-            return found
+            return sizes
         V, E = self.vocab_size, self.embedding_width
         words = H * E + 3 * E + V + (0 if self.tie_head else E * V)
         generator = self.generator_config.sizes()
-        return DisentangledDiscriminatorSizes(*found)._replace(
-            parameters=found.parameters - words + H * H + 4 * H + 1 + generator.parameters,
+        return DisentangledDiscriminatorSizes(*sizes)._replace(
+            parameters=sizes.parameters - words + H * H + 4 * H + 1 + generator.parameters,
             head_kept=2 + inner_arrays(self.hidden_act)[0],
             before=generator,
         )

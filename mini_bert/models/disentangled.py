@@ -128,10 +128,10 @@ class DisentangledConfig(BertLikeConfig):
 def _terms(terms: Any) -> tuple[str, ...]:
     """("c2p", "p2c"), from that, a list, or "c2p|p2c" """
     parts = [part.strip() for part in terms.lower().split("|")] if isinstance(terms, str) else terms
-    found = [term for term in parts if term not in ("", "none")] if isinstance(parts, list | tuple) else [parts]
-    if any(term not in TERMS for term in found) or len(set(found)) < len(found):
+    terms = [term for term in parts if term not in ("", "none")] if isinstance(parts, list | tuple) else [parts]
+    if any(term not in TERMS for term in terms) or len(set(terms)) < len(terms):
         raise ValueError(f"pos_att_type is {terms!r:.60}, expected some of {', '.join(map(repr, TERMS))}, each once")
-    return tuple(found)
+    return tuple(terms)
 
 
 def check_whole(name: str, value: Any) -> int:

@@ -80,14 +80,14 @@ class ElectraConfig(PairConfig, BertLikeConfig):
     def sizes(self) -> Sizes:
         H = self.width
         kept, _ = inner_arrays(self.hidden_act)
-        found = self._sizes(DiscriminatorSizes, H * H + H + H + 1, 1 + kept)
+        sizes = self._sizes(DiscriminatorSizes, H * H + H + H + 1, 1 + kept)
         if self.generator is None:
-            return found
+            return sizes
         own = self.generator_config
         E, tables = self.embedding_size, (self.vocab_size + self.max_length) * self.embedding_size
         words = own.width * E + 3 * E + self.vocab_size + (0 if self.tie_head else E * self.vocab_size)
         generator = own._sizes(ProjectedSizes, words, 4)
-        return found._replace(parameters=found.parameters + generator.parameters - tables, before=generator)
+        return sizes._replace(parameters=sizes.parameters + generator.parameters - tables, before=generator)
 
     def _sizes(self, kind: type[Sizes], head: int, head_kept: int) -> Sizes:
         V, E, H, T, inner = self.vocab_size, self.embedding_size, self.width, self.max_length, self.intermediate_size

@@ -187,19 +187,19 @@ class PublishedConfig:
 def with_own_names(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The values with a config's own names for fields that have two. names: the other name -> the own one"""
     two = {*names, *names.values()}
-    found: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     called: dict[str, str] = {}  # the name in the file, by the own one
     for name, value in values.items():
         if name in two and value is None:
             continue
         own = names.get(name, name)
         other = called.setdefault(own, name)
-        if found.setdefault(own, value) != value:
+        if renamed.setdefault(own, value) != value:
             raise ValueError(
-                f"{other} is {found[own]!r:.60} and {name} is {value!r:.60}, but both are names of the same field; "
+                f"{other} is {renamed[own]!r:.60} and {name} is {value!r:.60}, but both are names of the same field; "
                 "leave out one of them"
             )
-    return found
+    return renamed
 
 
 def _check_of(name: str) -> Callable[[str, Any], None]:

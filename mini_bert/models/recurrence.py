@@ -82,7 +82,7 @@ class Recurrent(Model):
 
 def next_memory(memory: Sequence[np.ndarray] | None, states: Sequence[np.ndarray], most: int | None = None):
     """The last `most` rows of [memory, state], for each block: (B,M,H). None: all of them"""
-    found = []
+    memories = []
     for index, state in enumerate(states):
         T = state.shape[1]
         before = 0 if memory is None else memory[index].shape[1]
@@ -91,8 +91,8 @@ def next_memory(memory: Sequence[np.ndarray] | None, states: Sequence[np.ndarray
             state = np.concatenate([memory[index][:, before - kept :], state], 1)  # type: ignore[index]
         elif most is not None and most < T:
             state = state[:, T - most :]
-        found.append(state)
-    return found
+        memories.append(state)
+    return memories
 
 
 def share_biases(blocks: Sequence[Any]) -> None:

@@ -67,17 +67,17 @@ def check_class(kind: str, values: dict[str, Any]) -> None:
             f"architectures in config.json is {names!r:.60}, expected a list of names such as 'BertForMaskedLM'"
         )
     for name in names:
-        found = PUBLISHED_CLASS.fullmatch(name)
-        if not found or found[1] == _class(kind).family:
+        match = PUBLISHED_CLASS.fullmatch(name)
+        if not match or match[1] == _class(kind).family:
             continue
-        written_by = next((other for other in MODELS if _class(other).family == found[1]), None)
+        written_by = next((other for other in MODELS if _class(other).family == match[1]), None)
         said = f"model_type is {kind!r}" if "model_type" in values else "model_type is missing, which means 'bert'"
         if written_by is not None:
             raise ValueError(
                 f"{said}, but architectures says {name}, which is of the type {written_by!r}; set model_type to "
                 f"{written_by!r}, or correct architectures"
             )
-        if _class(kind).family.lower() not in found[1].lower():  # people call their own classes MyBertFor…
+        if _class(kind).family.lower() not in match[1].lower():  # people call their own classes MyBertFor…
             raise ValueError(
                 f"{said}, but architectures says {name:.60}, which is neither {with_article(_class(kind).family)} nor "
                 f"another architecture that Mini-BERT has; known types: {', '.join(MODELS)}. If the model is of the "

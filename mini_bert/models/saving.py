@@ -189,45 +189,45 @@ class Saved(InMemory):
         table = [*self.names(), *self.task_names(task)]
         known = {name for entry in table for name in entry.theirs}
         if known != set(params) != set(tensors):  # published names
-            found = self._by_canonical_name(tensors, source)
-            self._check_shapes(found, source, task)
-            unused = self.reconcile(found, table, source)
-            self._check_names(known, found, unused, source)
+            by_name = self._by_canonical_name(tensors, source)
+            self._check_shapes(by_name, source, task)
+            unused = self.reconcile(by_name, table, source)
+            self._check_names(known, by_name, unused, source)
             if unused:
                 warnings.warn(f"{source}: no part of this model uses {listed(unused)}", stacklevel=3)
-            check_numbers({name: found[name] for name in known}, source, self.flat.grad.dtype)
-            tensors = {entry.ours: entry.load(found) for entry in table}
+            check_numbers({name: by_name[name] for name in known}, source, self.flat.grad.dtype)
+            tensors = {entry.ours: entry.load(by_name) for entry in table}
         else:
             check_numbers(tensors, source, self.flat.grad.dtype)
         assign(params, tensors, source)
 
     def _by_canonical_name(self, tensors: Mapping[str, Any], source: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         for name, array in tensors.items():
-            other = found.setdefault(self.canonical(name), array)
+            other = by_name.setdefault(self.canonical(name), array)
             if other is not array and not np.array_equal(other, array):
                 raise ValueError(
                     f"{source} has two different tensors for {self.canonical(name)}, one of them called {name}; remove "
                     "the one that does not belong to this model"
                 )
-        return found
+        return by_name
 
-    def _check_shapes(self, found: Mapping[str, Any], source: str, task: str) -> None:
+    def _check_shapes(self, by_name: Mapping[str, Any], source: str, task: str) -> None:
         """Compare a file's tensors with those that this model would write."""
         for name, expected in self.file_tensors(task).items():
-            given = found.get(self.canonical(name))
+            given = by_name.get(self.canonical(name))
             if given is not None and given.shape != expected.shape:
                 raise ValueError(
                     f"{source}: tensor {self.canonical(name)} has shape {given.shape}, but this model "
                     f"({sizes_of(self.config)}) needs {expected.shape}; {TOGETHER}"
                 )
 
-    def _check_names(self, known: set[str], found: Mapping[str, Any], unused: list[str], source: str) -> None:
+    def _check_names(self, known: set[str], by_name: Mapping[str, Any], unused: list[str], source: str) -> None:
         """Every weight must be there, and the file must not have further ones in the encoder: a model with half of its
         layers would compute something else. Heads may be left over."""
-        absent = sorted(known - set(found))
+        absent = sorted(known - set(by_name))
         parts = {name.partition(".")[0] for name in known if not name.startswith(self.head_prefixes)}
-        more = [name for name in unused if name.partition(".")[0] in parts and found[name].dtype.kind == "f"]
+        more = [name for name in unused if name.partition(".")[0] in parts and by_name[name].dtype.kind == "f"]
         if absent:
             instead = f", and has {listed(unused)} instead" if unused else ""
             raise ValueError(
@@ -270,8 +270,8 @@ class Saved(InMemory):
                 stacklevel=2,
             )
             tensors = {name: array for name, array in tensors.items() if not name.startswith(own)}
-        found = {cls.canonical(name): array for name, array in tensors.items()}
-        model = cls.build(config, cls.heads_in(values, found), seed=None, dtype=dtype)
+        by_name = {cls.canonical(name): array for name, array in tensors.items()}
+        model = cls.build(config, cls.heads_in(values, by_name), seed=None, dtype=dtype)
         model.assign_tensors(tensors, str(folder))
         return model.kept_as(values)
 

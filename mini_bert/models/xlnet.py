@@ -372,19 +372,19 @@ class XLNet(Recurrent):
 
     def copies(self) -> dict[str, str]:
         """Biases that all blocks share; files have them in every block."""
-        found = {} if not self.masked_words or not self.config.tie_word_embeddings else {
+        copies = {} if not self.masked_words or not self.config.tie_word_embeddings else {
             "lm_loss.weight": "word_embedding.weight"}  # fmt: skip
         if self.config.untie_r:
-            return found
+            return copies
         shared = [(index, name) for index in range(1, self.config.n_layer) for name in BIASES.values()]
-        return found | {f"layer.{index}.rel_attn.{name}": f"layer.0.rel_attn.{name}" for index, name in shared}
+        return copies | {f"layer.{index}.rel_attn.{name}": f"layer.0.rel_attn.{name}" for index, name in shared}
 
 
 def _all(masks: list[Any]) -> Any:
-    found = masks[0]
+    combined = masks[0]
     for mask in masks[1:]:
-        found = found & mask
-    return found
+        combined = combined & mask
+    return combined
 
 
 if __name__ == "__main__":
