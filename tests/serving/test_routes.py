@@ -3,6 +3,7 @@
 import base64
 import json
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.generate import generate
 from mini_bert.inference.loading import load
 from mini_bert.inference.sampling import Sampling
+from mini_bert.serving import writing
 from mini_bert.serving.routes import ROUTES
 from mini_bert.serving.served import Served
 
@@ -264,6 +266,36 @@ def test_generate_is_greedy_unless_told_otherwise(client, folders):
     assert client.post("/models/writer/generate", full).json == {"generated_text": f"a dog{wanted}"}
 
 
+@pytest.mark.parametrize(
+    ("stops", "count", "reason"),
+    [(False, 6, "length"), (False, 5, "eos_token"), (True, 5, "stop_sequence"), (True, 6, "stop_sequence")],
+)
+def test_why_a_text_ended(client, monkeypatch, stops, count, reason):
+    def six_at_most(model, tokenizer, prompt, tokens, sampling, stop, after_each):
+        after_each(count)
+        yield "word"
+        return stops
+
+    monkeypatch.setattr(writing, "generate", six_at_most)
+    request = {"inputs": "a dog", "parameters": {"max_new_tokens": 6, "details": True}}
+    assert client.post("/models/writer/generate", request).json["details"]["finish_reason"] == reason
+    answer = client.post("/models/writer/v1/completions", {"prompt": "a dog", "max_tokens": 6}).json
+    assert answer["choices"][0]["finish_reason"] == ("length" if reason == "length" else "stop")
+
+
+def test_a_prompt_is_read_once_and_a_long_one_in_a_thread(client, monkeypatch):
+    tokenizer, threads = client.server.shelf.entries["writer"].served.tokenizer, []
+    ids = tokenizer.ids
+
+    def seen(*args, **options):
+        threads.append(threading.current_thread().name)
+        return ids(*args, **options)
+
+    monkeypatch.setattr(tokenizer, "ids", seen)
+    assert client.post("/models/writer/generate", {"inputs": "the cat " * 3000}).status == 200
+    assert threads == ["reading_0"]
+
+
 # ---------------------------------------------------------------------- several models
 
 
@@ -291,7 +323,8 @@ def test_a_model_is_named_in_the_path_or_in_the_body(client):
     ],
 )  # fmt: skip
 def test_without_a_route_a_model_does_what_it_was_made_for(client, name, request_, like):
-    assert client.post(f"/models/{name}", request_).json == client.post(f"/models/{name}{like}", request_).json
+    plain, named = client.post(f"/models/{name}", request_), client.post(f"/models/{name}{like}", request_)
+    assert plain.status == 200 and plain.json == named.json
 
 
 def test_models_and_their_information(client):
