@@ -119,7 +119,7 @@ def _about(recording: Recording, int8: bool) -> str:
     bits = "with products of 8-bit integers" if int8 else "in float32"
     return (
         f"{HEADING}\n\n`{_name(int8)}` computes {outputs} from {inputs}, {bits}. Ids and masks are int64.\n"
-        "ONNX Runtime, `optimum` and transformers.js run it.\n"
+        "ONNX Runtime runs it; `optimum` and transformers.js do if they have this architecture.\n"
     )
 
 

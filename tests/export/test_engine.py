@@ -7,9 +7,10 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from mini_bert.cli.main import main
-from mini_bert.export.engine import on_onnx, session_of
+from mini_bert.export.engine import Engine, on_onnx, session_of, with_engine
 from mini_bert.export.onnx_folder import GRAPH, export_onnx, export_tuned
 from mini_bert.export.recording import own_head, record
 from mini_bert.finetuning.model import FineTuned, is_tuned, save, with_task
@@ -22,6 +23,7 @@ from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.generate import generate_ids
 from mini_bert.inference.loading import load, load_model
 from mini_bert.layers.base import Run
+from mini_bert.serving.served import Served
 from tests.export.tiny_models import MODELS, batch, build
 from tests.finetuning import tiny_tasks as tiny
 
@@ -110,6 +112,50 @@ def test_a_graph_without_vectors_is_refused():
     graph = record(model, own_head(model)).to_onnx().SerializeToString()
     with pytest.raises(ValueError, match="this graph gives logits, but the engine needs last_hidden_state"):
         on_onnx(model, graph)
+
+
+# ---------------------------------------------------------------------- threads
+
+
+def blas_threads() -> set[int]:
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+@pytest.fixture
+def two_blas_threads():
+    with threadpool_limits(2, "blas"):
+        assert blas_threads() == {2}
+        yield
+
+
+def test_numpy_has_one_thread_beside_onnx_runtime(two_blas_threads):
+    """Threads of BLAS and of ONNX Runtime compete for cores. The engine numpy keeps both of its own."""
+    with_engine(build("mini"), "numpy")
+    assert blas_threads() == {2}
+    with_engine(build("mini"), "onnx", threads=1)
+    assert blas_threads() == {1}
+
+
+@pytest.mark.parametrize("command", ["fill-mask", "embed", "predict", "serve"])
+def test_every_command_computes_with_one_blas_thread(command, tmp_path, monkeypatch, two_blas_threads):
+    """Whenever ONNX Runtime is called, NumPy has one thread."""
+    seen = []
+
+    def spy(*given):
+        seen.append(blas_threads())
+        return encode(*given)
+
+    encode = Engine.encode_inputs
+    monkeypatch.setattr(Engine, "encode_inputs", spy)
+    if command == "serve":
+        Served.load("mini-bert", "mini-bert", "onnx")
+    elif command == "predict":
+        task = Classify(["neg", "pos"])
+        save(tmp_path / "tuned", with_task(tiny.encoder("bert"), task, 0.0), task, tiny.TOKENIZER, 24)
+        main_ends(["predict", str(tmp_path / "tuned"), "the cat", "--engine", "onnx"])
+    else:
+        main_ends([command, "The cat [MASK]." if command == "fill-mask" else "A cat.", "--engine", "onnx"])
+    assert seen and all(one == {1} for one in seen)
 
 
 # ---------------------------------------------------------------------- folders and commands
