@@ -14,6 +14,7 @@ from mini_bert.export.engine import Engine, on_onnx, session_of, with_engine
 from mini_bert.export.onnx_folder import GRAPH, export_onnx, export_tuned_onnx
 from mini_bert.export.recording import own_head, record
 from mini_bert.finetuning.model import FineTuned, is_tuned, save, with_task
+from mini_bert.finetuning.model import load as load_tuned
 from mini_bert.finetuning.predict import predictions
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.similarity import Similarity
@@ -204,11 +205,11 @@ def test_weights_and_graph_of_a_folder_are_the_same_numbers(weights, tmp_path):
     tuned = FineTuned(with_task(tiny.encoder("bert"), task, 0.0), task, tiny.TOKENIZER, 24)
     export_onnx(tiny.encoder("bert"), tiny.TOKENIZER, tmp_path / "one", weights, encoder=True)
     export_tuned_onnx(tuned, tmp_path / "other", weights, encoder=True)
-    for folder in (tmp_path / "one", tmp_path / "other"):
-        feed = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}
-        np.testing.assert_allclose(session_of(folder / GRAPH).run(None, feed)[0], load_model(folder).encode(ids)[0],
-                                   atol=1e-5)  # fmt: skip
-        assert json.loads((folder / "config.json").read_text()).get("torch_dtype", "float32") == weights
+    feed = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}
+    for name, stored in (("one", load_model(tmp_path / "one")), ("other", load_tuned(tmp_path / "other").model)):
+        (vectors,) = session_of(tmp_path / name / GRAPH).run(None, feed)
+        np.testing.assert_allclose(vectors, stored.encode(ids)[0], atol=1e-5)
+        assert json.loads((tmp_path / name / "config.json").read_text()).get("torch_dtype", "float32") == weights
 
 
 def test_pooling_of_a_model_for_vectors(tmp_path):
