@@ -59,7 +59,12 @@ def on_onnx(model: Model, graph: bytes | str | os.PathLike[str] | None = None, t
 
 
 def session_of(graph: bytes | str | os.PathLike[str], threads: int | None = None) -> Any:
-    """An onnxruntime.InferenceSession on the processor"""
+    """An onnxruntime.InferenceSession on the processor
+
+    From 1.29 on, ONNX Runtime keeps an identifier of the user in ~/.cache, and reports what it runs to its makers. That
+    is off here, unless the environment says ORT_DISABLE_TELEMETRY=0 or another module has imported it before.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when the package is imported
     runtime = extra("onnxruntime", NEEDS)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads or 0  # 0: one for each core

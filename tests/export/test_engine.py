@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +34,7 @@ from tests.finetuning import tiny_tasks as tiny
 
 pytestmark = pytest.mark.peers
 pytest.importorskip("onnxruntime")
+ROOT = Path(__file__).parents[2]
 TEXTS = ["The cat sat on the mat.", "Prices rose.", "She opened the door and looked into the room, but nobody was in."]
 
 
@@ -157,6 +162,15 @@ def test_every_command_computes_with_one_blas_thread(command, tmp_path, monkeypa
     else:
         main_ends([command, "The cat [MASK]." if command == "fill-mask" else "A cat.", "--engine", "onnx"])
     assert seen and all(one == {1} for one in seen)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="looks for a file of Linux and macOS")
+def test_onnx_runtime_reports_nothing(tmp_path):
+    """It keeps no identifier of the user, which would be the sign that it reports to its makers."""
+    code = "from mini_bert.export.engine import *; from tests.export.tiny_models import *; on_onnx(build('mini'))"
+    home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], env=home, check=True, timeout=60)
+    assert not list(tmp_path.rglob("*onnxruntime*"))
 
 
 # ---------------------------------------------------------------------- folders and commands

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,23 @@ def test_the_systemd_unit_and_the_image_name_options_that_exist():
     names = {f"--{name.replace('_', '-')}" for name in serve.__annotations__}
     for option in re.findall(r"`(--[a-z-]+)`", TEXT):
         assert option.replace("--no-", "--") in names | {"--init", "--corpus", "--minutes"}, option
+
+
+def test_the_image_has_all_that_the_package_is_made_of():
+    """Nothing else is copied into it, such as .git, runs or an environment."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, packages = settings["project"], settings["tool"]["setuptools"]["packages"]["find"]["include"]
+    needed = {"pyproject.toml", project["readme"], *project["license-files"], *(name.rstrip("*") for name in packages)}
+    copied = [words.split()[:-1] for words in re.findall(r"^COPY (?!--from)(.*)$", TEXT, re.M)]
+    assert {name for names in copied for name in names} == needed
+
+
+@pytest.mark.peers
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+def test_systemd_reads_the_unit(tmp_path):
+    """It finds no unknown key or value, once the program exists."""
+    (unit,) = re.findall(r"^```ini\n(.*?)^```$", TEXT, re.S | re.M)
+    (tmp_path / "mini-bert.service").write_text(re.sub("(?<=ExecStart=)\\S+", sys.executable, unit), encoding="utf-8")
+    command = ["systemd-analyze", "verify", str(tmp_path / "mini-bert.service")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "mini-bert.service" not in done.stdout + done.stderr, done.stderr
