@@ -107,9 +107,12 @@ def embed(
     file: Annotated[str | None, typer.Option(help="a file with one text per line; - for standard input")] = None,
     out: Annotated[str | None, typer.Option(help="a .npy or .jsonl file to write; - prints JSON lines")] = None,
     pooling: Annotated[
-        str,
-        typer.Option(help="mean: average the words' vectors; all: include special tokens; cls: only [CLS]'s vector"),
-    ] = "mean",
+        str | None,
+        typer.Option(
+            help="mean: average the words' vectors; all: include special tokens; cls: only [CLS]'s vector; default: as "
+            "the model's folder says, else mean"
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="texts per batch")] = 32,
     threads: Annotated[int, typer.Option(min=1, help="number of threads")] = 2,
     engine: Annotated[str, typer.Option(help=ENGINE)] = "numpy",
@@ -123,6 +126,8 @@ def embed(
     from mini_bert.common.memory import keep_freed_memory
     from mini_bert.common.progress import counted, showing
     from mini_bert.export.engine import with_engine
+    from mini_bert.files.model_folder import locate
+    from mini_bert.finetuning.model import is_tuned
     from mini_bert.inference import embed as library
     from mini_bert.inference.loading import load
 
@@ -139,6 +144,9 @@ def embed(
     total = len(texts)
     keep_freed_memory()
     loaded, tokenizer = load(model)
+    if pooling is None:
+        folder = locate(model)
+        pooling = (None if is_tuned(folder) else library.pooling_in(folder)) or "mean"
     loaded = with_engine(loaded, engine, threads=1)  # batches run side by side
     with threadpool_limits(1, "blas"), showing(total > 20 * batch) as show:
 

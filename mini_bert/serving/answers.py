@@ -375,7 +375,7 @@ async def decode(call: Call) -> list[str]:
 def info(limits: Limits, served: Served, version: str) -> JsonObject:
     """GET /info"""
     labels = list(enumerate(served.task.labels)) if served.task is not None else []
-    kind: JsonObject = {"embedding": {"pooling": served.pooling}}
+    kind: JsonObject = {"embedding": {"pooling": ",".join(served.pooling)}}
     if labels:
         names = {"id2label": {str(i): label for i, label in labels}, "label2id": {label: i for i, label in labels}}
         kind = {"reranker" if served.task.name == "similarity" else "classifier": names}
