@@ -142,7 +142,7 @@ class Batcher:
             assert self.loop is not None
             try:
                 self.loop.call_soon_threadsafe(self._deliver, batch, results, began, ended)
-            except RuntimeError:  # the event loop was closed: nobody waits for them
+            except RuntimeError:  # the event loop was closed: nothing waits for them
                 return
 
     def _results(self, batch: list[Job]) -> Sequence[Any]:

@@ -96,6 +96,7 @@ def test_the_key_comes_from_the_environment_and_ctrl_c_ends(folders):
         (["mini-bert", "--engine", "steam"], "engine is 'steam'"),
         (["mini-bert", "--api-key", " "], "the API key is empty"),
         (["mini-bert", "--pooling", "max"], "pooling is 'max'"),
+        (["mini-bert", "--host", "203.0.113.7"], "the host 203.0.113.7 is not .* choose another with --host"),
     ],
 )
 def test_what_cannot_be_served_is_an_error_at_once(words, message):
