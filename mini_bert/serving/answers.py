@@ -23,8 +23,9 @@ from mini_bert.serving.metrics import NEEDED
 from mini_bert.serving.served import Served, too_many_tokens
 
 JsonObject = dict[str, Any]
-LARGEST = 20_000_000  # characters of an answer, about
+MOST_CHARACTERS = 20_000_000  # characters of an answer, about
 OBJECT = 80  # characters of a small JSON object
+PIECE = 100  # such objects that are written together
 
 # ---------------------------------------------------------------------- vectors
 
@@ -44,8 +45,13 @@ def as_text(value: Any) -> Json:
 
 
 def large_text(value: Any) -> Json:
-    """JSON of a large value, list by list: json.dumps keeps Python's lock, and all other requests would wait for it."""
-    return Json(f"[{', '.join(map(large_text, value))}]") if isinstance(value, list) else as_text(value)
+    """JSON of a large value, in pieces: json.dumps keeps Python's lock, and all other requests would wait for it."""
+    if not isinstance(value, list):
+        return as_text(value)
+    if value and isinstance(value[0], list):
+        return Json(f"[{', '.join(map(large_text, value))}]")
+    pieces = (as_text(value[start : start + PIECE])[1:-1] for start in range(0, len(value), PIECE))
+    return Json(f"[{', '.join(pieces)}]")
 
 
 async def written(call: Call, size: int, work: Callable[[], Any]) -> Json:
@@ -292,8 +298,12 @@ async def fill_mask(call: Call) -> Json:
     single = isinstance(call["inputs"], str)
     texts = [call["inputs"]] if single else call["inputs"]
     call.check_count(texts)
-    rows = await call.read(lambda: [read_gaps(served.filler, served.tokenizer, text) for text in texts])
-    wanted = await call.read(lambda: None if call["targets"] is None else [target_id(call, w) for w in call["targets"]])
+
+    def read() -> tuple[list[list[int]], list[int] | None]:
+        wanted = None if call["targets"] is None else [target_id(call, word) for word in call["targets"]]
+        return [read_gaps(served.filler, served.tokenizer, text) for text in texts], wanted
+
+    rows, wanted = await call.read(read)
     size = check_guesses(call, texts, [row.count(served.tokenizer.mask_id) for row in rows])
     results = await call.compute(served.gaps, rows)
 
@@ -314,7 +324,7 @@ def check_guesses(call: Call, texts: Sequence[str], gaps: Sequence[int]) -> int:
     words = call.served.tokenizer.vocab_size
     top = min(call["top_k"], words)
     size = sum(count * (words + top * (len(text) + OBJECT)) for text, count in zip(texts, gaps, strict=True))
-    if size > LARGEST:
+    if size > MOST_CHARACTERS:
         raise Failure(
             "Validation",
             f"{sum(gaps):,} gaps with `top_k` {top:,} in texts of {sum(map(len, texts)):,} characters are too many for "

@@ -68,8 +68,8 @@ def served(tmp_path_factory):
 
 @pytest.mark.peers
 def test_the_folders_have_graphs(served):
-    found = {str(path.relative_to(served.folder)) for path in served.folder.glob("*/onnx/*")}
-    assert found == {
+    graphs = {str(path.relative_to(served.folder)) for path in served.folder.glob("*/onnx/*")}
+    assert graphs == {
         "base/onnx/model.onnx",
         "sentiment/onnx/model.onnx",
         "sentiment-int8/onnx/model_quantized.onnx",

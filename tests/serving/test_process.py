@@ -32,9 +32,9 @@ def process(*words: str, **environment: str):
     ) as started:
         try:
             line = started.stdout.readline()
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-            assert found, line + started.stderr.read()
-            yield started, int(found[1])
+            address = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+            assert address, line + started.stderr.read()
+            yield started, int(address[1])
         finally:
             started.kill()
 

@@ -53,9 +53,9 @@ def test_a_new_model_takes_over_without_a_failed_request(changing):
 
     def ask():
         while not end.is_set():
-            found = vector(client)
-            if min(np.abs(found - one).max() for one in list(known)) > 1e-5:
-                failed.append(found)
+            answer = vector(client)
+            if min(np.abs(answer - one).max() for one in list(known)) > 1e-5:
+                failed.append(answer)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for seed in (5, 6, 7):

@@ -420,8 +420,8 @@ def test_health_lists_every_model(client, folders):
 
 def test_metrics_have_the_names_of_text_embeddings_inference(client):
     def value(line):
-        found = [one.split()[-1] for one in client.get("/metrics").body.decode().splitlines() if one.startswith(line)]
-        return float(found[0]) if found else 0.0
+        lines = client.get("/metrics").body.decode().splitlines()
+        return next((float(one.split()[-1]) for one in lines if one.startswith(line)), 0.0)
 
     before = value('te_request_success{method="batch"}'), value("te_request_duration_count")
     client.post("/embed", {"inputs": TEXTS})
