@@ -2,68 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mini_bert.common.extras import extra
 from mini_bert.data.labelled.readers import Labelled, Question, Scored, Tagged
 from mini_bert.evaluation.metrics import entities
 from mini_bert.finetuning.predict import WORD
 from mini_bert.finetuning.tasks.tag import spell_entities
 from mini_bert.inference.fill_mask import Guess, best_guesses, filled_in, read_gaps
 from mini_bert.layers.softmax import softmax
-from mini_bert.serving.calls import LARGE, Call, Limits
+from mini_bert.serving.calls import Call, Limits
 from mini_bert.serving.failures import Failure
-from mini_bert.serving.metrics import NEEDED
+from mini_bert.serving.json_text import OBJECT, Json, base64_of, numbers, written
 from mini_bert.serving.served import Served, too_many_tokens
 
 JsonObject = dict[str, Any]
 MOST_CHARACTERS = 20_000_000  # characters of an answer, about
-OBJECT = 80  # characters of a small JSON object
-PIECE = 100  # such objects that are written together
 
 # ---------------------------------------------------------------------- vectors
-
-
-class Json(str):
-    """JSON as text"""
-
-
-def as_text(value: Any) -> Json:
-    """JSON of a small value."""
-    try:
-        return Json(json.dumps(value, allow_nan=False))
-    except ValueError:
-        raise Failure(
-            "Backend", "the answer has numbers that are not finite; are the model's weights damaged?"
-        ) from None
-
-
-def large_text(value: Any) -> Json:
-    """JSON of a large value, in pieces: json.dumps keeps Python's lock, and all other requests would wait for it."""
-    if not isinstance(value, list):
-        return as_text(value)
-    if value and isinstance(value[0], list):
-        return Json(f"[{', '.join(map(large_text, value))}]")
-    pieces = (as_text(value[start : start + PIECE])[1:-1] for start in range(0, len(value), PIECE))
-    return Json(f"[{', '.join(pieces)}]")
-
-
-async def written(call: Call, size: int, work: Callable[[], Any]) -> Json:
-    """JSON of what `work` returns; in a thread if it has many characters. size: of the answer, about"""
-    size = max(size, call.size)
-    return await call.in_thread_if_large(size, lambda: (as_text if size <= LARGE else large_text)(work()))
-
-
-def numbers(x: np.ndarray) -> str:
-    """An array as JSON, with as many digits as identify a float32: a tenth of the time of Python's formatting."""
-    orjson = extra("orjson", *NEEDED)
-    return orjson.dumps(np.ascontiguousarray(x), option=orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def shaped(vectors: Sequence[np.ndarray], normalize: bool, dimensions: int | None) -> np.ndarray:
@@ -136,10 +96,6 @@ async def openai_embed(call: Call) -> Json:
         return Json(f'{{"object":"list","data":[{data}],"model":{json.dumps(call.served.name)},"usage":{usage}}}')
 
     return await call.in_thread_if_large(len(vectors) * vectors[0].size, answer)
-
-
-def base64_of(vector: np.ndarray) -> str:
-    return f'"{base64.b64encode(vector.astype("<f4").tobytes()).decode()}"'
 
 
 # ---------------------------------------------------------------------- tasks

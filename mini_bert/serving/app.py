@@ -15,11 +15,12 @@ import mini_bert
 from mini_bert.common.extras import extra
 from mini_bert.common.web import read_object
 from mini_bert.serving import pages
-from mini_bert.serving.answers import Json, as_text, info
+from mini_bert.serving.answers import info
 from mini_bert.serving.batching import Batcher
 from mini_bert.serving.calls import LARGE, Call, Limits, too_slow
 from mini_bert.serving.failures import Failure, body_of
 from mini_bert.serving.guard import Guard
+from mini_bert.serving.json_text import Json, as_text
 from mini_bert.serving.metrics import NEEDED, Metrics
 from mini_bert.serving.routes import ROUTES, Route, is_openai, main_route
 from mini_bert.serving.schemas import checked

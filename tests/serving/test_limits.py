@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from mini_bert.serving import answers
+from mini_bert.serving import answers, json_text
 from mini_bert.serving import app as app_module
 from mini_bert.serving.calls import Limits
 from mini_bert.serving.failures import Failure
@@ -20,6 +20,7 @@ from mini_bert.serving.schemas import checked
 from tests.serving.conftest import JSON, TOKENIZER, encoder, running
 
 EMBED = {"inputs": "the cat sat"}
+MODULES = {"answers": answers, "json_text": json_text}
 
 
 def still_works(client):
@@ -108,18 +109,20 @@ def test_a_small_request_for_a_large_answer_is_422(client):
 
 @pytest.mark.parametrize(
     ("path", "text", "work"),
-    [("base/fill-mask", "x" * 2000 + " [MASK]" * 5, "guesses"), ("base/tokenize", "the " * 2000, "large_text"),
-     ("tagger/token-classification", "the " * 2000, "tagged_words")],
+    [("base/fill-mask", "x" * 2000 + " [MASK]" * 5, "answers.guesses"),
+     ("base/tokenize", "the " * 2000, "json_text.large_text"),
+     ("tagger/token-classification", "the " * 2000, "answers.tagged_words")],
 )  # fmt: skip
 def test_large_answers_are_written_in_a_thread(client, monkeypatch, path, text, work):
     """The bodies are short. What counts is the answer: the event loop must not wait for it."""
-    threads, inner = set(), getattr(answers, work)
+    module, _, name = work.partition(".")
+    threads, inner = set(), getattr(MODULES[module], name)
 
     def seen(*args):
         threads.add(threading.current_thread().name)
         return inner(*args)
 
-    monkeypatch.setattr(answers, work, seen)
+    monkeypatch.setattr(MODULES[module], name, seen)
     answer = client.post(f"/models/{path}", {"inputs": text})
     assert answer.status == 200 and len(answer.json) and threads == {"reading_0"}
     threads.clear()
@@ -131,7 +134,7 @@ def test_large_answers_are_written_in_a_thread(client, monkeypatch, path, text, 
     "value", [[], {"a": 1}, [{"a": i} for i in range(250)], [[{"a": "é"}] * 101, [], [{"b": [1, 2]}]], [[[1], [2.5]]]]
 )
 def test_a_large_text_is_the_json_of_its_value(value):
-    assert json.loads(answers.large_text(value)) == value
+    assert json.loads(json_text.large_text(value)) == value
 
 
 def test_many_values_are_checked_in_a_thread(client, monkeypatch):
