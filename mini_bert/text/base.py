@@ -160,7 +160,7 @@ class Tokenizer(SpecialTokens, ABC):
             raise TypeError("ids takes a list of texts, got one str; write ids([text]), or encode(text)")
         texts = list(texts)  # before the next line: a generator's code should run with garbage collection
         with no_collection():
-            return [self._row(text, special) for text in texts]
+            return self._rows(texts, special)
 
     def split_ids(self, words: Iterable[str]) -> list[list[int]]:
         """The ids of each word as in the middle of a text, for text that is already split into words.
@@ -183,7 +183,7 @@ class Tokenizer(SpecialTokens, ABC):
             raise ValueError(f"max_length={max_length} has no effect; add truncation=True to cut")
         if pair is None and not truncation:
             return self._templates[1, add_special_tokens].join([self._row(text, special)])
-        return self._encoding(text, pair, add_special_tokens, truncation, max_length, special).ids
+        return self._encodings([(text, pair)], add_special_tokens, truncation, max_length, special)[0].ids
 
     def tokenize(self, text: str) -> list[str]:
         """The pieces of a text, without special tokens around them."""
@@ -196,8 +196,7 @@ class Tokenizer(SpecialTokens, ABC):
         if isinstance(texts, str):
             raise TypeError("encode_batch takes a list of texts, got one str; write encode_batch([text])")
         items = [item if isinstance(item, tuple) and len(item) == 2 else (item, None) for item in texts]
-        with no_collection():
-            return [self._encoding(text, pair, add_special_tokens, special=special) for text, pair in items]
+        return self._encodings(items, add_special_tokens, special=special)
 
     def __call__(
         self,
@@ -222,18 +221,29 @@ class Tokenizer(SpecialTokens, ABC):
             raise ValueError(
                 f'max_length={max_length} has no effect; add truncation=True to cut, or padding="max_length" to pad'
             )
-        with no_collection():
-            encodings = [self._encoding(a, b, add_special_tokens, truncation, max_length, special) for a, b in items]
+        encodings = self._encodings(items, add_special_tokens, truncation, max_length, special)
         return Batch(encodings, single, padding, max_length, return_offsets_mapping, return_tensors)
 
-    def _encoding(self, text, pair, add_special_tokens, truncation=False, max_length=None, special=True) -> Encoding:
-        texts = (text,) if pair is None else (text, pair)
-        rows = [self._row(text, special) for text in texts]
-        if truncation:
-            space = room(max_length, self.added_count(len(texts)) if add_special_tokens else 0)
-            for row, length in zip(rows, cut([len(row) for row in rows], space, truncation), strict=True):
-                del row[length:]
-        return Encoding(self, texts, rows, add_special_tokens, special)
+    def _encodings(
+        self, items, add_special_tokens, truncation=False, max_length=None, special: Special = True
+    ) -> list[Encoding]:
+        """Those of pairs (text, pair or None)."""
+        with no_collection():
+            groups = [(text,) if pair is None else (text, pair) for text, pair in items]
+            every = iter(self._rows([text for texts in groups for text in texts], special))
+            encodings = []
+            for texts in groups:
+                rows = [next(every) for _ in texts]
+                if truncation:
+                    space = room(max_length, self.added_count(len(texts)) if add_special_tokens else 0)
+                    for row, length in zip(rows, cut([len(row) for row in rows], space, truncation), strict=True):
+                        del row[length:]
+                encodings.append(Encoding(self, texts, rows, add_special_tokens, special))
+            return encodings
+
+    def _rows(self, texts: Sequence[str], special: Special) -> list[list[int]]:
+        """The ids of many texts. Override this if many together are faster."""
+        return [self._row(text, special) for text in texts]
 
     def _row(self, text: str, special: Special = True) -> list[int]:
         if not isinstance(text, str):

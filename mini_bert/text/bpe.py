@@ -18,14 +18,15 @@ GPT-2, RoBERTa, DeBERTa and ModernBERT spell words in this way. They differ in s
 
 Speed comes from memory, as in WordPiece: nearly all text between two spaces has occurred before. A text is cut at
 spaces, which is faster than any regular expression, and the ids of each chunk, punctuation included, are kept. That is
-exact if no chunk is empty or starts with white space; otherwise the text is cut by the pattern.
+exact if no chunk is empty or starts with white space; otherwise the text is cut by the pattern. Many texts are
+looked up and spelt together, which is faster (text/bpe_many.py).
 docs/tokenizer.md compares the speed with that of the `tokenizers` library.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from pathlib import Path
@@ -36,6 +37,7 @@ import numpy as np
 from mini_bert.text.base import Spans, Tokenizer
 from mini_bert.text.bpe_conventions import ROBERTA, Conventions
 from mini_bert.text.bpe_files import VOCAB_JSON, check_merges, read, write
+from mini_bert.text.bpe_many import AT_LEAST, AT_MOST, ManyTexts
 from mini_bert.text.bpe_spans import CONTRACTIONS, SpanTables, blanks, trimmed
 from mini_bert.text.byte_level import (
     BYTE_CHARACTERS,
@@ -47,13 +49,15 @@ from mini_bert.text.byte_level import (
 from mini_bert.text.canonical import composed
 from mini_bert.text.chunk_spans import Span
 from mini_bert.text.finding import BLANKS, Finder
-from mini_bert.text.memory import Memory
+from mini_bert.text.memory import LONGEST_KEPT, Memory
 from mini_bert.text.merging import Speller
+from mini_bert.text.merging_together import FEW, Merger
 from mini_bert.text.special_tokens import Special
 from mini_bert.text.templates import Layout
 from mini_bert.text.tokenizer_files import JSON, read_padding, unusual_padding
 
 CHUNKS_KEPT = 1 << 18  # chunks, and words, until a cache is cleared; this many take about 40 MB
+TOGETHER = 1 << 18  # characters of texts that are spelt together
 MARK = "▁"  # how `readable` shows a space
 UNKNOWN = chr(0x10FFFF)  # stands for a byte that is not in the vocabulary
 
@@ -135,8 +139,7 @@ class BpeTokenizer(Tokenizer):
         return list(self._all_ids(words(bytes(data).decode("utf-8", "surrogateescape"))))
 
     def _segment_ids(self, text: str) -> list[int]:
-        if self.conventions.add_prefix_space and text and text[0] != " ":
-            text = " " + text
+        text = self._prefixed(text)
         chunks = iter(text.split(" "))
         try:
             ids = list(self._firsts[next(chunks)])
@@ -144,6 +147,9 @@ class BpeTokenizer(Tokenizer):
         except Irregular:
             return list(self._all_ids(words(text)))
         return ids
+
+    def _prefixed(self, text: str) -> str:
+        return " " + text if self.conventions.add_prefix_space and text and text[0] != " " else text
 
     def _chunk_ids(self, chunk: str) -> tuple[int, ...]:
         """The ids of a chunk with a space before it."""
@@ -173,6 +179,50 @@ class BpeTokenizer(Tokenizer):
         if self.conventions.ignore_merges:
             return {raw: (i,) for i, raw in enumerate(self._raw) if i not in self._found_whole}
         return {self._raw[i]: (i,) for i in self._id_of_symbol.values()} if self._speller.regular else {}
+
+    # ---- many texts at once
+
+    def _rows(self, texts: Sequence[str], special: Special) -> list[list[int]]:
+        """Many texts together (text/bpe_many.py), except those with tokens in them."""
+        if not all(isinstance(text, str) for text in texts):
+            return super()._rows(texts, special)  # which refuses others
+        rows: list[list[int]] = []
+        for group in groups(texts, TOGETHER):
+            if not AT_LEAST <= sum(map(len, group)) <= AT_MOST:
+                rows += super()._rows(group, special)
+                continue
+            plain = [self._plain(text, special) for text in group]
+            found = iter(self._many.rows([text for text in plain if text is not None]))
+            for text, one in zip(group, plain, strict=True):
+                row = None if one is None else next(found)
+                rows.append(self._row(text, special) if row is None else row)
+        return rows
+
+    def _plain(self, text: str, special: Special) -> str | None:
+        """A text as it is spelt, if no token is in it."""
+        if special and not self._special.absent(text):
+            return None
+        if self.conventions.compose:
+            text = composed(text)[0]
+        return self._prefixed(text) if self._added.absent(text) else None
+
+    @cached_property
+    def _many(self) -> ManyTexts:
+        return ManyTexts(self._words, self._learn_words, len(self.tokens))
+
+    @cached_property
+    def _merger(self) -> Merger:
+        return Merger(self._speller)
+
+    def _learn_words(self, found: Iterable[str]) -> None:
+        """Spells new words together, if they are many."""
+        new = [word for word in dict.fromkeys(found) if word not in self._words and len(word) <= LONGEST_KEPT]
+        raw = list(map(as_bytes, new))
+        rest = [word.translate(self._absent) if self._absent else word for word in raw if word not in self._whole]
+        if len(rest) >= FEW:
+            spelt, ids, whole = iter(self._merger.merge(rest)), self._id_of_symbol.__getitem__, self._whole.get
+            rows = [whole(word) or tuple(map(ids, next(spelt))) for word in raw]
+            self._words.keep_all(dict(zip(new, rows, strict=True)))
 
     # ---- where each piece comes from
 
@@ -232,7 +282,7 @@ class BpeTokenizer(Tokenizer):
         bytes give all borders; a piece begins a word if it starts at the border of one.
         """
         ids = self._segment_ids(text) if ids is None else ids
-        if self.conventions.add_prefix_space and text and text[0] != " ":
+        if self._prefixed(text) != text:
             text, sources = " " + text, [sources[0], *sources]
         places, found = byte_places(text), words(text)
         raw = found if text.isascii() else map(as_bytes, found)
@@ -317,6 +367,17 @@ def regular(chunk: str) -> str:
     if not chunk or chunk[0] in BLANKS:
         raise Irregular
     return " " + chunk
+
+
+def groups(texts: Sequence[str], characters: int) -> Iterator[Sequence[str]]:
+    """Neighbouring texts, in groups of at least so many characters."""
+    start = size = 0
+    for end, text in enumerate(texts, 1):
+        size += len(text) + 1
+        if size >= characters:
+            yield texts[start:end]
+            start, size = end, 0
+    yield texts[start:]
 
 
 if __name__ == "__main__":

@@ -27,6 +27,12 @@ class Memory(dict[str, Any]):
             self.clear()
         self[key] = value
 
+    def keep_all(self, values: dict[str, Any]) -> None:
+        if len(self) + len(values) > self.entries:
+            self.clear()
+        if len(values) <= self.entries:
+            self.update(values)
+
 
 @contextmanager
 def no_collection() -> Iterator[None]:

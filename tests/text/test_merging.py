@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mini_bert.text.merging import Speller
+from mini_bert.text.merging_together import Merger
 
 
 def literally(word, merges):
@@ -52,6 +53,7 @@ def test_merges_that_were_learnt(words, count, others):
     for word in (*words, *others):
         expected = literally(word, merges)
         assert spelt(speller, word, speller.merge) == spelt(speller, word, speller.spell) == expected
+    assert Merger(speller).merge([*words, *others]) == [speller.merge(word) for word in (*words, *others)]
 
 
 PARTS = st.text("ab", min_size=1, max_size=3)
@@ -64,6 +66,8 @@ def test_any_list_of_merges(merges, words):
     speller = Speller(merges)
     for word in words:
         assert spelt(speller, word, speller.spell) == literally(word, merges)
+    together = Merger(speller).merge(words)
+    assert together == [speller.merge(word) for word in words]
 
 
 def test_the_worked_example():
