@@ -25,7 +25,7 @@ from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
 from mini_bert.common.json_values import read_object
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
-from mini_bert.files.model_folder import INT8_WEIGHTS, locate, weights_of, write_folder
+from mini_bert.files.model_folder import CONFIG, INT8_WEIGHTS, locate, weights_of, write_folder
 from mini_bert.finetuning.model import FineTuned, folder_config
 from mini_bert.finetuning.report import example
 from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
@@ -58,7 +58,7 @@ def export(
         text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
     text = _with_note(text, model)
     parts: Any = model.folders()
-    if card is not None and (pooling := pooling_in(card.parent)):
+    if pooling := pooling_beside(card):
         more = {FOLDER_POOLING: pooling, **more}
     for name, part in parts.items():
         config = {**part.file_config(), **more}
@@ -80,6 +80,11 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
     write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, _with_note(text, model))
     _name_inputs(Path(folder), model)
     return size_of_weights(Path(folder))
+
+
+def pooling_beside(card: Path | None) -> str | None:
+    """The pooling of the model folder that a card is in"""
+    return pooling_in(card.parent) if card is not None and card.with_name(CONFIG).is_file() else None
 
 
 def _name_inputs(folder: Path, model: Model) -> None:
