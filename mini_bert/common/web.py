@@ -200,4 +200,4 @@ def open_port(host: str, ports: Sequence[int]) -> socket.socket:
         why = f"the host {host} is not a name or address of this computer ({problem.strerror})"
         raise ValueError(f"{why}; choose another with --host, or leave --host out") from None
     why = "is in use" if problem.errno == errno.EADDRINUSE else f"cannot be used ({problem.strerror})"
-    raise ValueError(f"port {ports[-1]} {why}; choose another with --port, or leave --port out") from None
+    raise ValueError(f"port {ports[-1]} {why}; choose another with --port; 0 takes any that is free") from None

@@ -78,7 +78,8 @@ class Guard(web.Guard):
         scheme, _, key = given.partition(" ")
         right = hmac.compare_digest(key.strip().encode("latin-1", "replace"), self.key)
         if scheme.lower() != "bearer" or not right:
-            raise Refused(401, "this server needs a key: send the header `Authorization: Bearer KEY`")
+            given = "the key that was sent is another one" if given else "none was sent"
+            raise Refused(401, f"this server needs a key, and {given}: send the header `Authorization: Bearer KEY`")
 
     def refusal(self, request: web.Request, refused: Refused) -> tuple[dict[str, Any], dict[str, str]]:
         kind = BY_STATUS.get(refused.status, "Validation")

@@ -26,7 +26,10 @@ MOST_WORDS = 1000  # guesses for a gap, or words to choose from
 
 def checked(request: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """The fields of a request, with defaults for those that are missing."""
-    given = {**request, **parameters} if isinstance(parameters := request.get("parameters"), dict) else request
+    parameters = request.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise Failure("Validation", f"`parameters` is {parameters!r:.60}, expected an object with options")
+    given = {**request, **parameters}
     values = {}
     for name, field in schema["properties"].items():
         value = given.get(name)
