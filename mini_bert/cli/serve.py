@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
 from mini_bert.cli.words import ENGINE, MODELS
+
+KEY = "MINI_BERT_API_KEY"
 
 
 def serve(
@@ -23,9 +26,7 @@ def serve(
     ] = None,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            envvar="MINI_BERT_API_KEY", show_envvar=True, help="clients must send it; better in the environment"
-        ),
+        typer.Option(envvar=KEY, show_envvar=True, help="clients must send it; better in the environment"),
     ] = None,
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="another name of this server, such as that of a proxy before it")
@@ -52,6 +53,8 @@ def serve(
     from mini_bert.serving.calls import Limits
     from mini_bert.serving.running import serve as run
 
+    if api_key is None:
+        api_key = os.environ.get(KEY)  # an empty one, which typer takes for none
     limits = Limits(
         max_concurrent_requests, max_client_batch_size, max_batch_tokens, payload_limit, auto_truncate, timeout
     )

@@ -4,7 +4,7 @@
         def admit(self, request): …         # raises Refused for a request that is not let in
 
 A guard is an ASGI application around another one. It reads the whole body before the application sees the request, so
-that nobody works for a client that sends slowly (408) or too much (413).
+that no work starts for a client that sends slowly (408) or too much (413).
 """
 
 from __future__ import annotations
@@ -196,5 +196,8 @@ def open_port(host: str, ports: Sequence[int]) -> socket.socket:
             undo.pop_all()
             return listening
     assert problem is not None
+    if isinstance(problem, socket.gaierror) or problem.errno == errno.EADDRNOTAVAIL:
+        why = f"the host {host} is not a name or address of this computer ({problem.strerror})"
+        raise ValueError(f"{why}; choose another with --host, or leave --host out") from None
     why = "is in use" if problem.errno == errno.EADDRINUSE else f"cannot be used ({problem.strerror})"
-    raise ValueError(f"port {ports[-1]} {why}; choose another with --port, or leave --port out") from None
+    raise ValueError(f"port {ports[-1]} {why}; choose another with --port; 0 takes any that is free") from None

@@ -13,8 +13,8 @@ model that computes with these integers. Nothing else can open the weights, so t
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,12 @@ import numpy as np
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
+from mini_bert.common.json_values import read_object
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
-from mini_bert.files.model_folder import INT8_WEIGHTS, locate, weights_of, write_folder
+from mini_bert.files.model_folder import CONFIG, INT8_WEIGHTS, locate, weights_of, write_folder
 from mini_bert.finetuning.model import FineTuned, folder_config
+from mini_bert.finetuning.report import example
+from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
 from mini_bert.models.base import Model
 from mini_bert.training.checkpoint import FOLDER
 
@@ -41,12 +44,12 @@ def export(
     folder: str | os.PathLike[str],
     weights: str = "float16",
     card: Path | None = None,
-    js: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> int:
     """Write config.json, weights, tokenizer, and a model card. Returns the size of the weights in bytes.
 
     weights: float32, float16, bfloat16 or int8; card: the file of an existing card, to which a section on loading is
-    added. Word frequencies next to it are copied. js: more for config.json, that transformers.js reads
+    added. Word frequencies and pooling next to it are copied. more: for config.json
     """
     folder = Path(folder)
     model = stored_as(model, weights)
@@ -55,9 +58,12 @@ def export(
         text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
     text = _with_note(text, model)
     parts: Any = model.folders()
+    if pooling := pooling_beside(card):
+        more = {FOLDER_POOLING: pooling, **more}
     for name, part in parts.items():
-        config = {**part.file_config(), **(js or {})}
+        config = {**part.file_config(), **more}
         write_folder(folder / name, config, part.kept_tensors(), tokenizer, None if name else text, keep_others=True)
+        _name_inputs(folder / name, part)
     if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
         write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
     return size_of_weights(folder)
@@ -67,11 +73,26 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
     """The same for a fine-tuned model, with the head of its task"""
     model, task, tokenizer, length = tuned
     model = stored_as(model, weights)
-    text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else ""
-    text = _with_note(text or f"# {Path(folder).resolve().name}\n", model) if model.in_eight_bits else text
+    text = f"# {Path(folder).resolve().name}\n\n```console\nmini-bert predict . {example(task)}\n```\n"
+    if card is not None and card.is_file():
+        text = card.read_text(encoding="utf-8")
     config = {**folder_config(model, task, tokenizer, length), **more}
-    write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, text or None)
+    write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, _with_note(text, model))
+    _name_inputs(Path(folder), model)
     return size_of_weights(Path(folder))
+
+
+def pooling_beside(card: Path | None) -> str | None:
+    """The pooling of the model folder that a card is in"""
+    return pooling_in(card.parent) if card is not None and card.with_name(CONFIG).is_file() else None
+
+
+def _name_inputs(folder: Path, model: Model) -> None:
+    """Tell transformers which arrays its tokenizer makes: a GPT-2 adds token types to its input if it gets them."""
+    path = folder / "tokenizer_config.json"
+    types = ["token_type_ids"] if model.tells_texts_apart else []
+    settings = {**read_object(path), "model_input_names": ["input_ids", *types, "attention_mask"]}
+    write_atomic(path, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def size_of_weights(folder: Path) -> int:

@@ -27,8 +27,11 @@ from threadpoolctl import threadpool_limits
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.inputs import check_finite
+from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
+from mini_bert.files.model_folder import read_config
+from mini_bert.layers import pooling as layers
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.text.templates import pad
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "cls", "all")
+FOLDER_POOLING = "sentence_pooling"  # in config.json: the pooling of a model that `export` wrote
 VECTOR_FILES = (".npy", ".jsonl")
 logger = logging.getLogger(__name__)
 
@@ -101,21 +105,48 @@ def embed(
     return vectors
 
 
-def vectors_of(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]], pooling: str) -> np.ndarray:
-    """The vectors of one batch of texts, (B,H). rows: their ids, without special tokens, none empty or too long"""
+def vectors_of(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]], *pooling: str) -> np.ndarray:
+    """The vectors of one batch of texts, (B,H). rows: their ids, without special tokens, none empty or too long
+
+    pooling: names in layers/pooling.py. With several, their vectors are joined, as in a model fine-tuned with them.
+    """
     batch = _Batch(model, tokenizer, rows)
-    if pooling == "cls":
-        places = [len(one.ids) - 1 if model.reads_forward else one.summary for one in batch.sequences]
-        chosen = np.arange(len(rows)) * batch.ids.shape[1] + batch.shifts + places
+    summary = batch.shifts + [len(one.ids) - 1 if model.reads_forward else one.summary for one in batch.sequences]
+    if pooling == ("cls",):
+        chosen = np.arange(len(rows)) * batch.ids.shape[1] + summary
         return model.encode(batch.ids, batch.mask, batch.types, Run(), chosen)[0]
     hidden = batch.hidden()  # (B,T,H)
-    which = rows if pooling == "mean" else [one.ids for one in batch.sequences]
+    which = [one.ids for one in batch.sequences] if "all" in pooling else rows
     lengths = np.array([len(row) for row in which])
-    starts = batch.shifts + [one.starts[0] if pooling == "mean" else 0 for one in batch.sequences]
+    starts = batch.shifts + [0 if "all" in pooling else one.starts[0] for one in batch.sequences]
     places = np.arange(hidden.shape[1]) - starts[:, None]
-    weights = ((places >= 0) & (places < lengths[:, None])).astype(hidden.dtype)  # (B,T)
-    weights /= weights.sum(1, keepdims=True)
-    return (weights[:, None] @ hidden)[:, 0]  # (B,1,T) (B,T,H) -> (B,H)
+    used = (places >= 0) & (places < lengths[:, None])  # (B,T)
+    parts = [layers.POOLING[name].forward(hidden, used, summary)[0] for name in pooling]  # (B,H) each
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+
+
+def pooling_in(folder: Path) -> str | None:
+    """How the texts of a pretrained model are pooled: as its config.json says, or the file of sentence-transformers.
+
+    Their mean includes special tokens, and they have no pooling that leaves these out. So a folder that we export says
+    in config.json which of both it means.
+    """
+    own = read_config(folder).get(FOLDER_POOLING)
+    if own is not None and own not in POOLING:
+        raise ValueError(
+            f"{folder}: {FOLDER_POOLING} in config.json is {own!r:.40}, expected one of {', '.join(POOLING)}"
+        )
+    path = folder / "1_Pooling" / "config.json"
+    if own is not None or not path.is_file():
+        return own
+    settings = read_object(path)
+    names = {"pooling_mode_mean_tokens": "all", "pooling_mode_cls_token": "cls"}
+    modes = [name for name, wanted in settings.items() if name.startswith("pooling_mode_") and wanted is True]
+    if len(modes) == 1 and modes[0] in names:
+        return names[modes[0]]
+    asked = ", ".join(name.removeprefix("pooling_mode_") for name in modes) or "no pooling"
+    logger.warning("%s asks for %s, which is not computed here; the mean of the words is used instead", path, asked)
+    return None
 
 
 def token_vectors(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,22 +39,23 @@ UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what an incomplete character is deco
 def generate(
     model: Model,
     tokenizer: Tokenizer,
-    prompt: str,
+    prompt: str | Sequence[int],
     tokens: int = 50,
     sampling: Sampling = PLAIN,
     stop: Sequence[str] = (),
     after_each: Callable[[int], None] | None = None,
-) -> Iterator[str]:
-    """Yields the text that follows the prompt, as it is written.
+) -> Generator[str, None, bool]:
+    """Yields the text that follows the prompt, as it is written. Returns whether it ended at a stop string.
 
     It ends after `tokens` tokens, before a stop string, or where the model ends the document. After each token,
-    `after_each(tokens so far)` is called.
+    `after_each(tokens so far)` is called. prompt: a text, or its ids without special tokens
     """
     check_causal(model)  # errors come now, not when the first piece is wanted
     check_positive("tokens", tokens)
     check_stop(stop)
     sampling.check()
-    given = fitting(model, tokenizer.ids([prompt], special=False)[0], tokens)
+    ids = tokenizer.ids([prompt], special=False)[0] if isinstance(prompt, str) else list(prompt)
+    given = fitting(model, ids, tokens)
     start = given or [tokenizer.sep_id]  # nothing before the text: a document begins
     ends = end_ids(model, tokenizer)
     written = generate_ids(model, start, tokens, sampling, ends, banned_ids(model, tokenizer, ends))
@@ -135,15 +136,16 @@ class GrowingText:
         self.done = 0  # characters of the text that were passed on
         self.stopped = False
 
-    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
-        """The text of these tokens, as it is written."""
+    def pieces(self, tokens: Iterable[int]) -> Generator[str, None, bool]:
+        """The text of these tokens, as it is written. Returns whether it ended at a stop string."""
         for token in tokens:
             if piece := self.add(token):
                 yield piece
             if self.stopped:
-                return
+                return True
         if piece := self.rest():
             yield piece
+        return False
 
     def add(self, token: int) -> str:
         self.ids.append(token)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mini_bert.common.extras import extra
 from mini_bert.data.labelled.readers import Labelled, Question, Scored, Tagged
 from mini_bert.evaluation.metrics import entities
 from mini_bert.finetuning.predict import WORD
@@ -18,22 +17,13 @@ from mini_bert.inference.fill_mask import Guess, best_guesses, filled_in, read_g
 from mini_bert.layers.softmax import softmax
 from mini_bert.serving.calls import Call, Limits
 from mini_bert.serving.failures import Failure
-from mini_bert.serving.metrics import NEEDED
+from mini_bert.serving.json_text import OBJECT, Json, base64_of, numbers, written
 from mini_bert.serving.served import Served, too_many_tokens
 
-Entry = dict[str, Any]
+JsonObject = dict[str, Any]
+MOST_CHARACTERS = 20_000_000  # characters of an answer, about
 
 # ---------------------------------------------------------------------- vectors
-
-
-class Json(str):
-    """JSON as text"""
-
-
-def numbers(x: np.ndarray) -> str:
-    """An array as JSON, with as many digits as identify a float32: a tenth of the time of Python's formatting."""
-    orjson = extra("orjson", NEEDED)
-    return orjson.dumps(np.ascontiguousarray(x), option=orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def shaped(vectors: Sequence[np.ndarray], normalize: bool, dimensions: int | None) -> np.ndarray:
@@ -51,18 +41,22 @@ def shaped(vectors: Sequence[np.ndarray], normalize: bool, dimensions: int | Non
 
 async def embed(call: Call) -> Json:
     rows = await call.rows(call["inputs"])
-    vectors = shaped(await call.compute(call.served.vectors, rows), call["normalize"], call["dimensions"])
-    return Json(numbers(vectors))
+    vectors = await call.compute(call.served.vectors, rows)
+
+    def answer() -> Json:
+        return Json(numbers(shaped(vectors, call["normalize"], call["dimensions"])))
+
+    return await call.in_thread_if_large(len(vectors) * vectors[0].size, answer)
 
 
 async def embed_all(call: Call) -> Json:
     rows = await call.rows(call["inputs"])
     texts = await call.compute(call.served.token_vectors, rows)
 
-    def written() -> Json:
+    def answer() -> Json:
         return Json(f"[{','.join(map(numbers, texts))}]")
 
-    return await call.apart(sum(text.size for text in texts), written)
+    return await call.in_thread_if_large(sum(text.size for text in texts), answer)
 
 
 async def embed_sparse(call: Call) -> Json:
@@ -71,12 +65,12 @@ async def embed_sparse(call: Call) -> Json:
     rows = await call.rows(call["inputs"])
     texts = await call.compute(call.served.sparse, rows)
 
-    def written() -> Json:
+    def answer() -> Json:
         parts = (zip(np.flatnonzero(text).tolist(), text[text != 0].tolist(), strict=True) for text in texts)
         lists = (",".join(f'{{"index":{i},"value":{value:.9g}}}' for i, value in part) for part in parts)
         return Json(f"[{','.join(f'[{one}]' for one in lists)}]")
 
-    return await call.apart(sum(text.size for text in texts), written)
+    return await call.in_thread_if_large(sum(text.size for text in texts), answer)
 
 
 async def similarity(call: Call) -> list[float]:
@@ -90,18 +84,18 @@ async def similarity(call: Call) -> list[float]:
 
 async def openai_embed(call: Call) -> Json:
     rows = await call.rows(call["input"], "input")
-    vectors = shaped(await call.compute(call.served.vectors, rows), True, call["dimensions"])
-    written = base64_of if call["encoding_format"] == "base64" else numbers
-    data = ",".join(
-        f'{{"object":"embedding","index":{index},"embedding":{written(vector)}}}'
-        for index, vector in enumerate(vectors)
-    )
+    vectors = await call.compute(call.served.vectors, rows)
+    spell = base64_of if call["encoding_format"] == "base64" else numbers
     usage = f'{{"prompt_tokens":{call.tokens},"total_tokens":{call.tokens}}}'
-    return Json(f'{{"object":"list","data":[{data}],"model":{json.dumps(call.served.name)},"usage":{usage}}}')
 
+    def answer() -> Json:
+        data = ",".join(
+            f'{{"object":"embedding","index":{index},"embedding":{spell(vector)}}}'
+            for index, vector in enumerate(shaped(vectors, True, call["dimensions"]))
+        )
+        return Json(f'{{"object":"list","data":[{data}],"model":{json.dumps(call.served.name)},"usage":{usage}}}')
 
-def base64_of(vector: np.ndarray) -> str:
-    return f'"{base64.b64encode(vector.astype("<f4").tobytes()).decode()}"'
+    return await call.in_thread_if_large(len(vectors) * vectors[0].size, answer)
 
 
 # ---------------------------------------------------------------------- tasks
@@ -124,31 +118,35 @@ async def task_results(call: Call, examples: list[Any]) -> list[Any]:
     """The prediction for each example; windows of long texts are joined."""
     items = await call.read(call.served.items, examples)
     results = await call.compute(call.served.task_results, items, [item.length for item in items])
-    return call.served.task.join(examples, items, results)
+    return await call.in_thread_if_large(call.size, call.served.task.join, examples, items, results)
 
 
 async def predict(call: Call) -> Any:
     task = task_named(call, "predictions", "classify", "similarity")
     inputs = call["inputs"]
-    batch = bool(inputs) and isinstance(inputs[0], list)
+    batch = isinstance(inputs, list) and not (inputs and isinstance(inputs[0], str))
     pairs = inputs if batch else [[inputs] if isinstance(inputs, str) else inputs]
     call.check_count(pairs)
-    if not all(all(text.strip() for text in pair) for pair in pairs):
-        raise Failure("Empty", "`inputs` cannot be empty")
-    results = await scores(call, pairs, call.truncate)
-    ranked = [ranked_labels(task, result, "none" if call["raw_scores"] else "softmax") for result in results]
-    return ranked if batch else ranked[0]
+    results = await scores(call, pairs)
+
+    def answer() -> Any:
+        ranked = [ranked_labels(task, result, "none" if call["raw_scores"] else "softmax") for result in results]
+        return ranked if batch else ranked[0]
+
+    return await written(call, OBJECT * len(pairs) * len(task.labels), answer)
 
 
-async def text_classification(call: Call) -> list[list[Entry]]:
+async def text_classification(call: Call) -> list[list[JsonObject]]:
     """The same as `predict`, in the form that huggingface_hub expects"""
     task = task_named(call, "predictions", "classify", "similarity")
-    (result,) = await scores(call, [[call["inputs"]]], call.limits.auto_truncate)
+    (result,) = await scores(call, [[call["inputs"]]])
     return [ranked_labels(task, result, call["function_to_apply"])[: call["top_k"]]]
 
 
-async def scores(call: Call, pairs: Sequence[Sequence[str]], truncate: bool) -> list[Any]:
-    if not truncate:
+async def scores(call: Call, pairs: Sequence[Sequence[str]]) -> list[Any]:
+    if not all(text.strip() for pair in pairs for text in pair):
+        raise Failure("Empty", "`inputs` cannot be empty: a text has no words; leave it out")
+    if not call.truncate:
         await call.read(check_lengths, call.served, pairs)
     if call.served.task.name == "similarity":
         if not all(len(pair) == 2 for pair in pairs):
@@ -164,7 +162,7 @@ def check_lengths(served: Served, pairs: Sequence[Sequence[str]]) -> None:
             raise too_many_tokens(served.length, given)
 
 
-def ranked_labels(task: Any, result: Any, function: str) -> list[Entry]:
+def ranked_labels(task: Any, result: Any, function: str) -> list[JsonObject]:
     """Labels with their scores, best first. A model with one label gives one score, for which σ is the softmax."""
     raw: np.ndarray = np.atleast_1d(np.asarray(result, np.float32))
     if function == "none":
@@ -181,15 +179,15 @@ def rounded(value: Any) -> float:
     return float(f"{float(value):.9g}")
 
 
-async def rerank(call: Call) -> list[Entry]:
+async def rerank(call: Call) -> list[JsonObject]:
     task = call.served.task
     if task is None or task.name != "similarity":
         raise cannot(call, "ranks: it is not a re-ranker, which scores pairs of texts")
     texts = call["texts"]
     call.check_count(texts, "texts")
-    results = await scores(call, [(call["query"], text) for text in texts], call.truncate)
+    results = await scores(call, [(call["query"], text) for text in texts])
     function = "none" if call["raw_scores"] else "sigmoid"
-    ranks: list[Entry] = [
+    ranks: list[JsonObject] = [
         {
             "index": index,
             **({"text": text} if call["return_text"] else {}),
@@ -200,24 +198,28 @@ async def rerank(call: Call) -> list[Entry]:
     return sorted(ranks, key=lambda rank: -rank["score"])
 
 
-async def token_classification(call: Call) -> Any:
+async def token_classification(call: Call) -> Json:
     task = task_named(call, "tags", "tag")
     single = isinstance(call["inputs"], str)
     texts = [call["inputs"]] if single else call["inputs"]
     call.check_count(texts)
-    found = [list(WORD.finditer(text)) for text in texts]
-    if not all(found):
+    words = await call.read(lambda: [list(WORD.finditer(text)) for text in texts])
+    if not all(words):
         raise Failure("Empty", "`inputs` has no words")
-    results = await task_results(call, [Tagged([word[0] for word in words], [], 1) for words in found])
-    kept = [
-        tagged_words(call, task, text, [word.span() for word in words], result)
-        for text, words, result in zip(texts, found, results, strict=True)
-    ]
-    return kept[0] if single else kept
+    results = await task_results(call, [Tagged([word[0] for word in some], [], 1) for some in words])
+
+    def answer() -> Any:
+        tagged = [tagged_words(call, task, *one) for one in zip(texts, words, results, strict=True)]
+        return tagged[0] if single else tagged
+
+    return await written(call, OBJECT * sum(map(len, words)), answer)
 
 
-def tagged_words(call: Call, task: Any, text: str, spans: list[tuple[int, int]], result: np.ndarray) -> list[Entry]:
+def tagged_words(
+    call: Call, task: Any, text: str, words: Sequence[re.Match[str]], result: np.ndarray
+) -> list[JsonObject]:
     """Each word with its tag, or each entity with its type."""
+    spans = [word.span() for word in words]
     tags, best = task.tags(result), result.max(-1)
     key, parts = "entity", [(tag, place, place) for place, tag in enumerate(tags)]
     if call["aggregation_strategy"] != "none":
@@ -237,30 +239,54 @@ async def question_answering(call: Call) -> Any:
     if not question.strip() or not context.strip():
         raise Failure("Empty", "the question or the context is empty")
     (spans,) = await task_results(call, [Question("1", question, context, [], [], 1)])
-    answers: list[Entry] = [
+    answers: list[JsonObject] = [
         {"score": rounded(span.probability), "start": span.start, "end": span.stop, "answer": span.text}
         for span in spans
     ]
-    nothing: Entry = {"score": 0.0, "start": 0, "end": 0, "answer": ""}
+    nothing: JsonObject = {"score": 0.0, "start": 0, "end": 0, "answer": ""}
     return answers[: call["top_k"]] if call["top_k"] > 1 else (answers or [nothing])[0]
 
 
-async def fill_mask(call: Call) -> Any:
+async def fill_mask(call: Call) -> Json:
     served = call.served
     if served.filler is None:
         raise cannot(call, "masked words: it has no head for them")
     single = isinstance(call["inputs"], str)
     texts = [call["inputs"]] if single else call["inputs"]
     call.check_count(texts)
-    rows = await call.read(lambda: [read_gaps(served.filler, served.tokenizer, text) for text in texts])
-    wanted = None if call["targets"] is None else [target_id(call, word) for word in call["targets"]]
+
+    def read() -> tuple[list[list[int]], list[int] | None]:
+        wanted = None if call["targets"] is None else [target_id(call, word) for word in call["targets"]]
+        return [read_gaps(served.filler, served.tokenizer, text) for text in texts], wanted
+
+    rows, wanted = await call.read(read)
+    size = check_guesses(call, texts, [row.count(served.tokenizer.mask_id) for row in rows])
     results = await call.compute(served.gaps, rows)
-    filled = [
-        [guesses(call, text, gap, place, wanted) for place, gap in enumerate(gaps)]
-        for text, gaps in zip(texts, results, strict=True)
-    ]
-    simple = [one[0] if len(one) == 1 else one for one in filled]
-    return simple[0] if single else simple
+
+    def answer() -> Any:
+        filled = [
+            [guesses(call, text, gap, place, wanted) for place, gap in enumerate(gaps)]
+            for text, gaps in zip(texts, results, strict=True)
+        ]
+        simple = [one[0] if len(one) == 1 else one for one in filled]
+        return simple[0] if single else simple
+
+    return await written(call, size, answer)
+
+
+def check_guesses(call: Call, texts: Sequence[str], gaps: Sequence[int]) -> int:
+    """The size of the answer, in characters, about: each guess repeats its text. To find the best words for a gap, the
+    whole vocabulary is sorted, which takes as long as writing a character for each word."""
+    words = call.served.tokenizer.vocab_size
+    top = min(call["top_k"], words)
+    size = sum(count * (words + top * (len(text) + OBJECT)) for text, count in zip(texts, gaps, strict=True))
+    if size > MOST_CHARACTERS:
+        raise Failure(
+            "Validation",
+            f"{sum(gaps):,} gaps with `top_k` {top:,} in texts of {sum(map(len, texts)):,} characters are too many for "
+            "one request, whose answer repeats a text for each word; lower `top_k`, or send fewer gaps at once",
+        )
+    return size
 
 
 def target_id(call: Call, word: str) -> int:
@@ -270,7 +296,7 @@ def target_id(call: Call, word: str) -> int:
     return row[0]
 
 
-def guesses(call: Call, text: str, probs: np.ndarray, place: int, wanted: list[int] | None) -> list[Entry]:
+def guesses(call: Call, text: str, probs: np.ndarray, place: int, wanted: list[int] | None) -> list[JsonObject]:
     """The best words for one gap. The other gaps stay in the text."""
     tokenizer = call.served.tokenizer
     if wanted is None:
@@ -287,13 +313,14 @@ def guesses(call: Call, text: str, probs: np.ndarray, place: int, wanted: list[i
 # ---------------------------------------------------------------------- the tokenizer alone
 
 
-async def tokenize(call: Call) -> list[list[Entry]]:
+async def tokenize(call: Call) -> Json:
     texts = [call["inputs"]] if isinstance(call["inputs"], str) else call["inputs"]
     call.check_count(texts)
-    return await call.read(lambda: [tokens_of(call, text) for text in texts])
+    tokens = await call.read(lambda: [tokens_of(call, text) for text in texts])
+    return await written(call, OBJECT * sum(map(len, tokens)), lambda: tokens)
 
 
-def tokens_of(call: Call, text: str) -> list[Entry]:
+def tokens_of(call: Call, text: str) -> list[JsonObject]:
     tokenizer = call.served.tokenizer
     (encoding,) = tokenizer.encode_batch([text], call["add_special_tokens"], special=False)
     return [
@@ -311,10 +338,10 @@ async def decode(call: Call) -> list[str]:
     return await call.read(lambda: [call.served.tokenizer.decode(row, call["skip_special_tokens"]) for row in rows])
 
 
-def info(limits: Limits, served: Served, version: str) -> Entry:
+def info(limits: Limits, served: Served, version: str) -> JsonObject:
     """GET /info"""
     labels = list(enumerate(served.task.labels)) if served.task is not None else []
-    kind: Entry = {"embedding": {"pooling": served.pooling}}
+    kind: JsonObject = {"embedding": {"pooling": ",".join(served.pooling)}}
     if labels:
         names = {"id2label": {str(i): label for i, label in labels}, "label2id": {label: i for i, label in labels}}
         kind = {"reranker" if served.task.name == "similarity" else "classifier": names}

@@ -15,11 +15,12 @@ import mini_bert
 from mini_bert.common.extras import extra
 from mini_bert.common.web import read_object
 from mini_bert.serving import pages
-from mini_bert.serving.answers import Json, info
+from mini_bert.serving.answers import info
 from mini_bert.serving.batching import Batcher
-from mini_bert.serving.calls import LONG, Call, Limits
+from mini_bert.serving.calls import LARGE, Call, Limits, too_slow
 from mini_bert.serving.failures import Failure, body_of
 from mini_bert.serving.guard import Guard
+from mini_bert.serving.json_text import Json, as_text
 from mini_bert.serving.metrics import NEEDED, Metrics
 from mini_bert.serving.routes import ROUTES, Route, is_openai, main_route
 from mini_bert.serving.schemas import checked
@@ -29,15 +30,6 @@ from mini_bert.serving.writing import Stream
 
 WATCH = 0.1  # seconds after which a request also waits for its client to hang up
 logger = logging.getLogger(__name__)
-
-
-def as_text(value: Any) -> str:
-    try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        raise Failure(
-            "Backend", "the answer has numbers that are not finite; are the model's weights damaged?"
-        ) from None
 
 
 class Server:
@@ -54,7 +46,6 @@ class Server:
     ):
         self.limits, self.threads, self.address = limits, threads, address
         self.metrics = Metrics()
-        self.active = 0  # requests that are being answered
 
         def load(name: str, source: str) -> Served:
             return Served.load(name, source, engine, pooling)
@@ -62,20 +53,19 @@ class Server:
         def queue(name: str) -> Batcher:
             return Batcher(threads, limits.max_batch_tokens, seen=self.metrics.batch_of(name))
 
-        def told(name: str, result: str) -> None:
+        def on_reload(name: str, result: str) -> None:
             self.metrics.reloads.labels(name, result).inc()
 
-        self.shelf = Shelf(sources, load, queue, told, limits.timeout + 1)
+        self.shelf = Shelf(sources, load, queue, on_reload, limits.timeout + 1)
         for name in sources:
             self.metrics.queue.labels(name).set_function(
                 lambda name=name: len(self.shelf.entries[name].batcher.waiting)
             )
-        self.metrics.active.set_function(lambda: self.active)
-        self.responses = extra("starlette.responses", NEEDED)
+        self.responses = extra("starlette.responses", *NEEDED)
 
     def app(self, hosts: set[str] | None = None, origins: Sequence[str] = (), key: str | None = None) -> Any:
         """The ASGI application behind its guard. origins: web pages that may use it"""
-        starlette, routing = extra("starlette.applications", NEEDED), extra("starlette.routing", NEEDED)
+        starlette, routing = extra("starlette.applications", *NEEDED), extra("starlette.routing", *NEEDED)
         routes = [
             *(routing.Route(route.path, self.endpoint(route), methods=["POST"]) for route in ROUTES),
             *(routing.Route("/models/{name}" + route.path, self.endpoint(route), methods=["POST"]) for route in ROUTES),
@@ -91,12 +81,13 @@ class Server:
             routing.Route("/docs", self.show_docs),
             routing.Route("/docs.css", self.show_style),
         ]
-        handlers = {404: self.not_found, 405: self.not_found, Exception: self.mistake}
+        handlers = {404: self.not_found, 405: self.not_found, Exception: self.internal_error}
         inner: Any = starlette.Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
-        guard = Guard(inner, hosts, origins, key, self.limits.payload_limit, self.limits.patience)
+        self.guard = guard = Guard(inner, self.limits, self.metrics.failed, hosts, origins, key)
+        self.metrics.active.set_function(lambda: guard.active)
         if not origins:
             return guard
-        cors = extra("starlette.middleware.cors", NEEDED).CORSMiddleware
+        cors = extra("starlette.middleware.cors", *NEEDED).CORSMiddleware
         return cors(guard, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"])
 
     @contextlib.asynccontextmanager
@@ -117,53 +108,40 @@ class Server:
 
         async def answer(request: Any) -> Any:
             body, began = await request.body(), time.perf_counter()
-            with self.counted() as active:
-                try:
-                    entry, chosen, fields = await self.read(route, request.path_params.get("name"), body)
-                    call = Call(entry.served, entry.batcher, self.limits, self.readers, self.writers, len(body), fields)
-                    call.began = began
-                    method = "batch" if isinstance(fields.get("inputs") or fields.get("input"), list) else "single"
-                    self.metrics.requests.labels(method).inc()
-                    value = await self.patient(chosen.answer(call), request)
-                    if isinstance(value, Stream):
-                        return self.stream(value, call, method, active.pop_all())
-                    text = value if isinstance(value, Json) else as_text(value)
-                    self.metrics.answered(call, time.perf_counter() - began, method)
-                    return self.responses.Response(text, headers=call.headers(), media_type="application/json")
-                except Failure as failure:
-                    error = failure
-                except (
-                    ValueError,
-                    TypeError,
-                ) as problem:  # of the library, which could not read the inputs: a sentence
-                    error = Failure("Validation", str(problem))
-                return self.failed(error, route is not None and route.openai)
+            try:
+                read, name = self.read, request.path_params.get("name")
+                if len(body) <= LARGE:
+                    entry, chosen, fields = read(route, name, body)
+                else:
+                    reading = asyncio.get_running_loop().run_in_executor(self.readers, read, route, name, body)
+                    entry, chosen, fields = await reading
+                call = Call(entry.served, entry.batcher, self.limits, self.readers, self.writers, len(body), fields)
+                call.began = began
+                method = "batch" if isinstance(fields.get("inputs") or fields.get("input"), list) else "single"
+                self.metrics.requests.labels(method).inc()
+                value = await self.patient(self.answer(chosen, call), request)
+                if isinstance(value, Stream):
+                    return self.stream(value, call, method)
+                self.metrics.answered(call, time.perf_counter() - began, method)
+                return self.responses.Response(value, headers=call.headers(), media_type="application/json")
+            except Failure as failure:
+                return self.failed(failure, route is not None and route.openai)
 
         return answer
 
-    def counted(self) -> contextlib.ExitStack:
-        """Counts a request until the end of a `with`."""
-        stack = contextlib.ExitStack()
-        self.active += 1
-        stack.callback(self._one_less)
-        return stack
+    async def answer(self, route: Route, call: Call) -> Json | Stream:
+        value = await route.answer(call)
+        if isinstance(value, (Json, Stream)):
+            return value
+        return await call.in_thread_if_large(call.size, as_text, value)
 
-    def _one_less(self) -> None:
-        self.active -= 1
-
-    async def read(self, route: Route | None, name: str | None, body: bytes) -> tuple[Entry, Route, dict[str, Any]]:
+    def read(self, route: Route | None, name: str | None, body: bytes) -> tuple[Entry, Route, dict[str, Any]]:
         """The model, the route and the fields of a request."""
-        if self.active > self.limits.max_concurrent_requests:
-            raise Failure("Overloaded", "Model is overloaded")
         try:
-            if len(body) <= LONG:
-                given = read_object(body)
-            else:
-                given = await asyncio.get_running_loop().run_in_executor(self.readers, read_object, body)
+            given = read_object(body)
         except ValueError as problem:
             raise Failure("Validation", str(problem), 400) from None
-        wanted = given.get("model")
-        entry = self.shelf.find(wanted) if name is None else self.shelf.named(name)
+        entry = self.shelf.find(given.get("model")) if name is None else self.shelf.named(name)
         chosen = route or main_route(entry.served)
         return entry, chosen, checked(given, chosen.request)
 
@@ -182,8 +160,8 @@ class Server:
         def watch() -> None:
             hanging_up = asyncio.ensure_future(request.receive())
             hanging_up.add_done_callback(gone)
-            slow = Failure("Unhealthy", f"this took longer than {self.limits.timeout:g} seconds")
-            watched.extend((hanging_up, loop.call_later(self.limits.timeout - WATCH, stop, slow)))
+            slow = loop.call_later(self.limits.timeout - WATCH, stop, too_slow(self.limits))
+            watched.extend((hanging_up, slow))
 
         def gone(hanging_up: asyncio.Future[Any]) -> None:
             if not hanging_up.cancelled():
@@ -202,8 +180,8 @@ class Server:
                 one.cancel()
             watched.clear()
 
-    def stream(self, value: Stream, call: Call, method: str, active: contextlib.ExitStack) -> Any:
-        """Events as they come. The request is over when the last one was sent, or the client is gone."""
+    def stream(self, value: Stream, call: Call, method: str) -> Any:
+        """Events as they come. The last one may be an error, in the form that OpenAI's client notices, too."""
 
         async def events() -> AsyncIterator[str]:
             try:
@@ -211,17 +189,16 @@ class Server:
                     yield event
                 self.metrics.answered(call, time.perf_counter() - call.began, method)
             except Exception as error:
-                logger.exception("a stream failed")
-                yield f"data: {json.dumps(body_of(424, 'Backend', str(error), False))}\n\n"
+                failure = error if isinstance(error, Failure) else Failure("Backend", str(error))
+                if failure is not error:
+                    logger.exception("a stream failed")
+                self.metrics.failed(failure.kind)
+                yield f"data: {json.dumps(body_of(failure.status, failure.kind, failure.sentence, False))}\n\n"
 
-        async def respond(scope: Any, receive: Any, send: Any) -> None:
-            with active:
-                await self.responses.StreamingResponse(events(), media_type="text/event-stream")(scope, receive, send)
-
-        return respond
+        return self.responses.StreamingResponse(events(), media_type="text/event-stream")
 
     def failed(self, failure: Failure, openai: bool) -> Any:
-        self.metrics.failures.labels(failure.kind.lower()).inc()
+        self.metrics.failed(failure.kind)
         headers = {"retry-after": "1"} if failure.kind == "Overloaded" else {}
         body = body_of(failure.status, failure.kind, failure.sentence, openai)
         return self.responses.JSONResponse(body, failure.status, headers)
@@ -231,20 +208,21 @@ class Server:
         sentence = f"{request.method[:20]} {request.url.path[:80]} is not possible; {known}"
         return self.failed(Failure("NotFound", sentence, error.status_code), is_openai(request.url.path))
 
-    async def mistake(self, request: Any, error: Exception) -> Any:
-        return self.failed(Failure("Internal", "this is a mistake in the server; its log shows more"), False)
+    async def internal_error(self, request: Any, error: Exception) -> Any:
+        failure = Failure("Internal", "this is a mistake in the server; its log shows more")
+        return self.failed(failure, is_openai(request.url.path))
 
     # ------------------------------------------------------------------ about the server
 
     async def health(self, request: Any) -> Any:
         limit = self.limits.timeout
-        unwell = {name: await entry.unwell(limit) for name, entry in self.shelf.entries.items()}
+        problems = {name: await entry.problem(limit) for name, entry in self.shelf.entries.items()}
         models = {
-            name: {"problem": unwell[name], "replacement": entry.problem, "loaded": entry.served.loaded,
+            name: {"problem": problems[name], "replacement": entry.replacement, "loaded": entry.served.loaded,
                    "waiting": len(entry.batcher.waiting)}
             for name, entry in self.shelf.entries.items()
         }  # fmt: skip
-        if any(unwell.values()):
+        if any(problems.values()):
             error = body_of(503, "Unhealthy", "unhealthy", False)
             return self.responses.JSONResponse({**error, "status": "unhealthy", "models": models}, 503)
         return self.responses.JSONResponse({"status": "ok", "models": models})

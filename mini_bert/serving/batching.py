@@ -7,8 +7,8 @@
 do so by length: the rows that wait are sorted, and a batch is a run of neighbours, so there is little padding. BLAS
 computes without holding Python's lock, so that batches of several threads run in parallel.
 
-**When.** A row that comes to an idle queue is computed at once. While others are being computed, it waits for company:
-until PAUSE seconds pass without a new row, for at most GATHER seconds.
+**When.** A row that comes to an idle queue is computed at once. While others are being computed, it waits for other
+rows: until PAUSE seconds pass without a new one, for at most GATHER seconds.
 
 **Which.** The row that came first leads. A long run of rows around it has more padding, a short one more overhead; the
 best is taken. In every other turn, long rows wait if there are short ones, so that these do not wait for them. A batch
@@ -50,7 +50,7 @@ class Group:
         self.future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
         self.results: list[Any] = [None] * count
         self.left, self.queued, self.computed = count, 0.0, 0.0
-        self.gone = False  # the client is: its rows need not be computed
+        self.gone = False  # nothing waits for the results any more
 
     def deliver(self, place: int, result: Any, queued: float, computed: float) -> None:
         self.results[place] = result
@@ -102,7 +102,8 @@ class Batcher:
     # ------------------------------------------------------------------ for requests, in the event loop
 
     async def run(self, compute: Compute, rows: Sequence[Any], lengths: Sequence[int]) -> Done:
-        """The results of these rows. If the task that waits for them is cancelled, they are not computed."""
+        """The results of these rows. If one cannot be computed, or the task that waits for them is cancelled, the rest
+        is not computed."""
         self.loop = asyncio.get_running_loop()
         group, now = Group(len(rows)), time.monotonic()
         with self.changed:
@@ -115,9 +116,8 @@ class Batcher:
             self.changed.notify(min(len(rows), self.threads))
         try:
             return await group.future
-        except asyncio.CancelledError:
+        finally:
             group.gone = True
-            raise
 
     def close(self) -> None:
         """End the threads when all rows are computed."""
@@ -142,7 +142,7 @@ class Batcher:
             assert self.loop is not None
             try:
                 self.loop.call_soon_threadsafe(self._deliver, batch, results, began, ended)
-            except RuntimeError:  # the event loop was closed: nobody waits for them
+            except RuntimeError:  # the event loop was closed: nothing waits for them
                 return
 
     def _results(self, batch: list[Job]) -> Sequence[Any]:
@@ -184,7 +184,7 @@ class Batcher:
         return min(self.newest + PAUSE - now, first + GATHER - now)
 
     def _take(self) -> list[Job]:
-        """Remove a batch from the queue. Empty if all clients that waited are gone."""
+        """Remove a batch from the queue. Empty if nothing waits for the rows any more."""
         if any(job.group.gone for job in self.waiting):
             self.waiting = [job for job in self.waiting if not job.group.gone]
             if not self.waiting:

@@ -14,9 +14,9 @@ from mini_bert.serving.batching import Batcher, Compute, Done
 from mini_bert.serving.failures import Failure
 from mini_bert.serving.served import Served
 
-LONG = 16 << 10  # bytes of a body, or numbers of an answer
+LARGE = 16 << 10  # bytes of a body, or characters or numbers of an answer
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
+Result = TypeVar("Result")
 
 
 class Limits(NamedTuple):
@@ -29,6 +29,11 @@ class Limits(NamedTuple):
     auto_truncate: bool = True
     timeout: float = 60.0  # seconds for a request, from its body to the answer
     patience: float = 10.0  # seconds for a client to send a request, or to take an answer
+
+
+def too_slow(limits: Limits) -> Failure:
+    remedy = "send less at once, or start the server with another --timeout"
+    return Failure("Unhealthy", f"this took longer than {limits.timeout:g} seconds; {remedy}")
 
 
 @dataclass
@@ -51,7 +56,8 @@ class Call:
 
     @property
     def truncate(self) -> bool:
-        return self.limits.auto_truncate if self["truncate"] is None else self["truncate"]
+        wanted = self.request.get("truncate")  # some routes do not have it
+        return self.limits.auto_truncate if wanted is None else wanted
 
     def check_count(self, inputs: Sequence[Any], name: str = "inputs") -> None:
         if not inputs:
@@ -60,18 +66,20 @@ class Call:
         if len(inputs) > most:
             raise Failure("Validation", f"batch size {len(inputs)} > maximum allowed batch size {most}")
 
-    async def read(self, work: Callable[..., T], *args: Any) -> T:
-        """What `work` returns, which reads texts."""
+    async def read(self, work: Callable[..., Result], *args: Any) -> Result:
+        """What `work` returns, which reads texts. A ValueError is a sentence about the texts, for the client."""
         began = time.perf_counter()
         try:
-            return await self.apart(self.size, work, *args)
+            return await self.in_thread_if_large(self.size, work, *args)
+        except ValueError as error:
+            raise Failure("Validation", str(error)) from None
         finally:
             self.reading += time.perf_counter() - began
 
-    async def apart(self, size: int, work: Callable[..., T], *args: Any) -> T:
-        """What `work` returns. With more than LONG bytes or numbers, it runs in a thread, and other requests need not
-        wait for it."""
-        if size <= LONG:
+    async def in_thread_if_large(self, size: int, work: Callable[..., Result], *args: Any) -> Result:
+        """What `work` returns. If it reads or writes more than LARGE bytes or numbers, it runs in a thread, and other
+        requests need not wait for it."""
+        if size <= LARGE:
             return work(*args)
         return await asyncio.get_running_loop().run_in_executor(self.readers, work, *args)
 
@@ -81,8 +89,7 @@ class Call:
         several = [inputs] if one else inputs
         self.check_count(several, name)
         side, prompt = self.request.get("truncation_direction", "right"), self.request.get("prompt_name")
-        truncate = self.truncate if "truncate" in self.request else self.limits.auto_truncate
-        return await self.read(self.served.rows, several, truncate, side, prompt)
+        return await self.read(self.served.rows, several, self.truncate, side, prompt)
 
     async def compute(self, work: Compute, rows: Sequence[Any], lengths: Sequence[int] | None = None) -> list[Any]:
         """The results of these rows, computed together with those of other requests."""

@@ -11,11 +11,11 @@ STATUS = {
     "Validation": 422,  # wrong types or values, too many inputs, too many tokens
     "Backend": 424,  # the model cannot do this, or its numbers are not finite
     "Overloaded": 429,
-    "Gone": 499,  # the client is, and will not read this
+    "Gone": 499,  # the client has hung up
     "Internal": 500,
     "Unhealthy": 503,
 }
-BY_STATUS = {status: kind for kind, status in STATUS.items()}
+BY_STATUS = {status: kind for kind, status in STATUS.items() if kind != "Empty"}  # a 400 need not be about texts
 
 
 class Failure(Exception):

@@ -8,15 +8,20 @@ pages are refused, unless their origin was allowed.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from mini_bert.common import web
 from mini_bert.common.web import Refused, local_names
+from mini_bert.serving.calls import Limits
 from mini_bert.serving.failures import BY_STATUS, body_of
 from mini_bert.serving.routes import is_openai
 
 PUBLIC = ("/health", "/ping", "/metrics", "/docs", "/docs.css", "/openapi.json")  # also without a key
+REMEDY = {
+    413: "; send less at once, or start the server with another --payload-limit",
+    421: "; if it has another name, start it with --allowed-host NAME",
+}
 POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
@@ -31,17 +36,28 @@ class Guard(web.Guard):
     def __init__(
         self,
         app: Any,
+        limits: Limits,
+        on_refused: Callable[[str], None] = lambda kind: None,
         hosts: set[str] | None = None,
         origins: Sequence[str] = (),
         key: str | None = None,
-        most_bytes: int = 2_000_000,
-        patience: float = 10.0,
     ):
         """hosts: the names that this server goes by; None: any"""
         super().__init__(app)
         self.hosts, self.origins = hosts, {*origins, *(f"http://{host}" for host in hosts or ())}
         self.key = None if key is None else key.encode()
-        self.most_bytes, self.patience = most_bytes, patience
+        self.most_bytes, self.patience = limits.payload_limit, limits.patience
+        self.most_active = limits.max_concurrent_requests
+        self.active = 0  # requests with a body, from their first lines to the end of the answer
+        self.on_refused = on_refused
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: web.Receive, send: web.Send) -> None:
+        posted = scope.get("method") == "POST"
+        self.active += posted
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.active -= posted
 
     def admit(self, request: web.Request) -> None:
         if self.hosts is not None:
@@ -53,6 +69,8 @@ class Guard(web.Guard):
             self.check_key(request.header("authorization") or "")
         if request.method == "POST":
             request.check_json()
+            if self.active > self.most_active:  # before the body, which takes memory
+                raise Refused(429, "Model is overloaded")
 
     def check_key(self, given: str) -> None:
         """The comparison takes as long for a wrong key as for a right one, so that nothing can be learnt from it."""
@@ -60,12 +78,15 @@ class Guard(web.Guard):
         scheme, _, key = given.partition(" ")
         right = hmac.compare_digest(key.strip().encode("latin-1", "replace"), self.key)
         if scheme.lower() != "bearer" or not right:
-            raise Refused(401, "this server needs a key: send the header `Authorization: Bearer KEY`")
+            given = "the key that was sent is another one" if given else "none was sent"
+            raise Refused(401, f"this server needs a key, and {given}: send the header `Authorization: Bearer KEY`")
 
     def refusal(self, request: web.Request, refused: Refused) -> tuple[dict[str, Any], dict[str, str]]:
         kind = BY_STATUS.get(refused.status, "Validation")
+        self.on_refused(kind)
         more = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}.get(refused.status, {})
-        return body_of(refused.status, kind, refused.sentence, is_openai(request.path)), more
+        sentence = refused.sentence + REMEDY.get(refused.status, "")
+        return body_of(refused.status, kind, sentence, is_openai(request.path)), more
 
 
 def hosts_of(host: str, port: int, names: Sequence[str]) -> set[str] | None:

@@ -12,14 +12,17 @@ from typing import Any
 from mini_bert.common.extras import extra
 from mini_bert.serving.calls import Call
 
-NEEDED = "the server needs Starlette, uvicorn, orjson and prometheus-client (the extra `serve`); one is not installed"
+NEEDED = (
+    "the server needs Starlette, uvicorn, orjson and prometheus-client (the extra `serve`); one is not installed",
+    "starlette uvicorn orjson prometheus-client",
+)
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 POWERS = tuple(2**power for power in range(15))
 
 
 class Metrics:
     def __init__(self) -> None:
-        self.library = library = extra("prometheus_client", NEEDED)
+        self.library = library = extra("prometheus_client", *NEEDED)
         self.registry = library.CollectorRegistry()
         self.requests = self._gauge("te_request_count", "requests that were let in", "method")
         self.successes = self._gauge("te_request_success", "requests that were answered", "method")
@@ -58,6 +61,9 @@ class Metrics:
         self.queued.observe(call.queued)
         self.computed.observe(call.computed)
         self.tokens.observe(call.tokens)
+
+    def failed(self, kind: str) -> None:
+        self.failures.labels(kind.lower()).inc()
 
     def text(self) -> bytes:
         return bytes(self.library.generate_latest(self.registry))

@@ -21,6 +21,7 @@ from mini_bert.serving.guard import hosts_of
 from mini_bert.serving.metrics import NEEDED
 from mini_bert.serving.shelf import named
 
+logger = logging.getLogger(__name__)
 SWITCH = 0.0005  # seconds after which Python's lock goes to another thread: a batch should not wait for JSON
 
 
@@ -45,7 +46,8 @@ class Patient(asyncio.Protocol):
     def _watch(self) -> None:
         cycle = self.inner.cycle
         if cycle is not None and not cycle.response_complete:
-            self._end_waiting()
+            _cancel(self.late)  # but not `stuck`: a client may send more without taking its answer
+            self.late = None
         elif self.late is None:
             self.late = asyncio.get_running_loop().call_later(self.patience, self._too_late)
 
@@ -55,32 +57,32 @@ class Patient(asyncio.Protocol):
         if cycle is None or cycle.response_complete:
             self.transport.abort()
 
-    def _end_waiting(self) -> None:
-        for timer in (self.late, self.stuck):
-            if timer is not None:
-                timer.cancel()
-        self.late = self.stuck = None
-
     def pause_writing(self) -> None:
         self.inner.pause_writing()
         self.stuck = asyncio.get_running_loop().call_later(self.patience, self.transport.abort)
 
     def resume_writing(self) -> None:
         self.inner.resume_writing()
-        self._end_waiting()
+        _cancel(self.stuck)
 
     def eof_received(self) -> None:
-        self.inner.eof_received()  # the transport closes: half a connection is none
+        self.inner.eof_received()  # a half-closed connection is closed
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end_waiting()
+        _cancel(self.late)
+        _cancel(self.stuck)
         self.inner.connection_lost(error)
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 def uvicorn_server(app: Any, patience: float, grace: int) -> Any:
     """uvicorn around an application. Requests are not logged: they contain what people write."""
-    uvicorn: Any = extra("uvicorn", NEEDED)
-    protocol: Any = extra("uvicorn.protocols.http.auto", NEEDED).AutoHTTPProtocol
+    uvicorn: Any = extra("uvicorn", *NEEDED)
+    protocol: Any = extra("uvicorn.protocols.http.auto", *NEEDED).AutoHTTPProtocol
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=grace, server_header=False,
         date_header=False, ws="none", lifespan="on", timeout_keep_alive=30,
@@ -104,9 +106,9 @@ def serve(
 ) -> None:
     """Serve models until Ctrl-C or SIGTERM. grace: seconds for the requests that were accepted before that"""
     for package in ("uvicorn", "orjson"):  # now, not at the first request
-        extra(package, NEEDED)
-    if key is not None and not key.strip():
-        raise ValueError("the API key is empty; give one, or leave --api-key out")
+        extra(package, *NEEDED)
+    if key is not None and not (key := key.strip()):
+        raise ValueError("the API key is empty; give one, or leave --api-key and MINI_BERT_API_KEY out")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     keep_freed_memory()
     sys.setswitchinterval(SWITCH)
@@ -117,7 +119,10 @@ def serve(
         listening = open_port(host, [port])
         port = listening.getsockname()[1]
         server.address = f"http://{shown}:{port}"
-        app = server.app(hosts_of(host, port, names), origins, key)
+        hosts = hosts_of(host, port, names)
+        if hosts is None and key is None:
+            logger.warning("every computer that reaches %s can use the server; set a key: MINI_BERT_API_KEY", host)
+        app = server.app(hosts, origins, key)
         print(
             f"Serving {', '.join(sources)} at {server.address}/ ({server.address}/docs). End with Ctrl-C.", flush=True
         )

@@ -20,25 +20,29 @@ TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float), "array": (list,),
     "object": (dict,),
 }  # fmt: skip
-MOST_TOKENS = 4096  # that a model may be asked to write
+MOST_WRITTEN = 4096  # tokens that a model may be asked to write
+MOST_WORDS = 1000  # guesses for a gap, or words to choose from
 
 
 def checked(request: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """The fields of a request, with defaults for those that are missing."""
-    given = {**request, **parameters} if isinstance(parameters := request.get("parameters"), dict) else request
-    found = {}
+    parameters = request.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise Failure("Validation", f"`parameters` is {parameters!r:.60}, expected an object with options")
+    given = {**request, **parameters}
+    values = {}
     for name, field in schema["properties"].items():
         value = given.get(name)
         if value is None:
             if name in schema["required"]:
                 raise Failure("Validation", f"the request has no `{name}`; add it: {field.get('description', '')}")
-            found[name] = field.get("default")
+            values[name] = field.get("default")
             continue
         wrong = problem(value, field, f"`{name}`")
         if wrong:
             raise Failure("Validation", wrong)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def problem(value: Any, schema: Schema, name: str) -> str | None:
@@ -98,6 +102,7 @@ def field(kind: str, about: str, default: Any = None, **more: Any) -> Schema:
 
 TEXT: Schema = {"type": "string", "title": "a text"}
 TEXTS: Schema = {"type": "array", "items": TEXT, "title": "a list of texts"}
+WORDS: Schema = TEXTS | {"maxItems": MOST_WORDS, "title": f"a list of at most {MOST_WORDS:,} words"}
 IDS: Schema = {"type": "array", "items": {"type": "integer"}, "minItems": 1, "title": "a list of token ids"}
 INPUTS: Schema = {
     "description": "a text, its token ids, or a list of either",
@@ -114,7 +119,7 @@ DIMENSIONS = field("integer", "keep only this many numbers of each vector", mini
 RAW = field("boolean", "scores as the model computes them, not as probabilities", False)
 MODEL = field("string", "the name of a model, if there are several; default: the first")
 SEED = field("integer", "of the random numbers; default: another one each time", minimum=0, maximum=(1 << 63) - 1)
-TOP = field("integer", "how many answers", 5, minimum=1, maximum=1000)
+TOP = field("integer", "how many answers", 5, minimum=1, maximum=MOST_WORDS)
 READ = {
     "truncate": TRUNCATE,
     "truncation_direction": DIRECTION,
@@ -177,7 +182,7 @@ FILL = fields(
     "inputs",
     inputs={"description": "a text with the mask token in it, or a list of such texts", "anyOf": [TEXT, TEXTS]},
     top_k=TOP,
-    targets=TEXTS | {"description": "only these words"},
+    targets=WORDS | {"description": "only these words"},
     model=MODEL,
 )
 TAG = fields(
@@ -187,7 +192,7 @@ TAG = fields(
         "string", "none: every word; else words that form an entity together", "simple",
         enum=["none", "simple", "first", "average", "max"],
     ),
-    ignore_labels=TEXTS | {"description": "tags to leave out", "default": ["O"]},
+    ignore_labels=WORDS | {"description": "tags to leave out", "default": ["O"]},
     model=MODEL,
 )  # fmt: skip
 ANSWER = fields(
@@ -200,7 +205,7 @@ ANSWER = fields(
 GENERATE = fields(
     "inputs",
     inputs=TEXT | {"description": "the beginning of a text"},
-    max_new_tokens=field("integer", "tokens to write", 20, minimum=1, maximum=MOST_TOKENS),
+    max_new_tokens=field("integer", "tokens to write", 20, minimum=1, maximum=MOST_WRITTEN),
     do_sample=field("boolean", "draw; else, without a temperature, always the likeliest token", False),
     temperature=field("number", "below 1: safer words; 0: always the likeliest", minimum=0, maximum=100),
     top_k=field("integer", "draw from this many of the likeliest tokens only", minimum=1),
@@ -223,7 +228,7 @@ OPENAI_EMBED = fields(
 OPENAI_COMPLETE = fields(
     "prompt",
     prompt=TEXT | {"description": "the beginning of a text"},
-    max_tokens=field("integer", "tokens to write", 16, minimum=1, maximum=MOST_TOKENS),
+    max_tokens=field("integer", "tokens to write", 16, minimum=1, maximum=MOST_WRITTEN),
     temperature=field("number", "below 1: safer words; 0: always the likeliest", 1.0, minimum=0, maximum=100),
     top_p=field("number", "draw from the fewest tokens with this probability together", 1.0, minimum=0, maximum=1),
     seed=SEED,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from mini_bert.files.model_folder import locate
 from mini_bert.finetuning.model import is_tuned
 from mini_bert.finetuning.model import load as load_fine_tuned
 from mini_bert.finetuning.tasks.base import Item
-from mini_bert.inference.embed import POOLING, sparse_vectors, token_vectors, vectors_of
+from mini_bert.inference.embed import POOLING, pooling_in, sparse_vectors, token_vectors, vectors_of
 from mini_bert.inference.fill_mask import gap_probabilities
 from mini_bert.inference.loading import for_masked_words, load
 from mini_bert.layers.base import Run
@@ -40,13 +39,13 @@ class Served:
         task: Any,
         tokenizer: Tokenizer,
         length: int | None = None,
-        pooling: str = "mean",
+        pooling: Sequence[str] = ("mean",),
         prompts: dict[str, str] | None = None,
         filler: Any = None,
     ):
         self.name, self.model, self.tokenizer, self.task, self.filler = name, model, tokenizer, task, filler
         self.length = length or model.max_length
-        self.pooling, self.prompts = pooling, prompts or {}
+        self.pooling, self.prompts = tuple(pooling), prompts or {}
         self.loaded = int(time.time())
         self.writes = NEXT_WORD in model.output_heads
 
@@ -58,19 +57,20 @@ class Served:
         folder = locate(source)
         if is_tuned(folder):
             served = cls(name, *load_fine_tuned(folder))
-            served.pooling = getattr(served.task, "pooling", ("mean",))[0]
+            served.pooling = getattr(served.task, "pooling", served.pooling)  # not as sentence-transformers says it
         else:
             model, tokenizer = load(folder)
             filler = for_masked_words(model, folder)
             served = cls(name, model, None, tokenizer)
             served.filler = filler if MASKED_WORDS in filler.output_heads else None
+            if pooling is None:
+                pooling = pooling_in(folder)
         for one in {id(one): one for one in (served.model, served.filler) if one is not None}.values():
             with_engine(one, engine, threads=1)  # batches run side by side
         settings = folder / "config_sentence_transformers.json"
         served.prompts = read_object(settings).get("prompts", {}) if settings.is_file() else {}
-        served.pooling = pooling or pooling_in(folder) or served.pooling
-        if served.pooling not in POOLING:
-            served.pooling = "mean"
+        if pooling is not None:
+            served.pooling = (pooling,)
         served.vectors(served.trial())
         return served
 
@@ -125,7 +125,7 @@ class Served:
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         """(B,H)"""
-        vectors = vectors_of(self.model, self.tokenizer, rows, self.pooling)
+        vectors = vectors_of(self.model, self.tokenizer, rows, *self.pooling)
         check_finite(vectors, "the vectors of these texts")
         return vectors
 
@@ -155,13 +155,3 @@ def _finite(arrays: list[np.ndarray], what: str) -> list[np.ndarray]:
 
 def too_many_tokens(most: int, given: int) -> Failure:
     return Failure("Validation", f"Input validation error: `inputs` must have less than {most} tokens. Given: {given}")
-
-
-def pooling_in(folder: Path) -> str | None:
-    """The pooling in a folder of sentence-transformers, 1_Pooling/config.json; its mean includes special tokens."""
-    path = folder / "1_Pooling" / "config.json"
-    if not path.is_file():
-        return None
-    settings = read_object(path)
-    names = {"pooling_mode_mean_tokens": "all", "pooling_mode_cls_token": "cls"}
-    return next((ours for theirs, ours in names.items() if settings.get(theirs) is True), None)

@@ -29,9 +29,9 @@ class Entry:
     def __init__(self, source: str, served: Served, batcher: Batcher, stamp: Stamp):
         self.source, self.served, self.batcher = source, served, batcher
         self.stamp = self.seen = stamp  # of the files that were loaded, or could not be; of the last look
-        self.problem: str | None = None
+        self.replacement: str | None = None  # what is wrong with it, for clients: without paths
 
-    async def unwell(self, limit: float) -> str | None:
+    async def problem(self, limit: float) -> str | None:
         """What is wrong with the model that serves. After an error, one row shows whether it works again."""
         waited = self.batcher.oldest()
         if waited > limit:
@@ -42,23 +42,25 @@ class Entry:
             rows = self.served.trial()
             async with asyncio.timeout(limit):
                 await self.batcher.run(self.served.vectors, rows, self.served.lengths(rows))
+        except TimeoutError:
+            return f"it cannot compute a single token within {limit:g} seconds"
         except Exception as error:
             return f"it cannot compute: {error}"
         return None
 
 
 class Shelf:
-    """load(name, source) and queue(name) make a model and its queue; told(name, result): after a replacement"""
+    """load(name, source) and queue(name) make a model and its queue; on_reload(name, result): after a replacement"""
 
     def __init__(
         self,
         sources: dict[str, str],
         load: Callable[[str, str], Served],
         queue: Callable[[str], Batcher],
-        told: Callable[[str, str], None] = lambda name, result: None,
+        on_reload: Callable[[str, str], None] = lambda name, result: None,
         linger: float = 60.0,
     ):
-        self.load, self.queue, self.told, self.linger = load, queue, told, linger
+        self.load, self.queue, self.on_reload, self.linger = load, queue, on_reload, linger
         self.entries: dict[str, Entry] = {}
         for name, source in sources.items():
             stamp = stamp_of(source)
@@ -82,11 +84,11 @@ class Shelf:
             await asyncio.sleep(EVERY)
             for name in self.entries:
                 try:
-                    await self.look(name)
+                    await self.reload_if_changed(name)
                 except Exception:  # the next look may go well
                     logger.exception("%s: its folder could not be looked at", name)
 
-    async def look(self, name: str) -> None:
+    async def reload_if_changed(self, name: str) -> None:
         entry = self.entries[name]
         stamp = await asyncio.to_thread(stamp_of, entry.source)
         settled, entry.seen = stamp == entry.seen, stamp
@@ -96,15 +98,16 @@ class Shelf:
         try:
             served = await asyncio.to_thread(self.load, name, entry.source)
         except Exception as error:
-            entry.problem = f"{entry.source} has changed, but cannot be loaded: {error}"
-            logger.error("%s: %s; the model that was loaded before goes on serving", name, entry.problem)
-            self.told(name, "failed")
+            entry.replacement = "the folder has changed, but cannot be loaded; the server's log says why"
+            sentence = "%s: %s has changed, but cannot be loaded: %s; the model that was loaded before goes on serving"
+            logger.error(sentence, name, entry.source, error)
+            self.on_reload(name, "failed")
             return
         new = Entry(entry.source, served, self.queue(name), stamp)
         self.entries[name] = new
         asyncio.get_running_loop().call_later(self.linger, entry.batcher.close)
         logger.warning("%s: %s has changed and was loaded again", name, entry.source)
-        self.told(name, "replaced")
+        self.on_reload(name, "replaced")
 
     def close(self) -> None:
         for entry in self.entries.values():

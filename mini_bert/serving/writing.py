@@ -10,13 +10,13 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from mini_bert.inference.generate import generate
 from mini_bert.inference.sampling import Sampling
 from mini_bert.serving.answers import cannot
-from mini_bert.serving.calls import Call
+from mini_bert.serving.calls import Call, too_slow
 
 
 class Stream(NamedTuple):
@@ -30,26 +30,35 @@ class Writing:
 
     def __init__(self, call: Call, prompt: str, tokens: int, sampling: Sampling, stop: list[str]):
         served = call.served
-        if not served.writes:
+        ids = served.tokenizer.ids([prompt], special=False)[0]
+        self.call, self.given, self.tokens, self.count = call, len(ids), tokens, 0
+        self.stopped = False  # by a stop string
+        self.pieces = self._noted(generate(served.model, served.tokenizer, ids, tokens, sampling, stop, self._counted))
+
+    @classmethod
+    async def begin(cls, call: Call, prompt: str, tokens: int, sampling: Sampling, stop: Sequence[str]) -> Writing:
+        if not call.served.writes:
             raise cannot(call, "text: it does not predict the next word")
-        self.call, self.prompt, self.tokens, self.count = call, prompt, tokens, 0
-        self.given = len(served.tokenizer.ids([prompt], special=False)[0])
-        self.pieces = generate(served.model, served.tokenizer, prompt, tokens, sampling, stop, self._counted)
+        return await call.read(cls, call, prompt, tokens, sampling, [one for one in stop if one])
 
     def _counted(self, count: int) -> None:
         self.count = count
 
+    def _noted(self, pieces: Generator[str, None, bool]) -> Iterator[str]:
+        self.stopped = yield from pieces
+
     async def __aiter__(self) -> AsyncIterator[str]:
-        loop = asyncio.get_running_loop()
-        while (piece := await loop.run_in_executor(self.call.writers, next, self.pieces, None)) is not None:
-            if piece:
-                yield piece
-        self.call.tokens += self.given + self.count
+        loop, call = asyncio.get_running_loop(), self.call
+        while (piece := await loop.run_in_executor(call.writers, next, self.pieces, None)) is not None:
+            if time.perf_counter() - call.began > call.limits.timeout:
+                raise too_slow(call.limits)
+            yield piece
+        call.tokens += self.given + self.count
 
     @property
-    def ran_out(self) -> bool:
-        """Whether it ended because it may not be longer"""
-        return self.count == self.tokens
+    def reason(self) -> str:
+        """Why it ended, in TGI's words: at a stop string, because it may not be longer, or where the model ended it"""
+        return "stop_sequence" if self.stopped else "length" if self.count == self.tokens else "eos_token"
 
 
 def share(top_p: float | None) -> float | None:
@@ -67,7 +76,7 @@ def seed_of(call: Call) -> int:
 async def complete(call: Call) -> Any:
     stop = [call["stop"]] if isinstance(call["stop"], str) else call["stop"]
     sampling = Sampling(call["temperature"], None, share(call["top_p"]), seed_of(call))
-    writing = Writing(call, call["prompt"], call["max_tokens"], sampling, [one for one in stop if one])
+    writing = await Writing.begin(call, call["prompt"], call["max_tokens"], sampling, stop)
     common = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
               "model": call.served.name}  # fmt: skip
     start = call["prompt"] if call["echo"] else ""
@@ -75,12 +84,15 @@ async def complete(call: Call) -> Any:
     def answer(text: str, reason: str | None) -> dict[str, Any]:
         return {**common, "choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": reason}]}
 
+    def reason() -> str:
+        return "length" if writing.reason == "length" else "stop"
+
     async def events() -> AsyncIterator[str]:
         if start:
             yield event(answer(start, None))
         async for piece in writing:
             yield event(answer(piece, None))
-        yield event(answer("", "length" if writing.ran_out else "stop"))
+        yield event(answer("", reason()))
         yield "data: [DONE]\n\n"
 
     if call["stream"]:
@@ -88,14 +100,14 @@ async def complete(call: Call) -> Any:
     text = start + "".join([piece async for piece in writing])
     usage = {"prompt_tokens": writing.given, "completion_tokens": writing.count,
              "total_tokens": writing.given + writing.count}  # fmt: skip
-    return {**answer(text, "length" if writing.ran_out else "stop"), "usage": usage}
+    return {**answer(text, reason()), "usage": usage}
 
 
 # ---------------------------------------------------------------------- TGI
 
 
 async def generate_text(call: Call) -> Any:
-    writing = tgi_writing(call)
+    writing = await tgi_writing(call)
     if call["stream"]:
         return Stream(tgi_events(writing))
     text = "".join([piece async for piece in writing])
@@ -104,19 +116,19 @@ async def generate_text(call: Call) -> Any:
 
 
 async def generate_stream(call: Call) -> Stream:
-    return Stream(tgi_events(tgi_writing(call)))
+    return Stream(tgi_events(await tgi_writing(call)))
 
 
-def tgi_writing(call: Call) -> Writing:
+async def tgi_writing(call: Call) -> Writing:
     draws = call["do_sample"] or call["temperature"] is not None
     temperature = 0.0 if not draws else 1.0 if call["temperature"] is None else call["temperature"]
     sampling = Sampling(temperature, call["top_k"], share(call["top_p"]), seed_of(call))
-    return Writing(call, call["inputs"], call["max_new_tokens"], sampling, [one for one in call["stop"] if one])
+    return await Writing.begin(call, call["inputs"], call["max_new_tokens"], sampling, call["stop"])
 
 
 def details(writing: Writing) -> dict[str, Any]:
-    reason = "length" if writing.ran_out else "stop_sequence"
-    return {"finish_reason": reason, "generated_tokens": writing.count, "seed": None, "prefill": [], "tokens": []}
+    return {"finish_reason": writing.reason, "generated_tokens": writing.count, "seed": None, "prefill": [],
+            "tokens": []}  # fmt: skip
 
 
 async def tgi_events(writing: Writing) -> AsyncIterator[str]:

@@ -15,14 +15,15 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mini_bert.cli.main import main
 from mini_bert.export.engine import Engine, on_onnx, session_of, with_engine
-from mini_bert.export.onnx_folder import GRAPH, export_onnx, export_tuned
+from mini_bert.export.onnx_folder import GRAPH, export_onnx, export_tuned_onnx
 from mini_bert.export.recording import own_head, record
 from mini_bert.finetuning.model import FineTuned, is_tuned, save, with_task
+from mini_bert.finetuning.model import load as load_tuned
 from mini_bert.finetuning.predict import predictions
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
-from mini_bert.inference.embed import embed
+from mini_bert.inference.embed import embed, pooling_in
 from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.generate import generate_ids
 from mini_bert.inference.loading import load, load_model
@@ -193,6 +194,7 @@ def test_a_pretrained_model_as_a_folder(tmp_path, bundled):
     assert pooling["word_embedding_dimension"] == 192 and pooling["pooling_mode_mean_tokens"]
     length = json.loads((tmp_path / "vectors" / "sentence_bert_config.json").read_text())["max_seq_length"]
     assert length == 64
+    assert pooling_in(tmp_path / "vectors") == "mean"  # which sentence-transformers cannot say
     on_onnx(load_model(tmp_path / "vectors"), tmp_path / "vectors" / GRAPH)
 
 
@@ -210,10 +212,24 @@ def test_a_fine_tuned_model_as_a_folder(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("weights", ["float32", "float16", "bfloat16"])
+def test_weights_and_graph_of_a_folder_are_the_same_numbers(weights, tmp_path):
+    """The graph is traced from the rounded weights, whatever they are rounded to."""
+    task, ids = Classify(["neg", "pos"]), np.array([[2, 11, 23, 3]])
+    tuned = FineTuned(with_task(tiny.encoder("bert"), task, 0.0), task, tiny.TOKENIZER, 24)
+    export_onnx(tiny.encoder("bert"), tiny.TOKENIZER, tmp_path / "one", weights, encoder=True)
+    export_tuned_onnx(tuned, tmp_path / "other", weights, encoder=True)
+    feed = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}
+    for name, stored in (("one", load_model(tmp_path / "one")), ("other", load_tuned(tmp_path / "other").model)):
+        (vectors,) = session_of(tmp_path / name / GRAPH).run(None, feed)
+        np.testing.assert_allclose(vectors, stored.encode(ids)[0], atol=1e-5)
+        assert json.loads((tmp_path / name / "config.json").read_text()).get("torch_dtype", "float32") == weights
+
+
 def test_pooling_of_a_model_for_vectors(tmp_path):
     task = Similarity(0, 5, vectors=True, pooling=("cls",))
     tuned = FineTuned(with_task(tiny.encoder("bert"), task, 0.0), task, tiny.TOKENIZER, 24)
-    assert export_tuned(tuned, tmp_path / "out").outputs == ["last_hidden_state"]
+    assert export_tuned_onnx(tuned, tmp_path / "out").outputs == ["last_hidden_state"]
     pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
 
@@ -239,6 +255,7 @@ def main_ends(words):
 def test_the_commands(tmp_path, capsys):
     main_ends(["export", "mini-bert", "--onnx", "--out", str(tmp_path / "m")])
     assert "onnx/model.onnx: 18.0 MB, input_ids, attention_mask -> logits" in capsys.readouterr().out
+    assert "torch_dtype" not in json.loads((tmp_path / "m" / "config.json").read_text())  # float32
     printed = []
     for engine in ("numpy", "onnx"):
         main_ends(["fill-mask", "The cat [MASK].", "--engine", engine])

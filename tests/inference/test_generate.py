@@ -259,6 +259,19 @@ def test_text_of_word_pieces():
     stop = whole[len(whole) // 2 :][:2]
     stopped = "".join(generate(model, TOKENIZER, "the cat", 12, Sampling(seed=1), stop=[stop]))
     assert stopped == whole.partition(stop)[0]
+    assert "".join(generate(model, TOKENIZER, TOKENIZER.ids(["the cat"])[0], 12, Sampling(seed=1))) == whole
+
+
+def test_a_text_says_whether_it_ended_at_a_stop_string():
+    def ended_at(stop):
+        pieces = generate(writer(), TOKENIZER, "the cat", 12, GREEDY, [stop])
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as end:
+                return end.value
+
+    assert ended_at(" ") is True and ended_at("no such words") is False
 
 
 def test_the_end_of_a_document_ends_the_text():

@@ -140,6 +140,27 @@ def test_a_row_that_cannot_be_computed_does_not_spoil_others():
     run(main())
 
 
+def test_after_a_row_has_failed_the_rest_of_its_request_is_not_computed():
+    computed = []
+
+    def picky(rows):
+        time.sleep(0.01)
+        computed.extend(rows)
+        if "bad" in rows:
+            raise ValueError("bad row")
+        return rows
+
+    async def main():
+        batcher = Batcher(1, most_tokens=1)  # each row alone
+        with pytest.raises(ValueError, match="bad row"):
+            await batcher.run(picky, ["bad", *"abcdefgh"], range(1, 10))
+        await batcher.run(picky, ["other"], [20])
+        batcher.close()
+
+    run(main())
+    assert computed[0] == "bad" and computed[-1] == "other" and len(computed) < 9
+
+
 def test_rows_of_a_client_that_is_gone_are_not_computed():
     computed, go = [], threading.Event()
 

@@ -180,8 +180,9 @@ def test_the_engine_onnx_gives_the_same_answers(folders, client):
     ]  # fmt: skip
     with running(folders, engine="onnx") as other:
         for path, body in asked:
-            theirs, ours = other.post(path, body).json, client.post(path, body).json
-            assert flat(theirs) == pytest.approx(flat(ours), abs=1e-4), path
+            theirs, ours = other.post(path, body), client.post(path, body)
+            assert theirs.status == ours.status == 200, path
+            assert flat(theirs.json) == pytest.approx(flat(ours.json), abs=1e-4), path
 
 
 def flat(value):

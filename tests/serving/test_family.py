@@ -43,5 +43,5 @@ def test_gaps_of_a_batch(name):
     one = served(name)
     together = one.gaps([read_gaps(one.model, one.tokenizer, text) for text in GAPS])
     for text, probs in zip(GAPS, together, strict=True):
-        for gap, found in zip(fill_mask(one.model, one.tokenizer, text, 3).gaps, probs, strict=True):
-            assert found[[guess.id for guess in gap]] == pytest.approx([guess.probability for guess in gap], abs=1e-5)
+        for gap, row in zip(fill_mask(one.model, one.tokenizer, text, 3).gaps, probs, strict=True):
+            assert row[[guess.id for guess in gap]] == pytest.approx([guess.probability for guess in gap], abs=1e-5)

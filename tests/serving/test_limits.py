@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from mini_bert.serving import answers, json_text
 from mini_bert.serving import app as app_module
 from mini_bert.serving.calls import Limits
 from mini_bert.serving.failures import Failure
@@ -19,6 +20,7 @@ from mini_bert.serving.schemas import checked
 from tests.serving.conftest import JSON, TOKENIZER, encoder, running
 
 EMBED = {"inputs": "the cat sat"}
+MODULES = {"answers": answers, "json_text": json_text}
 
 
 def still_works(client):
@@ -68,13 +70,80 @@ def test_any_text_gets_an_answer_or_a_sentence(client, text):
         assert answer.status == 200 or (answer.status in (400, 422) and answer.json["error"]), (path, answer)
 
 
-def test_every_route_survives_wrong_values(client):
-    """Each field of each route gets values of every type."""
-    for route in ROUTES:
-        for name in route.request["properties"]:
-            for value in (True, 1e300, "x", [], {"question": 1}, [["x"], [1]]):
-                answer = client.post(route.path, {**route.example, name: value})
-                assert answer.status in (200, 400, 404, 422, 424), (route.path, name, value, answer.body)
+CAN = {
+    "/predict": "sentiment", "/text-classification": "sentiment", "/rerank": "ranker", "/question-answering": "reader",
+    "/token-classification": "tagger", "/generate": "writer", "/generate_stream": "writer", "/v1/completions": "writer",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+def test_every_route_survives_wrong_values(client, route):
+    """Each field of each route gets values of every type, from a model that can do what is asked."""
+    path = f"/models/{CAN.get(route.path, 'base')}{route.path}"
+    assert client.post(path, route.example).status == 200
+    for name in route.request["properties"]:
+        for value in (True, 1e300, "x", "", " ", [], [""], {"question": 1}, [["x"], [1]], [["x"]]):
+            answer = client.post(path, {**route.example, name: value})
+            assert answer.status in (200, 400, 422), (path, name, value, answer.body)
+
+
+@pytest.mark.parametrize(
+    ("path", "request_"),
+    [("sentiment/predict", {"inputs": []}), ("sentiment/predict", {"inputs": ""}),
+     ("sentiment/predict", {"inputs": [["the cat"], [" "]]}), ("sentiment/text-classification", {"inputs": " "}),
+     ("ranker/rerank", {"query": "", "texts": ["the cat"]}), ("ranker/rerank", {"query": "a", "texts": ["the", " "]})],
+)  # fmt: skip
+def test_nothing_to_score_is_400(client, path, request_):
+    answer = client.post(f"/models/{path}", request_)
+    assert answer.status == 400 and answer.json["error_type"] == "Empty"
+
+
+def test_a_small_request_for_a_large_answer_is_422(client):
+    """An answer repeats its text for each word of each gap: this one would have 37 million characters."""
+    answer = client.post("/fill-mask", {"inputs": ["x" * 10_000 + " [MASK]" * 20] * 8, "top_k": 1000})
+    assert answer.status == 422 and "160 gaps" in answer.json["error"] and "lower `top_k`" in answer.json["error"]
+    assert client.post("/fill-mask", {"inputs": "a [MASK]", "targets": ["cat"] * 1000}).status == 200
+    answer = client.post("/fill-mask", {"inputs": "a [MASK]", "targets": ["cat"] * 1001})
+    assert answer.status == 422 and "at most 1,000 words" in answer.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "work"),
+    [("base/fill-mask", "x" * 2000 + " [MASK]" * 5, "answers.guesses"),
+     ("base/tokenize", "the " * 2000, "json_text.large_text"),
+     ("tagger/token-classification", "the " * 2000, "answers.tagged_words")],
+)  # fmt: skip
+def test_large_answers_are_written_in_a_thread(client, monkeypatch, path, text, work):
+    """The bodies are short. What counts is the answer: the event loop must not wait for it."""
+    module, _, name = work.partition(".")
+    threads, inner = set(), getattr(MODULES[module], name)
+
+    def seen(*args):
+        threads.add(threading.current_thread().name)
+        return inner(*args)
+
+    monkeypatch.setattr(MODULES[module], name, seen)
+    answer = client.post(f"/models/{path}", {"inputs": text})
+    assert answer.status == 200 and len(answer.json) and threads == {"reading_0"}
+    threads.clear()
+    assert client.post(f"/models/{path}", {"inputs": "a [MASK]"}).status == 200
+    assert not {"reading_0"} & threads
+
+
+@pytest.mark.parametrize(
+    "value", [[], {"a": 1}, [{"a": i} for i in range(250)], [[{"a": "é"}] * 101, [], [{"b": [1, 2]}]], [[[1], [2.5]]]]
+)
+def test_a_large_text_is_the_json_of_its_value(value):
+    assert json.loads(json_text.large_text(value)) == value
+
+
+def test_many_values_are_checked_in_a_thread(client, monkeypatch):
+    threads, inner = [], app_module.checked
+    monkeypatch.setattr(
+        app_module, "checked", lambda *args: (threads.append(threading.current_thread().name), inner(*args))[1]
+    )
+    assert client.post("/embed", {"inputs": [5] * 20_000}).status == 200
+    assert threads == ["reading_0"]
 
 
 def test_too_many_inputs_are_422(client):
@@ -93,6 +162,7 @@ def test_too_many_inputs_are_422(client):
 def test_a_body_of_10_mb_is_413(client):
     answer = client.post("/embed", json.dumps({"inputs": "a" * 10_000_000}).encode(), JSON)
     assert answer.status == 413 and "2,000,000 bytes" in answer.json["error"]
+    assert "--payload-limit" in answer.json["error"]
     assert still_works(client)
 
 
@@ -105,6 +175,14 @@ def test_a_body_at_the_limit_is_read(client):
 def test_only_json_is_taken(client):
     for kind in ({}, {"content-type": "text/plain"}, {"content-type": "application/x-www-form-urlencoded"}):
         assert client.post("/embed", b'{"inputs": "a"}', kind).status == 415
+
+
+def test_a_header_that_comes_twice_is_a_wrong_request(client):
+    """It is not an empty one, though both are 400."""
+    head = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1:%d\r\norigin: a\r\norigin: b\r\n\r\n" % client.port
+    with raw(client, head) as connection:
+        answer = connection.recv(2000)
+        assert answer.startswith(b"HTTP/1.1 400") and b'"error_type": "Validation"' in answer
 
 
 def test_methods_and_routes_that_do_not_exist(client):
@@ -120,6 +198,7 @@ def test_methods_and_routes_that_do_not_exist(client):
 
 def test_other_hosts_and_pages_are_refused(client):
     assert client.get("/health", host="evil.example").status == 421
+    assert "--allowed-host" in client.get("/health", host="evil.example").json["error"]
     assert client.post("/embed", EMBED, {**JSON, "origin": "http://evil.example"}).status == 403
     assert "access-control-allow-origin" not in client.get("/health").headers
     assert client.post("/embed", EMBED, {**JSON, "origin": client.address}).status == 200
@@ -181,7 +260,7 @@ def slow(slow_server):
     slow_server.go = threading.Event()
     yield slow_server
     slow_server.go.set()
-    until(lambda: slow_server.server.active == 0)
+    until(lambda: slow_server.server.guard.active == 0)
 
 
 def in_threads(count, work):
@@ -205,15 +284,29 @@ def until(condition, seconds=10):
 
 def test_more_requests_than_allowed_are_429(slow):
     threads, answers = in_threads(3, lambda: slow.post("/embed", EMBED))
-    until(lambda: slow.server.active == 3)
+    until(lambda: slow.server.guard.active == 3)
+    assert '{err="overloaded"}' not in slow.get("/metrics").body.decode()
     refused = slow.post("/embed", EMBED)
+    assert '{err="overloaded"} 1.0' in slow.get("/metrics").body.decode()
     assert refused.status == 429 and refused.headers["retry-after"] == "1"
     assert refused.json == {"error": "Model is overloaded", "error_type": "Overloaded"}
     assert slow.get("/health").status == 200, "busy is not ill"
     slow.go.set()
     for thread in threads:
         thread.join()
-    assert [answer.status for answer in answers] == [200] * 3 and slow.server.active == 0
+    assert [answer.status for answer in answers] == [200] * 3 and slow.server.guard.active == 0
+
+
+def test_requests_count_before_their_bodies_arrive(folders):
+    """Unfinished bodies take memory, so there may not be more of them than requests."""
+    with running({"base": folders["base"]}, Limits(2)) as client:
+        with raw(client, HEAD % (client.port, 50)), raw(client, HEAD % (client.port, 50) + b'{"inputs"'):
+            time.sleep(0.2)
+            assert client.post("/embed", EMBED).status == 429
+            assert client.post("/embed", {"inputs": "the " * 450_000}).status == 429, "the client can send its body"
+            assert client.get("/health").status == 200
+        until(lambda: client.server.guard.active == 0)
+        assert still_works(client)
 
 
 def test_a_request_that_takes_too_long_is_503(folders, monkeypatch):
@@ -223,6 +316,11 @@ def test_a_request_that_takes_too_long_is_503(folders, monkeypatch):
         monkeypatch.setattr(served, "vectors", lambda rows: (go.wait(20), rows)[1])
         answer = client.post("/embed", EMBED)
         assert answer.status == 503 and "longer than 0.3 seconds" in answer.json["error"]
+        assert "--timeout" in answer.json["error"]
+        client.server.shelf.entries["base"].batcher.failed = ValueError("the last batch")
+        health = client.get("/health")
+        assert health.status == 503
+        assert health.json["models"]["base"]["problem"] == "it cannot compute a single token within 0.3 seconds"
         go.set()
 
 
@@ -239,12 +337,12 @@ def test_a_client_that_hangs_up_is_forgotten(slow):
     """Its input leaves the queue, and its place is free."""
     body = json.dumps(EMBED).encode()
     blocking = [raw(slow, HEAD % (slow.port, len(body)) + body) for _ in range(2)]
-    until(lambda: slow.server.active == 2)
+    until(lambda: slow.server.guard.active == 2)
     third = raw(slow, HEAD % (slow.port, len(body)) + body)
-    until(lambda: slow.server.active == 3)
+    until(lambda: slow.server.guard.active == 3)
     for connection in (third, *blocking):
         connection.close()
-    until(lambda: slow.server.active == 0)
+    until(lambda: slow.server.guard.active == 0)
     slow.go.set()
     assert still_works(slow)
     assert b'te_request_failure{err="gone"}' in slow.get("/metrics").body
@@ -266,23 +364,29 @@ def test_a_stream_ends_with_its_client(folders, monkeypatch):
         return pieces()
 
     monkeypatch.setattr(writing, "generate", slowly)
+    with running({"writer": folders["writer"]}, Limits(timeout=0.4)) as client:
+        answer = client.post("/generate_stream", {"inputs": "the cat"})
+        last = json.loads(answer.body.decode().split("data: ")[-1])
+        assert last["error_type"] == "Unhealthy" and "longer than 0.4 seconds" in last["error"], "it is bounded in time"
+        assert 1 < len(steps) < 100
+        steps.clear()
     with running({"writer": folders["writer"]}) as client:
         body = json.dumps({"inputs": "the cat", "parameters": {"max_new_tokens": 1000}}).encode()
         with raw(client, (HEAD % (client.port, len(body))).replace(b"/embed", b"/generate_stream") + body) as stream:
             read = b""
             while b"word" not in read:
                 read += stream.recv(1000)
-            assert read.startswith(b"HTTP/1.1 200") and client.server.active == 1
-        until(lambda: client.server.active == 0)
+            assert read.startswith(b"HTTP/1.1 200") and client.server.guard.active == 1
+        until(lambda: client.server.guard.active == 0)
         assert len(steps) < 500
 
 
 def test_a_half_closed_connection_is_closed(slow):
     body = json.dumps(EMBED).encode()
     connection = raw(slow, HEAD % (slow.port, len(body)) + body)
-    until(lambda: slow.server.active == 1)
+    until(lambda: slow.server.guard.active == 1)
     connection.shutdown(socket.SHUT_WR)
-    until(lambda: slow.server.active == 0)
+    until(lambda: slow.server.guard.active == 0)
     assert connection.recv(1000) == b""
     connection.close()
     half = raw(slow, HEAD % (slow.port, 50) + b'{"inp')
@@ -334,7 +438,23 @@ def test_an_answer_that_is_not_taken_is_given_up(slow):
                 read += part
     (length,) = re.findall(rb"content-length: (\d+)", read)
     assert len(read) < int(length) / 2
-    assert still_works(slow) and slow.server.active == 0
+    assert still_works(slow) and slow.server.guard.active == 0
+
+
+def test_requests_that_follow_do_not_keep_a_connection_whose_answer_is_not_taken(slow):
+    slow.go.set()
+    slow.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    body = json.dumps({"inputs": ["the cat sat on a mat and ran far " * 4] * 32}).encode()
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", slow.port))
+        connection.sendall((HEAD % (slow.port, len(body))).replace(b"/embed", b"/embed_all") + body)
+        end = time.monotonic() + 3
+        with pytest.raises(OSError):
+            while time.monotonic() < end:
+                time.sleep(0.1)
+                connection.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n\r\n" % slow.port)
+    until(lambda: slow.server.guard.active == 0)
 
 
 def test_garbage_instead_of_http(client):
@@ -371,10 +491,22 @@ def test_a_folder_with_nan_weights_is_not_served(tmp_path):
 
 
 def test_a_mistake_in_the_server_is_500_and_logged(client, monkeypatch, caplog):
-    served = client.server.shelf.entries["base"].served
-    monkeypatch.setattr(served, "rows", lambda *args: 1 / 0)
+    """A ValueError is the client's only if it was raised while its texts were read."""
+
+    def wrong(*args):
+        raise ValueError("a mistake of ours")
+
+    logger = logging.getLogger("uvicorn.error")
+    monkeypatch.setattr(logger, "handlers", [caplog.handler])
+    monkeypatch.setattr(answers, "shaped", wrong)
     answer = client.post("/embed", EMBED)
-    assert answer.status == 500 and answer.json["error_type"] == "Internal"
+    assert answer.status == 500 and answer.json["error_type"] == "Internal" and "ours" not in answer.json["error"]
+    answer = client.post("/v1/embeddings", {"input": "the cat"})
+    assert answer.status == 500 and set(answer.json) == {"message", "code", "type"}
+    until(lambda: caplog.text.count("ValueError: a mistake of ours") >= 2)
+    monkeypatch.undo()
+    monkeypatch.setattr(client.server.shelf.entries["base"].served, "rows", wrong)
+    assert client.post("/embed", EMBED).status == 422
     monkeypatch.undo()
     assert still_works(client)
 

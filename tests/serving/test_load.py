@@ -60,20 +60,20 @@ def test_twenty_thousand_answers_are_those_of_the_library():
     wanted = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     worst = 0.0
 
-    def compare(found: Any, own: list[int]) -> None:
+    def compare(answer: Any, own: list[int]) -> None:
         nonlocal worst
-        assert np.shape(found) == (len(own), wanted.shape[1])
-        worst = max(worst, float(np.abs(np.asarray(found) - wanted[own]).max()))
+        assert np.shape(answer) == (len(own), wanted.shape[1])
+        worst = max(worst, float(np.abs(np.asarray(answer) - wanted[own]).max()))
 
     def ask(number: int) -> tuple[str, dict[str, Any], Callable[[Any], None]]:
         own = [(number * 7 + 13 * place) % 1000 for place in range((1, 1, 1, 2, 5)[number % 5])]
         given = [texts[i] for i in own]
         if number % 3:
-            return "/embed", {"inputs": given if len(own) > 1 else given[0]}, lambda found: compare(found, own)
+            return "/embed", {"inputs": given if len(own) > 1 else given[0]}, lambda answer: compare(answer, own)
         request = {"input": given, "model": "mini-bert", "encoding_format": "base64"}
 
-        def unpacked(found: Any) -> None:
-            compare([np.frombuffer(base64.b64decode(one["embedding"]), "<f4") for one in found["data"]], own)
+        def unpacked(answer: Any) -> None:
+            compare([np.frombuffer(base64.b64decode(one["embedding"]), "<f4") for one in answer["data"]], own)
 
         return "/v1/embeddings", request, unpacked
 
@@ -97,7 +97,7 @@ def test_memory_is_flat_over_a_hundred_thousand_requests(folders):
             ("/v1/embeddings", {"input": f"{text} {number}"}),
         ]
         path, body = routes[number % len(routes)]
-        return path, body, lambda found: None
+        return path, body, lambda answer: None
 
     def memory(pid: int) -> int:
         """MB in use"""

@@ -68,8 +68,8 @@ def served(tmp_path_factory):
 
 @pytest.mark.peers
 def test_the_folders_have_graphs(served):
-    found = {str(path.relative_to(served.folder)) for path in served.folder.glob("*/onnx/*")}
-    assert found == {
+    graphs = {str(path.relative_to(served.folder)) for path in served.folder.glob("*/onnx/*")}
+    assert graphs == {
         "base/onnx/model.onnx",
         "sentiment/onnx/model.onnx",
         "sentiment-int8/onnx/model_quantized.onnx",
@@ -98,10 +98,16 @@ def test_from_javascript(served):
 
 
 def test_the_systemd_unit_and_the_image_name_options_that_exist():
+    """The commands in them, and the options of the server in the text around them"""
     from mini_bert.cli.serve import serve
 
     names = {f"--{name.replace('_', '-')}" for name in serve.__annotations__}
-    for option in re.findall(r"`(--[a-z-]+)`", TEXT):
+    (unit,), (image,) = re.findall(r"^ExecStart=(.*)$", TEXT, re.M), re.findall(r"^ENTRYPOINT (.*)$", TEXT, re.M)
+    for program, command, *words in (shlex.split(unit), json.loads(image)):
+        assert program.endswith("/bin/mini-bert") and command == "serve"
+        options = {word for word in words if word.startswith("-")}
+        assert options and options <= names
+    for option in re.findall(r"`(?:[^`\n]*? )?(--[a-z-]+)[^`\n]*`", TEXT):
         assert option.replace("--no-", "--") in names | {"--init", "--corpus", "--minutes"}, option
 
 

@@ -16,6 +16,7 @@ import time
 import pytest
 
 from mini_bert.cli.main import main
+from mini_bert.serving import running
 
 EMBED = json.dumps({"inputs": "the cat sat on a mat ."})
 JSON = {"content-type": "application/json"}
@@ -31,9 +32,9 @@ def process(*words: str, **environment: str):
     ) as started:
         try:
             line = started.stdout.readline()
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-            assert found, line + started.stderr.read()
-            yield started, int(found[1])
+            address = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+            assert address, line + started.stderr.read()
+            yield started, int(address[1])
         finally:
             started.kill()
 
@@ -76,7 +77,7 @@ def test_sigterm_under_load(folders):
 
 
 def test_the_key_comes_from_the_environment_and_ctrl_c_ends(folders):
-    with process(f"mine={folders['base']}", MINI_BERT_API_KEY="a-Key") as (started, port):
+    with process(f"mine={folders['base']}", MINI_BERT_API_KEY=" a-Key ") as (started, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         assert post(connection)[0] == 401
         assert post(connection, authorization="Bearer a-Key")[0] == 200
@@ -95,6 +96,7 @@ def test_the_key_comes_from_the_environment_and_ctrl_c_ends(folders):
         (["mini-bert", "--engine", "steam"], "engine is 'steam'"),
         (["mini-bert", "--api-key", " "], "the API key is empty"),
         (["mini-bert", "--pooling", "max"], "pooling is 'max'"),
+        (["mini-bert", "--host", "203.0.113.7"], "the host 203.0.113.7 is not .* choose another with --host"),
     ],
 )
 def test_what_cannot_be_served_is_an_error_at_once(words, message):
@@ -102,8 +104,31 @@ def test_what_cannot_be_served_is_an_error_at_once(words, message):
         main(["serve", *words, "--port", "0"])
 
 
+@pytest.mark.parametrize("key", ["", " "])
+def test_an_empty_key_in_the_environment_is_an_error(key, monkeypatch):
+    """Else a server would be open whose owner believes that it is not."""
+    monkeypatch.setenv("MINI_BERT_API_KEY", key)
+    monkeypatch.setattr(running, "uvicorn_server", lambda *args: pytest.fail("it was started"))
+    with pytest.raises(SystemExit, match="the API key is empty"):
+        main(["serve", "mini-bert", "--port", "0"])
+
+
+@pytest.mark.parametrize(
+    ("host", "key", "warned"), [("0.0.0.0", None, True), ("0.0.0.0", "k", False), ("127.0.0.1", None, False)]
+)
+def test_an_open_server_without_a_key_is_warned_about(host, key, warned, folders, monkeypatch, caplog):
+    class Closed:
+        def run(self, sockets):
+            pass
+
+    monkeypatch.setattr(running, "uvicorn_server", lambda *args: Closed())
+    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
+    running.serve([folders["base"]], host, 0, key=key)
+    assert ("can use the server; set a key" in caplog.text) == warned
+
+
 @pytest.mark.parametrize("package", ["uvicorn", "orjson"])
 def test_a_missing_package_is_an_error_before_the_first_request(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(SystemExit, match=rf"the extra `serve`\); one is not installed.*pip install {package}"):
+    with pytest.raises(SystemExit, match=r"the extra `serve`\); one is not .* install starlette uvicorn orjson prom"):
         main(["serve", "mini-bert", "--port", "0"])

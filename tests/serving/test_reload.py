@@ -53,9 +53,9 @@ def test_a_new_model_takes_over_without_a_failed_request(changing):
 
     def ask():
         while not end.is_set():
-            found = vector(client)
-            if min(np.abs(found - one).max() for one in list(known)) > 1e-5:
-                failed.append(found)
+            answer = vector(client)
+            if min(np.abs(answer - one).max() for one in list(known)) > 1e-5:
+                failed.append(answer)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for seed in (5, 6, 7):
@@ -70,6 +70,17 @@ def test_a_new_model_takes_over_without_a_failed_request(changing):
         thread.join()
     assert not failed
     assert b'te_model_reloads{model="mine",result="replaced"}' in client.get("/metrics").body
+
+
+def test_a_folder_that_is_renamed_takes_over(changing):
+    """As docs/serving.md says: write beside the old one, then rename both."""
+    client, folder = changing
+    write(folder.with_name("new"), 8)
+    folder.rename(folder.with_name("old"))
+    folder.with_name("new").rename(folder)
+    wanted = of_folder(folder)
+    until(lambda: np.abs(vector(client) - wanted).max() < 1e-5)
+    assert client.get("/health").json["models"]["mine"]["replacement"] is None
 
 
 @pytest.mark.parametrize("damage", ["truncated", "nan", "missing", "config"])
@@ -90,6 +101,7 @@ def test_a_broken_folder_leaves_the_old_model_serving(changing, damage, caplog):
     until(lambda: client.get("/health").json["models"]["mine"]["replacement"])
     health = client.get("/health")
     assert health.status == 200 and "cannot be loaded" in health.json["models"]["mine"]["replacement"]
+    assert str(folder) not in health.body.decode() and str(folder) in caplog.text, "/health is public"
     np.testing.assert_array_equal(vector(client), before)
     assert "goes on serving" in caplog.text
     assert b'te_model_reloads{model="mine",result="failed"} 1.0' in client.get("/metrics").body

@@ -3,19 +3,25 @@
 import base64
 import json
 import shutil
+import threading
 
 import numpy as np
 import pytest
 
+from mini_bert.cli.main import main
 from mini_bert.finetuning.model import load as load_tuned
+from mini_bert.finetuning.model import save, with_task
 from mini_bert.finetuning.predict import gather, predictions
+from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.inference.embed import cosines, embed
 from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.generate import generate
 from mini_bert.inference.loading import load
 from mini_bert.inference.sampling import Sampling
+from mini_bert.serving import writing
 from mini_bert.serving.routes import ROUTES
 from mini_bert.serving.served import Served
+from tests.serving.conftest import TOKENIZER, encoder, spread
 
 TEXTS = ["the cat sat on a mat .", "a dog ran", "ada lives in london and the cats ran far and far and far .", "rain"]
 
@@ -264,6 +270,36 @@ def test_generate_is_greedy_unless_told_otherwise(client, folders):
     assert client.post("/models/writer/generate", full).json == {"generated_text": f"a dog{wanted}"}
 
 
+@pytest.mark.parametrize(
+    ("stops", "count", "reason"),
+    [(False, 6, "length"), (False, 5, "eos_token"), (True, 5, "stop_sequence"), (True, 6, "stop_sequence")],
+)
+def test_why_a_text_ended(client, monkeypatch, stops, count, reason):
+    def six_at_most(model, tokenizer, prompt, tokens, sampling, stop, after_each):
+        after_each(count)
+        yield "word"
+        return stops
+
+    monkeypatch.setattr(writing, "generate", six_at_most)
+    request = {"inputs": "a dog", "parameters": {"max_new_tokens": 6, "details": True}}
+    assert client.post("/models/writer/generate", request).json["details"]["finish_reason"] == reason
+    answer = client.post("/models/writer/v1/completions", {"prompt": "a dog", "max_tokens": 6}).json
+    assert answer["choices"][0]["finish_reason"] == ("length" if reason == "length" else "stop")
+
+
+def test_a_prompt_is_read_once_and_a_long_one_in_a_thread(client, monkeypatch):
+    tokenizer, threads = client.server.shelf.entries["writer"].served.tokenizer, []
+    ids = tokenizer.ids
+
+    def seen(*args, **options):
+        threads.append(threading.current_thread().name)
+        return ids(*args, **options)
+
+    monkeypatch.setattr(tokenizer, "ids", seen)
+    assert client.post("/models/writer/generate", {"inputs": "the cat " * 3000}).status == 200
+    assert threads == ["reading_0"]
+
+
 # ---------------------------------------------------------------------- several models
 
 
@@ -291,7 +327,8 @@ def test_a_model_is_named_in_the_path_or_in_the_body(client):
     ],
 )  # fmt: skip
 def test_without_a_route_a_model_does_what_it_was_made_for(client, name, request_, like):
-    assert client.post(f"/models/{name}", request_).json == client.post(f"/models/{name}{like}", request_).json
+    plain, named = client.post(f"/models/{name}", request_), client.post(f"/models/{name}{like}", request_)
+    assert plain.status == 200 and plain.json == named.json
 
 
 def test_models_and_their_information(client):
@@ -317,10 +354,58 @@ def test_pooling_and_prompts_are_those_of_the_folder(folders, base, tmp_path):
     for theirs, ours in (("mean_tokens", "all"), ("cls_token", "cls")):
         (tmp_path / "mine" / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{theirs}": True}))
         served = Served.load("mine", str(tmp_path / "mine"))
-        assert served.pooling == ours
+        assert served.pooling == (ours,)
         np.testing.assert_allclose(served.vectors(served.rows(TEXTS[:1])), embed(*base, TEXTS[:1], ours), atol=1e-5)
     assert served.rows(["ran"], prompt="query") == base[1].ids(["the dog ran"])
-    assert Served.load("mine", str(tmp_path / "mine"), pooling="mean").pooling == "mean"
+    assert Served.load("mine", str(tmp_path / "mine"), pooling="mean").pooling == ("mean",)
+
+
+@pytest.mark.parametrize("pooling", [("mean",), ("cls",), ("all",), ("max",), ("mean", "max")], ids=",".join)
+def test_vectors_are_those_that_the_model_was_fine_tuned_for(pooling, tmp_path):
+    """Their cosine is the score of the task, also in a folder with the files of sentence-transformers, which cannot say
+    every pooling."""
+    task = Similarity(vectors=True, pooling=pooling)
+    save(tmp_path / "mine", spread(with_task(encoder(), task)), task, TOKENIZER, 31)
+    (tmp_path / "mine" / "1_Pooling").mkdir()
+    (tmp_path / "mine" / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    served, tuned = Served.load("mine", str(tmp_path / "mine")), load_tuned(tmp_path / "mine")
+    vectors = served.vectors(served.rows(TEXTS[:2]))
+    (wanted,) = predictions(tuned, gather(tuned.task, TEXTS[:2]))
+    assert vectors.shape == (2, 20 * len(pooling)) and served.pooling == pooling
+    assert cosines(vectors)[0, 1] == pytest.approx(wanted["score"], abs=1e-5)
+
+
+def command(words):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert not ended.value.code
+
+
+@pytest.mark.parametrize("options", [["--encoder"], []])
+def test_an_exported_folder_is_served_with_the_same_vectors(folders, options, tmp_path, capsys):
+    """Before and after `export --onnx`, by the server and by `embed`."""
+    pytest.importorskip("onnx", reason="needs the extra `onnx`: pip install -e '.[onnx]'")
+    command(["export", folders["base"], "--onnx", *options, "--out", str(tmp_path / "out")])
+    before, after = (Served.load("mine", folder) for folder in (folders["base"], str(tmp_path / "out")))
+    rows = before.rows(TEXTS)
+    np.testing.assert_allclose(after.vectors(rows), before.vectors(rows), atol=1e-5)
+    capsys.readouterr()
+    command(["embed", *TEXTS, "--model", str(tmp_path / "out"), "--out", "-"])
+    printed = [json.loads(line)["vector"] for line in capsys.readouterr().out.splitlines()]
+    np.testing.assert_allclose(printed, after.vectors(rows), rtol=1e-5, atol=1e-5)
+
+
+def test_the_command_and_the_server_read_the_pooling_of_a_folder(folders, tmp_path, capsys, caplog):
+    """Also of one that sentence-transformers wrote; one that cannot be computed is not replaced silently."""
+    shutil.copytree(folders["base"], tmp_path / "mine")
+    (tmp_path / "mine" / "1_Pooling").mkdir()
+    for mode in ("cls_token", "mean_tokens", "weightedmean_tokens"):
+        (tmp_path / "mine" / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{mode}": True}))
+        command(["embed", *TEXTS, "--model", str(tmp_path / "mine"), "--out", "-"])
+        printed = [json.loads(line)["vector"] for line in capsys.readouterr().out.splitlines()]
+        served = Served.load("mine", str(tmp_path / "mine"))
+        np.testing.assert_allclose(printed, served.vectors(served.rows(TEXTS)), rtol=1e-5, atol=1e-5)
+        assert ("asks for weightedmean_tokens" in caplog.text) == (mode == "weightedmean_tokens")
 
 
 # ---------------------------------------------------------------------- about the server
@@ -335,8 +420,8 @@ def test_health_lists_every_model(client, folders):
 
 def test_metrics_have_the_names_of_text_embeddings_inference(client):
     def value(line):
-        found = [one.split()[-1] for one in client.get("/metrics").body.decode().splitlines() if one.startswith(line)]
-        return float(found[0]) if found else 0.0
+        lines = client.get("/metrics").body.decode().splitlines()
+        return next((float(one.split()[-1]) for one in lines if one.startswith(line)), 0.0)
 
     before = value('te_request_success{method="batch"}'), value("te_request_duration_count")
     client.post("/embed", {"inputs": TEXTS})

@@ -112,7 +112,7 @@ class Similarity(Task):
             return float(loss), 0
         x, encoded = model.encode(batch.ids, batch.mask, batch.types, run)  # (2B,T,H)
         vectors, pooled = model.task.forward(
-            x, run.fork(HEAD), asked=batch.asked, summary=summary_places(model, batch)
+            x, run.fork(HEAD), asked=self._pooled_tokens(batch), summary=summary_places(model, batch)
         )  # (2B,H)
         cosines, angle = cosine(*np.split(vectors, 2))
         forward, backward = LOSSES[self.kind]
@@ -126,8 +126,13 @@ class Similarity(Task):
         if not self.vectors:
             return sentence_scores(model, batch, run, self.pooling)[0][:, 0].tolist()
         x, _ = model.encode(batch.ids, batch.mask, batch.types, run)
-        vectors, _ = model.task.forward(x, run, asked=batch.asked, summary=summary_places(model, batch))
+        asked = self._pooled_tokens(batch)
+        vectors, _ = model.task.forward(x, run, asked=asked, summary=summary_places(model, batch))
         return self._score(cosine(*np.split(vectors, 2))[0]).tolist()
+
+    def _pooled_tokens(self, batch):
+        """Words (2B,T); with the pooling "all", special tokens, too"""
+        return batch.real if "all" in self.pooling else batch.asked
 
     def _score(self, cosines):
         return self.low + cosines * (self.high - self.low)
