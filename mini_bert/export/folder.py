@@ -88,9 +88,7 @@ def stored_as(model: Model, weights: str) -> Model:
             raise ValueError(
                 f"the largest weight is {largest:g}, but float16 only goes to 65,504; export with --full or --bfloat16"
             )
-    if weights == "float32" and not model.in_eight_bits and model.flat.data.itemsize == 4:
-        return model
-    return deepcopy(model).keep_weights(weights)
+    return model if model.weights_kind == weights else deepcopy(model).keep_weights(weights)
 
 
 def _how_to_load(model: Model) -> str:

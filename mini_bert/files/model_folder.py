@@ -21,7 +21,7 @@ import numpy as np
 from mini_bert.common.atomic import old_version, replaced_folder, write_atomic, written_beside
 from mini_bert.common.eight_bit import Int8
 from mini_bert.common.json_values import parse_json, read_object
-from mini_bert.common.sixteen_bit import Stored
+from mini_bert.common.sixteen_bit import Stored, kind_of
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG, CARD = "model.safetensors", "pytorch_model.bin", "config.json", "README.md"
 INT8_WEIGHTS = "model_int8.safetensors"  # another name, so that transformers does not take its integers for weights
@@ -236,9 +236,8 @@ def _about(tensors: Mapping[str, Any]) -> dict[str, Any]:
             "activations": "uint8, one scale for each array, found when it is computed",
         }
         return {EIGHT_BIT: about}
-    kinds = {array.bits.dtype if isinstance(array, Stored) else array.dtype for array in tensors.values()}
-    names = {np.dtype(np.uint16): "bfloat16", np.dtype(np.float16): "float16"}
-    return {"torch_dtype": names[kinds.pop()]} if len(kinds) == 1 and kinds <= set(names) else {}
+    kinds = {kind_of(array.bits if isinstance(array, Stored) else array) for array in tensors.values()}
+    return {"torch_dtype": kinds.pop()} if len(kinds) == 1 and kinds <= {"bfloat16", "float16"} else {}
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:

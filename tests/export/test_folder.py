@@ -4,13 +4,18 @@ import json
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from mini_bert.cli.main import main
 from mini_bert.evaluation.word_frequencies import read_frequencies, write_frequencies
 from mini_bert.export.folder import export
-from mini_bert.inference.loading import load
+from mini_bert.files.model_folder import read_config, weights_of
+from mini_bert.inference.loading import load, load_model
+from mini_bert.models.base import REPLACED
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
+from mini_bert.models.electra import Electra, ElectraConfig
 from mini_bert.models.mini import MiniBERT
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
@@ -32,6 +37,34 @@ def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
         assert loaded.dtype == np.float32 and tokenizer.vocab_size == 8192
         np.testing.assert_allclose(loaded.flat.data, model.flat.data, rtol=error, atol=error / 1e3)
         np.testing.assert_allclose(loaded.encode(IDS)[0], model.encode(IDS)[0], atol=10 * error)
+
+
+PAIR = {"vocab_size": 8192, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4}
+PAIRS = {
+    "electra": Electra(ElectraConfig(**PAIR, intermediate_size=13, embedding_size=29).with_generator(), (REPLACED,)),
+    "deberta-v3": DebertaV2(DebertaV2Config(**PAIR, intermediate_size=13).with_generator(), (REPLACED,)),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "weights, stored, share", [("float16", "F16", 0.5), ("bfloat16", "BF16", 0.5), ("int8", "I8", 0.25)]
+)
+def test_both_models_of_a_pair_are_stored_in_as_many_bits(pair, weights, stored, share, tmp_path):
+    model = PAIRS[pair]
+    for folder, kind in (("full", "float32"), ("less", weights)):
+        export(model, TOKENIZER, tmp_path / folder, kind)
+    for part in ("", "generator"):
+        narrow, full = weights_of(tmp_path / "less" / part), weights_of(tmp_path / "full" / part)
+        assert share - 0.01 < narrow.stat().st_size / full.stat().st_size < share + 0.13  # scales and biases
+        with safe_open(narrow, "np") as file:
+            names = file.keys()
+            assert stored in {file.get_slice(name).get_dtype() for name in names}
+        config = read_config(tmp_path / "less" / part)
+        assert "eight_bit" in config if weights == "int8" else config["torch_dtype"] == weights
+        loaded, exact = load_model(tmp_path / "less" / part), load_model(tmp_path / "full" / part)
+        assert loaded.in_eight_bits == (weights == "int8")
+        np.testing.assert_allclose(loaded.encode(IDS)[0], exact.encode(IDS)[0], atol=0.1)
 
 
 def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_written(tmp_path):
