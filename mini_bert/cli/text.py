@@ -69,7 +69,7 @@ def tokenizer_train(
 
     For example:  mini-bert tokenizer train my_texts/ --vocab-size 16000 --out my_tokenizer
 
-    As RoBERTa's:  mini-bert tokenizer train my_texts/ --like roberta --out my_tokenizer
+    Or like RoBERTa:  mini-bert tokenizer train my_texts/ --like roberta --out my_tokenizer
     """
     _check_out(out, force)
     tokenizer, summary = _train(

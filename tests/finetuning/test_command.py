@@ -30,7 +30,7 @@ from mini_bert.finetuning.data import cut, held_out, read_data
 from mini_bert.finetuning.finetune import finetune, progress, settings_for, with_defaults
 from mini_bert.finetuning.loop import FineTuning, predict
 from mini_bert.finetuning.model import load
-from mini_bert.finetuning.predict import gather, predictions
+from mini_bert.finetuning.predict import gather, gather_labelled, predictions
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Result, baseline, describe, verdict
 from mini_bert.finetuning.tasks.base import warn_about_cuts
 from mini_bert.inference.embed import embed
@@ -97,6 +97,15 @@ def test_files_in_model_out(kind, folder, tmp_path, capsys):
     summary = json.loads((out / "results.json").read_text())
     assert summary["runs"][0]["scores"] == result.outcome.scores and summary["dev"] == f"dev.{ENDING[kind]}"
     assert f"mini-bert predict {out}" in capsys.readouterr().out
+
+    scored = [str(out), "--file", str(tmp_path / f"dev.{ENDING[kind]}"), "--score"]
+    *said, last = ask(*scored, "--json").splitlines()
+    assert len(said) == 16 and json.loads(last) == {"examples": 16, "scores": result.outcome.scores}
+    main_score = f"{METRIC[kind]} {tuned.task.shown(result.outcome.scores[tuned.task.metric])}"
+    assert f"16 examples of {scored[2]}: {main_score}, " in ask(*scored).splitlines()[-1]
+
+
+METRIC = {"classify": "accuracy", "tag": "F1", "qa": "F1", "similarity": "Spearman"}
 
 
 def test_seeds_and_a_control_are_shown_side_by_side(mini, tmp_path, capsys):
@@ -307,6 +316,32 @@ def test_predict_reads_a_table_as_fine_tuning_does(tmp_path, caplog):
         (["ada", "ran"], ["B-PER", "O"]),
         (["rome"], ["O"]),
     ]
+
+
+def test_predict_scores_a_labelled_file(mini, tmp_path):
+    """Columns are named as for fine-tuning; a label that the model does not have is named with its line."""
+    classify, tag, alike = finetuned.Classify(["a", "b"]), finetuned.Tag(["O", "B-PER"]), finetuned.Similarity(0, 5)
+    (tmp_path / "odd.tsv").write_text("zin\tkind\nthe cat\ta\nthe film\tc\n")
+    file = str(tmp_path / "odd.tsv")
+    with pytest.raises(ValueError, match="Name the column with --text NAME"):
+        gather_labelled(classify, file)
+    with pytest.raises(ValueError, match="Name the column with --label NAME"):
+        gather_labelled(alike, file, "zin", "kind")
+    with pytest.raises(ValueError, match=r"odd.tsv:3: the label 'c' is not in the training data, which has 'a', 'b'"):
+        gather_labelled(classify, file, "zin", label="kind")
+    with pytest.raises(ValueError, match="--label is 'kind', expected the number of the column of the tags"):
+        gather_labelled(tag, file, label="kind")
+    with pytest.raises(ValueError, match="files for qa have no columns to name; remove --text"):
+        gather_labelled(finetuned.Answer(), file, "zin")
+    (tmp_path / "t.conll").write_text("ada B-PER x\nran O x\n")
+    assert gather_labelled(tag, str(tmp_path / "t.conll"), label="1")[0].tags == ["B-PER", "O"]
+    out = str(tiny.saved(tmp_path / "m"))
+    for words, message in (
+        (["x", "--score"], "--score compares with the labels"),
+        (["x", "--label", "y"], "add --score"),
+    ):
+        result = CliRunner().invoke(app, ["predict", out, *words])
+        assert message in str(result.exception)
 
 
 def test_predict_refuses_pairs_for_single_texts_and_single_texts_for_pairs(mini, tmp_path):
