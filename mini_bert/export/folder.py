@@ -13,6 +13,7 @@ model that computes with these integers. Nothing else can open the weights, so t
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from copy import deepcopy
@@ -26,7 +27,8 @@ from mini_bert.common.invocation import command
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
 from mini_bert.files.model_folder import INT8_WEIGHTS, locate, weights_of, write_folder
 from mini_bert.finetuning.model import FineTuned, folder_config
-from mini_bert.models.base import Model
+from mini_bert.inference.generate import end_ids
+from mini_bert.models.base import NEXT_WORD, Model
 from mini_bert.training.checkpoint import FOLDER
 
 if TYPE_CHECKING:
@@ -56,8 +58,11 @@ def export(
     text = _with_note(text, model)
     parts: Any = model.folders()
     for name, part in parts.items():
-        config = {**part.file_config(), **(js or {})}
+        ends = text_ends(part, tokenizer)
+        config = {**part.file_config(), **ends, **(js or {})}
         write_folder(folder / name, config, part.kept_tensors(), tokenizer, None if name else text, keep_others=True)
+        if ends:
+            write_atomic(folder / name / "generation_config.json", (json.dumps(ends, indent=2) + "\n").encode())
     if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
         write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
     return size_of_weights(folder)
@@ -72,6 +77,17 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
     config = {**folder_config(model, task, tokenizer, length), **more}
     write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, text or None)
     return size_of_weights(Path(folder))
+
+
+def text_ends(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The ids that begin, end and pad texts, as `generate` takes them: other programs read them in config.json and
+    generation_config.json. {} for a model that does not write."""
+    if NEXT_WORD not in model.output_heads or "sep" not in tokenizer.roles:
+        return {}
+    ends = sorted(end_ids(model, tokenizer))
+    ids = {"bos_token_id": tokenizer.sep_id} | ({"pad_token_id": tokenizer.pad_id} if "pad" in tokenizer.roles else {})
+    own = {name: value for name, value in model.file_config().items() if name in ids and value is not None}
+    return {**ids, **own, "eos_token_id": ends[0] if len(ends) == 1 else ends}
 
 
 def size_of_weights(folder: Path) -> int:

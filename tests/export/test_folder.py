@@ -10,13 +10,16 @@ from mini_bert.cli.main import main
 from mini_bert.evaluation.word_frequencies import read_frequencies, write_frequencies
 from mini_bert.export.folder import export
 from mini_bert.files.model_folder import read_config, weights_of
+from mini_bert.inference.generate import end_ids, generate
 from mini_bert.inference.loading import load, load_model
 from mini_bert.models.base import REPLACED
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
 from mini_bert.models.electra import Electra, ElectraConfig
+from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.mini import MiniBERT
+from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer.load("8k")
@@ -107,6 +110,37 @@ def test_the_card_says_how_to_load_the_model(model, tmp_path, monkeypatch):
     names: dict = {}
     exec(card.split("```python\n")[1].split("```")[0], names)
     assert names["model"].config == model.config
+
+
+def test_a_model_that_writes_says_where_texts_end(tmp_path):
+    """config.json and generation_config.json have the ids with which `generate` begins and ends; others have none."""
+    tokenizer = load_tokenizer("bpe-8k")
+    for own, ends in ((None, tokenizer.sep_id), (7, [tokenizer.sep_id, 7])):
+        model = GPT2(GPT2Config(8192, 11, 6, 1, 2, eos_token_id=own))
+        export(model, tokenizer, tmp_path / "gpt2")
+        expected = {"bos_token_id": tokenizer.sep_id, "pad_token_id": tokenizer.pad_id, "eos_token_id": ends}
+        assert json.loads((tmp_path / "gpt2" / "generation_config.json").read_text()) == expected
+        assert read_config(tmp_path / "gpt2").items() >= expected.items()
+        again = load_model(tmp_path / "gpt2")
+        assert end_ids(again, tokenizer) == end_ids(model, tokenizer)
+    export(Bert(BERT), TOKENIZER, tmp_path / "bert")
+    assert not (tmp_path / "bert" / "generation_config.json").exists()
+
+
+@pytest.mark.peers
+def test_transformers_ends_a_text_where_we_do(tmp_path):
+    """A GPT-2 whose every next token is the end of the document: transformers writes that one token, and stops."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer, model = load_tokenizer("bpe-8k"), GPT2(GPT2Config(8192, 11, 6, 1, 2))
+    end, last = model.tokens.table.data[tokenizer.sep_id], model.final_norm
+    end *= 100
+    last.gamma.data[...], last.beta.data[...] = 0, end
+    export(model, tokenizer, tmp_path / "gpt2", "float32")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "gpt2")
+    prompt = transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt2")("Once upon", return_tensors="pt")
+    written = theirs.generate(prompt["input_ids"], max_new_tokens=5, do_sample=False)[0, prompt["input_ids"].shape[1] :]
+    assert written.tolist() == [tokenizer.sep_id]
+    assert list(generate(model, tokenizer, "Once upon", 5)) == []
 
 
 def a_run_without_model(folder, **start):
