@@ -17,6 +17,7 @@ settings.load_profile("no deadline")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
 
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # tests report nothing to anybody
 os.environ["MINI_BERT_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" / "mini-bert")  # not in that of the user
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -301,7 +303,9 @@ def metrics(
 def export(
     model: Annotated[str, typer.Argument(help=MODELS)],
     out: Annotated[Path, typer.Option(help="the folder to write")],
-    full: Annotated[bool, typer.Option("--full", help="32 bits per weight instead of 16")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="32 bits per weight instead of 16; with --onnx, the default")
+    ] = False,
     bfloat16: Annotated[
         bool, typer.Option("--bfloat16", help="16 bits with the range of float32, and fewer digits than float16")
     ] = False,
@@ -310,7 +314,10 @@ def export(
         typer.Option("--int8", help="8 bits per weight; with --onnx: write onnx/model_quantized.onnx instead"),
     ] = False,
     onnx: Annotated[
-        bool, typer.Option("--onnx", help="also write onnx/model.onnx, with the model's head (needs the extra `onnx`)")
+        bool,
+        typer.Option(
+            "--onnx", help="also write onnx/model.onnx, with the model's head (extra `onnx`); weights in 32 bits"
+        ),
     ] = False,
     encoder: Annotated[
         bool, typer.Option("--encoder", help="with --onnx: the vectors of the tokens instead of the head's scores")
@@ -327,43 +334,33 @@ def export(
     kinds = [name for name, wanted in (("float32", full), ("bfloat16", bfloat16), ("int8", int8)) if wanted]
     if len(kinds) > 1:
         raise ValueError("--full, --bfloat16 and --int8 are different weights; choose one of them")
-    weights = kinds[0] if kinds else "float16"
-    if onnx:
-        _export_onnx(model, out, weights, encoder, past)
-        return
-    if encoder or past:
+    if (encoder or past) and not onnx:
         raise ValueError("--encoder and --past say what the ONNX graph computes; add --onnx")
-    from mini_bert.export import folder
+    from mini_bert.export import folder, onnx_folder
     from mini_bert.files.model_folder import CARD
     from mini_bert.finetuning import model as finetuning
     from mini_bert.inference.loading import load, with_generator
 
+    weights = kinds[0] if kinds else "float32" if onnx else "float16"
     source = folder.source_of(model, out)
-    if finetuning.is_tuned(source):
-        tuned = finetuning.load(source)
-        loaded, size = tuned.model, folder.export_tuned(tuned, out, weights, source / CARD)
-    else:
-        loaded, tokenizer = load(source)
-        loaded = with_generator(loaded, source)
-        size = folder.export(loaded, tokenizer, out, weights, source / CARD)
-    bits = {"float32": 32, "int8": 8}.get(weights, 16)
-    print(f"{out}: {loaded.get_parameter_count():,} weights in {bits} bits, {size / 1e6:.1f} MB")
-
-
-def _export_onnx(model: str, out: Path, weights: str, encoder: bool, past: bool) -> None:
-    from mini_bert.export.folder import source_of
-    from mini_bert.export.onnx_folder import export_onnx, export_tuned
-    from mini_bert.files.model_folder import CARD
-    from mini_bert.finetuning import model as finetuning
-    from mini_bert.inference.loading import load, with_generator
-
-    source = source_of(model, out)
+    write: Callable[..., Any]
+    as_graph: Callable[..., Any]
     if finetuning.is_tuned(source):
         if past:
             raise ValueError(f"{model} was fine-tuned for a task, and writes no text; export it without --past")
-        written = export_tuned(finetuning.load(source), out, weights, source / CARD, encoder)
+        tuned = finetuning.load(source)
+        loaded = tuned.model
+        as_graph, write = partial(onnx_folder.export_tuned_onnx, tuned), partial(folder.export_tuned, tuned)
     else:
         loaded, tokenizer = load(source)
-        written = export_onnx(with_generator(loaded, source), tokenizer, out, weights, source / CARD, encoder, past)
-    names = f"{', '.join(written.inputs)} -> {', '.join(written.outputs)}"
-    print(f"{written.path}: {written.size / 1e6:.1f} MB, {names}")
+        loaded = with_generator(loaded, source)
+        as_graph = partial(onnx_folder.export_onnx, loaded, tokenizer, past=past)
+        write = partial(folder.export, loaded, tokenizer)
+    if onnx:
+        graph = as_graph(out, weights, source / CARD, encoder=encoder)
+        names = f"{', '.join(graph.inputs)} -> {', '.join(graph.outputs)}"
+        print(f"{graph.path}: {graph.size / 1e6:.1f} MB, {names}")
+        return
+    size = write(out, weights, source / CARD)
+    bits = {"float32": 32, "int8": 8}.get(weights, 16)
+    print(f"{out}: {loaded.get_parameter_count():,} weights in {bits} bits, {size / 1e6:.1f} MB")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +23,12 @@ import numpy as np
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
+from mini_bert.common.json_values import read_object
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
 from mini_bert.files.model_folder import INT8_WEIGHTS, locate, weights_of, write_folder
 from mini_bert.finetuning.model import FineTuned, folder_config
+from mini_bert.finetuning.report import example
+from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
 from mini_bert.inference.generate import end_ids
 from mini_bert.models.base import NEXT_WORD, Model
 from mini_bert.training.checkpoint import FOLDER
@@ -43,12 +45,12 @@ def export(
     folder: str | os.PathLike[str],
     weights: str = "float16",
     card: Path | None = None,
-    js: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> int:
     """Write config.json, weights, tokenizer, and a model card. Returns the size of the weights in bytes.
 
     weights: float32, float16, bfloat16 or int8; card: the file of an existing card, to which a section on loading is
-    added. Word frequencies next to it are copied. js: more for config.json, that transformers.js reads
+    added. Word frequencies and pooling next to it are copied. more: for config.json
     """
     folder = Path(folder)
     model = stored_as(model, weights)
@@ -57,10 +59,13 @@ def export(
         text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
     text = _with_note(text, model)
     parts: Any = model.folders()
+    if card is not None and (pooling := pooling_in(card.parent)):
+        more = {FOLDER_POOLING: pooling, **more}
     for name, part in parts.items():
         ends = text_ends(part, tokenizer)
-        config = {**part.file_config(), **ends, **(js or {})}
+        config = {**part.file_config(), **ends, **more}
         write_folder(folder / name, config, part.kept_tensors(), tokenizer, None if name else text, keep_others=True)
+        _name_inputs(folder / name, part)
         if ends:
             write_atomic(folder / name / "generation_config.json", (json.dumps(ends, indent=2) + "\n").encode())
     if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
@@ -72,10 +77,12 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
     """The same for a fine-tuned model, with the head of its task"""
     model, task, tokenizer, length = tuned
     model = stored_as(model, weights)
-    text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else ""
-    text = _with_note(text or f"# {Path(folder).resolve().name}\n", model) if model.in_eight_bits else text
+    text = f"# {Path(folder).resolve().name}\n\n```console\nmini-bert predict . {example(task)}\n```\n"
+    if card is not None and card.is_file():
+        text = card.read_text(encoding="utf-8")
     config = {**folder_config(model, task, tokenizer, length), **more}
-    write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, text or None)
+    write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, _with_note(text, model))
+    _name_inputs(Path(folder), model)
     return size_of_weights(Path(folder))
 
 
@@ -88,6 +95,14 @@ def text_ends(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
     ids = {"bos_token_id": tokenizer.sep_id} | ({"pad_token_id": tokenizer.pad_id} if "pad" in tokenizer.roles else {})
     own = {name: value for name, value in model.file_config().items() if name in ids and value is not None}
     return {**ids, **own, "eos_token_id": ends[0] if len(ends) == 1 else ends}
+
+
+def _name_inputs(folder: Path, model: Model) -> None:
+    """Tell transformers which arrays its tokenizer makes: a GPT-2 adds token types to its input if it gets them."""
+    path = folder / "tokenizer_config.json"
+    types = ["token_type_ids"] if model.tells_texts_apart else []
+    settings = {**read_object(path), "model_input_names": ["input_ids", *types, "attention_mask"]}
+    write_atomic(path, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def size_of_weights(folder: Path) -> int:

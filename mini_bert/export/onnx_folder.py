@@ -2,7 +2,7 @@
 
     $ mini-bert export runs/first --onnx --out my-model
 
-    my-model/onnx/model.onnx                the graph, float32
+    my-model/onnx/model.onnx                the graph, float32: the numbers of model.safetensors
     my-model/onnx/model_quantized.onnx      instead of it with --int8: the graph of the model in 8 bits
     my-model/config.json, model.safetensors, tokenizer.json, tokenizer_config.json, README.md       as without --onnx
     my-model/modules.json, 1_Pooling/config.json, sentence_bert_config.json     for graphs that give vectors
@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.atomic import write_atomic
-from mini_bert.export import folder as folders
-from mini_bert.export.folder import export, stored_as
+from mini_bert.export.folder import export, export_tuned, stored_as
 from mini_bert.export.names import HIDDEN
 from mini_bert.export.recording import Recording, own_head, record, vectors
 from mini_bert.export.task_heads import task_head
 from mini_bert.files.model_folder import CARD
 from mini_bert.finetuning.model import FineTuned
+from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
 from mini_bert.models.base import Model
 from mini_bert.models.memory import INT8
 from mini_bert.text.base import Tokenizer
 
 GRAPH, INT8_GRAPH = "onnx/model.onnx", "onnx/model_quantized.onnx"
 TRANSFORMERS_JS = {"transformers.js_config": {"dtype": "q8"}}  # in config.json: the graph that it opens by default
-HEADING = "## The ONNX graph"
+GRAPH_HEADING = "## The ONNX graph"
 
 
 class Exported(NamedTuple):
@@ -47,42 +47,46 @@ def export_onnx(
     model: Model,
     tokenizer: Tokenizer,
     folder: str | os.PathLike[str],
-    weights: str = "float16",
+    weights: str = "float32",
     card: Path | None = None,
     encoder: bool = False,
     past: bool = False,
 ) -> Exported:
     """Write a pretrained model: a folder as `export` does, and the graph.
 
-    weights: those of the safetensors file, and with int8 those of the graph, too; past: the graph takes and returns
-    keys and values (recording.py)
+    weights: of the safetensors file. The graph is traced from the same, rounded numbers, in float32, or int8 if they
+    are; past: the graph takes and returns keys and values (recording.py)
     """
     int8 = weights == INT8
-    model = stored_as(model, INT8 if int8 else "float32")
+    model = stored_as(model, weights)
     models: Any = model.folders()
     parts = {name: record(part, vectors if encoder else own_head(part), past) for name, part in models.items()}
     graphs = {name: recording.to_onnx().SerializeToString() for name, recording in parts.items()}
-    export(model, tokenizer, folder, weights, card, TRANSFORMERS_JS if int8 else None)
+    more: dict[str, Any] = TRANSFORMERS_JS if int8 else {}
+    pooling = (None if card is None else pooling_in(card.parent)) or "mean"
+    if HIDDEN in parts[""].outputs:
+        more = {FOLDER_POOLING: pooling, **more}
+    export(model, tokenizer, folder, weights, card, **more)
     for name, recording in parts.items():
         _add_graph(Path(folder) / name, graphs[name], recording, int8)
         if HIDDEN in recording.outputs:
-            add_sentence_transformer(Path(folder) / name, models[name], ["cls" if model.reads_forward else "mean"])
+            add_sentence_transformer(Path(folder) / name, models[name], [pooling])
     return _summary(Path(folder), int8, graphs[""], parts[""])
 
 
-def export_tuned(
+def export_tuned_onnx(
     tuned: FineTuned,
     folder: str | os.PathLike[str],
-    weights: str = "float16",
+    weights: str = "float32",
     card: Path | None = None,
     encoder: bool = False,
 ) -> Exported:
     """Write a fine-tuned model, and the graph with the head of its task."""
     int8 = weights == INT8
-    tuned = tuned._replace(model=stored_as(tuned.model, INT8 if int8 else "float32"))
+    tuned = tuned._replace(model=stored_as(tuned.model, weights))
     recording = record(tuned.model, vectors if encoder else task_head(tuned))
     graph = recording.to_onnx().SerializeToString()
-    folders.export_tuned(tuned, folder, weights, card, **(TRANSFORMERS_JS if int8 else {}))
+    export_tuned(tuned, folder, weights, card, **(TRANSFORMERS_JS if int8 else {}))
     _add_graph(Path(folder), graph, recording, int8)
     if HIDDEN in recording.outputs:
         add_sentence_transformer(Path(folder), tuned.model, getattr(tuned.task, "pooling", ["mean"]), tuned.length)
@@ -108,7 +112,7 @@ def _add_graph(folder: Path, graph: bytes, recording: Recording, int8: bool) -> 
     path.parent.mkdir(exist_ok=True)
     write_atomic(path, graph)
     card = folder / CARD
-    if card.is_file() and HEADING not in (text := card.read_text(encoding="utf-8")):
+    if card.is_file() and GRAPH_HEADING not in (text := card.read_text(encoding="utf-8")):
         write_atomic(card, f"{text.rstrip()}\n\n{_about(recording, int8)}".encode())
 
 
@@ -118,8 +122,8 @@ def _about(recording: Recording, int8: bool) -> str:
     inputs, outputs = (", ".join(f"`{name}`" for name in some) for some in names)
     bits = "with products of 8-bit integers" if int8 else "in float32"
     return (
-        f"{HEADING}\n\n`{_name(int8)}` computes {outputs} from {inputs}, {bits}. Ids and masks are int64.\n"
-        "ONNX Runtime, `optimum` and transformers.js run it.\n"
+        f"{GRAPH_HEADING}\n\n`{_name(int8)}` computes {outputs} from {inputs}, {bits}. Ids and masks are int64.\n"
+        "ONNX Runtime runs it; `optimum` and transformers.js do if they have this architecture.\n"
     )
 
 

@@ -114,7 +114,7 @@ def _recorded(model: Model, head: Head, past: bool, B: int, T: int, P: int) -> R
     ids = integers(INPUT_IDS, rng.integers(0, model.vocab_size, (B, T)))
     seen = before + length if past else length
     mask = integers(MASK, np.arange(int(seen)) < int(seen) - np.arange(B)[:, None], seen).astype(bool)
-    types = integers(TYPES, np.arange(T) > T // 2) if tells_texts_apart(model) else None
+    types = integers(TYPES, np.arange(T) > T // 2) if model.tells_texts_apart else None
     places = memory = None
     if past:
         places = integers(POSITIONS, P + np.arange(T))
@@ -141,14 +141,6 @@ def _arrays(model: Model) -> dict[str, np.ndarray]:
         else:
             found |= {f"{name}_quantized": param.frozen.integers, f"{name}_scale": param.frozen.scales.reshape(-1)}
     return found
-
-
-def tells_texts_apart(model: Model) -> bool:
-    """Whether token types make a difference to this model"""
-    two = np.array([[0, 1]])
-    return model.check_types(two, np.zeros_like(two)) is not None and bool(
-        np.array_equal(model.check_types(two, np.zeros_like(two)), two)  # type: ignore[arg-type]
-    )
 
 
 # ---------------------------------------------------------------------- heads

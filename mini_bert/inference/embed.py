@@ -27,8 +27,10 @@ from threadpoolctl import threadpool_limits
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.inputs import check_finite
+from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
+from mini_bert.files.model_folder import read_config
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, Model
 from mini_bert.text.templates import pad
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
 POOLING = ("mean", "cls", "all")
+FOLDER_POOLING = "sentence_pooling"  # in config.json: the pooling of a model that `export` wrote
 VECTOR_FILES = (".npy", ".jsonl")
 logger = logging.getLogger(__name__)
 
@@ -116,6 +119,25 @@ def vectors_of(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]]
     weights = ((places >= 0) & (places < lengths[:, None])).astype(hidden.dtype)  # (B,T)
     weights /= weights.sum(1, keepdims=True)
     return (weights[:, None] @ hidden)[:, 0]  # (B,1,T) (B,T,H) -> (B,H)
+
+
+def pooling_in(folder: Path) -> str | None:
+    """How the texts of a pretrained model are pooled: as its config.json says, or the file of sentence-transformers.
+
+    Their mean includes special tokens, and they have no pooling that leaves these out. So a folder that we export says
+    in config.json which of both it means.
+    """
+    own = read_config(folder).get(FOLDER_POOLING)
+    if own is not None and own not in POOLING:
+        raise ValueError(
+            f"{folder}: {FOLDER_POOLING} in config.json is {own!r:.40}, expected one of {', '.join(POOLING)}"
+        )
+    path = folder / "1_Pooling" / "config.json"
+    if own is not None or not path.is_file():
+        return own
+    settings = read_object(path)
+    names = {"pooling_mode_mean_tokens": "all", "pooling_mode_cls_token": "cls"}
+    return next((ours for theirs, ours in names.items() if settings.get(theirs) is True), None)
 
 
 def token_vectors(model: Model, tokenizer: Tokenizer, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:

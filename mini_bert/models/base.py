@@ -200,6 +200,12 @@ class Model(WithLoss, Saved):
         """Checked token types; models without them ignore them."""
         return None
 
+    @property
+    def tells_texts_apart(self) -> bool:
+        """Whether token types make a difference to this model"""
+        types = np.array([[0, 1]])
+        return np.array_equal(self.check_types(types, np.zeros_like(types)), types)  # type: ignore[arg-type]
+
     def encode(self, input_ids, attention_mask=None, token_types=None, run: Run | None = None, chosen=None):
         """Returns hidden (B,T,H), or (N,H) for chosen rows (b·T + t), and the cache.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mini_bert.models.sizes import Sizes
 
 OF_A_TASK = ("architectures", "id2label", "label2id", "problem_type", "fine_tuning")  # added by fine-tuning
-OF_EXPORT = ("torch_dtype", "eight_bit", "transformers.js_config")  # added by export
+OF_EXPORT = ("torch_dtype", "eight_bit", "transformers.js_config", "sentence_pooling")  # added by export
 INITS = ("plain", "depth_scaled")  # initial W_o and W2: like all other projections, or scaled by 1/√(2L)
 
 

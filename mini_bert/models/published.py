@@ -41,6 +41,7 @@ _NEUTRAL = """
     sentence_transformers transformers.js_config onnx_config adapters adapter_fusion xla_device _commit_hash model_name
     unk_token_id pad_token bos_token eos_token tie_weights_ tie_encoder_decoder use_return_dict license
     remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens eight_bit
+    sentence_pooling
 """
 NEUTRAL = frozenset(_NEUTRAL.split())
 ENCODER: Mapping[str, Any] = {"is_decoder": False, "is_encoder_decoder": False, "add_cross_attention": False,

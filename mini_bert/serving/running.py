@@ -103,7 +103,8 @@ def serve(
     grace: int = 30,
 ) -> None:
     """Serve models until Ctrl-C or SIGTERM. grace: seconds for the requests that were accepted before that"""
-    extra("uvicorn", NEEDED)
+    for package in ("uvicorn", "orjson"):  # now, not at the first request
+        extra(package, NEEDED)
     if key is not None and not key.strip():
         raise ValueError("the API key is empty; give one, or leave --api-key out")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)

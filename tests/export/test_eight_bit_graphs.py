@@ -12,7 +12,7 @@ import pytest
 
 from mini_bert.export.engine import Engine, on_onnx
 from mini_bert.export.names import INPUT_IDS, MASK
-from mini_bert.export.onnx_folder import GRAPH, INT8_GRAPH, export_onnx, export_tuned
+from mini_bert.export.onnx_folder import GRAPH, INT8_GRAPH, export_onnx, export_tuned_onnx
 from mini_bert.export.recording import own_head, record
 from mini_bert.finetuning.model import FineTuned, is_tuned, with_task
 from mini_bert.finetuning.model import load as load_tuned
@@ -161,7 +161,7 @@ def test_a_model_in_8_bits_is_exported_in_floats_again(tmp_path):
 def test_a_fine_tuned_folder_in_8_bits(tmp_path):
     task = Classify(["neg", "pos"])
     tuned = FineTuned(with_task(tiny.encoder("bert"), task, 0.0), task, tiny.TOKENIZER, 24)
-    assert export_tuned(tuned, tmp_path / "out", "int8").outputs == ["logits"]
+    assert export_tuned_onnx(tuned, tmp_path / "out", "int8").outputs == ["logits"]
     assert is_tuned(tmp_path / "out") and load_tuned(tmp_path / "out").model.in_eight_bits
     assert "## Weights in 8 bits" in (tmp_path / "out" / "README.md").read_text()
 

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from mini_bert.cli.main import main
-from mini_bert.export.engine import on_onnx, session_of
-from mini_bert.export.onnx_folder import GRAPH, INT8_GRAPH, export_onnx, export_tuned
+from mini_bert.export.engine import Engine, on_onnx, session_of, with_engine
+from mini_bert.export.onnx_folder import GRAPH, INT8_GRAPH, export_onnx, export_tuned_onnx
 from mini_bert.export.recording import own_head, record
 from mini_bert.finetuning.model import FineTuned, is_tuned, save, with_task
+from mini_bert.finetuning.model import load as load_tuned
 from mini_bert.finetuning.predict import predictions
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.finetuning.tasks.similarity import Similarity
 from mini_bert.finetuning.tasks.tag import Tag
-from mini_bert.inference.embed import embed
+from mini_bert.inference.embed import embed, pooling_in
 from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.generate import generate_ids
 from mini_bert.inference.loading import load, load_model
 from mini_bert.layers.base import Run
+from mini_bert.serving.served import Served
 from tests.export.tiny_models import MODELS, batch, build
 from tests.finetuning import tiny_tasks as tiny
 
 pytestmark = pytest.mark.peers
 pytest.importorskip("onnxruntime")
+ROOT = Path(__file__).parents[2]
 TEXTS = ["The cat sat on the mat.", "Prices rose.", "She opened the door and looked into the room, but nobody was in."]
 
 
@@ -112,6 +120,59 @@ def test_a_graph_without_vectors_is_refused():
         on_onnx(model, graph)
 
 
+# ---------------------------------------------------------------------- threads
+
+
+def blas_threads() -> set[int]:
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+@pytest.fixture
+def two_blas_threads():
+    with threadpool_limits(2, "blas"):
+        assert blas_threads() == {2}
+        yield
+
+
+def test_numpy_has_one_thread_beside_onnx_runtime(two_blas_threads):
+    """Threads of BLAS and of ONNX Runtime compete for cores. The engine numpy keeps both of its own."""
+    with_engine(build("mini"), "numpy")
+    assert blas_threads() == {2}
+    with_engine(build("mini"), "onnx", threads=1)
+    assert blas_threads() == {1}
+
+
+@pytest.mark.parametrize("command", ["fill-mask", "embed", "predict", "serve"])
+def test_every_command_computes_with_one_blas_thread(command, tmp_path, monkeypatch, two_blas_threads):
+    """Whenever ONNX Runtime is called, NumPy has one thread."""
+    seen = []
+
+    def spy(*given):
+        seen.append(blas_threads())
+        return encode(*given)
+
+    encode = Engine.encode_inputs
+    monkeypatch.setattr(Engine, "encode_inputs", spy)
+    if command == "serve":
+        Served.load("mini-bert", "mini-bert", "onnx")
+    elif command == "predict":
+        task = Classify(["neg", "pos"])
+        save(tmp_path / "tuned", with_task(tiny.encoder("bert"), task, 0.0), task, tiny.TOKENIZER, 24)
+        main_ends(["predict", str(tmp_path / "tuned"), "the cat", "--engine", "onnx"])
+    else:
+        main_ends([command, "The cat [MASK]." if command == "fill-mask" else "A cat.", "--engine", "onnx"])
+    assert seen and all(one == {1} for one in seen)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="looks for a file of Linux and macOS")
+def test_onnx_runtime_reports_nothing(tmp_path):
+    """It keeps no identifier of the user, which would be the sign that it reports to its makers."""
+    code = "from mini_bert.export.engine import *; from tests.export.tiny_models import *; on_onnx(build('mini'))"
+    home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], env=home, check=True, timeout=60)
+    assert not list(tmp_path.rglob("*onnxruntime*"))
+
+
 # ---------------------------------------------------------------------- folders and commands
 
 
@@ -133,6 +194,7 @@ def test_a_pretrained_model_as_a_folder(tmp_path, bundled):
     assert pooling["word_embedding_dimension"] == 192 and pooling["pooling_mode_mean_tokens"]
     length = json.loads((tmp_path / "vectors" / "sentence_bert_config.json").read_text())["max_seq_length"]
     assert length == 64
+    assert pooling_in(tmp_path / "vectors") == "mean"  # which sentence-transformers cannot say
     on_onnx(load_model(tmp_path / "vectors"), tmp_path / "vectors" / GRAPH)
 
 
@@ -150,10 +212,24 @@ def test_a_fine_tuned_model_as_a_folder(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("weights", ["float32", "float16", "bfloat16"])
+def test_weights_and_graph_of_a_folder_are_the_same_numbers(weights, tmp_path):
+    """The graph is traced from the rounded weights, whatever they are rounded to."""
+    task, ids = Classify(["neg", "pos"]), np.array([[2, 11, 23, 3]])
+    tuned = FineTuned(with_task(tiny.encoder("bert"), task, 0.0), task, tiny.TOKENIZER, 24)
+    export_onnx(tiny.encoder("bert"), tiny.TOKENIZER, tmp_path / "one", weights, encoder=True)
+    export_tuned_onnx(tuned, tmp_path / "other", weights, encoder=True)
+    feed = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}
+    for name, stored in (("one", load_model(tmp_path / "one")), ("other", load_tuned(tmp_path / "other").model)):
+        (vectors,) = session_of(tmp_path / name / GRAPH).run(None, feed)
+        np.testing.assert_allclose(vectors, stored.encode(ids)[0], atol=1e-5)
+        assert json.loads((tmp_path / name / "config.json").read_text()).get("torch_dtype", "float32") == weights
+
+
 def test_pooling_of_a_model_for_vectors(tmp_path):
     task = Similarity(0, 5, vectors=True, pooling=("cls",))
     tuned = FineTuned(with_task(tiny.encoder("bert"), task, 0.0), task, tiny.TOKENIZER, 24)
-    assert export_tuned(tuned, tmp_path / "out").outputs == ["last_hidden_state"]
+    assert export_tuned_onnx(tuned, tmp_path / "out").outputs == ["last_hidden_state"]
     pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
 
@@ -183,6 +259,7 @@ def main_ends(words):
 def test_the_commands(tmp_path, capsys):
     main_ends(["export", "mini-bert", "--onnx", "--out", str(tmp_path / "m")])
     assert "onnx/model.onnx: 18.0 MB, input_ids, attention_mask -> logits" in capsys.readouterr().out
+    assert "torch_dtype" not in json.loads((tmp_path / "m" / "config.json").read_text())  # float32
     printed = []
     for engine in ("numpy", "onnx"):
         main_ends(["fill-mask", "The cat [MASK].", "--engine", engine])

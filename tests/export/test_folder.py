@@ -8,8 +8,11 @@ from safetensors import safe_open
 
 from mini_bert.cli.main import main
 from mini_bert.evaluation.word_frequencies import read_frequencies, write_frequencies
-from mini_bert.export.folder import export
+from mini_bert.export.folder import export, export_tuned
 from mini_bert.files.model_folder import read_config, weights_of
+from mini_bert.finetuning.model import FineTuned, is_tuned, with_task
+from mini_bert.finetuning.tasks.classify import Classify
+from mini_bert.inference.embed import pooling_in
 from mini_bert.inference.generate import end_ids, generate
 from mini_bert.inference.loading import load, load_model
 from mini_bert.models.base import REPLACED
@@ -141,6 +144,43 @@ def test_transformers_ends_a_text_where_we_do(tmp_path):
     written = theirs.generate(prompt["input_ids"], max_new_tokens=5, do_sample=False)[0, prompt["input_ids"].shape[1] :]
     assert written.tolist() == [tokenizer.sep_id]
     assert list(generate(model, tokenizer, "Once upon", 5)) == []
+
+
+@pytest.mark.parametrize("kind", ["float16", "int8"])
+def test_a_fine_tuned_model_without_a_card_gets_one(kind, tmp_path):
+    """It names the folder, and the command that uses it."""
+    task = Classify(["neg", "pos"])
+    export_tuned(FineTuned(with_task(Bert(BERT), task, 0.0), task, TOKENIZER, 9), tmp_path / "mine", kind, None)
+    assert is_tuned(tmp_path / "mine")
+    card = (tmp_path / "mine" / "README.md").read_text()
+    assert card.startswith("# mine\n") and 'mini-bert predict . "A text to classify."' in card
+
+
+GPT = GPT2Config(vocab_size=8192, n_positions=9, n_embd=8, n_layer=1, n_head=2)
+
+
+@pytest.mark.parametrize("model", [MiniBERT(MINI), Bert(BERT), GPT2(GPT)], ids=["mini", "bert", "gpt2"])
+def test_the_tokenizer_of_transformers_makes_the_inputs_of_the_model(model, tmp_path):
+    """Token types only for models that tell texts apart: transformers' GPT-2 would add the vectors of words to them."""
+    export(model, TOKENIZER, tmp_path / "out")
+    names = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["model_input_names"]
+    assert ("token_type_ids" in names) == isinstance(model, Bert) and {"input_ids", "attention_mask"} <= {*names}
+    assert load(tmp_path / "out")[1].ids(["a cat"]) == TOKENIZER.ids(["a cat"])
+
+
+def test_a_folder_keeps_its_pooling(tmp_path):
+    """Whether sentence-transformers wrote it or we did: a model that is served gives the same vectors once exported."""
+    export(MiniBERT(MINI), TOKENIZER, tmp_path / "a")
+    assert pooling_in(tmp_path / "a") is None
+    (tmp_path / "a" / "1_Pooling").mkdir()
+    (tmp_path / "a" / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    for old, new in ("ab", "bc"):
+        export(load(tmp_path / old)[0], TOKENIZER, tmp_path / new, card=tmp_path / old / "README.md")
+        assert pooling_in(tmp_path / new) == "all"
+    config = json.loads((tmp_path / "c" / "config.json").read_text())
+    (tmp_path / "c" / "config.json").write_text(json.dumps({**config, "sentence_pooling": "avg"}))
+    with pytest.raises(ValueError, match=r"sentence_pooling in config\.json is 'avg', expected one of mean, cls, all"):
+        pooling_in(tmp_path / "c")
 
 
 def a_run_without_model(folder, **start):

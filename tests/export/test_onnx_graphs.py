@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mini_bert.export.names import END, HIDDEN, INPUT_IDS, LOGITS, MASK, START, TYPES
-from mini_bert.export.recording import own_head, record, tells_texts_apart, words
+from mini_bert.export.recording import own_head, record, words
 from mini_bert.export.task_heads import task_head
 from mini_bert.finetuning.model import FineTuned, with_task
 from mini_bert.finetuning.tasks.answer import Answer
@@ -94,7 +94,7 @@ def test_inputs_outputs_and_axes_have_the_names_that_others_expect():
         model = build(name)
         graph = record(model, own_head(model)).to_onnx().graph
         assert [one.name for one in graph.input] == inputs
-        assert tells_texts_apart(model) == (TYPES in inputs)
+        assert model.tells_texts_apart == (TYPES in inputs)
         for one in graph.input:
             assert [axis.dim_param for axis in one.type.tensor_type.shape.dim] == ["batch_size", "sequence_length"]
             assert one.type.tensor_type.elem_type == 7  # int64

@@ -84,7 +84,7 @@ TASKS = {
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory) -> dict[str, str]:
     """A folder of each kind of model, by name"""
-    for package in ("starlette", "uvicorn", "prometheus_client"):
+    for package in ("starlette", "uvicorn", "prometheus_client", "orjson"):
         pytest.importorskip(package, reason="the server is an extra: pip install -e '.[serve]'")
     top = tmp_path_factory.mktemp("models")
     encoder().save_pretrained(top / "base")

@@ -100,3 +100,10 @@ def test_the_key_comes_from_the_environment_and_ctrl_c_ends(folders):
 def test_what_cannot_be_served_is_an_error_at_once(words, message):
     with pytest.raises(SystemExit, match=message):
         main(["serve", *words, "--port", "0"])
+
+
+@pytest.mark.parametrize("package", ["uvicorn", "orjson"])
+def test_a_missing_package_is_an_error_before_the_first_request(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit, match=rf"the extra `serve`\); one is not installed.*pip install {package}"):
+        main(["serve", "mini-bert", "--port", "0"])
