@@ -46,7 +46,7 @@ LIBRARY = "the library, full batches"
 AGREE = 1e-5  # largest difference allowed between the server's numbers and the library's
 WORDS = Path(__file__).parents[1].joinpath("LICENSE").read_text(encoding="utf-8").lower().split()
 ALTERNATIVE = """
-import sys, torch, uvicorn
+import torch, uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 from sentence_transformers import SentenceTransformer

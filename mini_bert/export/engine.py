@@ -95,8 +95,8 @@ class Engine:
         given = {INPUT_IDS: inputs.ids, MASK: mask, TYPES: types}
         feed = {name: np.ascontiguousarray(given[name], np.int64) for name in self.names}
         (hidden,) = self.session.run([HIDDEN], feed)
-        found = hidden if chosen is None else rows(hidden)[chosen]
-        return found, EncodeCache(inputs, hidden, None, [], None, found)
+        selected = hidden if chosen is None else rows(hidden)[chosen]
+        return selected, EncodeCache(inputs, hidden, None, [], None, selected)
 
     def __deepcopy__(self, memo: Any) -> Engine:
         raise ValueError("a model on the engine onnx cannot be copied or trained; load it again, or copy it before")

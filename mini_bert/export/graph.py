@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_bert.common.extras import extra
-from mini_bert.common.sixteen_bit import Stored
 from mini_bert.export.sizes import Quotient, Size, is_quotient, same, terms_of
 
 OPSET = 17  # the first with LayerNormalization; every runtime of the last years has it
 IR_VERSION = 8  # the format of the file that goes with it
-LARGEST = 2_000_000_000  # bytes: a protobuf file has at most 2 GiB
+MOST_BYTES = 2_000_000_000  # a protobuf file has at most 2 GiB
 Dims = Sequence[int]
 
 
@@ -74,8 +73,6 @@ class Graph:
 
     def constant(self, array: Any) -> str:
         """The name of an array that is the same for every batch: a weight, a part of one, or a constant"""
-        if isinstance(array, Stored):
-            array = np.asarray(array)
         memory = _memory(array)
         if memory in self._weights:
             return self._initialiser(self._weights[memory], array)
@@ -148,7 +145,7 @@ class Graph:
 
     def reshape(self, x: str, old: Dims, new: Dims) -> str:
         """As few computed sizes as possible: 0 copies a size of the input, −1 stands for the one that is left.
-        Several in a row are one."""
+        A reshape of a reshape is one node."""
         x, old = self._reshaped.get(x, (x, old))
         name = self._reshape(x, old, new)
         if name != x:
@@ -189,7 +186,7 @@ class Graph:
         used = set(chain.from_iterable(node.inputs for node in nodes)) | {value for value, _, _ in outputs.values()}
         arrays = {name: array for name, array in self.initialisers.items() if name in used}
         size = sum(array.nbytes for array in arrays.values())
-        if size > LARGEST:
+        if size > MOST_BYTES:
             raise ValueError(
                 f"the weights of this model have {size / 1e9:.1f} GB, but an ONNX file holds at most 2 GB; export a "
                 "smaller model"
@@ -221,10 +218,10 @@ def differences(a: Graph, b: Graph, a_outputs: Sequence[str], b_outputs: Sequenc
     """How two recordings of the same forward pass differ, in what their outputs depend on"""
     ours, theirs = a.needed(a_outputs), b.needed(b_outputs)
     same_as = {name: name for name in a.inputs}  # values of a -> the same in b
-    found = [] if len(ours) == len(theirs) else [f"one has {len(ours)} nodes, the other {len(theirs)}"]
+    messages = [] if len(ours) == len(theirs) else [f"one has {len(ours)} nodes, the other {len(theirs)}"]
     for one, other in zip(ours, theirs, strict=False):
         if (one.op, one.attributes, len(one.inputs)) != (other.op, other.attributes, len(other.inputs)):
-            found.append(f"{one.op} became {other.op}")
+            messages.append(f"{one.op} became {other.op}")
         for left, right in zip(one.inputs, other.inputs, strict=False):
             x, y = a.initialisers.get(left), b.initialisers.get(right)
             if x is None or y is None:
@@ -232,9 +229,9 @@ def differences(a: Graph, b: Graph, a_outputs: Sequence[str], b_outputs: Sequenc
             else:
                 equal = _memory(x) == _memory(y) or (x.dtype == y.dtype and np.array_equal(x, y))
             if not equal:
-                found.append(f"{one.op} got {left} and then {right}")
+                messages.append(f"{one.op} got {left} and then {right}")
         same_as.update(zip(one.outputs, other.outputs, strict=False))
-    return found
+    return messages
 
 
 def _inserted(old: Dims, new: Dims) -> list[int] | None:

@@ -1,6 +1,6 @@
-"""Our own operations in ONNX's words: one table for all architectures.
+"""Our own operations as ONNX operators: one table for all architectures.
 
-The layers mark functions as an `operation` where ONNX has a better word than their NumPy lines, or where these depend
+The layers mark functions as an `operation` where ONNX has one operator for their NumPy lines, or where these depend
 on the numbers (layers/operation.py). Each entry here takes the same arguments and returns the same results as the
 function, with Traced arrays. A new layer needs an entry only if its NumPy lines cannot be traced.
 
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from mini_bert.common.eight_bit import Int8
-from mini_bert.export.numpy_words import arange, concatenate, split, where
+from mini_bert.export.numpy_operators import arange, concatenate, split, where
+from mini_bert.export.operators import OPERATIONS, operator_for
 from mini_bert.export.sizes import Size, symbol
-from mini_bert.export.traced import NotTraceable, Traced, lifted, onnx_type, take
-from mini_bert.export.words import OPERATIONS, word_for
+from mini_bert.export.traced import Traced, lifted, onnx_type, take
 from mini_bert.layers import matrices
 from mini_bert.layers.attention import AttendCache
 from mini_bert.layers.base import Run
@@ -29,20 +29,10 @@ from mini_bert.layers.operation import UNANSWERED
 from mini_bert.layers.relative_positions import Distances, distances
 from mini_bert.layers.rotary import waves
 
-current: list[Traced] = []  # an input of the graph that is being recorded: sizes belong to it
-
-
-def _input() -> Traced:
-    """An input of the graph"""
-    if not current:
-        raise NotTraceable("a size of a traced array outside of a recording")
-    return current[-1]
-
-
 # ---------------------------------------------------------------------- products, norms, activations
 
 
-@word_for(OPERATIONS, "matrices.times")
+@operator_for(OPERATIONS, "matrices.times")
 def times(x, w):
     if not isinstance(x, Traced):
         return UNANSWERED
@@ -64,7 +54,7 @@ def _times_int8(x, w):
     return Traced(graph, name, matrices.times(x.value, w), [*x.shape[:-1], w.shape[1]])
 
 
-@word_for(OPERATIONS, "layer_norm.LayerNorm.forward")
+@operator_for(OPERATIONS, "layer_norm.LayerNorm.forward")
 def layer_norm(layer, x, run):
     weights = [layer.gamma.data] + ([] if layer.beta is None else [layer.beta.data])
     inputs = [x, *(lifted(x.graph, weight) for weight in weights)]
@@ -72,7 +62,7 @@ def layer_norm(layer, x, run):
     return x.new("LayerNormalization", *inputs, value=y, axis=-1, epsilon=layer.eps), LayerNormCache(None, None)  # type: ignore[arg-type]
 
 
-@word_for(OPERATIONS, "softmax.softmax")
+@operator_for(OPERATIONS, "softmax.softmax")
 def softmax(x):
     shifted = np.exp(x.value - x.value.max(-1, keepdims=True))
     p = x.new("Softmax", x, value=shifted / shifted.sum(-1, keepdims=True), axis=-1)
@@ -85,13 +75,13 @@ def log_softmax(x):
     return x.new("LogSoftmax", x, value=value, axis=-1)
 
 
-@word_for(OPERATIONS, "activations.relu")
+@operator_for(OPERATIONS, "activations.relu")
 def relu(x):
     y = x.new("Relu", x, value=np.maximum(x.value, 0))
     return y, y
 
 
-@word_for(OPERATIONS, "activations.gelu")
+@operator_for(OPERATIONS, "activations.gelu")
 def gelu(x):
     """x (1 + erf(x/√2)) / 2, in the order in which ONNX Runtime recognises it and computes it in one step"""
     from mini_bert.layers.erf import erf
@@ -101,7 +91,7 @@ def gelu(x):
     return y, (x, y)
 
 
-@word_for(OPERATIONS, "activations.gelu_tanh")
+@operator_for(OPERATIONS, "activations.gelu_tanh")
 def gelu_tanh(x):
     """Likewise"""
     inner = (x + 0.044715 * x**3.0) * math.sqrt(2 / math.pi)
@@ -109,7 +99,7 @@ def gelu_tanh(x):
     return y, (x, y)
 
 
-@word_for(OPERATIONS, "activations.silu")
+@operator_for(OPERATIONS, "activations.silu")
 def silu(x):
     sigmoid = x.new("Sigmoid", x, value=1 / (1 + np.exp(-x.value.clip(-80, 80))))
     return x * sigmoid, (x, sigmoid)
@@ -118,17 +108,17 @@ def silu(x):
 # ---------------------------------------------------------------------- embeddings
 
 
-@word_for(OPERATIONS, "embedding.Embedding.forward")
+@operator_for(OPERATIONS, "embedding.Embedding.forward")
 def embedding(layer, ids, run):
     return _rows_of(layer.table.data, ids), ids
 
 
-@word_for(OPERATIONS, "disentangled_embedding.DisentangledEmbedding.forward")
+@operator_for(OPERATIONS, "disentangled_embedding.DisentangledEmbedding.forward")
 def disentangled_embedding(layer, ids, run):
     return _rows_of(layer.shared.data, ids) + _rows_of(layer.difference.data, ids), ids
 
 
-@word_for(OPERATIONS, "embedding.PositionEmbedding.forward")
+@operator_for(OPERATIONS, "embedding.PositionEmbedding.forward")
 def position_embedding(layer, x, run, positions=None):
     if positions is not None:
         return x + take(layer.table.data, positions, 0), positions
@@ -145,7 +135,7 @@ def _rows_of(table, ids):
     return take(np.asarray(table), ids, 0)
 
 
-@word_for(OPERATIONS, "adaptive_embedding.AdaptiveEmbedding.forward")
+@operator_for(OPERATIONS, "adaptive_embedding.AdaptiveEmbedding.forward")
 def adaptive_embedding(layer, ids, run):
     """Every cluster looks up all tokens, and those that belong to it count."""
     y = None
@@ -157,7 +147,7 @@ def adaptive_embedding(layer, ids, run):
     return y * layer.scale, None
 
 
-@word_for(OPERATIONS, "adaptive_softmax.AdaptiveSoftmax.forward")
+@operator_for(OPERATIONS, "adaptive_softmax.AdaptiveSoftmax.forward")
 def adaptive_softmax(layer, x, run):
     first: Any = None
     parts = []
@@ -180,7 +170,7 @@ def adaptive_softmax(layer, x, run):
 # ---------------------------------------------------------------------- attention
 
 
-@word_for(OPERATIONS, "attention.attend")
+@operator_for(OPERATIONS, "attention.attend")
 def attend(scores, v, run, mask=None, p=0.0, at=None):
     """Where a query sees no key, its context is 0. That is computed only if the mask differs between queries: otherwise
     it would be a text that is all padding, whose vectors mean nothing."""
@@ -197,13 +187,13 @@ def _is_one(size):
     return not isinstance(size, Size) and size == 1
 
 
-@word_for(OPERATIONS, "lean_attention.lean_attend")
+@operator_for(OPERATIONS, "lean_attention.lean_attend")
 def lean_attend(q, k, v, scale, run, mask=None, p=0.0, tile=0, at=None):
     """In one piece: a graph has no loop over tiles"""
     return attend(q @ k.swapaxes(-1, -2) * scale, v, run, mask)
 
 
-@word_for(OPERATIONS, "attention.MultiHeadAttention.split_heads", "relative_attention.RelativeAttention._split")
+@operator_for(OPERATIONS, "attention.MultiHeadAttention.split_heads", "relative_attention.RelativeAttention._split")
 def split_heads(layer, x, parts):
     """The parts first, then the heads of each: what is copied is smaller"""
     each = [x] if parts == 1 else _parts(x, parts)
@@ -230,10 +220,10 @@ def _parts(x, parts):
     return [Traced(graph, name, value, shape) for name, value in zip(names, values, strict=True)]
 
 
-@word_for(OPERATIONS, "rotary.RotaryAttention.before_scores")
+@operator_for(OPERATIONS, "rotary.RotaryAttention.before_scores")
 def rotary(layer, q, k, v, tokens=None):
     T, d = k.shape[2], k.shape[3]
-    cos, sin = (lifted(k.graph, table)[:T] for table in waves(layer.theta, d, _longest(T), np.dtype(np.float32)))
+    cos, sin = (lifted(k.graph, table)[:T] for table in waves(layer.theta, d, k.graph.longest, np.dtype(np.float32)))
 
     def rotated(x):
         a, b = split(x, 2, -1)
@@ -242,45 +232,39 @@ def rotary(layer, q, k, v, tokens=None):
     return rotated(q), rotated(k), v
 
 
-def _longest(T):
-    """How long a text can be: tables have that many rows"""
-    return max(int(T), _input().graph.longest)
-
-
 # ---------------------------------------------------------------------- masks and distances
 
 
-@word_for(OPERATIONS, "masks.causal")
+@operator_for(OPERATIONS, "masks.causal")
 def causal(queries, keys=None, window=None):
     K = queries if keys is None else keys
-    like = _input()
-    places = arange(K - queries, K, like=like)[:, None]  # of the queries among the keys
-    keys_ = arange(K, like=like)
+    places = arange(K - queries, K, like=queries)[:, None]  # of the queries among the keys
+    keys_ = arange(K, like=queries)
     mask = keys_ <= places
     return mask if window is None else mask & (keys_ > places - window)
 
 
-@word_for(OPERATIONS, "masks.local")
+@operator_for(OPERATIONS, "masks.local")
 def local(tokens, reach):
-    places = arange(tokens, like=_input())
+    places = arange(tokens, like=tokens)
     return abs(places[:, None] - places) <= reach
 
 
-@word_for(OPERATIONS, "masks.unless_empty")
+@operator_for(OPERATIONS, "masks.unless_empty")
 def unless_empty(mask):
     return mask
 
 
-@word_for(OPERATIONS, "relative_attention.distance_waves")
+@operator_for(OPERATIONS, "relative_attention.distance_waves")
 def distance_waves(T, K, width, later, clamp=0, sign=1, dtype=np.float32):
-    distance = arange(K, -T if later else -1, -1, like=_input())
+    distance = arange(K, -T if later else -1, -1, like=T)
     if clamp > 0:
         distance = np.clip(distance, -clamp, clamp)
     angle = distance[:, None] * (sign * frequencies(width))  # in float64, as the layer does
     return concatenate([np.sin(angle), np.cos(angle)], -1).astype(dtype)
 
 
-@word_for(OPERATIONS, "relative_attention.relative_shift")
+@operator_for(OPERATIONS, "relative_attention.relative_shift")
 def relative_shift(x, K, tokens=None, T=None):
     """y[i,j] = x[i, j + T − i]: in memory, number T + i (J−1) + j"""
     *outer, T, J = x.shape
@@ -302,21 +286,21 @@ class AnyDistances(Distances):  # of Traced arrays
         return True
 
 
-@word_for(OPERATIONS, "relative_positions.distances")
+@operator_for(OPERATIONS, "relative_positions.distances")
 def all_distances(T, span, buckets=0, largest=0):
     """The rows in use are neighbours in the table: from that of the distance −(T−1) to that of T−1."""
-    longest = _longest(T)
+    graph, longest = T.graph, T.graph.longest
     known = distances(longest, span, buckets, largest)
-    rows = lifted(_input().graph, known.rows[known.row_of])[longest - T : longest + T - 1]  # (2T−1,)
+    rows = lifted(graph, known.rows[known.row_of])[longest - T : longest + T - 1]  # (2T−1,)
     first, stop = rows[:1], rows[-1:] + 1  # vectors of length 1
     wanted = np.arange(int(first.value[0]), int(stop.value[0]))
-    name = rows.graph.node("Range", [first.reshape(()).name, stop.reshape(()).name, rows.graph.scalar(1)])
-    in_use = symbol("rows of distances in use", len(wanted))  # known only when the graph runs
-    found: Any = Traced(rows.graph, name, wanted, [in_use], range_of=(first.name, stop.name))
-    return AnyDistances(found, rows - first)
+    name = graph.node("Range", [first.reshape(()).name, stop.reshape(()).name, graph.scalar(1)])
+    in_use = symbol("rows of distances in use", len(wanted), graph)  # known only when the graph runs
+    table_rows: Any = Traced(graph, name, wanted, [in_use], range_of=(first.name, stop.name))
+    return AnyDistances(table_rows, rows - first)
 
 
-@word_for(OPERATIONS, "disentangled_attention.DisentangledAttention.add_position_scores")
+@operator_for(OPERATIONS, "disentangled_attention.DisentangledAttention.add_position_scores")
 def add_position_scores(layer, scores, q, k, positions, layout):
     if positions is None:
         return
@@ -340,20 +324,20 @@ def _distance_scores(x, r):
 # ---------------------------------------------------------------------- convolution and pooling
 
 
-@word_for(OPERATIONS, "convolution.Convolution.forward")
+@operator_for(OPERATIONS, "convolution.Convolution.forward")
 def convolution(layer, x, run):
     size, groups, part, _ = layer.w.data.shape
     kernel = np.asarray(layer.w.data).transpose(1, 3, 2, 0).reshape(groups * part, part, size)
     by_feature = x.transpose(0, 2, 1)
     y, _ = layer.forward(x.value, run)
-    found = by_feature.new(
+    convolved = by_feature.new(
         "Conv", by_feature, lifted(x.graph, kernel), lifted(x.graph, layer.b.data), value=y.transpose(0, 2, 1),
         group=groups, pads=(size // 2, size // 2), kernel_shape=(size,),
     )  # fmt: skip
-    return found.transpose(0, 2, 1).copy(), x
+    return convolved.transpose(0, 2, 1).copy(), x
 
 
-@word_for(OPERATIONS, "pooling.summary")
+@operator_for(OPERATIONS, "pooling.summary")
 def summary(x, used=None, at=0):
     if not isinstance(at, Traced):
         return x[:, at], None
@@ -362,6 +346,6 @@ def summary(x, used=None, at=0):
     return x.new("GatherND", x, places, value=value, shape=(x.shape[0], x.shape[2]), batch_dims=1), None
 
 
-@word_for(OPERATIONS, "pooling.maximum")
+@operator_for(OPERATIONS, "pooling.maximum")
 def maximum(x, used, at=0):
     return where(used[:, :, None], x, np.finfo(np.float32).min).max(1), None

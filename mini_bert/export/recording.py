@@ -35,7 +35,6 @@ from mini_bert.export.names import (
     PRESENT,
     TYPES,
 )
-from mini_bert.export.operations import current
 from mini_bert.export.sizes import Size, symbol
 from mini_bert.export.traced import NotTraceable, Traced
 from mini_bert.layers.base import Run
@@ -86,18 +85,19 @@ def record(model: Model, head: Head | None = None, past: bool = False) -> Record
         model = deepcopy(model).keep_weights("float32")
     with threadpool_limits(1, "blas"):  # the examples are small
         first, second = (_recorded(model, head or vectors, past, *sizes) for sizes in EXAMPLES)
-    found = differences(first.graph, second.graph, *([one.name for one in r.outputs.values()] for r in (first, second)))
-    if found:
+    outputs = ([one.name for one in recording.outputs.values()] for recording in (first, second))
+    differing = differences(first.graph, second.graph, *outputs)
+    if differing:
         raise NotTraceable(
             f"two recordings of this {type(model).__name__}, with batches of different shapes, differ: "
-            f"{'; '.join(found[:3])}. A constant or a branch depends on the shape of the batch"
+            f"{'; '.join(differing[:3])}. A constant or a branch depends on the shape of the batch"
         )
     return first
 
 
 def _recorded(model: Model, head: Head, past: bool, B: int, T: int, P: int) -> Recording:
     graph = Graph(_arrays(model), model.max_length)
-    batch, length, before = symbol(BATCH, B), symbol(LENGTH, T), symbol(PAST_LENGTH, P)
+    batch, length, before = (symbol(name, size, graph) for name, size in ((BATCH, B), (LENGTH, T), (PAST_LENGTH, P)))
     rng = np.random.default_rng(0)
 
     def given(name: str, example: np.ndarray, *shape: Any) -> Traced:
@@ -120,13 +120,9 @@ def _recorded(model: Model, head: Head, past: bool, B: int, T: int, P: int) -> R
         places = integers(POSITIONS, P + np.arange(T))
         memory = [(keys(f"{PAST}.{block}.key"), keys(f"{PAST}.{block}.value")) for block in range(model.depth)]
     inputs: Any = Inputs(ids, mask[:, None, None, :], types, places, memory)  # type: ignore[arg-type]
-    current.append(ids)
-    try:
-        with np.errstate(all="ignore"):  # the example is no text: it may have no words to pool
-            hidden, cache = model.encode_inputs(inputs, Run())
-            outputs = head(model, hidden, Given(ids, mask, types))
-    finally:
-        current.pop()
+    with np.errstate(all="ignore"):  # the example is no text: it may have no words to pool
+        hidden, cache = model.encode_inputs(inputs, Run())
+        outputs = head(model, hidden, Given(ids, mask, types))
     for block, both in enumerate(cache.memory if past else ()):
         outputs |= {f"{PRESENT}.{block}.{part}": one for part, one in zip(("key", "value"), both, strict=True)}
     return Recording(graph, outputs, f"{type(model).__name__}, traced by Mini-BERT")
@@ -134,13 +130,13 @@ def _recorded(model: Model, head: Head, past: bool, B: int, T: int, P: int) -> R
 
 def _arrays(model: Model) -> dict[str, np.ndarray]:
     """The weights by name; of those in 8 bits, integers and scales, under the names that ONNX Runtime's tools give"""
-    found = {}
+    arrays = {}
     for name, param in model.named_params().items():
         if param.frozen is None:
-            found[name] = param.data
+            arrays[name] = param.data
         else:
-            found |= {f"{name}_quantized": param.frozen.integers, f"{name}_scale": param.frozen.scales.reshape(-1)}
-    return found
+            arrays |= {f"{name}_quantized": param.frozen.integers, f"{name}_scale": param.frozen.scales.reshape(-1)}
+    return arrays
 
 
 # ---------------------------------------------------------------------- heads

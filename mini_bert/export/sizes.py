@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from mini_bert.export.words import answer
+from mini_bert.export.operators import answer
 
 Product = tuple[Any, ...]  # symbols, sorted: names, or quotients
 Terms = Mapping[Product, int]
@@ -34,9 +34,10 @@ class Quotient(NamedTuple):
 
 
 class Size(int):
-    """An int with a formula"""
+    """An int with a formula. graph: the graph whose inputs have such sizes (graph.py)"""
 
     terms: Terms
+    graph: Any = None
 
     @property
     def formula(self) -> str:
@@ -70,9 +71,9 @@ class Size(int):
         return _combined(self, other, int.__floordiv__, _quotient)
 
 
-def symbol(name: Any, example: int) -> Size:
+def symbol(name: Any, example: int, graph: Any = None) -> Size:
     """A size that is only known by its name, or as a quotient"""
-    return _size(example, {(name,): 1})
+    return _size(example, {(name,): 1}, graph)
 
 
 def terms_of(number: int) -> Terms:
@@ -97,18 +98,18 @@ def product(sizes: Any) -> Any:
     return total
 
 
-def _size(value: int, terms: Terms) -> Any:
+def _size(value: int, terms: Terms, graph: Any) -> Any:
     if not set(terms) - {()}:
         return terms.get((), 0)
     size = Size(value)
-    size.terms = terms
+    size.terms, size.graph = terms, graph
     return size
 
 
 def _combined(a: Size, b: Any, number: Callable[[int, int], int], formula: Callable[[Terms, Terms], Terms]) -> Any:
     if not isinstance(b, int):
         return NotImplemented
-    return _size(number(int(a), int(b)), formula(terms_of(a), terms_of(b)))
+    return _size(number(int(a), int(b)), formula(terms_of(a), terms_of(b)), a.graph)
 
 
 def _sum(a: Terms, b: Terms, sign: int) -> Terms:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from mini_bert.export.names import END, LOGITS, START
-from mini_bert.export.numpy_words import isin, stack
+from mini_bert.export.numpy_operators import isin, stack
 from mini_bert.export.recording import Given, Head, Outputs, vectors
 from mini_bert.export.traced import Traced
 from mini_bert.finetuning.heads import PairHead

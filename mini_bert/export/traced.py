@@ -5,9 +5,9 @@
     y = np.tanh(x) * w                      y.value: the result for the example; the graph now has Tanh and Mul
 
 A Traced array goes through the ordinary layers in place of an array. NumPy lets it compute (`__array_ufunc__` for
-`x + y`, `__array_function__` for `np.concatenate`), and so do our functions that are marked as an `operation`
-(operations.py). What it meets becomes part of the graph: weights and constants as initialisers, sizes (sizes.py) as
-formulas.
+`x + y`, `__array_function__` for `np.concatenate`; numpy_operators.py), and so do our functions that are marked as an
+`operation` (operations.py). What it meets becomes part of the graph: weights and constants as initialisers, sizes
+(sizes.py) as formulas.
 
 What would make a graph that is right for the example only is an error, with the line of code that did it:
 
@@ -29,8 +29,8 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mini_bert.export.graph import Graph
+from mini_bert.export.operators import FUNCTIONS, answer
 from mini_bert.export.sizes import Size, product, same
-from mini_bert.export.words import FUNCTIONS, answer
 
 HERE = Path(__file__).parent
 LAST = np.iinfo(np.int64).max  # the end of a slice that has none
@@ -173,9 +173,9 @@ class Traced(NDArrayOperatorsMixin):
     # ------------------------------------------------------------------ NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        if method != "__call__" or options:
+        if method != "__call__" or options or not any(isinstance(one, Traced) for one in inputs):
             raise NotTraceable(f"np.{ufunc.__name__}.{method}({', '.join(options)}) of {self!r}")
-        result = FUNCTIONS[np.ufunc](self.graph, ufunc, inputs)
+        result = self._recorder(ufunc)(*inputs)
         if out is None:
             return result
         (target,) = out
@@ -184,12 +184,14 @@ class Traced(NDArrayOperatorsMixin):
         return target.become(result)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        word = FUNCTIONS.get(function)
-        if word is None:
-            raise NotTraceable(f"np.{function.__name__} of {self!r}, for which there is no ONNX word yet")
         if function in MAKERS:
             options = {name: options[name] for name in options if name not in ("order", "device")} | {"like": self}
-        return word(*args, **options)
+        return self._recorder(function)(*args, **options)
+
+    def _recorder(self, function: Any) -> Any:
+        if function not in FUNCTIONS:
+            raise NotTraceable(f"np.{function.__name__} of {self!r}, for which there is no ONNX operator here yet")
+        return FUNCTIONS[function]
 
     # ------------------------------------------------------------------ methods of arrays
 
@@ -335,7 +337,7 @@ class Traced(NDArrayOperatorsMixin):
         return self.new("CumSum", x, self.graph.scalar(axis), value=x.value.cumsum(axis), shape=self.shape)
 
 
-def take(x: Any, indices: Any, axis: int) -> Traced:
+def take(x: Any, indices: Any, axis: int = 0) -> Traced:
     """x[indices] along an axis; x may be a weight"""
     graph = x.graph if isinstance(x, Traced) else indices.graph
     table, places = lifted(graph, x), lifted(graph, indices)
@@ -353,8 +355,6 @@ def lifted(graph: Graph, x: Any, dtype: Any = None) -> Traced:
     if isinstance(x, Size):
         made = Traced(graph, graph.scalar(x), np.array(int(x), np.int64), ())
         return made if dtype is None else made.astype(dtype, copy=False)
-    if type(x).__name__ == "Stored":
-        x = np.asarray(x)
     array = np.asarray(x) if dtype is None else np.asarray(x, dtype)
     return Traced(graph, graph.constant(array), array, array.shape)
 

@@ -4,11 +4,11 @@
     def softmax(x): ...             softmax(array) runs the lines below the name, as if there were no decorator
                                     softmax(x) with an x that has an `answer` method returns x.answer(softmax, (x,), {})
 
-A forward pass is a list of steps, and we have written it once, in NumPy. Others need the same list in other words:
-export/ sends objects through the layers that record each step as a node of an ONNX graph. Most steps need no help,
-because NumPy itself lets such an object answer for `x + y` or `np.exp(x)`. A few have a better word than the NumPy
-lines spell out (`Softmax`, `LayerNormalization`), or depend on the numbers in a way that no list of steps can ("is any
-token masked?"). These are marked.
+A forward pass is a list of steps, and we have written it once, in NumPy. ONNX needs the same list as a graph: export/
+sends objects through the layers that record each step as a node. Most steps need no help, because NumPy itself lets
+such an object answer for `x + y` or `np.exp(x)`. For a few, ONNX has one operator where NumPy takes several lines
+(`Softmax`, `LayerNormalization`), or the lines depend on the numbers in a way that no list of steps can ("is any token
+masked?"). These are marked.
 
 The answer may be `UNANSWERED`: then the lines run after all, with that object in place of an array.
 """
@@ -89,15 +89,15 @@ def _answered(function: Callable[..., Any], x: Any, args: tuple[Any, ...], optio
 
 if __name__ == "__main__":
 
-    class Word:
+    class Recorder:
         """Answers every operation with its name."""
 
         def answer(self, function, args, options):
-            return f"the word for {function.__name__}"
+            return f"recorded {function.__name__}"
 
     @operation
     def doubled(x):
         return 2 * x
 
     print("an array:", doubled(np.arange(3)), " a number:", doubled(21))
-    print("an object with words of its own:", doubled(Word()))
+    print("an object with an answer of its own:", doubled(Recorder()))

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from mini_bert.export import numpy_words
+from mini_bert.export import numpy_operators
 from mini_bert.export.engine import with_engine
 from mini_bert.export.graph import Graph
 from mini_bert.export.names import HIDDEN, INPUT_IDS, TYPES
-from mini_bert.export.operations import OPERATIONS, current
+from mini_bert.export.operations import OPERATIONS
 from mini_bert.export.recording import own_head, record
 from mini_bert.export.sizes import Size, same, symbol
 from mini_bert.export.traced import NotTraceable, Traced
 from mini_bert.layers.base import Run
+from mini_bert.layers.masks import causal
 from mini_bert.layers.operation import operation
 from mini_bert.layers.softmax import softmax
 from mini_bert.models.base import Inputs
@@ -19,7 +20,7 @@ from mini_bert.models.mini import MiniBERT
 from tests.export.tiny_models import MODELS, batch, build
 
 B, T = symbol("B", 3), symbol("T", 11)
-assert numpy_words.UFUNCS  # importing the module fills the table that Traced arrays read
+assert numpy_operators.UFUNCS  # importing the module fills the table that Traced arrays read
 
 
 @pytest.fixture
@@ -228,7 +229,7 @@ def test_an_operation_runs_as_written_for_arrays_and_numbers():
 
 
 def test_an_object_may_answer(x):
-    class Word:
+    class Answering:
         def answer(self, function, args, options):
             return function.__name__, len(args), options
 
@@ -236,14 +237,14 @@ def test_an_object_may_answer(x):
     def twice(x, y, times=2):
         raise AssertionError
 
-    assert twice(Word(), 1, times=5) == ("twice", 2, {"times": 5})
+    assert twice(Answering(), 1, times=5) == ("twice", 2, {"times": 5})
     p, _ = softmax(x)
     assert ops(x) == ["Softmax"]
     np.testing.assert_allclose(p.value, softmax(x.value)[0], rtol=1e-6)
 
 
-def test_every_word_belongs_to_an_operation():
-    """A renamed function would be traced line by line, without its word."""
+def test_every_operator_belongs_to_an_operation():
+    """A renamed function would be traced line by line, without its operator."""
     from importlib import import_module
 
     for name in OPERATIONS:
@@ -254,12 +255,15 @@ def test_every_word_belongs_to_an_operation():
         assert hasattr(function, "__wrapped__"), name
 
 
-def test_a_size_outside_of_a_recording_is_an_error():
-    from mini_bert.layers.masks import causal
-
-    assert not current
-    with pytest.raises(NotTraceable, match="outside of a recording"):
-        causal(T)
+def test_operations_on_sizes_alone_go_to_the_graph_of_the_sizes():
+    """Two recordings may run at the same time, as in a server that loads two models."""
+    graphs = Graph(), Graph()
+    for graph, tokens in zip(graphs, (3, 5), strict=True):
+        graph.input("x", np.float32, ("T",))
+        size = symbol("T", tokens, graph)
+        mask = causal(2 * size - 1, 3 * size)
+        assert mask.graph is graph and [one.formula for one in mask.shape] == ["2·T - 1", "3·T"]
+        np.testing.assert_array_equal(mask.value, causal(2 * tokens - 1, 3 * tokens))
 
 
 # ---------------------------------------------------------------------- models
@@ -267,32 +271,24 @@ def test_a_size_outside_of_a_recording_is_an_error():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_example_of_a_recording_is_what_the_model_computes(name):
-    """Tracing goes through the same lines, and its words agree with them, for every architecture."""
+    """Tracing goes through the same lines, and its operators agree with them, for every architecture."""
     model = build(name)
     recording = record(model)
     (hidden,) = recording.outputs.values()
     ids, mask, types = batch(model, 4, 11)
     expected, _ = model.encode(ids, mask, types)
-    given = (recording.graph, (B4, T11))
-    found = _computed(model, given, ids, mask, types if TYPES in recording.input_names else None)
+    found = _computed(model, recording.graph, ids, mask, types if TYPES in recording.input_names else None)
     assert hidden.shape[2] == model.width and [size.formula for size in hidden.shape[:2]] == [
         "batch_size", "sequence_length",
     ]  # fmt: skip
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-B4, T11 = symbol("batch_size", 4), symbol("sequence_length", 11)
-
-
-def _computed(model, given, ids, mask, types):
+def _computed(model, graph, ids, mask, types):
     """The vectors that the forward pass computes from Traced arrays with these values"""
-    graph, shape = given
+    shape = symbol("batch_size", 4, graph), symbol("sequence_length", 11, graph)
     traced = [None if one is None else Traced(graph, INPUT_IDS, one, shape) for one in (ids, mask, types)]
-    current.append(traced[0])
-    try:
-        return model.encode_inputs(Inputs(traced[0], traced[1][:, None, None, :], traced[2]), Run())[0].value
-    finally:
-        current.pop()
+    return model.encode_inputs(Inputs(traced[0], traced[1][:, None, None, :], traced[2]), Run())[0].value
 
 
 def test_weights_keep_their_names_and_are_stored_once():

@@ -1,7 +1,7 @@
-"""NumPy's functions in ONNX's words: what a Traced array answers when NumPy asks it to compute (traced.py).
+"""NumPy's functions as ONNX operators: NumPy calls these for Traced arrays, in place of its own (traced.py).
 
-UFUNCS      element by element: np.add, np.exp, …, and the matrix product
-FUNCTIONS   all others: np.concatenate, np.where, np.arange(T, like=x), …
+UFUNCS      element by element: np.add, np.exp, …
+FUNCTIONS   these and all others: np.matmul, np.concatenate, np.where, np.arange(T, like=x), …
 
 ONNX converts no types by itself, so each ufunc first casts its inputs to what NumPy would compute with.
 """
@@ -9,14 +9,15 @@ ONNX converts no types by itself, so each ufunc first casts its inputs to what N
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from mini_bert.export.graph import Graph
+from mini_bert.export.operators import FUNCTIONS, operator_for
 from mini_bert.export.sizes import Size, product, same
 from mini_bert.export.traced import NotTraceable, Traced, lifted, take
-from mini_bert.export.words import FUNCTIONS, word_for
 
 UFUNCS: dict[Any, str] = {
     np.add: "Add", np.subtract: "Sub", np.multiply: "Mul", np.divide: "Div", np.negative: "Neg", np.power: "Pow",
@@ -28,15 +29,13 @@ UFUNCS: dict[Any, str] = {
 }  # fmt: skip
 
 
-@word_for(FUNCTIONS, np.ufunc)
-def ufunc_node(graph: Graph, ufunc: Any, inputs: Sequence[Any]) -> Traced:
+def _graph_of(items: Sequence[Any]) -> Graph:
+    return next(one.graph for one in items if isinstance(one, Traced))
+
+
+def elementwise(ufunc: Any, *inputs: Any) -> Traced:
     """ufunc(*inputs), each a Traced array, an array, a number or a size"""
-    if ufunc is np.matmul:
-        return matmul(*(lifted(graph, one) for one in inputs))
-    if ufunc is np.not_equal:
-        return ufunc_node(graph, np.logical_not, [ufunc_node(graph, np.equal, inputs)])
-    if ufunc not in UFUNCS:
-        raise NotTraceable(f"np.{ufunc.__name__}, for which there is no ONNX word yet")
+    graph = _graph_of(inputs)
     examples = [one.value if isinstance(one, Traced) else int(one) if isinstance(one, Size) else one for one in inputs]
     kinds = [type(one) if type(one) in (int, float) else np.asarray(one).dtype for one in examples]
     loop = ufunc.resolve_dtypes((*kinds, None))
@@ -47,8 +46,18 @@ def ufunc_node(graph: Graph, ufunc: Any, inputs: Sequence[Any]) -> Traced:
     return operands[0].new(UFUNCS[ufunc], *operands, value=ufunc(*examples), shape=shape)
 
 
-def matmul(a: Traced, b: Traced) -> Traced:
-    """a @ b"""
+FUNCTIONS.update({ufunc: partial(elementwise, ufunc) for ufunc in UFUNCS})
+
+
+@operator_for(FUNCTIONS, np.not_equal)
+def not_equal(x: Any, y: Any) -> Traced:
+    return ~elementwise(np.equal, x, y)
+
+
+@operator_for(FUNCTIONS, np.matmul)
+def matmul(x: Any, y: Any) -> Traced:
+    """x @ y"""
+    a, b = (lifted(_graph_of([x, y]), one) for one in (x, y))
     if a.ndim < 2 or b.ndim < 2:
         raise NotTraceable("a product of a matrix and a vector; give the vector a second axis")
     if not same(a.shape[-1], b.shape[-2]):
@@ -58,7 +67,7 @@ def matmul(a: Traced, b: Traced) -> Traced:
 
 
 def broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:
-    """The shape of a sum. A size that depends on the batch goes with itself and with 1, and with no constant."""
+    """The shape of a sum. A size that depends on the batch broadcasts only with itself and 1."""
     length = max(map(len, shapes))
     result: list[int] = []
     for axis in range(-length, 0):
@@ -75,11 +84,7 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:
 # ---------------------------------------------------------------------- functions
 
 
-def _graph_of(items: Sequence[Any]) -> Graph:
-    return next(one.graph for one in items if isinstance(one, Traced))
-
-
-@word_for(FUNCTIONS, np.where)
+@operator_for(FUNCTIONS, np.where)
 def where(condition: Any, x: Any, y: Any) -> Traced:
     graph = _graph_of([condition, x, y])
     arrays = [one.value if isinstance(one, Traced) else one for one in (x, y)]
@@ -89,15 +94,16 @@ def where(condition: Any, x: Any, y: Any) -> Traced:
     return inputs[0].new("Where", *inputs, value=value, shape=broadcast([one.shape for one in inputs]))
 
 
-@word_for(FUNCTIONS, np.copyto)
+@operator_for(FUNCTIONS, np.copyto)
 def copyto(target: Any, source: Any, where: Any = True) -> None:
     if not isinstance(target, Traced):
         raise NotTraceable("np.copyto into a plain array")
-    new = lifted(target.graph, source, target.dtype)
-    target.become(FUNCTIONS[np.where](where, new, target))
+    new: Any = lifted(target.graph, source, target.dtype)
+    result: Any = np.where(where, new, target)
+    target.become(result)
 
 
-@word_for(FUNCTIONS, np.concatenate)
+@operator_for(FUNCTIONS, np.concatenate)
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
     graph = _graph_of(arrays)
     dtype = np.result_type(*(one.value if isinstance(one, Traced) else one for one in arrays))
@@ -113,7 +119,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
     return parts[0].new("Concat", *parts, value=value, shape=shape, axis=axis)
 
 
-@word_for(FUNCTIONS, np.stack)
+@operator_for(FUNCTIONS, np.stack)
 def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
     graph = _graph_of(arrays)
     parts = [lifted(graph, one) for one in arrays]
@@ -121,7 +127,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
     return concatenate([part.reshape(*part.shape[:axis], 1, *part.shape[axis:]) for part in parts], axis)
 
 
-@word_for(FUNCTIONS, np.split)
+@operator_for(FUNCTIONS, np.split)
 def split(x: Traced, parts: int, axis: int = 0) -> list[Traced]:
     axis %= x.ndim
     length = x.shape[axis] // parts
@@ -130,12 +136,7 @@ def split(x: Traced, parts: int, axis: int = 0) -> list[Traced]:
     return [x.view(name, value, shape) for name, value in zip(names, np.split(x.value, parts, axis), strict=True)]
 
 
-@word_for(FUNCTIONS, np.take)
-def np_take(x: Any, indices: Any, axis: int = 0) -> Traced:
-    return take(x, indices, axis)
-
-
-@word_for(FUNCTIONS, np.arange)
+@operator_for(FUNCTIONS, np.arange)
 def arange(start: int, stop: int | None = None, step: int = 1, *, like: Any) -> Traced:
     first, last = (0, start) if stop is None else (start, stop)
     numbers = [like.graph.scalar(number) for number in (first, last, step)]
@@ -147,78 +148,75 @@ def arange(start: int, stop: int | None = None, step: int = 1, *, like: Any) -> 
     return Traced(like.graph, like.graph.node("Range", numbers), value, [length], range_of=bounds)
 
 
-@word_for(FUNCTIONS, np.full)
+@operator_for(FUNCTIONS, np.full)
 def full(shape: Any, number: Any, dtype: Any = None, *, like: Any) -> Traced:
     shape = shape if isinstance(shape, tuple | list) else (shape,)
     one = lifted(like.graph, np.asarray(number, dtype))
     return Traced(like.graph, one.name, one.value, (), filled=number).broadcast_to(shape)
 
 
-@word_for(FUNCTIONS, np.zeros, np.empty)
+@operator_for(FUNCTIONS, np.zeros, np.empty)
 def zeros(shape: Any, dtype: Any = float, *, like: Any) -> Traced:
     return full(shape, 0, dtype, like=like)
 
 
-@word_for(FUNCTIONS, np.ones)
+@operator_for(FUNCTIONS, np.ones)
 def ones(shape: Any, dtype: Any = float, *, like: Any) -> Traced:
     return full(shape, 1, dtype, like=like)
 
 
-@word_for(FUNCTIONS, np.zeros_like)
+@operator_for(FUNCTIONS, np.zeros_like)
 def zeros_like(x: Traced, dtype: Any = None) -> Traced:
     return full(x.shape, 0, dtype or x.dtype, like=x)
 
 
-@word_for(FUNCTIONS, np.ones_like)
+@operator_for(FUNCTIONS, np.ones_like)
 def ones_like(x: Traced, dtype: Any = None) -> Traced:
     return full(x.shape, 1, dtype or x.dtype, like=x)
 
 
-@word_for(FUNCTIONS, np.eye)
+@operator_for(FUNCTIONS, np.eye)
 def eye(N: int, M: int, k: int = 0, dtype: Any = float, *, like: Any) -> Traced:
     rows, columns = arange(N, like=like), arange(M, like=like)
     return (columns == rows[:, None] + k).astype(dtype)
 
 
-@word_for(FUNCTIONS, np.clip)
+@operator_for(FUNCTIONS, np.clip)
 def clip(x: Traced, low: Any, high: Any) -> Traced:
     bounds = [lifted(x.graph, np.asarray(bound, x.dtype)) for bound in (low, high)]
     return x.new("Clip", x, *bounds, value=np.clip(x.value, low, high))
 
 
-@word_for(FUNCTIONS, np.broadcast_to)
+@operator_for(FUNCTIONS, np.broadcast_to)
 def broadcast_to(x: Any, shape: Any) -> Traced:
     if isinstance(x, Traced):
         return x.broadcast_to(tuple(shape))
     return lifted(_graph_of(shape), x).broadcast_to(tuple(shape))
 
 
-@word_for(FUNCTIONS, np.ascontiguousarray, np.asarray)
+@operator_for(FUNCTIONS, np.ascontiguousarray, np.asarray)
 def ascontiguousarray(x: Traced) -> Traced:
     return x
 
 
-@word_for(FUNCTIONS, np.shape)
+@operator_for(FUNCTIONS, np.shape)
 def shape_of(x: Traced) -> tuple[int, ...]:
     return x.shape
 
 
-@word_for(FUNCTIONS, np.size)
+@operator_for(FUNCTIONS, np.size)
 def size_of(x: Traced) -> Any:
     return product(x.shape)
 
 
-@word_for(FUNCTIONS, np.isin)
+@operator_for(FUNCTIONS, np.isin)
 def isin(x: Traced, numbers: Sequence[int]) -> Traced:
-    found = None
-    for number in numbers:
-        equal = x == number
-        found = equal if found is None else found | equal
-    return zeros_like(x, bool) if found is None else found
+    return reduce(np.logical_or, (x == number for number in numbers)) if numbers else zeros_like(x, bool)
 
 
 FUNCTIONS.update(
     {
+        np.take: take,
         np.reshape: lambda x, shape: x.reshape(shape),
         np.transpose: lambda x, axes=(): x.transpose(*axes),
         np.swapaxes: lambda x, a, b: x.swapaxes(a, b),
