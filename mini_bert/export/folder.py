@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
 from mini_bert.common.json_values import read_object
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
-from mini_bert.files.model_folder import INT8_WEIGHTS, locate, weights_of, write_folder
+from mini_bert.files.model_folder import INT8_WEIGHTS, LOADING, locate, weights_of, write_folder
 from mini_bert.finetuning.model import FineTuned, folder_config
 from mini_bert.finetuning.report import example
 from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
@@ -36,7 +37,14 @@ from mini_bert.training.checkpoint import FOLDER
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
-HEADING, EIGHT_BIT_HEADING = "## How to load it", "## Weights in 8 bits"
+EIGHT_BIT_HEADING, GRAPH_HEADING = "## Weights in 8 bits", "## The ONNX graph"
+OWN_SECTIONS = (LOADING, EIGHT_BIT_HEADING, GRAPH_HEADING)  # of a model card, written anew by each export
+STORED = {
+    "float32": "in 32 bits",
+    "float16": "in 16 bits (float16), and converted to float32 when loaded",
+    "bfloat16": "in 16 bits (bfloat16), and converted to float32 when loaded",
+    "int8": "in 8 bits, and computed with as such",
+}
 
 
 def export(
@@ -49,15 +57,13 @@ def export(
 ) -> int:
     """Write config.json, weights, tokenizer, and a model card. Returns the size of the weights in bytes.
 
-    weights: float32, float16, bfloat16 or int8; card: the file of an existing card, to which a section on loading is
-    added. Word frequencies and pooling next to it are copied. more: for config.json
+    weights: float32, float16, bfloat16 or int8; card: the file of an existing card; its section on loading is
+    replaced. Word frequencies and pooling next to it are copied. more: for config.json
     """
     folder = Path(folder)
     model = stored_as(model, weights)
     text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else f"# {folder.resolve().name}\n"
-    if HEADING not in text:
-        text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
-    text = _with_note(text, model)
+    text = _with_note(f"{_without_own(text).rstrip()}\n\n{_how_to_load(model)}", model)
     parts: Any = model.folders()
     if card is not None and (pooling := pooling_in(card.parent)):
         more = {FOLDER_POOLING: pooling, **more}
@@ -79,7 +85,7 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
     model = stored_as(model, weights)
     text = f"# {Path(folder).resolve().name}\n\n```console\nmini-bert predict . {example(task)}\n```\n"
     if card is not None and card.is_file():
-        text = card.read_text(encoding="utf-8")
+        text = _without_own(card.read_text(encoding="utf-8"))
     config = {**folder_config(model, task, tokenizer, length), **more}
     write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, _with_note(text, model))
     _name_inputs(Path(folder), model)
@@ -140,7 +146,7 @@ def _how_to_load(model: Model) -> str:
     if model.in_eight_bits:
         others = "In `transformers`, only the tokenizer opens (`AutoTokenizer.from_pretrained`)."
     heads = ", ".join(model.output_heads) or "none"
-    return f"""{HEADING}
+    return f"""{LOADING}
 
 ```python
 from mini_bert import load_model, load_tokenizer
@@ -149,15 +155,22 @@ model, tokenizer = load_model("FOLDER"), load_tokenizer("FOLDER")  # the path of
 hidden, cache = model.encode(tokenizer("some text", return_tensors="np")["input_ids"])  # a vector for each token
 ```
 
-Its output heads: {heads}.
+Its output heads: {heads}. The weights are stored {STORED[model.weights_kind]}.
 
 {others}
 """
 
 
+def _without_own(card: str) -> str:
+    """A model card without the sections that an export adds: they may be of another kind of weights"""
+    for heading in OWN_SECTIONS:
+        card = re.sub(rf"^{re.escape(heading)}\n.*?(?=^## |\Z)", "", card, flags=re.MULTILINE | re.DOTALL)
+    return card
+
+
 def _with_note(text: str, model: Model) -> str:
     """A model card with a section on weights in 8 bits, if the model has such"""
-    if not model.in_eight_bits or EIGHT_BIT_HEADING in text:
+    if not model.in_eight_bits:
         return text
     note = (
         f"{EIGHT_BIT_HEADING}\n\n`{INT8_WEIGHTS}` holds 8-bit integers, and a scale for each output. Only Mini-BERT\n"

@@ -31,6 +31,7 @@ WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # extensions
 BUNDLED = Path(__file__).parent / "bundled"  # contains a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
 MODEL = "model"  # the folder of a run's best model
+LOADING = "## How to load it"  # the heading of a section in model cards, which `export` replaces
 logger = logging.getLogger(__name__)
 
 

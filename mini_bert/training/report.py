@@ -11,7 +11,7 @@ from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
 from mini_bert.common.wording import duration, with_article
 from mini_bert.data.generator import TextBatches
-from mini_bert.files.model_folder import MODEL
+from mini_bert.files.model_folder import LOADING, MODEL
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
 from mini_bert.models.registry import preset_name
@@ -109,7 +109,7 @@ def model_card(run: FolderRun, state: State) -> str:
     return f"""# A{with_article(model.config.name)[1:]}, trained by mini-bert {config["versions"]["mini-bert"]}
 
 {model.get_parameter_count():,} parameters: {model.depth} layers, width {model.width}, {model.heads} heads,
-sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
+sequences of {model.max_length} tokens, a vocabulary of {model.vocab_size:,}.
 
 | | |
 |---|---|
@@ -121,6 +121,8 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 {measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)}
 {batches.objective.summary}
 {learnt(config)}; its answers are guesses about words, not facts.
+
+{LOADING}
 
 ```python
 from mini_bert import load_model, load_tokenizer

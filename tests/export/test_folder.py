@@ -1,6 +1,7 @@
 """Exported models: half the bytes, and the same results except for rounding."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from safetensors import safe_open
 from mini_bert.cli.main import main
 from mini_bert.evaluation.word_frequencies import read_frequencies, write_frequencies
 from mini_bert.export.folder import export, export_tuned
-from mini_bert.files.model_folder import read_config, weights_of
+from mini_bert.files.model_folder import locate, read_config, weights_of
 from mini_bert.finetuning.model import FineTuned, is_tuned, with_task
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.inference.embed import pooling_in
@@ -181,6 +182,18 @@ def test_a_folder_keeps_its_pooling(tmp_path):
     (tmp_path / "c" / "config.json").write_text(json.dumps({**config, "sentence_pooling": "avg"}))
     with pytest.raises(ValueError, match=r"sentence_pooling in config\.json is 'avg', expected one of mean, cls, all"):
         pooling_in(tmp_path / "c")
+
+
+def test_the_card_says_how_the_weights_are_stored(tmp_path):
+    """Also after another export of an exported folder, in other bits: nothing remains of what the first said."""
+    for source, name, kind in (("mini-bert", "a", "int8"), ("a", "b", "float32"), ("b", "c", "bfloat16")):
+        folder = tmp_path / source if name != "a" else locate(source)
+        export(MiniBERT(MINI), TOKENIZER, tmp_path / name, kind, folder / "README.md")
+        card = (tmp_path / name / "README.md").read_text()
+        (stored,) = re.findall(r"stored in (\d+) bits", card)
+        assert stored == {"int8": "8", "float32": "32", "bfloat16": "16"}[kind]
+        assert ("## Weights in 8 bits" in card) == (kind == "int8")
+        assert card.count("## How to load it") == card.count("```python") == 1 and "## How good it is" in card
 
 
 def a_run_without_model(folder, **start):
