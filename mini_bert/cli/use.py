@@ -328,8 +328,8 @@ def export(
 ) -> None:
     """Write a model folder to share. It contains the config, 16-bit weights, tokenizer and model card.
 
-    For example:  mini-bert export runs/first --out my-model
-    Or for ONNX:  mini-bert export runs/first --onnx --out my-model
+    For example:  mini-bert export mini-bert --out my-model
+    Or for ONNX:  mini-bert export mini-bert --onnx --out my-model
     """
     kinds = [name for name, wanted in (("float32", full), ("bfloat16", bfloat16), ("int8", int8)) if wanted]
     if len(kinds) > 1:

@@ -1,8 +1,8 @@
 """Export a model: a folder with 16-bit weights, half the size on disk, or with 8-bit weights, a quarter of it.
 
-    $ mini-bert export runs/first --out my-model                float16
-    $ mini-bert export runs/first --bfloat16 --out my-model
-    $ mini-bert export runs/first --int8 --out my-model
+    $ mini-bert export runs/run-1 --out my-model                float16
+    $ mini-bert export runs/run-1 --bfloat16 --out my-model
+    $ mini-bert export runs/run-1 --int8 --out my-model
 
 float16 keeps 11 of float32's 24 significant bits and ranges from 6e-8 to 65,504: enough for inference, too little for
 training. bfloat16 keeps 8 bits, over the range of float32. Loading such a folder gives float32 weights again.

@@ -1,6 +1,6 @@
 """Model folders with an ONNX graph, which optimum, transformers.js and sentence-transformers open.
 
-    $ mini-bert export runs/first --onnx --out my-model
+    $ mini-bert export runs/run-1 --onnx --out my-model
 
     my-model/onnx/model.onnx                the graph, float32: the numbers of model.safetensors
     my-model/onnx/model_quantized.onnx      instead of it with --int8: the graph of the model in 8 bits
