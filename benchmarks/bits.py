@@ -55,6 +55,9 @@ TASKS = {
     "stsb-vectors": Task("STS-B, vectors, Spearman", ("similarity", "--vectors", "--epochs", "5"), "stsb/train.tsv.gz",
                          "stsb/dev.tsv.gz", "spearman"),
     "wikiann": Task("NER, WikiANN, F1", ("tag",), "ner/wikiann_en_train.conll.gz", "ner/wikiann_en_dev.conll.gz", "f1"),
+    "ewt": Task("parts of speech, UD EWT, accuracy", ("tag",), "ud_ewt/en_ewt-ud-train.conllu.gz",
+                "ud_ewt/en_ewt-ud-dev.conllu.gz", "accuracy"),
+    "qa": Task("questions, SQuAD and XQuAD, F1", ("qa",), "qa/squad_train_subset.json.gz", "qa/xquad.en.json.gz", "f1"),
 }  # fmt: skip
 LOSS = "held-out"
 
@@ -100,9 +103,9 @@ def held_out(folder: Path, engine: str, options: argparse.Namespace) -> dict[str
     model, tokenizer = load(folder)
     model = with_engine(model, engine, options.threads)
     most = options.max_batches
-    found = [measure_corpus(model, tokenizer, str(options.data / corpus), HELD_OUT, max_batches=most).result
+    results = [measure_corpus(model, tokenizer, str(options.data / corpus), HELD_OUT, max_batches=most).result
              for corpus in CORPORA]  # fmt: skip
-    return {name: sum(getattr(one, name) for one in found) / len(found) for name in ("loss", "top1")}
+    return {name: sum(getattr(one, name) for one in results) / len(results) for name in ("loss", "top1")}
 
 
 def kept(path: Path, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
@@ -116,10 +119,10 @@ def kept(path: Path, measure: Callable[[], dict[str, float]]) -> dict[str, float
 def main() -> None:
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
-    found: dict[str, dict[str, list[float]]] = {}
+    scores: dict[str, dict[str, list[float]]] = {}
 
     def add(row: str, column: str, value: float) -> None:
-        found.setdefault(row, {}).setdefault(column, []).append(value)
+        scores.setdefault(row, {}).setdefault(column, []).append(value)
 
     with threadpool_limits(options.threads, "blas"):
         for name in options.tasks:
@@ -135,13 +138,13 @@ def main() -> None:
                     else:
                         result = kept(path, partial(score, folder, name, engine, options))
                         add(TASKS[name].name, column, 100 * result[TASKS[name].score])
-    print(table(found, options.seeds))
+    print(table(scores, options.seeds))
 
 
-def table(found: dict[str, dict[str, list[float]]], seeds: int) -> str:
+def table(scores: dict[str, dict[str, list[float]]], seeds: int) -> str:
     columns = list(COLUMNS)
     lines = [f"| dev | {' | '.join(columns)} | most lost |", f"|---|{'---|' * len(columns)}---|"]
-    for row, values in found.items():
+    for row, values in scores.items():
         means = [sum(values[column]) / len(values[column]) for column in columns]
         is_loss = row.endswith("loss")
         lost = max(means[1:]) - means[0] if is_loss else means[0] - min(means[1:])

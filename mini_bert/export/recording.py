@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mini_bert.export import operations as operations  # fills the tables that Traced arrays read
 from mini_bert.export.graph import Graph, differences
 from mini_bert.export.names import (
     BATCH,
