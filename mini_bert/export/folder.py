@@ -24,9 +24,17 @@ import numpy as np
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
-from mini_bert.common.json_values import read_object
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
-from mini_bert.files.model_folder import INT8_WEIGHTS, LOADING, locate, weights_of, write_folder
+from mini_bert.files.model_folder import (
+    INT8_WEIGHTS,
+    LENGTH,
+    LOADING,
+    add_tokenizer_settings,
+    locate,
+    trained_length,
+    weights_of,
+    write_folder,
+)
 from mini_bert.finetuning.model import FineTuned, folder_config
 from mini_bert.finetuning.report import example
 from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
@@ -71,7 +79,7 @@ def export(
         ends = text_ends(part, tokenizer)
         config = {**part.file_config(), **ends, **more}
         write_folder(folder / name, config, part.kept_tensors(), tokenizer, None if name else text, keep_others=True)
-        _name_inputs(folder / name, part)
+        _tell_tokenizer(folder / name, part, None if card is None else trained_length(card.parent))
         if ends:
             write_atomic(folder / name / "generation_config.json", (json.dumps(ends, indent=2) + "\n").encode())
     if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
@@ -88,7 +96,7 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
         text = _without_own(card.read_text(encoding="utf-8"))
     config = {**folder_config(model, task, tokenizer, length), **more}
     write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, _with_note(text, model))
-    _name_inputs(Path(folder), model)
+    _tell_tokenizer(Path(folder), model, length)
     return size_of_weights(Path(folder))
 
 
@@ -103,12 +111,12 @@ def text_ends(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
     return {**ids, **own, "eos_token_id": ends[0] if len(ends) == 1 else ends}
 
 
-def _name_inputs(folder: Path, model: Model) -> None:
-    """Tell transformers which arrays its tokenizer makes: a GPT-2 adds token types to its input if it gets them."""
-    path = folder / "tokenizer_config.json"
+def _tell_tokenizer(folder: Path, model: Model, length: int | None) -> None:
+    """Tell transformers which arrays its tokenizer makes: a GPT-2 adds token types to its input if it gets them. And
+    the length of the sequences that the model was trained on, if it is known."""
     types = ["token_type_ids"] if model.tells_texts_apart else []
-    settings = {**read_object(path), "model_input_names": ["input_ids", *types, "attention_mask"]}
-    write_atomic(path, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
+    inputs = ["input_ids", *types, "attention_mask"]
+    add_tokenizer_settings(folder, model_input_names=inputs, **{LENGTH: length})
 
 
 def size_of_weights(folder: Path) -> int:

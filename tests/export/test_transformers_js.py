@@ -79,7 +79,7 @@ def test_the_examples_of_the_page_run(library, tmp_path):
     assert len(examples) == 2
     for example in examples:
         script = tmp_path / "example.mjs"
-        script.write_text(example.replace("await guess(", "console.log(await guess(").replace(".\");", ".\"));"))
+        script.write_text(example.replace("await guess(", "console.log(await guess(").replace('.");', '."));'))
         done = subprocess.run(["node", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
     assert "token_str: 'table'" in done.stdout
