@@ -81,11 +81,10 @@ def _around(T: int) -> int:
 def measured(run: Path, sequences: int, most: int) -> str:
     """Rows of the model card: the best measurement on held-out text, with a dash for numbers that are not finite"""
     history = read_run(run)
-    evals = [record for record in history.of("eval") if finite(record.get("loss")) is not None]
-    if not evals:
+    best = history.best
+    if not best:
         return "| held-out loss | not measured |\n"
     text = f"the first {most:,} of {sequences:,} sequences" if most < sequences else counted(sequences, "sequence")
-    best = min(evals, key=lambda record: record["loss"])
     rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
             ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
     if owner := history.kind.part_name():
