@@ -620,23 +620,22 @@ def test_the_data_is_described_once(mini, tmp_path, capsys):
 
 
 def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
-    """The progress line labels them as training numbers. For similarity, where a guess is not right or wrong, no
-    accuracy is shown."""
-    found = {"epoch": 1.5, "loss": 0.25, "right": 0.696}
-    assert progress(found, 3, "accuracy") == "epoch 1.5 of 3; training: loss 0.250, accuracy 69.6%"
+    """The progress line names the loss of training, after the score on dev data, and fits beside a bar in 100 columns.
+    For similarity, where a guess is not right or wrong, no share of right ones is recorded."""
+    found = {"epoch": 10.0, "loss": 0.25, "right": 0.696}
+    assert progress(found, 10) == "epoch 10.0/10, training loss 0.250"
+    others = len("pretrained, seed 0 ") + len(" 0:00:00 0:00:00")
+    assert others + len("dev accuracy 100.0%; " + progress(found, 10)) <= 90
     for kind in ("classify", "similarity"):
         out = tmp_path / kind
         finetuned_on(kind, **files(tmp_path, kind), model=str(mini), out=out, **QUICK | {"quiet": False})
         shown = capsys.readouterr()
         last = shown.err.splitlines()[-1]
-        assert "; training: loss" in last and ("accuracy" in last) == (kind == "classify") and "right" not in last
         records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         assert all(("right" in one) == (kind == "classify") for one in records if one["kind"] == "train")
         score = [one for one in records if one["kind"] == "dev"][-1]  # the line has the score of its own epoch
         measured = f"accuracy {score['accuracy']:.1%}" if kind == "classify" else f"spearman {score['spearman']:.3f}"
-        assert last.startswith("pretrained, seed 0: epoch 2.0 of 2;") and last.endswith(
-            f"; dev at epoch 2.0: {measured}"
-        )
+        assert last.startswith(f"pretrained, seed 0: dev {measured}; epoch 2.0/2, training loss ")
         assert ("dev, %" in shown.out) == (kind == "classify") != ("dev, × 100" in shown.out)  # correlations
         assert ("%" in (out / "model/README.md").read_text()) == (kind == "classify")
 
