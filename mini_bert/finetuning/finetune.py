@@ -87,7 +87,8 @@ def finetune(
 
     def keep(tuned: Model, result: Result) -> None:
         if out is not None:
-            save(out / "model", tuned, task, tokenizer, length, model_card(task, model, data, settings, result))
+            card = model_card(task, encoder.config.name, model, data, settings, result)
+            save(out / "model", tuned, task, tokenizer, length, card)
 
     runs.record, runs.keep = record, keep
     if out is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,13 +156,21 @@ def next_steps(run: FolderRun) -> str:
     model = config.get("model_from", None if "init" in config else preset_name(run.model.config))
     if model is not None:  # None: a model of one's own, from Python
         options = [*(["--model", model] if model != "mini" else []), *options_of(run)]
-        commands.insert(0, command("train", *options, "--corpus", "FILE_OR_FOLDER", "--minutes", "120"))
+        commands.insert(0, command("train", *options, *corpus_options(config), "--minutes", "120"))
     if MASKED_WORDS in run.model.output_heads and tokenizer.mask_token:
         text = f"The answer is not {tokenizer.mask_token}."
         commands.insert(0, command("fill-mask", text, "--model", run.path / MODEL))
     if NEXT_WORD in run.model.output_heads:
         commands.insert(0, command("generate", "Once upon a time", "--model", run.path / MODEL))
     return "\n".join(f"    {line}" for line in commands)
+
+
+def corpus_options(config: dict[str, Any]) -> list[str]:
+    """The text of a run as options of `train`; of a run on the built-in corpus, a place for one's own"""
+    corpus = config["data"]["corpus"]
+    if corpus == ["builtin"] or "-" in corpus:
+        return ["--corpus", "FILE_OR_FOLDER"]
+    return [word for name in corpus for word in ("--corpus", name.removeprefix(f"{Path.cwd()}{os.sep}"))]
 
 
 def options_of(run: FolderRun) -> list[str]:

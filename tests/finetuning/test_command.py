@@ -97,6 +97,7 @@ def test_files_in_model_out(kind, folder, tmp_path, capsys):
     summary = json.loads((out / "results.json").read_text())
     assert summary["runs"][0]["scores"] == result.outcome.scores and summary["dev"] == f"dev.{ENDING[kind]}"
     assert f"mini-bert predict {out}" in capsys.readouterr().out
+    assert (out / "model/README.md").read_text().startswith(f"# A {tuned.model.config.name} fine-tuned for {kind}, ")
 
     scored = [str(out), "--file", str(tmp_path / f"dev.{ENDING[kind]}"), "--score"]
     *said, last = ask(*scored, "--json").splitlines()
@@ -385,6 +386,10 @@ def test_labels_come_from_all_of_the_file(mini, tmp_path):
 
 def test_predict_says_what_it_needs(mini, tmp_path):
     classify, pairs, qa = finetuned.Classify(["a", "b"]), finetuned.Classify(["a", "b"], pairs=True), finetuned.Answer()
+    with pytest.raises(
+        ValueError, match=r"^mini-bert is a model .* `mini-bert finetune classify --model mini-bert --tr"
+    ):
+        load("mini-bert")
     with pytest.raises(ValueError, match="give --question and --context"):
         gather(qa, ["what?"], None, None, None)
     with pytest.raises(ValueError, match="for classify, not for questions"):

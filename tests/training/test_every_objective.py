@@ -187,7 +187,9 @@ def test_a_pair_is_written_as_two_models(place, capsys, name):
     for folder in ("run", "run/model/generator"):  # of a pair, the generator fills gaps
         with pytest.raises(SystemExit) as ended:
             main(["fill-mask", "cats [MASK].", "--model", folder])
-        assert not ended.value.code and "cats" in capsys.readouterr().out
+        shown = capsys.readouterr()
+        assert not ended.value.code and "cats" in shown.out
+        assert ("run finds replaced words; these are the guesses of its generator" in shown.err) == (folder == "run")
 
 
 def best_of(run):
