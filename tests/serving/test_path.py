@@ -34,7 +34,7 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line.replace("python run.py", shlex.join(PYTHON))) for line in text.splitlines()]
 
 
-class Served:
+class Calls:
     """Runs the calls of the document, on the port of our server."""
 
     def __init__(self, folder: Path, port: int, calls: list[tuple[str, str, str]]):
@@ -63,7 +63,7 @@ def served(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         with process(*options, PYTHONPATH=str(ROOT)) as (_, port):
-            yield Served(folder, port, blocks[place + 1 :])
+            yield Calls(folder, port, blocks[place + 1 :])
 
 
 @pytest.mark.peers
