@@ -51,7 +51,7 @@ STORED = {
     "float32": "in 32 bits",
     "float16": "in 16 bits (float16), and converted to float32 when loaded",
     "bfloat16": "in 16 bits (bfloat16), and converted to float32 when loaded",
-    "int8": "in 8 bits, and computed with as such",
+    "int8": "in 8 bits",
 }
 
 
@@ -84,7 +84,7 @@ def export(
             write_atomic(folder / name / "generation_config.json", (json.dumps(ends, indent=2) + "\n").encode())
     if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
         write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
-    return size_of_weights(folder)
+    return sum(size_of_weights(folder / name) for name in parts)
 
 
 def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str, card: Path | None, **more: Any) -> int:
