@@ -13,6 +13,24 @@ from mini_bert.cli.words import CONFIGS, OBJECTIVES, SOURCES
 
 CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4; the first is 0"
 
+# options of `train` and `plan`
+Optimizer = Annotated[
+    str | None,
+    typer.Option(
+        help="adam (default), or muon: it makes updates of the matrices in blocks orthogonal, and learns more per step"
+    ),
+]
+Average = Annotated[
+    str | None,
+    typer.Option(
+        help="evaluate and save averaged weights: ema (a moving average), or tail (the mean over the end of the run); "
+        "default: none"
+    ),
+]
+MaskStart = Annotated[
+    float | None, typer.Option(help="the share of the words to predict at first; it moves to --mask-prob")
+]
+
 # options of `train`, `plan` and `info`
 ModelName = Annotated[str | None, typer.Option(help=f"{CONFIGS}; default: mini")]
 Init = Annotated[
@@ -74,7 +92,7 @@ def train(
     checkpointing: Annotated[str | None, typer.Option(help=CHECKPOINTING, show_default="none")] = None,
     attention: Annotated[str | None, typer.Option(help="plain, lean (in tiles), or auto: lean for long texts")] = None,
     moments: Annotated[
-        str | None, typer.Option(help="data type of Adam's moments: float32, bfloat16 or float16")
+        str | None, typer.Option(help="data type of the optimiser's moments: float32, bfloat16 or float16")
     ] = None,
     activations: Annotated[
         str | None, typer.Option(help="data type of activations kept for backward: the same three")
@@ -100,12 +118,57 @@ def train(
         typer.Option(
             "--learning-rate",
             "--lr",
-            help="peak learning rate; default: 1e-3, less for wider models, and a tenth of that with --init: trained "
-            "weights should be adjusted, not undone",
+            help="peak learning rate; default: 1e-3, or 2e-3 with muon; less for wider models, and a tenth of it with "
+            "--init: trained weights should be adjusted, not undone",
         ),
     ] = None,
     warmup: Annotated[
         float | None, typer.Option(help="fraction of the run spent on warm-up; default: about a minute's worth")
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="how the learning rate falls to 0 after warm-up: linear (default), cosine, or wsd (constant until the "
+            "last --decay-share)"
+        ),
+    ] = None,
+    decay_share: Annotated[
+        float | None, typer.Option(help="fraction of the run, at its end, in which wsd falls; default: 0.3")
+    ] = None,
+    optimizer: Optimizer = None,
+    muon_learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--muon-learning-rate",
+            "--muon-lr",
+            help="Muon's peak learning rate, for matrices; default: --learning-rate",
+        ),
+    ] = None,
+    momentum: Annotated[float | None, typer.Option(help="of Muon; default: 0.95")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="of matrices and tables; default: 0.01")] = None,
+    average: Average = None,
+    ema_decay: Annotated[float | None, typer.Option(help="of the moving average, per step; default: 0.998")] = None,
+    tail_share: Annotated[
+        float | None, typer.Option(help="fraction of the run, at its end, whose mean is taken; default: 0.15")
+    ] = None,
+    batch_start: Annotated[
+        int | None, typer.Option(min=1, help="sequences per step at first; their number grows to --batch-size")
+    ] = None,
+    batch_ramp: Annotated[
+        float | None, typer.Option(help="fraction of the run in which it grows; default: 0.5")
+    ] = None,
+    length_start: Annotated[
+        int | None,
+        typer.Option(
+            min=3, help="tokens per sequence at first, with as many more sequences; it doubles until --length"
+        ),
+    ] = None,
+    length_ramp: Annotated[
+        float | None, typer.Option(help="fraction of the run with shorter sequences; default: 0.5")
+    ] = None,
+    mask_start: MaskStart = None,
+    mask_ramp: Annotated[
+        float | None, typer.Option(help="fraction of the run in which the masked share changes; default: 1")
     ] = None,
     tokenizer: Tokenizer = None,
     held_out: Annotated[float | None, typer.Option(help="fraction of the documents held out for validation")] = None,
@@ -162,6 +225,9 @@ def plan(
     teacher: Teacher = None,
     temperature: Temperature = None,
     tie_head: TieHead = False,
+    optimizer: Optimizer = None,
+    average: Average = None,
+    mask_start: MaskStart = None,
 ) -> None:
     """Predict how much memory training needs. Shows memory by purpose and the options that make it fit; exits with 1 if
     nothing fits.

@@ -323,7 +323,8 @@ def export(
     onnx: Annotated[
         bool,
         typer.Option(
-            "--onnx", help="also write onnx/model.onnx, with the model's head (extra `onnx`); weights in 32 bits"
+            "--onnx",
+            help="also write onnx/model.onnx, with the model's head (extra `onnx`); weights have 32 bits by default",
         ),
     ] = False,
     encoder: Annotated[

@@ -92,6 +92,13 @@ class TextBatches(Batches):
         arguments = own | {"split": "validation", "fixed": True} | changes
         return TextBatches(self.shards, self.tokenizer, self.objective, **arguments)
 
+    def shorter(self, length: int) -> TextBatches:
+        """The same text in shorter sequences, with as many more in a batch as fit in its tokens."""
+        full, own = self.arguments["max_seq_length"], dict(self.arguments)
+        changes = {"max_seq_length": length, "batch_size": self.batch_size * (full // length)}
+        arguments = {name: value for name, value in own.items() if name not in self.objective.arguments} | changes
+        return TextBatches(self.shards, self.tokenizer, self.objective, **arguments)
+
     def check_fits(self, model: Model) -> None:
         """Raise an error if the model has fewer positions or ids than the sequences need, or lacks a head."""
         length = self.arguments["max_seq_length"]

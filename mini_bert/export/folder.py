@@ -26,6 +26,7 @@ from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
 from mini_bert.files.model_folder import (
+    CONFIG,
     INT8_WEIGHTS,
     LENGTH,
     LOADING,
@@ -73,7 +74,7 @@ def export(
     text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else f"# {folder.resolve().name}\n"
     text = _with_note(f"{_without_own(text).rstrip()}\n\n{_how_to_load(model)}", model)
     parts: Any = model.folders()
-    if card is not None and (pooling := pooling_in(card.parent)):
+    if pooling := pooling_beside(card):
         more = {FOLDER_POOLING: pooling, **more}
     for name, part in parts.items():
         ends = text_ends(part, tokenizer)
@@ -98,6 +99,11 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
     write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, _with_note(text, model))
     _tell_tokenizer(Path(folder), model, length)
     return size_of_weights(Path(folder))
+
+
+def pooling_beside(card: Path | None) -> str | None:
+    """The pooling of the model folder that a card is in"""
+    return pooling_in(card.parent) if card is not None and card.with_name(CONFIG).is_file() else None
 
 
 def text_ends(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:

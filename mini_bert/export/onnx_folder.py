@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.atomic import write_atomic
-from mini_bert.export.folder import GRAPH_HEADING, export, export_tuned, stored_as
+from mini_bert.export.folder import GRAPH_HEADING, export, export_tuned, pooling_beside, stored_as
 from mini_bert.export.names import HIDDEN
 from mini_bert.export.recording import Recording, own_head, record, vectors
 from mini_bert.export.task_heads import task_head
 from mini_bert.files.model_folder import CARD
 from mini_bert.finetuning.model import FineTuned
-from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
+from mini_bert.inference.embed import FOLDER_POOLING
 from mini_bert.models.base import Model
 from mini_bert.models.memory import INT8
 from mini_bert.text.base import Tokenizer
@@ -62,7 +62,7 @@ def export_onnx(
     parts = {name: record(part, vectors if encoder else own_head(part), past) for name, part in models.items()}
     graphs = {name: recording.to_onnx().SerializeToString() for name, recording in parts.items()}
     more: dict[str, Any] = TRANSFORMERS_JS if int8 else {}
-    pooling = (None if card is None else pooling_in(card.parent)) or "mean"
+    pooling = pooling_beside(card) or "mean"
     if HIDDEN in parts[""].outputs:
         more = {FOLDER_POOLING: pooling, **more}
     export(model, tokenizer, folder, weights, card, **more)

@@ -88,7 +88,7 @@ class MultiHeadAttention(Layer):
             raise ValueError(f"the width, {width}, is not divisible by the number of heads, {heads}")
         self.width, self.heads, self.head_size, self.p = width, heads, width // heads, p
         self.scale = 1 / math.sqrt(self.head_size)
-        self.qkv = Linear(width, 3 * width, bias, std)
+        self.qkv = Linear(width, 3 * width, bias, std, matrices=3)
         self.output = Linear(width, width, bias, std)
 
     def forward(self, x, run, mask=None, **more):  # x (B,T,H)

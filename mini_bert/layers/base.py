@@ -39,7 +39,9 @@ from mini_bert.layers.matrices import add_product
 class Param:
     """A weight and its gradient: `data` and `grad`, two views into the flat arrays made by `bind`.
 
-    The constructor only declares the shape, the initialiser, and whether weight decay applies.
+    The constructor only declares the shape, the initialiser, whether weight decay applies, and how many `matrices` it
+    has, side by side in its columns: 1 for y = x W, 3 for queries, keys and values in one, 0 for tables and vectors.
+    This is for optimisers that treat a matrix as a whole (training/muon.py).
 
     While `grad_is_unset`, the contents of `grad` are meaningless and count as 0: the first `add` or `add_product`
     overwrites them. This saves a training step from filling all gradients with zeros first. Code that changes `grad`
@@ -55,8 +57,8 @@ class Param:
     grad: np.ndarray
     place: slice  # its position in the flat arrays
 
-    def __init__(self, shape: tuple[int, ...], init: Initialiser, decay: bool = True):
-        self.shape, self.init, self.decay = shape, init, decay
+    def __init__(self, shape: tuple[int, ...], init: Initialiser, decay: bool = True, matrices: int = 0):
+        self.shape, self.init, self.decay, self.matrices = shape, init, decay, matrices
         self.size = math.prod(shape)
 
     def add(self, gradient: np.ndarray) -> None:
@@ -95,7 +97,7 @@ class Param:
 
     def __deepcopy__(self, memo: Any) -> Param:
         """A copy is a new weight with the same declaration; it needs a `bind` of its own."""
-        twin = Param(self.shape, self.init, self.decay)
+        twin = Param(self.shape, self.init, self.decay, self.matrices)
         twin.frozen = self.frozen
         return twin
 

@@ -48,7 +48,7 @@ class GatedFeedForward(Layer):
         p: float = 0.0,
         std: float | None = None,
     ):
-        self.expand = Linear(width, 2 * inner, bias, std)
+        self.expand = Linear(width, 2 * inner, bias, std, matrices=2)
         self.contract = Linear(inner, width, bias, std)
         self.activation = activation(activation_name)
         self.p = p

@@ -30,13 +30,14 @@ from mini_bert.layers.matrices import rows, sum_rows, times
 class Linear(Layer):
     """y = x W + b        dx = dy Wᵀ,   dW += xᵀ dy,   db += Σ dy
 
-    W is initialised as N(0, 1/fan_in), so that y has about the same variance as x.
+    W is initialised as N(0, 1/fan_in), so that y has about the same variance as x. matrices: how many are in W, side by
+    side and equally wide.
     """
 
     eight_bit: ClassVar[Mapping[str, int]] = {"w": 1}
 
-    def __init__(self, fan_in: int, fan_out: int, bias: bool = True, std: float | None = None):
-        self.w = Param((fan_in, fan_out), normal(1 / math.sqrt(fan_in) if std is None else std))
+    def __init__(self, fan_in: int, fan_out: int, bias: bool = True, std: float | None = None, matrices: int = 1):
+        self.w = Param((fan_in, fan_out), normal(1 / math.sqrt(fan_in) if std is None else std), matrices=matrices)
         self.b = Param((fan_out,), zeros, decay=False) if bias else None
 
     def forward(self, x, run):  # x (...,in)

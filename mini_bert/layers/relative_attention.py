@@ -152,7 +152,7 @@ class RelativeAttention(Layer):
         self.heads, self.head_size, self.p = heads, head_size, p
         self.scale = 1 / math.sqrt(head_size)
         inner = heads * head_size
-        self.qkv = Linear(width, 3 * inner, bias=False, std=std)
+        self.qkv = Linear(width, 3 * inner, bias=False, std=std, matrices=3)
         self.r = Linear(width, inner, bias=False, std=std)
         self.output = Linear(inner, width, bias=False, std=std)
         self.content_bias = Param((heads, head_size), normal(0.02 if std is None else std), decay=False)  # u

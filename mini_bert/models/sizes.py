@@ -54,6 +54,7 @@ class Sizes(NamedTuple):
     head_kept: int  # arrays (N,H) that the output head keeps, besides the logits
     embedding: int = 0  # E, where the embeddings have a width of their own (FactorisedSizes)
     more: Any = None  # further sizes that the blocks of an architecture depend on
+    matrices: int = 0  # parameters in matrices of the blocks, for an optimiser that treats them as such
     # what the objective adds (objectives/base.py)
     before: Any = None  # the sizes of a model that runs before this one in every step, and is done then: a generator
     predicted: float = 0.15  # the share of the tokens that are predicted

@@ -133,6 +133,12 @@ class Board:
             ("gradient norm", shown("train", "grad_norm", "{:.2f}")),
             ("memory", shown("train", "memory_mb", "{:,.0f} MB")),
         ]
+        for name, words, form in (
+            ("muon_lr", "Muon's rate", "{:.1e}"), ("batch_size", "sequences", "{:.0f}"),
+            ("length", "tokens each", "{:.0f}"), ("mask_prob", "masked", "{:.1%}"),
+        ):  # fmt: skip
+            if self.number("train", name) is not None:
+                cells.append((words, shown("train", name, form)))
         for name in further_parts(self.latest.get("train", {})):
             cells += [
                 (f"{self.kind.part_name(name)} loss", shown("train", f"{name}_loss", "{:.3f}")),

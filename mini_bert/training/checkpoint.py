@@ -2,7 +2,8 @@
 
     RUN/checkpoints/step-00000500/
         config.json, model.safetensors, tokenizer.json, vocab.txt      an ordinary model folder
-        optimizer.safetensors                                          Adam's two moments
+        optimizer.safetensors                                          the optimiser's arrays; with averaging, also the
+                                                                       weights that training goes on with
         state.json                                                     step, position in the data, checksums
 
 **Atomic.** A checkpoint is written to a temporary folder, which is then renamed (common/atomic.py). If the process is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,17 @@ from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
 
 MINUTES = 4.0  # if neither steps nor minutes are given
+MUON = 2.0  # times Adam's usual learning rate, for both parts of Muon (docs/training.md)
 CONTINUED = 0.1  # of the usual learning rate, if training continues from trained weights
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
+
+
+# settings that do nothing without another one: name -> that other one, and the value it must have (None: any)
+NEEDS = {
+    "decay_share": ("schedule", "wsd"), "muon_learning_rate": ("optimizer", "muon"), "momentum": ("optimizer", "muon"),
+    "ema_decay": ("average", "ema"), "tail_share": ("average", "tail"), "batch_ramp": ("batch_start", None),
+    "length_ramp": ("length_start", None), "mask_ramp": ("mask_start", None),
+}  # fmt: skip
 
 
 def settings_for(
@@ -27,6 +37,12 @@ def settings_for(
     micro_batch: the batch size of a data generator, if its batches are the micro-batches.
     continued: training continues from trained weights.
     """
+    for name, (other, value) in NEEDS.items():
+        if given.get(name) is not None and (given.get(other) is None or value not in (None, given[other])):
+            option, needed = (f"--{text.replace('_', '-')}" for text in (name, other))
+            raise ValueError(
+                f"{option} has no effect without {needed}{f' {value}' if value else ''}; leave it out, or add that"
+            )
     size = TrainingConfig.batch_size
     size = given.setdefault("batch_size", size if micro_batch is None else max(micro_batch, size - size % micro_batch))
     check_positive("batch_size", size)
@@ -37,11 +53,12 @@ def settings_for(
             f"divides {size}"
         )
     threads = given.get("threads") or min(default_threads(), size)
-    micro = given.setdefault("micro_batch", micro_batch or default_micro_batch(size, threads))
+    smallest = math.gcd(size, given.get("batch_start") or size)  # micro-batches are of one size, in all batches
+    micro = given.setdefault("micro_batch", micro_batch or default_micro_batch(smallest, min(threads, smallest)))
     check_positive("micro_batch", micro)
     given.setdefault("threads", max(1, min(threads, size // micro)))
     given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))
-    given.setdefault("learning_rate", default_learning_rate(config, continued))
+    given.setdefault("learning_rate", default_learning_rate(config, continued, given.get("optimizer")))
     note = (
         f"a batch has {counted(size // micro, 'micro-batch')} of {micro} sequences, so only {size // micro} of "
         f"{threads} threads have work; to use them all, choose a smaller --micro-batch"
@@ -74,14 +91,16 @@ def default_corpus() -> list[str]:
     return ["builtin"]
 
 
-def default_learning_rate(config: Any, continued: bool = False) -> float:
+def default_learning_rate(config: Any, continued: bool = False, optimizer: str | None = None) -> float:
     """1e-3 up to Mini-BERT's width, and inversely proportional to the width beyond; a tenth of it for trained weights.
+    Twice that for Muon.
 
     Adam changes each weight by about the learning rate, whatever the gradient. An output is a sum over H weights, so it
     changes by up to H times that: wider models need smaller steps. Weights that are good already should only be
     adjusted: steps as large as those of a new model would undo what they have learnt before the new text teaches more.
     """
     rate = TrainingConfig.learning_rate * min(1.0, MINI_BERT_CONFIG.hidden_size / config.width)
+    rate *= MUON if optimizer == "muon" else 1
     return rate * CONTINUED if continued else rate
 
 

@@ -182,6 +182,8 @@ def train_line(record: Record, total_steps: int | None = None, kind: type[Object
     """
     parts = present(record, kind, ("loss", "loss {:.3f}"), ("accuracy", "accuracy {:.1%}"),
                     ("lr", "learning rate {:.1e}"), ("grad_norm", "gradient norm {:.2f}"),
+                    ("batch_size", "{:.0f} sequences"), ("length", "of {:.0f} tokens"),
+                    ("mask_prob", "{:.1%} masked"),
                     ("tokens_per_second", "{:,.0f} tokens/s"), ("memory_mb", "{:,.0f} MB"))  # fmt: skip
     eta = finite(record.get("eta"))
     if eta is not None:

@@ -39,6 +39,8 @@ from mini_bert.training.history import METRICS, History, Record, finite, further
 COLUMNS = 4  # runs in one row
 ROW = 0.21  # inches per tensor name
 LONG = 32  # characters of a name that fit above a panel
+RAMPS = {"batch_size": ("sequences per step", "-"), "length": ("tokens per sequence", "--"),
+         "mask_prob": ("masked share", ":")}  # fmt: skip
 
 
 def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
@@ -53,7 +55,8 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
 
     columns = min(len(histories), COLUMNS)
     rows = math.ceil(len(histories) / columns)
-    figure = new_figure(max(9.0, 3.4 * columns), 3.6 * rows + 3.0)
+    ramped = [history for history in histories if history.ramps]
+    figure = new_figure(max(12.0 if ramped else 9.0, 3.4 * columns), 3.6 * rows + 3.0)
     upper, lower = figure.subfigures(2, 1, height_ratios=(3.6 * rows, 3.0))
     panels = upper.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for index, panel in enumerate(panels.flat):
@@ -65,14 +68,22 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         else:
             panel.remove()
 
-    accuracy, rate, norm = lower.subplots(1, 3)
+    accuracy, rate, norm, *more = lower.subplots(1, 4 if ramped else 3)
     for index, (history, name) in enumerate(zip(histories, names, strict=True)):
         style: dict[str, Any] = {"color": colour(index), "linestyle": dash(index), "linewidth": 1.3}
         accuracy.plot(*history.series("train", "accuracy"), label=name, **style)
         for part in further_parts(history.last("train")):
             accuracy.plot(*history.series("train", f"{part}_accuracy"), **style | {"linestyle": ":"})
         rate.plot(*history.series("train", "lr"), **style)
+        if history.series("train", "lr")[1] != history.series("train", "muon_lr")[1]:
+            rate.plot(*history.series("train", "muon_lr"), **style | {"linestyle": ":"})
         norm.plot(*history.series("train", "grad_norm"), **style)
+        for panel in more:
+            _ramps(panel, history, style)
+    for panel in more:
+        dress(panel, "batch, length, masks", "step", "of their final values")
+        panel.set_ylim(bottom=0)
+        _name_ramps(panel, ramped)
     dress(accuracy, accuracy_title(histories), "step", "share")
     dress(rate, "learning rate", "step")
     dress(norm, "gradient norm, before clipping", "step")
@@ -93,6 +104,22 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
     return figure
 
 
+def _ramps(panel: Axes, history: History, style: dict[str, Any]) -> None:
+    """What changes in the course of a run, relative to its final values"""
+    for name in history.ramps:
+        steps, values = history.series("train", name)
+        last = history.final(name) or values[-1]
+        panel.plot(steps, [value / last for value in values], **style | {"linestyle": RAMPS[name][1]})
+
+
+def _name_ramps(panel: Axes, histories: Sequence[History]) -> None:
+    """A legend for the kinds of lines; the colours are those of the runs."""
+    for name, (words, line) in RAMPS.items():
+        if any(name in history.ramps for history in histories):
+            panel.plot([], [], color="black", linestyle=line, linewidth=1.3, label=words)
+    panel.legend(fontsize=7, frameon=False)
+
+
 def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) -> None:
     """One run's training and held-out loss and unigram baseline, with the other runs in the background."""
     for other, history in enumerate(histories):
@@ -102,7 +129,8 @@ def _loss_panel(panel: Axes, histories: list[History], index: int, name: str) ->
     panel.plot(*history.series("train", "loss"), color=colour(index), linewidth=1.1, alpha=0.75, label="training")
     steps, held = history.series("eval", "loss")
     if held:
-        panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label="held-out text")
+        words = "held-out text, averaged weights" if history.averaged else "held-out text"
+        panel.plot(steps, held, color="black", linewidth=1.4, marker="o", markersize=3.5, label=words)
     for part in further_parts(history.last("train")):
         words = f"{history.kind.part_name(part)}, training"
         panel.plot(

@@ -147,7 +147,9 @@ def start_record(
         "kind": "start", "step": 0, "parameters": model.get_parameter_count(), "steps": settings.steps,
         "minutes": settings.minutes, "threads": settings.threads or default_threads(),
         "batch_size": settings.batch_size, "tokens_per_step": settings.batch_size * batches.arguments["max_seq_length"],
+        "length": batches.arguments["max_seq_length"],
         "sequences": batches.sequences, "train_tokens": batches.tokens,
         "validation_tokens": validation.tokens if validation else 0, "vocab_size": model.vocab_size,
-        "objective": batches.objective.name, "seed": settings.seed, "time": now(),
+        "objective": batches.objective.name, "seed": settings.seed, "optimizer": settings.optimizer,
+        "schedule": settings.schedule, "average": settings.average, "time": now(),
     }  # fmt: skip

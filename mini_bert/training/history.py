@@ -83,6 +83,15 @@ class History:
         """What "loss" means in its records: "loss", or "generator loss" if two models are trained"""
         return f"{self.kind.part_name()} loss".lstrip()
 
+    @property
+    def optimiser(self) -> str:
+        return "Muon" if self.last("start").get("optimizer") == "muon" else "Adam"
+
+    @property
+    def averaged(self) -> bool:
+        """Whether the held-out loss is that of averaged weights"""
+        return self.last("start").get("average", "none") != "none"
+
     def uses_context(self, loss: float) -> bool:
         """Whether a loss shows that the model uses context; False if there is no baseline."""
         return self.unigram_loss is not None and uses_context(loss, self.unigram_loss, self.kind.copies)
@@ -103,8 +112,15 @@ class History:
 
     @property
     def peak_learning_rate(self) -> float:
-        _, rates = self.series("train", "lr")
+        """That of Adam, or of Muon if it is higher"""
+        rates = [rate for name in ("lr", "muon_lr") for rate in self.series("train", name)[1]]
         return max(rates, default=finite(self.last("nonfinite").get("lr")) or 0.0)
+
+    @property
+    def rate_option(self) -> str:
+        """The option that sets it"""
+        _, rates = self.series("train", "lr")
+        return "--muon-lr" if rates and self.peak_learning_rate > max(rates) else "--learning-rate"
 
     @property
     def end_of_warmup(self) -> int | None:
@@ -113,6 +129,15 @@ class History:
         if not rates or (rates[-1] == max(rates) and rates[-1] > rates[0] and rates.count(rates[-1]) == 1):
             return None if rates else 0
         return steps[rates.index(max(rates))]
+
+    @property
+    def ramps(self) -> list[str]:
+        """What changed in the course of the run, by its name in "train" records"""
+        return [name for name in ("batch_size", "length", "mask_prob") if self.series("train", name)[0]]
+
+    def final(self, name: str) -> float | None:
+        """The value of a ramp at its end; None: not recorded"""
+        return self.predicted if name == "mask_prob" else finite(self.last("start").get(name))
 
     def gaps(self) -> Iterator[float]:
         """For each evaluation: held-out loss minus the training loss at that time."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from itertools import islice
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,14 @@ from mini_bert.models.base import Model
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.masked_words import MaskedWords
 from mini_bert.training import switches
-from mini_bert.training.optim import Adam, lr_schedule
+from mini_bert.training.averaging import Averaged
+from mini_bert.training.muon import Muon
+from mini_bert.training.optim import Adam, Optimiser
 from mini_bert.training.parallel import Team
+from mini_bert.training.ramps import Ramps
 from mini_bert.training.recorder import Recorder, State
 from mini_bert.training.records import non_finite_record, step_numbers, tensors_record, train_record
+from mini_bert.training.schedules import lr_share
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.stopwatch import Stopwatch
 
@@ -59,24 +63,24 @@ def train(
     objective   default: the objective of the batches, or masked words
     """
     run = run or Recorder()
+    ramps = Ramps(batches, settings)
+    batches = ramps.batches
     objective = objective or getattr(batches, "objective", None) or MaskedWords()
     objective.check(model)
     objective.begin(model, settings.batch_size)
-    parts_per_step, batches = settings.batch_size // settings.micro_batch, iter(batches)
     switched = switches.applied(model, settings)
     with run.lock, switched, Team(model, settings.threads) as team, stop_on_signal(run.say) as stop:
-        adam = Adam(
-            model.flat, settings.learning_rate, settings.beta1, settings.beta2, settings.eps, settings.weight_decay,
-            settings.moments,
-        )  # fmt: skip
-        state = run.begin(model, adam, batches)
+        optimiser = make_optimiser(model, settings)
+        averaged = optimiser.swapped if isinstance(optimiser, Averaged) else nullcontext  # what is evaluated and saved
+        with averaged():
+            state = run.begin(model, optimiser, batches)
         clock = Stopwatch(state.seconds)
         hopeless = _hopeless(objective.uniform_losses(model))
         state.stopped = _why_stop(state, settings, hopeless, stop)  # a run may be resumed at its end
         while not state.stopped:
-            lr = next_learning_rate(state, settings)
+            progress, lr = next_progress(state, settings), next_learning_rate(state, settings)
 
-            parts = list(islice(batches, parts_per_step))  # batch
+            parts = ramps.parts(progress)  # batch
             if not parts:
                 state.stopped = "done"
                 break
@@ -86,7 +90,9 @@ def train(
                 run.record(non_finite_record(model, outcome, state.step + 1, lr))
                 state.stopped = "nonfinite"  # the weights are still those of the step before
                 break
-            adam.step(lr, scale=min(1.0, settings.clip / norm) if norm else 1.0, map=team.map)  # clip, step
+            optimiser.step(lr, scale=min(1.0, settings.clip / norm) if norm else 1.0, map=team.map)  # clip, step
+            if isinstance(optimiser, Averaged):
+                optimiser.sample(progress, team.map)
 
             state.step += 1
             state.tokens += sum(objective.size(part).tokens for part in parts)
@@ -94,26 +100,50 @@ def train(
             state.seconds = clock.step()
             state.stopped = _why_stop(state, settings, hopeless, stop)
             if state.step % settings.tensors_every == 0:
-                run.record(tensors_record(model, adam, state.step, lr))
+                run.record(tensors_record(model, optimiser, state.step, lr))
             ended = state.stopped not in ("", "interrupted")  # an interruption must not affect a resumed run
             if state.step % settings.log_every == 0 or ended:  # log
-                run.record(train_record(state, settings, lr, batches))
+                run.record(train_record(state, settings, lr, batches) | ramps.now)
             best = False
             if validation is not None and (state.step % settings.eval_every == 0 or ended):
-                best = run.judge(state, held_out_loss(team, validation, settings.eval_sequences))
+                with averaged():
+                    best = run.judge(state, held_out_loss(team, validation, settings.eval_sequences))
             state.seconds = clock.seconds()
             if state.step % settings.save_every == 0 or best or state.stopped:  # save
-                run.save(state, model, adam, batches)
+                with averaged():
+                    run.save(state, model, optimiser, batches)
         run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
-        del adam  # frees its moments before 16-bit weights are widened
+        ramps.finish()
+        if isinstance(optimiser, Averaged) and optimiser.count[0]:
+            optimiser.swap()  # the model ends with the weights that were evaluated
+        del optimiser  # frees its moments before 16-bit weights are widened
     return state
 
 
+def make_optimiser(model: Model, settings: TrainingConfig) -> Optimiser:
+    """The optimiser of a run, with an average of the weights if the settings ask for one."""
+    names = ("beta1", "beta2", "eps", "weight_decay", "moments")
+    options: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    optimiser: Optimiser
+    if settings.optimizer == "muon":
+        optimiser = Muon(
+            model, settings.learning_rate, settings.muon_learning_rate, settings.momentum, **options
+        )  # fmt: skip
+    else:
+        optimiser = Adam(model.flat, settings.learning_rate, **options)
+    if settings.average == "none":
+        return optimiser
+    return Averaged(
+        optimiser, model.flat, settings.average, settings.average_every, settings.ema_decay, settings.tail_share
+    )
+
+
 def next_learning_rate(state: State, settings: TrainingConfig) -> float:
-    return settings.learning_rate * lr_schedule(_progress(state, settings), settings.warmup)
+    share = lr_share(settings.schedule, next_progress(state, settings), settings.warmup, settings.decay_share)
+    return settings.learning_rate * share
 
 
-def _progress(state: State, settings: TrainingConfig) -> float:
+def next_progress(state: State, settings: TrainingConfig) -> float:
     """The fraction of the run that is done after the next step, from 0 to 1."""
     if settings.steps is not None:
         return (state.step + 1) / (settings.steps + 1)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,6 +38,29 @@ def one_by_one(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
     return [work(item) for item in items]
 
 
+class Optimiser(Protocol):
+    """What the training loop, records and checkpoints use. settings.optimizer names one (training/loop.py)."""
+
+    t: int  # the number of steps so far
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Its memory by name, for checkpoints: with these arrays and t, it continues exactly."""
+
+    def step(self, lr: float | None = None, scale: float = 1.0, map: Map = one_by_one) -> None:
+        """One update from the gradients times `scale`."""
+
+    def last_update(self, part: slice, lr: float) -> np.ndarray:
+        """What the last step subtracted from a part of one tensor, without decay."""
+
+
+class Chunk(NamedTuple):
+    """Some of the numbers that Adam updates."""
+
+    flat: slice  # where they are in the flat arrays
+    own: slice  # and in m and v
+
+
 class Adam:
     """Updates `flat.data` from `flat.grad`, in place; weights that decay are the first `flat.decayed` numbers."""
 
@@ -51,8 +74,12 @@ class Adam:
         weight_decay: float = 0.01,
         moments: str = "float32",
         lr_multipliers: Sequence[tuple[slice, float]] = (),
+        places: Sequence[slice] | None = None,
     ):
-        """lr_multipliers: factors on the learning rate for parts of the flat arrays; 1 for all others"""
+        """lr_multipliers: factors on the learning rate for parts of the flat arrays; 1 for all others
+
+        places: the parts of the flat arrays to update, in order; default: everything
+        """
         if not isinstance(flat, Flat):
             raise TypeError(f"Adam works on a model's flat arrays: pass model.flat, not a {type(flat).__name__}")
         check_positive_number("eps", eps)
@@ -62,11 +89,9 @@ class Adam:
         self.flat = flat
         self.lr, self.beta1, self.beta2, self.eps, self.weight_decay = lr, beta1, beta2, eps, weight_decay
         check_kind("moments", moments)
-        self.m, self.v = (
-            (np.zeros_like(flat.grad), np.zeros_like(flat.grad))
-            if moments == "float32"  # or as wide as the gradients
-            else (stored(flat.data.size, moments), stored(flat.data.size, moments))
-        )
+        self.chunks = _chunks([slice(0, flat.data.size)] if places is None else places)
+        size = self.chunks[-1].own.stop if self.chunks else 0
+        self.m, self.v = (stored_moments(flat, size, moments) for _ in range(2))
         self.t = 0
         self._lr_multipliers = _complete(lr_multipliers, flat.data.size)
 
@@ -78,12 +103,17 @@ class Adam:
         lr = self.lr if lr is None else lr
         _check_lr(lr)
         self.t += 1
-        map(lambda start: self._update(start, lr, scale), range(0, self.m.size, CHUNK))
+        map(lambda number: self.update(self.chunks[number], lr, scale), range(len(self.chunks)))
 
-    def _update(self, start: int, lr: float, scale: float) -> None:
-        part = slice(start, start + CHUNK)
-        w, g = _wide(self.flat.data[part]), self.flat.grad[part]
-        m, v = self._moments(part)
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"m": self.m, "v": self.v}
+
+    def update(self, chunk: Chunk, lr: float, scale: float) -> None:
+        """The part of step `t` that concerns one chunk."""
+        part, start = chunk.flat, chunk.flat.start
+        w, g = wide(self.flat.data[part]), self.flat.grad[part]
+        m, v = self._moments(chunk.own)
         s = g * ((1 - self.beta1) * scale)
         m *= self.beta1
         m += s
@@ -99,30 +129,20 @@ class Adam:
             if share != 1:
                 s[here] *= share
         w -= s
-        self._keep(part, m, v, w)
+        self._keep(chunk, m, v, w)
 
-    def _moments(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
+    def _moments(self, own: slice) -> tuple[np.ndarray, np.ndarray]:
         """m and v to compute with: the arrays themselves, or float32 copies if they are stored in 16 bits."""
-        m, v = _wide(self.m[part]), _wide(self.v[part])
+        m, v = unscaled(self.m[own]), unscaled(self.v[own])
         if self.m.dtype == np.float16:
-            m *= 1 / SCALE
-            v *= 1 / SCALE
             v *= v
         return m, v
 
-    def _keep(self, part: slice, m: np.ndarray, v: np.ndarray, w: np.ndarray) -> None:
+    def _keep(self, chunk: Chunk, m: np.ndarray, v: np.ndarray, w: np.ndarray) -> None:
         """Round and write back those of m, v and w that are stored in 16 bits; the others were updated in place."""
         if self.m.dtype == np.float16:
-            m *= SCALE
             np.sqrt(v, out=v)
-            v *= SCALE
-            np.clip(m, -LARGEST, LARGEST, out=m)
-            np.clip(v, 0, LARGEST, out=v)
-        copies = [(kept, x) for kept, x in ((self.m, m), (self.v, v), (self.flat.data, w)) if kept.itemsize == 2]
-        if copies:
-            rng = np.random.default_rng((self.t, part.start))  # the same for any number of threads, and after a resume
-            for kept, exact in copies:
-                narrow(exact, kept[part], rng)
+        keep((self.t, chunk.flat.start), w, self.flat.data[chunk.flat], (m, self.m[chunk.own]), (v, self.v[chunk.own]))
 
     def _direction(self, m, v, lr, out):
         """lr m̂ / (√v̂ + ε), with both corrections taken out of the fraction: m̂ = a m and √v̂ = b √v"""
@@ -134,7 +154,9 @@ class Adam:
 
     def last_update(self, part: slice, lr: float) -> np.ndarray:
         """What the last step subtracted from a part of the weights, without decay; recomputed, for inspection."""
-        m, v = self._moments(part)
+        place = next(chunk for chunk in self.chunks if chunk.flat.start <= part.start < chunk.flat.stop)
+        first = part.start - place.flat.start + place.own.start
+        m, v = self._moments(slice(first, first + part.stop - part.start))
         update = np.empty_like(m)
         self._direction(m, v, lr, update)
         return update
@@ -163,9 +185,53 @@ def _complete(multipliers: Sequence[tuple[slice, float]], size: int) -> list[tup
     return found
 
 
-def _wide(kept: np.ndarray) -> np.ndarray:
+def _chunks(places: Sequence[slice]) -> list[Chunk]:
+    """At most CHUNK numbers each; m and v have the numbers of all places, one after another."""
+    found, own = [], 0
+    for place in places:
+        for start in range(place.start, place.stop, CHUNK):
+            part = slice(start, min(start + CHUNK, place.stop))
+            found.append(Chunk(part, slice(own, own + part.stop - part.start)))
+            own = found[-1].own.stop
+    return found
+
+
+# --- numbers stored in 16 bits -----------------------------------------------------------------------------
+
+
+def stored_moments(flat: Flat, size: int, kind: str) -> np.ndarray:
+    """Zeros, in this kind; "float32": or as wide as the gradients"""
+    return np.zeros(size, flat.grad.dtype) if kind == "float32" else stored(size, kind)
+
+
+def wide(kept: np.ndarray) -> np.ndarray:
     """The array itself, or a float32 copy if it is stored in 16 bits."""
     return widen(kept) if kept.itemsize == 2 else kept
+
+
+def unscaled(kept: np.ndarray) -> np.ndarray:
+    """A moment to compute with: the array itself, or a float32 copy"""
+    moment = wide(kept)
+    if kept.dtype == np.float16:
+        moment *= 1 / SCALE
+    return moment
+
+
+def keep(seed: tuple[int, ...], w: np.ndarray, weights: np.ndarray, *moments: tuple[np.ndarray, np.ndarray]) -> None:
+    """Round and write back those of the moments and of w that are stored in 16 bits; the others were updated in place.
+
+    weights: where w is stored; moments: each with the array where it is stored. The seed makes rounding the same for
+    any number of threads, and after a resume.
+    """
+    for exact, kept in moments:
+        if kept.dtype == np.float16:
+            exact *= SCALE
+            np.clip(exact, -LARGEST, LARGEST, out=exact)
+    copies = [(kept, exact) for exact, kept in (*moments, (w, weights)) if kept.itemsize == 2]
+    if copies:
+        rng = np.random.default_rng(seed)
+        for kept, exact in copies:
+            narrow(exact, kept, rng)
 
 
 def lr_schedule(progress: float, warmup: float = 0.1) -> float:

@@ -6,7 +6,8 @@ For P parameters, j threads and micro-batches of B sequences of T tokens:
 
     parameters     4 P bytes      float32; 2 P in 16 bits
     gradients      4 P j          each thread has its own (training/parallel.py)
-    moments        8 P            Adam's m and v; 4 P in 16 bits
+    moments        8 P            Adam's m and v; 4 P in 16 bits. Muon has only m for the M parameters of its matrices
+    average        4 P            if averaged weights are evaluated and saved
     activations    j times the peak of one micro-batch: its caches and the temporary arrays of backward
     the rest       Python, NumPy, buffers of matrix products, the tokenizer
 
@@ -72,6 +73,9 @@ class Choice(NamedTuple):
     activations: str = "float32"
     moments: str = "float32"
     weights: str = "float32"
+    # not a switch: what the user wants, and pays for
+    optimizer: str = "adam"
+    average: str = "none"
 
 
 # ---------------------------------------------------------------------- activations
@@ -137,15 +141,20 @@ def _for_depth(choice: Choice, depth: int) -> Choice:
 
 def memory_by_purpose(model: Sizes, choice: Choice) -> dict[str, int]:
     """Bytes of a training run, by what they are used for."""
-    P, j = model.parameters, choice.threads
+    P, j, muon = model.parameters, choice.threads, choice.optimizer == "muon"
     activations, _ = peak_activations(model, shape_of(model, choice.micro_batch), choice)
     scratch = 4 * (PRODUCT + CHUNK)  # add_product and Adam work on a part of the weights at a time
     kept = model.held + 4 * model.carried * choice.micro_batch * j
     held = {"kept by the objective": kept} if kept else {}
+    if choice.average != "none":
+        held["averaged weights"] = 4 * P
+    if muon:  # copies of a matrix, and of its products with itself
+        scratch += 4 * (3 * model.width * max(model.intermediate, model.width) + 5 * model.width**2)
     return {
         "parameters": BYTES[choice.weights] * P,
         "gradients": 4 * P * j,
-        "Adam's two moments": 2 * BYTES[choice.moments] * P,
+        "moments of Muon and Adam" if muon else "Adam's two moments": BYTES[choice.moments]
+        * (2 * P - model.matrices * muon),
         "activations": round(FRAGMENTATION * activations) * j,
         "working memory": round(scratch + PRODUCT_BUFFERS) * j,
         **held,
@@ -161,8 +170,9 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
     """A rough time for one step of `batch` sequences, only meant for ranking choices.
 
     Assumes 40 billion operations per second and thread, and 6 billion bytes per second of memory traffic, plus a
-    surcharge for 16 bits. Weights in 16 bits are the last resort, because they are rounded at every step: their
-    surcharge is set above the cost of checkpointing, which changes no result.
+    surcharge for 16 bits. To make a matrix of M numbers orthogonal takes about 13 M H operations, as measured with
+    Mini-BERT, which the threads share. Weights in 16 bits are the last resort, because they are rounded at every step:
+    their surcharge is set above the cost of checkpointing, which changes no result.
     """
     H, T, L, P = model.width, model.max_length, model.depth, model.parameters
     block = model.block_operations()
@@ -172,28 +182,33 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
     products = rounds * choice.micro_batch * (3 * (L * block + head) + recomputed) / 40e9
     additions = (rounds - 1) * 12 * P / 6e9
     step = 28 * P / 6e9
+    if choice.optimizer == "muon":
+        step += 13 * model.matrices * H / 40e9 / choice.threads
     surcharges = {"activations": 0.06, "moments": 0.03, "weights": 0.4}
     packing = sum(share for name, share in surcharges.items() if getattr(choice, name) != "float32")
     lean = 1.15 if choice.attention == "lean" and T <= LONG else 1.0
     return (products + additions + step) * (1 + packing) * lean
 
 
-def choices(model: Sizes, batch: int, threads: int) -> Iterator[Choice]:
-    """Every combination of switches, with up to this many threads."""
+def choices(model: Sizes, batch: int, threads: int, **fixed: Any) -> Iterator[Choice]:
+    """Every combination of switches, with up to this many threads. fixed: optimizer and average"""
     methods = ("auto", "lean") if model.max_length <= LONG else ("auto",)
     some = range(1, model.depth, 1 + model.depth // 24)  # not every number of layers in a very deep model
     layers: list[bool | tuple[int, ...]] = [False, *(tuple(range(n)) for n in some), True]
     kinds = list(product(("float32", "bfloat16"), repeat=len(SIXTEEN)))
+    if fixed.get("average", "none") != "none":  # which needs weights in float32
+        kinds = [kind for kind in kinds if kind[SIXTEEN.index("weights")] == "float32"]
     for j in range(min(threads, batch), 0, -1):
         most = max(1, min(TrainingConfig.micro_batch, batch // j))
         sizes = [size for size in range(most, 0, -1) if batch % size == 0]
         for micro, checkpointing, method, kept in product(sizes, layers, methods, kinds):
-            yield Choice(micro, j, checkpointing, method, *kept)
+            yield Choice(micro, j, checkpointing, method, *kept, **fixed)
 
 
-def best_choice(model: Sizes, batch: int, threads: int, memory: float) -> Choice | None:
+def best_choice(model: Sizes, batch: int, threads: int, memory: float, **fixed: Any) -> Choice | None:
     """The fastest choice that fits, or None."""
-    fitting = (choice for choice in choices(model, batch, threads) if predicted_peak(model, choice) <= SPARE * memory)
+    every = choices(model, batch, threads, **fixed)
+    fitting = (choice for choice in every if predicted_peak(model, choice) <= SPARE * memory)
     return min(fitting, key=lambda choice: relative_time(model, batch, choice), default=None)
 
 
@@ -222,39 +237,55 @@ def explained_memory(wanted: Wanted, sizes: Callable[[], Sizes], settings: Train
         ) from error
 
 
-def default_choice(batch: int, threads: int) -> Choice:
+def default_choice(batch: int, threads: int, **fixed: Any) -> Choice:
     """What `mini-bert train` does without options."""
     from mini_bert.training.defaults import default_micro_batch
 
     micro = default_micro_batch(batch, min(threads, batch))
-    return Choice(micro, min(threads, batch // micro))
+    return Choice(micro, min(threads, batch // micro), **fixed)
 
 
 # ---------------------------------------------------------------------- the report
 
 
-def plan_report(model: str | None, batch: int, memory: str, threads: int | None, **options: Any) -> tuple[str, bool]:
+def plan_report(
+    model: str | None,
+    batch: int,
+    memory: str,
+    threads: int | None,
+    optimizer: str | None = None,
+    average: str | None = None,
+    mask_start: float | None = None,
+    **options: Any,
+) -> tuple[str, bool]:
     """Returns the text that `mini-bert plan` prints, and whether anything fits.
 
     options: the other fields of a Wanted, as for `mini-bert train`.
     """
+    fixed: dict[str, Any] = {
+        "optimizer": optimizer or TrainingConfig.optimizer,
+        "average": average or TrainingConfig.average,
+    }
+    TrainingConfig(steps=1, batch_size=1, micro_batch=1, mask_start=mask_start, **fixed)  # refuses other values
     available, threads = parse_memory(memory), threads or default_threads()
     wanted = Wanted(model, **options)
     setup = set_up(wanted)
     built = setup.build(seed=None)
     sizes = setup.sizes(built)
-    default, best = default_choice(batch, threads), best_choice(sizes, batch, threads, available)
+    if mask_start is not None:
+        sizes = sizes._replace(predicted=max(sizes.predicted, mask_start))
+    default, best = default_choice(batch, threads, **fixed), best_choice(sizes, batch, threads, available, **fixed)
     shown = {"default": default} | ({"to fit": best} if best and best != default else {})
     lines = [
         f"{sizes.name}, {sizes.parameters:,} parameters{' (tied head)' if sizes.tied else ''}: "
         f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory",
         f"{parts_counted(built)}\n",
         *table(sizes, shown),
-        *(f"\nNote: {note}." for note in setup.notes),
+        *(f"\nNote: {note}." for note in [*setup.notes, *_time_of_muon(sizes, batch, default)]),
     ]
     chosen = best
     if chosen is None:
-        chosen = min(choices(sizes, batch, threads), key=lambda choice: predicted_peak(sizes, choice))
+        chosen = min(choices(sizes, batch, threads, **fixed), key=lambda choice: predicted_peak(sizes, choice))
         lines.append(f"\nNothing fits: training needs at least {predicted_peak(sizes, chosen) / SPARE / 1e6:,.0f} MB.")
         if not sizes.tied and wanted.init is None:
             other = set_up(replace(wanted, tie_head=True))
@@ -265,8 +296,18 @@ def plan_report(model: str | None, batch: int, memory: str, threads: int | None,
         lines.append("\nThe default settings fit:")
     else:
         lines += ["\nIt fits with", *changes(sizes, batch, default, chosen)]
-    lines.append(f"\n    {command('train', *train_options(wanted, batch, chosen))}")
+    start = [] if mask_start is None else ["--mask-start", f"{mask_start:g}"]
+    lines.append(f"\n    {command('train', *train_options(wanted, batch, chosen), *start)}")
     return "\n".join(lines), best is not None
+
+
+def _time_of_muon(model: Sizes, batch: int, choice: Choice) -> Iterator[str]:
+    if choice.optimizer == "muon":
+        times = [relative_time(model, batch, choice._replace(optimizer=name)) for name in ("muon", "adam")]
+        yield (
+            "Muon makes the updates of matrices orthogonal, which takes the same time for any batch. With "
+            f"{counted(batch, 'sequence')}, a step takes about {times[0] / times[1] - 1:.0%} longer than with Adam"
+        )
 
 
 def table(model: Sizes, shown: dict[str, Choice]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from mini_bert.models.registry import config_from
 from mini_bert.objectives.registry import objective_of_run
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import load_tokenizer
-from mini_bert.training import checkpoint
+from mini_bert.training import checkpoint, ramps
 from mini_bert.training.defaults import (
     MINUTES,
     default_corpus,
@@ -225,6 +225,7 @@ def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards:
         seed=settings.seed, held_out=data["held_out"], **kind.sequences,
         lanes=settings.batch_size if kind.consecutive else None,
     )  # fmt: skip
+    ramps.check(batches, settings)
     run = FolderRun(path, build(config, kind, settings.seed), batches, settings, quiet)
     run.notes += filter(None, [objective.note(run.model)])
     run.notes.append(f"text: {', '.join(data['corpus'])}; results are saved in {path}")

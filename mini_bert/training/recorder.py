@@ -13,7 +13,7 @@ from mini_bert.evaluation.evaluate import Evaluation
 
 if TYPE_CHECKING:
     from mini_bert.models.base import Model
-    from mini_bert.training.optim import Adam
+    from mini_bert.training.optim import Optimiser
 
 Record = dict[str, Any]  # a line of metrics.jsonl
 OLD = ("loss", "accuracy", "grad_norm", "clipped")  # the numbers of a step in older checkpoints, which do not name them
@@ -48,7 +48,7 @@ class Recorder:
         self.lock: AbstractContextManager[Any] = nullcontext()
         self.say = say or (lambda text: print(text, file=sys.stderr, flush=True))
 
-    def begin(self, model: Model, adam: Adam, batches: Any) -> State:
+    def begin(self, model: Model, optimiser: Optimiser, batches: Any) -> State:
         """Start a new run, or restore everything from a checkpoint."""
         return State()
 
@@ -67,5 +67,5 @@ class Recorder:
         state.best, state.best_checkpoint = result.loss, None  # None: its checkpoint is saved next
         return True
 
-    def save(self, state: State, model: Model, adam: Adam, batches: Any) -> None:
+    def save(self, state: State, model: Model, optimiser: Optimiser, batches: Any) -> None:
         """Write a checkpoint."""

@@ -9,8 +9,9 @@ import numpy as np
 
 from mini_bert.common.memory import memory_mb
 from mini_bert.models.base import Model
-from mini_bert.training.optim import CHUNK, Adam
+from mini_bert.training.optim import CHUNK, Optimiser
 from mini_bert.training.parallel import Outcome
+from mini_bert.training.ramps import steps_left
 from mini_bert.training.recorder import State
 from mini_bert.training.settings import TrainingConfig
 
@@ -36,23 +37,28 @@ def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any
     means = {name: float(np.mean([step[name] for step in state.since])) for name in state.since[0]}
     highest = max(step["grad_norm"] for step in state.since)
     if settings.steps is not None:
-        eta = (settings.steps - state.step) * state.seconds / state.step
+        left, whole = steps_left(state.step / settings.steps, settings), steps_left(0, settings)
+        eta = left * state.seconds / max(whole - left, 1e-9)
     else:
         eta = 60 * (settings.minutes or 0) - state.seconds
     speed = (state.tokens - state.tokens_before) / max(state.seconds - state.seconds_before, 1e-9)
     state.tokens_before, state.seconds_before = state.tokens, state.seconds
+    rates = {"lr": lr}
+    if settings.optimizer == "muon":
+        own = settings.muon_learning_rate
+        rates["muon_lr"] = lr if own is None else lr * own / settings.learning_rate
     return {
-        "kind": "train", "step": state.step, **means, "lr": lr, "grad_norm_max": highest, "tokens": state.tokens,
+        "kind": "train", "step": state.step, **means, **rates, "grad_norm_max": highest, "tokens": state.tokens,
         "tokens_per_second": round(speed, 1), "seconds": round(state.seconds, 2), "eta": round(max(eta, 0.0), 1),
         "memory_mb": memory_mb(), "epoch": round(getattr(batches, "epoch", 0.0), 4),
     }  # fmt: skip
 
 
-def tensors_record(model: Model, adam: Adam, step: int, lr: float) -> dict[str, Any]:
+def tensors_record(model: Model, optimiser: Optimiser, step: int, lr: float) -> dict[str, Any]:
     """Weights, gradients and updates of every tensor: norms and percentiles"""
     tensors = {}
     for name, param in model.named_params().items():
-        length, drawn = _update(adam, param.place, lr)
+        length, drawn = _update(optimiser, param.place, lr)
         weight = float(np.linalg.norm(param.data))
         tensors[name] = {
             "weight": weight,
@@ -65,12 +71,12 @@ def tensors_record(model: Model, adam: Adam, step: int, lr: float) -> dict[str, 
     return {"kind": "tensors", "step": step, "tensors": tensors}
 
 
-def _update(adam: Adam, place: slice, lr: float) -> tuple[float, np.ndarray]:
+def _update(optimiser: Optimiser, place: slice, lr: float) -> tuple[float, np.ndarray]:
     """The norm of the last update of a tensor, and a sample of it; computed in chunks, since tensors are large"""
     size = place.stop - place.start
     squares, some, step = [], [], max(1, size // SAMPLE)
     for low in range(0, size, CHUNK):
-        update = adam.last_update(slice(place.start + low, place.start + min(low + CHUNK, size)), lr)
+        update = optimiser.last_update(slice(place.start + low, place.start + min(low + CHUNK, size)), lr)
         squares.append(float(np.dot(update, update)))
         some.append(update[-low % step :: step].copy())
     return math.sqrt(math.fsum(squares)), np.concatenate(some)

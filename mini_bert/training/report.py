@@ -22,6 +22,8 @@ from mini_bert.text.base import Tokenizer
 from mini_bert.training.history import finite, further_parts, read_run
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
+from mini_bert.training.schedules import WORDS
+from mini_bert.training.settings import TrainingConfig
 
 if TYPE_CHECKING:
     from mini_bert.training.folder_run import FolderRun
@@ -106,6 +108,7 @@ def model_card(run: FolderRun, state: State) -> str:
     corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
     changes = ", ".join(f"{earlier['step']:,}" for earlier in config.get("earlier_lengths", []))
     extended = f"; the length of the run was changed after step {changes}" if changes else ""
+    results = measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)
     return f"""# A{with_article(model.config.name)[1:]}, trained by mini-bert {config["versions"]["mini-bert"]}
 
 {model.get_parameter_count():,} parameters: {model.depth} layers, width {model.width}, {model.heads} heads,
@@ -117,8 +120,8 @@ sequences of {model.max_length} tokens, a vocabulary of {model.vocab_size:,}.
 | tokens | {batches.tokens:,}, each seen {read_run(run.path).epochs:.1f} times |
 | start | {started(config)} |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {duration(state.seconds)} |
-| learning rate | {settings.learning_rate:g} at its peak, warm-up {settings.warmup:.0%}, then down to 0{extended} |
-{measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)}
+| learning rate | {rates(settings)}{extended} |
+{further_settings(settings)}{results}
 {batches.objective.summary}
 {learnt(config)}; its answers are guesses about words, not facts.
 
@@ -130,6 +133,29 @@ from mini_bert import load_model, load_tokenizer
 model, tokenizer = load_model("."), load_tokenizer(".")
 ```
 """
+
+
+def rates(settings: TrainingConfig) -> str:
+    """The learning rate in words, for the model card."""
+    peak = f"{settings.learning_rate:g}"
+    if settings.optimizer == "muon":
+        peak += f" (Adam) and {settings.muon_learning_rate or settings.learning_rate:g} (Muon, for matrices in blocks)"
+    course = WORDS[settings.schedule].format(settings.decay_share)
+    return f"{peak} at its peak, warm-up {settings.warmup:.0%}, {course}"
+
+
+def further_settings(settings: TrainingConfig) -> str:
+    """Rows of the model card for what is not usual: averaged weights, and what changed during the run"""
+    rows = []
+    if settings.average == "ema":
+        rows.append(("weights", f"a moving average, with a decay of {settings.ema_decay:g} per step"))
+    elif settings.average == "tail":
+        rows.append(("weights", f"the mean over the last {settings.tail_share:.0%} of the run"))
+    for name, what in (("batch", "sequences per step"), ("length", "tokens per sequence"), ("mask", "masked share")):
+        start, share = getattr(settings, f"{name}_start"), getattr(settings, f"{name}_ramp")
+        if start is not None:
+            rows.append((what, f"{start:g} at first, as above after {share:.0%} of the run"))
+    return "".join(f"| {name} | {value} |\n" for name, value in rows)
 
 
 def learnt(config: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ from mini_bert.models.pairs import is_pair
 from mini_bert.training import checkpoint
 from mini_bert.training.checkpoint import Checkpoint
 from mini_bert.training.history import METRICS, read_run, until
-from mini_bert.training.optim import Adam
+from mini_bert.training.optim import Optimiser
 from mini_bert.training.recorder import Record, Recorder, State
 from mini_bert.training.run_lock import NAME as LOCK
 from mini_bert.training.run_lock import RunLock
@@ -114,7 +114,7 @@ class RunFolder(Recorder):
 
     # ------------------------------------------------------------------ what the loop calls
 
-    def begin(self, model: Model, adam: Adam, batches: Batches) -> State:
+    def begin(self, model: Model, optimiser: Optimiser, batches: Batches) -> State:
         """Start a new run, or restore everything from the checkpoint."""
         found = self.resume
         if found is None:
@@ -123,9 +123,9 @@ class RunFolder(Recorder):
                 self.record(self.start)
             return State()
         model.assign_tensors(read_tensors(found.path / WEIGHTS, widened=False), str(found.path))
-        for name, moment in (("m", adam.m), ("v", adam.v)):  # one at a time, because they are large
+        for name, moment in optimiser.arrays.items():  # one at a time, because they are large
             moment[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, name)
-        adam.t = found.state["adam_t"]
+        optimiser.t = found.state["adam_t"]
         for name, array in _memory(batches).items():
             array[...] = checkpoint.read_array(found.path / checkpoint.OPTIMIZER, f"memory.{name}")
         batches.restore(found.state["data"])
@@ -146,13 +146,13 @@ class RunFolder(Recorder):
         for hook in self.hooks:
             hook(record)
 
-    def save(self, state: State, model: Model, adam: Adam, batches: Batches) -> None:
+    def save(self, state: State, model: Model, optimiser: Optimiser, batches: Batches) -> None:
         name = f"step-{state.step:08d}"
         best = state.best is not None and state.best_checkpoint is None
         if best:
             state.best_checkpoint = name
-        values = {"run": asdict(state), "adam_t": adam.t, "data": batches.state()}
-        arrays = {"m": adam.m, "v": adam.v} | {f"memory.{name}": array for name, array in _memory(batches).items()}
+        values = {"run": asdict(state), "adam_t": optimiser.t, "data": batches.state()}
+        arrays = optimiser.arrays | {f"memory.{name}": array for name, array in _memory(batches).items()}
         checkpoint.save(self.path, state.step, values, arrays, lambda folder: self.write_model(model, folder))
         checkpoint.clean(self.path, self.keep, state.best_checkpoint)
         self.record({"kind": "checkpoint", "step": state.step, "path": f"checkpoints/{name}", "best": best})

@@ -8,9 +8,14 @@ from typing import Any
 from mini_bert.common.sixteen_bit import check_kind
 from mini_bert.common.values import check_positive, check_positive_number, check_share
 from mini_bert.layers.lean_attention import METHODS
+from mini_bert.training.averaging import check_kind as check_average
+from mini_bert.training.schedules import SCHEDULES
 
 # names of checkpoints have eight digits; a year has so many minutes; more threads take hours to start
 MOST = {"steps": 99_999_999, "minutes": 525_600, "threads": 1024}
+
+OPTIMIZERS = ("adam", "muon")
+RAMPS = ("batch", "length", "mask")  # what can start lower, or higher, than it ends: training/ramps.py
 
 
 @dataclass(frozen=True)
@@ -22,12 +27,27 @@ class TrainingConfig:
     batch_size: int = 32  # sequences per optimiser step
     micro_batch: int = 16  # sequences per forward pass; with packed text, it affects only rounding
     learning_rate: float = 1e-3  # at its peak
-    warmup: float = 0.1  # fraction of the run in which it rises from 0; then it falls to 0
+    warmup: float = 0.1  # fraction of the run in which it rises from 0
+    schedule: str = "linear"  # how it falls to 0 then: or "cosine", or "wsd", only in the last `decay_share` of the run
+    decay_share: float = 0.3
     clip: float = 1.0  # the largest gradient norm
     weight_decay: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
+    optimizer: str = "adam"  # or "muon", for the matrices in blocks (training/muon.py)
+    muon_learning_rate: float | None = None  # of these matrices, at its peak; None: learning_rate
+    momentum: float = 0.95  # of Muon
+    average: str = "none"  # "ema" or "tail": averaged weights are evaluated and saved (training/averaging.py)
+    average_every: int = 10  # steps between two samples for the average
+    ema_decay: float = 0.998  # per step
+    tail_share: float = 0.15  # of the run
+    batch_start: int | None = None  # sequences per step at first; it grows to batch_size
+    batch_ramp: float = 0.5  # fraction of the run in which it grows
+    length_start: int | None = None  # tokens per sequence at first, with as many more sequences; it doubles
+    length_ramp: float = 0.5
+    mask_start: float | None = None  # share of the words to predict at first; it moves to that of the objective
+    mask_ramp: float = 1.0
     threads: int | None = None  # None: all cores, at most 8
     seed: int = 0
     log_every: int = 20  # steps
@@ -46,7 +66,7 @@ class TrainingConfig:
         if (self.steps is None) == (self.minutes is None):
             raise ValueError(f"steps is {self.steps!r} and minutes is {self.minutes!r}, expected exactly one of them")
         for name in ("batch_size", "micro_batch", "log_every", "eval_every", "eval_sequences", "save_every",
-                     "tensors_every", "keep"):  # fmt: skip
+                     "tensors_every", "keep", "average_every"):  # fmt: skip
             check_positive(name, getattr(self, name))
         if self.steps is not None:
             check_positive("steps", self.steps)
@@ -61,7 +81,18 @@ class TrainingConfig:
             if (getattr(self, name) or 0) > most:
                 raise ValueError(f"{name} is {getattr(self, name)!r:.20}, expected at most {most:,}")
         check_share("warmup", self.warmup, "a fraction of the run")
-        for name in ("weight_decay", "beta1", "beta2"):
+        for name, choices in (("optimizer", OPTIMIZERS), ("schedule", tuple(SCHEDULES))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}")
+        for name in ("decay_share", "tail_share", *(f"{what}_ramp" for what in RAMPS)):
+            check_part(name, getattr(self, name))
+        if self.schedule == "wsd" and self.warmup + self.decay_share > 1:
+            raise ValueError(
+                f"warmup is {self.warmup:g} and decay_share is {self.decay_share:g}, together more than the whole run; "
+                "choose a shorter one"
+            )
+        self._check_averages_and_ramps()
+        for name in ("weight_decay", "beta1", "beta2", "momentum", "ema_decay"):
             check_share(name, getattr(self, name), "a number")
         if self.attention not in METHODS:
             raise ValueError(f"attention is {self.attention!r}, expected one of {', '.join(METHODS)}")
@@ -73,6 +104,29 @@ class TrainingConfig:
                 f"batch_size {self.batch_size} is not a multiple of micro_batch {self.micro_batch}; "
                 f"choose a micro_batch that divides {self.batch_size}"
             )
+
+    def _check_averages_and_ramps(self) -> None:
+        if self.muon_learning_rate is not None:
+            check_positive_number("muon_learning_rate", self.muon_learning_rate)
+            if self.optimizer != "muon":
+                raise ValueError('muon_learning_rate has no effect on Adam; leave it out, or choose optimizer="muon"')
+        check_average(self.average)
+        if self.average != "none" and self.weights != "float32":
+            raise ValueError(
+                f"average is {self.average!r} and weights is {self.weights!r}: an average changes by less than 16 bits "
+                'can resolve; choose weights="float32", or average="none"'
+            )
+        if self.length_start is not None:
+            check_positive("length_start", self.length_start, 3)
+        if self.mask_start is not None:
+            check_part("mask_start", self.mask_start)
+        if self.batch_start is not None:
+            check_positive("batch_start", self.batch_start)
+            if self.batch_start > self.batch_size or self.batch_start % self.micro_batch:
+                raise ValueError(
+                    f"batch_start is {self.batch_start}, expected a multiple of micro_batch {self.micro_batch}, and at "
+                    f"most batch_size {self.batch_size}; a smaller micro_batch allows a smaller start"
+                )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -86,6 +140,11 @@ class TrainingConfig:
                 f"unknown setting(s) {', '.join(unknown)}; a TrainingConfig has {', '.join(sorted(known))}"
             )
         return cls(**values)
+
+
+def check_part(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ValueError(f"{name} is {value!r}, expected a fraction above 0, up to 1 (everything)")
 
 
 def check_checkpointing(value: Any) -> bool | tuple[int, ...]:

@@ -32,6 +32,7 @@ from mini_bert.objectives.registry import OBJECTIVES, objective_class
 from mini_bert.objectives.replaced_tokens import ReplacedTokens
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
+from mini_bert.training.muon import block_matrices
 
 MASKING: dict[str, dict[str, Any]] = {
     "pieces": {}, "whole-word": {"whole_word": True}, "span": {"span": True}, "ngram": {"ngram": True}
@@ -102,7 +103,10 @@ class Setup(NamedTuple):
 
     def sizes(self, model: Model) -> Sizes:
         """The sizes of the model that `build` returned, as the objective uses it."""
-        sizes = self.config.sizes()._replace(max_length=self.length, parameters=model.get_parameter_count())
+        sizes = self.config.sizes()._replace(
+            max_length=self.length, parameters=model.get_parameter_count(),
+            matrices=sum(param.size for param in block_matrices(model)),
+        )  # fmt: skip
         return self.objective.sizes(sizes, **self.options)
 
 

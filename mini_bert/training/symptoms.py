@@ -106,10 +106,10 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
         "error" if grave else "warning",
         TOO_HIGH,
         "; ".join([seen, *signs]) + ".",
-        "Adam moves every weight by about the learning rate in each step, however long the gradient is, so clipping "
-        "does not help. Weights start near 0.07. Steps that are large compared with that overshoot and undo what was "
-        "learnt.",
-        f"--learning-rate {number(gentler(peak))} --warmup 0.1, from a fresh start: such weights seldom recover.",
+        f"{history.optimiser} moves every weight by about the learning rate in each step, however long the gradient "
+        "is, so clipping does not help. Weights start near 0.07. Steps that are large compared with that overshoot and "
+        "undo what was learnt.",
+        f"{history.rate_option} {number(gentler(peak))} --warmup 0.1, from a fresh start: such weights seldom recover.",
     )
 
 

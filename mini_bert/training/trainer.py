@@ -23,7 +23,7 @@ from mini_bert.inference.loading import bundled_tokenizer
 from mini_bert.models.base import Model
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import load_tokenizer
-from mini_bert.training import checkpoint, switches
+from mini_bert.training import checkpoint, ramps, switches
 from mini_bert.training.checkpoint import Checkpoint
 from mini_bert.training.defaults import new_folder, settings_for
 from mini_bert.training.folder_run import FolderRun
@@ -75,6 +75,7 @@ class Trainer:
         settings, _ = settings_for(self.model.config, data_generator.batch_size, **length, **self.settings)
         data_generator.check_fits(self.model)
         switches.check(self.model, settings)
+        ramps.check(data_generator, settings)
         path, shards = self._place or new_folder(), str(data_generator.shards.folder)
         data = {"corpus": ["-"], "shards": shards, "held_out": data_generator.arguments["held_out"]}
         description = {"model": self.model.config.to_dict(), "training": settings.to_dict(), "data": data,

@@ -178,6 +178,9 @@ def test_a_folder_keeps_its_pooling(tmp_path):
     for old, new in ("ab", "bc"):
         export(load(tmp_path / old)[0], TOKENIZER, tmp_path / new, card=tmp_path / old / "README.md")
         assert pooling_in(tmp_path / new) == "all"
+    (tmp_path / "CARD.md").write_text("a card that is in no model folder")
+    export(MiniBERT(MINI), TOKENIZER, tmp_path / "d", card=tmp_path / "CARD.md")
+    assert pooling_in(tmp_path / "d") is None
     config = json.loads((tmp_path / "c" / "config.json").read_text())
     (tmp_path / "c" / "config.json").write_text(json.dumps({**config, "sentence_pooling": "avg"}))
     with pytest.raises(ValueError, match=r"sentence_pooling in config\.json is 'avg', expected one of mean, cls, all"):

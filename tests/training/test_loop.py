@@ -30,6 +30,7 @@ from mini_bert.training.parallel import Team
 from mini_bert.training.recorder import State
 from mini_bert.training.records import train_record
 from mini_bert.training.run_folder import RunFolder
+from mini_bert.training.schedules import SCHEDULES
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.stopwatch import Stopwatch
 from mini_bert.training.switches import bare
@@ -489,11 +490,11 @@ def test_the_loop_itself_follows_pytorch(tmp_path, tokenizer, monkeypatch):
         SETTINGS, steps=20, learning_rate=0.02, log_every=1, eval_every=99, save_every=99, tensors_every=99
     )
 
-    def golden(progress, warmup):
+    def golden(progress, warmup, decay):
         step = round(21 * progress) - 1
         return min((step + 1) / 5, 1 - step / 20)
 
-    monkeypatch.setattr("mini_bert.training.loop.lr_schedule", golden)
+    monkeypatch.setitem(SCHEDULES, "linear", golden)
     RunFolder.create(tmp_path / "run", {})
     train(model, Given(parts), settings, run=RunFolder(tmp_path / "run", tokenizer))
     found = records(tmp_path / "run", "train")

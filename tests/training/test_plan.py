@@ -1,6 +1,7 @@
 """The memory that `mini-bert plan` predicts is what a run needs, and its choice fits."""
 
 import json
+import re
 import sys
 import tracemalloc
 from dataclasses import replace
@@ -317,3 +318,35 @@ def test_real_runs_need_what_was_said():
     for setting in [setting for setting in SETTINGS if setting[0].model in ("mini", "electra", "transformer-xl")]:
         predicted, measured = compare(*setting)
         assert abs(predicted / measured - 1) < 0.1, setting
+
+
+def test_muon_and_averages_are_planned():
+    """Muon has one number instead of two for a weight of a matrix; an average is another copy of the weights. The more
+    sequences, the less Muon's time matters."""
+    model = describe(MINI_BERT_CONFIG)._replace(matrices=1_327_104)
+    adam, muon = (memory_by_purpose(model, Choice(16, 2, optimizer=name)) for name in ("adam", "muon"))
+    saved = adam["Adam's two moments"] - muon["moments of Muon and Adam"]
+    assert saved == 4 * 1_327_104 and sum(adam.values()) - sum(muon.values()) < saved
+    averaged = Choice(16, 2, average="ema")
+    assert memory_by_purpose(model, averaged)["averaged weights"] == 4 * 4_498_880
+    times = [relative_time(model, batch, Choice(16, 2, optimizer="muon")) / relative_time(model, batch, Choice(16, 2))
+             for batch in (32, 256)]  # fmt: skip
+    assert 1.05 < times[0] < 1.3 and 1 < times[1] < 1.03
+
+
+def test_what_is_planned_is_accepted():
+    """Averages need weights in float32, so a plan with one keeps them."""
+    found = list(choices(LARGER, 4, 2, average="ema"))
+    assert {choice.weights for choice in found} == {"float32"} and {choice.moments for choice in found} > {"float32"}
+    assert len(found) * 2 == len(list(choices(LARGER, 4, 2)))
+
+
+def test_the_report_has_the_recipe():
+    text, fits = plan_report("mini", 32, "1GB", 2, optimizer="muon", average="tail", mask_start=0.4)
+    assert fits and "moments of Muon and Adam" in text and "averaged weights" in text
+    assert "a step takes about" in text and "--optimizer muon --average tail --mask-start 0.4" in text
+    plain, _ = plan_report("mini", 32, "1GB", 2)
+    heads = [float(re.search(r"activations +([0-9.]+)", one)[1]) for one in (plain, text)]
+    assert heads[1] > 1.2 * heads[0]  # more words are predicted
+    with pytest.raises(ValueError, match="optimizer is 'lion'"):
+        plan_report("mini", 32, "1GB", 2, optimizer="lion")

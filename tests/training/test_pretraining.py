@@ -470,7 +470,7 @@ def test_resume_takes_no_other_settings(place):
 def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, error):
     """The error says how much the run needs and for what, and names the command that finds settings which need less."""
 
-    def full(*arguments):
+    def full(*arguments, **options):
         if arguments and arguments[-1] is None:  # a model without weights takes no memory
             return real(*arguments)
         raise error
