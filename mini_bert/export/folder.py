@@ -39,8 +39,8 @@ from mini_bert.files.model_folder import (
 from mini_bert.finetuning.model import FineTuned, folder_config
 from mini_bert.finetuning.report import example
 from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
-from mini_bert.inference.generate import end_ids
-from mini_bert.models.base import NEXT_WORD, Model
+from mini_bert.inference.generate import text_ends
+from mini_bert.models.base import Model
 from mini_bert.training.checkpoint import FOLDER
 
 if TYPE_CHECKING:
@@ -104,17 +104,6 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
 def pooling_beside(card: Path | None) -> str | None:
     """The pooling of the model folder that a card is in"""
     return pooling_in(card.parent) if card is not None and card.with_name(CONFIG).is_file() else None
-
-
-def text_ends(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The ids that begin, end and pad texts, as `generate` takes them: other programs read them in config.json and
-    generation_config.json. {} for a model that does not write."""
-    if NEXT_WORD not in model.output_heads or "sep" not in tokenizer.roles:
-        return {}
-    ends = sorted(end_ids(model, tokenizer))
-    ids = {"bos_token_id": tokenizer.sep_id} | ({"pad_token_id": tokenizer.pad_id} if "pad" in tokenizer.roles else {})
-    own = {name: value for name, value in model.file_config().items() if name in ids and value is not None}
-    return {**ids, **own, "eos_token_id": ends[0] if len(ends) == 1 else ends}
 
 
 def _tell_tokenizer(folder: Path, model: Model, length: int | None) -> None:
