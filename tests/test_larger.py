@@ -219,7 +219,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(place, kept):
         (
             lambda: LargerBERTTrainer(LargerBERT(replace(SMALL, max_seq_length=8))).train(generator(), num_steps=1),
             ValueError,
-            "sequences of 16 tokens, but the model has 8",
+            "sequences of 16 tokens, but the model is configured for at most 8",
         ),
         (
             lambda: LargerBERTTrainer(LargerBERT(replace(SMALL, vocab_size=9))).train(generator(), num_steps=1),

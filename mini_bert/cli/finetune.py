@@ -180,22 +180,41 @@ def predict(
     question: Annotated[str | None, typer.Option(help="a question to answer from --context")] = None,
     context: Annotated[str | None, typer.Option(help="the text that contains the answer")] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="two texts are one example (for published models)")] = False,
+    score: Annotated[
+        bool, typer.Option("--score", help="also score the predictions: --file has labels, as for fine-tuning")
+    ] = False,
+    label: Annotated[
+        str | None, typer.Option(help="with --score: the column of the label, or of the score; for tags its number")
+    ] = None,
     engine: Annotated[str, typer.Option(help=ENGINE)] = "numpy",
     as_json: AS_JSON = False,
 ) -> None:
     """Predict with a fine-tuned model. Prints labels with probabilities, a tag per word, answers or similarities.
 
     For example:  mini-bert predict sentiment "An instant classic."
+
+    Or to score it:  mini-bert predict sentiment --file test.tsv --score
     """
-    from mini_bert.common.progress import showing
+    from mini_bert.common.progress import counted, showing
     from mini_bert.export.engine import with_engine
     from mini_bert.finetuning.model import load
-    from mini_bert.finetuning.predict import gather, predictions, shown
+    from mini_bert.finetuning.predict import answers_to, described, gather, gather_labelled, shown, shown_scores
 
+    if score and (file is None or texts or question is not None or context is not None):
+        raise ValueError("--score compares with the labels of a file; give it with --file, and nothing else to predict")
+    if label is not None and not score:
+        raise ValueError("--label names the column to compare predictions with; add --score")
     tuned = load(model)
     with_engine(tuned.model, engine)
-    examples = gather(tuned.task, texts or [], file, question, context, text, second, pairs)
+    if file is not None and score:
+        examples = gather_labelled(tuned.task, file, text, second, label)
+    else:
+        examples = gather(tuned.task, texts or [], file, question, context, text, second, pairs)
     with showing(len(examples) > 500) as show:
-        results = predictions(tuned, examples, show)
-    for one in results:
+        answers = answers_to(tuned, examples, show)
+    for one in described(tuned.task, examples, answers):
         print(json.dumps(one, ensure_ascii=False) if as_json else shown(one))
+    if score:
+        scores = tuned.task.scores(examples, answers)
+        line = f"\n{counted(len(examples), 'example')} of {file}: {shown_scores(tuned.task, scores)}"
+        print(json.dumps({"examples": len(examples), "scores": scores}) if as_json else line)

@@ -21,14 +21,22 @@ def tokenizer_show(
     tokenizer: Annotated[
         str, typer.Option(help="8k, 50k, bpe-8k, unigram-8k, a model folder or a tokenizer file")
     ] = "8k",
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Show how a tokenizer splits a text. Lists each piece, its id, its word, and the part of the text it comes from.
 
     For example:  mini-bert tokenizer show "Unaffable zebras"
     """
+    from mini_bert.common.json_values import as_json
     from mini_bert.text.loading import load_tokenizer
 
-    print(load_tokenizer(tokenizer).explain(text))
+    loaded = load_tokenizer(tokenizer)
+    if not json:
+        print(loaded.explain(text))
+        return
+    found = loaded.encode_batch([text])[0]
+    pieces = [loaded.readable(i) for i in found.ids]
+    print(as_json({"pieces": pieces, "ids": found.ids, "word_ids": found.word_ids, "offsets": found.offsets}))
 
 
 def tokenizer_train(
@@ -69,7 +77,7 @@ def tokenizer_train(
 
     For example:  mini-bert tokenizer train my_texts/ --vocab-size 16000 --out my_tokenizer
 
-    As RoBERTa's:  mini-bert tokenizer train my_texts/ --like roberta --out my_tokenizer
+    Or like RoBERTa:  mini-bert tokenizer train my_texts/ --like roberta --out my_tokenizer
     """
     _check_out(out, force)
     tokenizer, summary = _train(

@@ -56,7 +56,9 @@ TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the t
 NextSentence = Annotated[
     bool, typer.Option("--next-sentence", help="short for --objective masked_words_and_next_sentence (BERT)")
 ]
-Length = Annotated[int | None, typer.Option(min=3, help="tokens per sequence; default: the model's maximum")]
+Length = Annotated[
+    int | None, typer.Option(min=3, help="tokens per sequence; default: that of --init, or the model's maximum")
+]
 Tokenizer = Annotated[str | None, typer.Option(help="8k, 50k, bpe-8k, unigram-8k or a path; default: the model's own")]
 
 

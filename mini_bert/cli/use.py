@@ -34,7 +34,10 @@ def fill_mask(
     from mini_bert.inference.loading import for_masked_words, load
 
     loaded, tokenizer = load(model)
-    loaded = with_engine(for_masked_words(loaded, model), engine, threads=1)
+    words = for_masked_words(loaded, model)
+    if words is not loaded:
+        print(f"{model} finds replaced words; these are the guesses of its generator:", file=sys.stderr)
+    loaded = with_engine(words, engine, threads=1)
     with threadpool_limits(1, "blas"):  # a second thread is no faster for one sentence, and slower on a busy machine
         filled = library.fill_mask(loaded, tokenizer, text, top)
     if json:
@@ -91,9 +94,13 @@ def generate(
     loaded, tokenizer = load(model)
     library.check_causal(loaded, model)
     with threadpool_limits(1, "blas"):
-        pieces = library.generate(loaded, tokenizer, prompt, tokens, sampling, stop or ())
+        counts = [0]
+        pieces = library.generate(loaded, tokenizer, prompt, tokens, sampling, stop or (), counts.append)
         if json:
-            print(as_json({"model": model, "prompt": prompt, "text": "".join(pieces)}))
+            text = "".join(pieces)
+            ended = "length" if counts[-1] == tokens else "stop"  # a text of --stop, or the end of the document
+            about = {"text": text, "tokens": counts[-1], "finish_reason": ended, "seed": seed}
+            print(as_json({"model": model, "prompt": prompt, **about}))
             return
         print(prompt, end="", flush=True)
         for piece in pieces:
@@ -337,8 +344,8 @@ def export(
 ) -> None:
     """Write a model folder to share. It contains the config, 16-bit weights, tokenizer and model card.
 
-    For example:  mini-bert export runs/first --out my-model
-    Or for ONNX:  mini-bert export runs/first --onnx --out my-model
+    For example:  mini-bert export mini-bert --out my-model
+    Or for ONNX:  mini-bert export mini-bert --onnx --out my-model
     """
     kinds = [name for name, wanted in (("float32", full), ("bfloat16", bfloat16), ("int8", int8)) if wanted]
     if len(kinds) > 1:

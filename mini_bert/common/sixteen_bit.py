@@ -31,6 +31,11 @@ def check_kind(name: str, kind: str) -> None:
         raise ValueError(f"{name} is {kind!r}, expected one of {', '.join(KINDS)}")
 
 
+def kind_of(bits: np.ndarray) -> str:
+    """The name of what is stored in an array"""
+    return "bfloat16" if bits.dtype == np.uint16 else bits.dtype.name
+
+
 def stored(shape: Any, kind: str) -> np.ndarray:
     """Returns zeros, to be filled by `narrow`."""
     return np.zeros(shape, _DTYPES[kind])

@@ -13,6 +13,7 @@ copied (next words, permutations, the gaps that a generator fills), a smaller di
 """
 
 ABOVE = 0.3  # nats
+EQUAL = 0.05  # above the baseline by less than this is as good as it
 COPYING, CHANCE = 0.8, 0.2
 
 
@@ -40,6 +41,8 @@ def verdict(loss: float, baseline: float, copies: bool = True, subject: str = "i
     ('it uses context', 'it has learnt word frequencies, but shows no clear sign of context yet')
     >>> verdict(6.4, 6.5, subject="the generator")
     'the generator has learnt word frequencies, but does not use context yet'
+    >>> verdict(6.69, 6.5, subject="the generator")
+    'the generator does almost as well as word frequencies alone'
     >>> verdict(8.0, 6.5)
     'it has not even learnt word frequencies yet'
     """
@@ -47,8 +50,10 @@ def verdict(loss: float, baseline: float, copies: bool = True, subject: str = "i
         return f"{subject} uses context"
     if uses_context(loss, baseline, copies=False):  # or it copies
         return f"{subject} has learnt word frequencies, but shows no clear sign of context yet"
-    if knows_frequencies(loss, baseline):
+    if loss < baseline + EQUAL:
         return f"{subject} has learnt word frequencies, but does not use context yet"
+    if knows_frequencies(loss, baseline):
+        return f"{subject} does almost as well as word frequencies alone"
     return f"{subject} has not even learnt word frequencies yet"
 
 

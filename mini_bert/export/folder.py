@@ -1,8 +1,8 @@
 """Export a model: a folder with 16-bit weights, half the size on disk, or with 8-bit weights, a quarter of it.
 
-    $ mini-bert export runs/first --out my-model                float16
-    $ mini-bert export runs/first --bfloat16 --out my-model
-    $ mini-bert export runs/first --int8 --out my-model
+    $ mini-bert export runs/run-1 --out my-model                float16
+    $ mini-bert export runs/run-1 --bfloat16 --out my-model
+    $ mini-bert export runs/run-1 --int8 --out my-model
 
 float16 keeps 11 of float32's 24 significant bits and ranges from 6e-8 to 65,504: enough for inference, too little for
 training. bfloat16 keeps 8 bits, over the range of float32. Loading such a folder gives float32 weights again.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,19 +24,36 @@ import numpy as np
 
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
-from mini_bert.common.json_values import read_object
 from mini_bert.evaluation.word_frequencies import FILE as FREQUENCIES
-from mini_bert.files.model_folder import CONFIG, INT8_WEIGHTS, locate, weights_of, write_folder
+from mini_bert.files.model_folder import (
+    CONFIG,
+    INT8_WEIGHTS,
+    LENGTH,
+    LOADING,
+    add_tokenizer_settings,
+    locate,
+    trained_length,
+    weights_of,
+    write_folder,
+)
 from mini_bert.finetuning.model import FineTuned, folder_config
 from mini_bert.finetuning.report import example
 from mini_bert.inference.embed import FOLDER_POOLING, pooling_in
+from mini_bert.inference.generate import text_ends
 from mini_bert.models.base import Model
 from mini_bert.training.checkpoint import FOLDER
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
 
-HEADING, EIGHT_BIT_HEADING = "## How to load it", "## Weights in 8 bits"
+EIGHT_BIT_HEADING, GRAPH_HEADING = "## Weights in 8 bits", "## The ONNX graph"
+OWN_SECTIONS = (LOADING, EIGHT_BIT_HEADING, GRAPH_HEADING)  # of a model card, written anew by each export
+STORED = {
+    "float32": "in 32 bits",
+    "float16": "in 16 bits (float16), and converted to float32 when loaded",
+    "bfloat16": "in 16 bits (bfloat16), and converted to float32 when loaded",
+    "int8": "in 8 bits",
+}
 
 
 def export(
@@ -48,25 +66,26 @@ def export(
 ) -> int:
     """Write config.json, weights, tokenizer, and a model card. Returns the size of the weights in bytes.
 
-    weights: float32, float16, bfloat16 or int8; card: the file of an existing card, to which a section on loading is
-    added. Word frequencies and pooling next to it are copied. more: for config.json
+    weights: float32, float16, bfloat16 or int8; card: the file of an existing card; its section on loading is
+    replaced. Word frequencies and pooling next to it are copied. more: for config.json
     """
     folder = Path(folder)
     model = stored_as(model, weights)
     text = card.read_text(encoding="utf-8") if card is not None and card.is_file() else f"# {folder.resolve().name}\n"
-    if HEADING not in text:
-        text = f"{text.rstrip()}\n\n{_how_to_load(model)}"
-    text = _with_note(text, model)
+    text = _with_note(f"{_without_own(text).rstrip()}\n\n{_how_to_load(model)}", model)
     parts: Any = model.folders()
     if pooling := pooling_beside(card):
         more = {FOLDER_POOLING: pooling, **more}
     for name, part in parts.items():
-        config = {**part.file_config(), **more}
+        ends = text_ends(part, tokenizer)
+        config = {**part.file_config(), **ends, **more}
         write_folder(folder / name, config, part.kept_tensors(), tokenizer, None if name else text, keep_others=True)
-        _name_inputs(folder / name, part)
+        _tell_tokenizer(folder / name, part, None if card is None else trained_length(card.parent))
+        if ends:
+            write_atomic(folder / name / "generation_config.json", (json.dumps(ends, indent=2) + "\n").encode())
     if card is not None and (frequencies := card.with_name(FREQUENCIES)).is_file():
         write_atomic(folder / FREQUENCIES, frequencies.read_bytes())
-    return size_of_weights(folder)
+    return sum(size_of_weights(folder / name) for name in parts)
 
 
 def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str, card: Path | None, **more: Any) -> int:
@@ -75,10 +94,10 @@ def export_tuned(tuned: FineTuned, folder: str | os.PathLike[str], weights: str,
     model = stored_as(model, weights)
     text = f"# {Path(folder).resolve().name}\n\n```console\nmini-bert predict . {example(task)}\n```\n"
     if card is not None and card.is_file():
-        text = card.read_text(encoding="utf-8")
+        text = _without_own(card.read_text(encoding="utf-8"))
     config = {**folder_config(model, task, tokenizer, length), **more}
     write_folder(folder, config, model.kept_tensors(task.architecture), tokenizer, _with_note(text, model))
-    _name_inputs(Path(folder), model)
+    _tell_tokenizer(Path(folder), model, length)
     return size_of_weights(Path(folder))
 
 
@@ -87,12 +106,12 @@ def pooling_beside(card: Path | None) -> str | None:
     return pooling_in(card.parent) if card is not None and card.with_name(CONFIG).is_file() else None
 
 
-def _name_inputs(folder: Path, model: Model) -> None:
-    """Tell transformers which arrays its tokenizer makes: a GPT-2 adds token types to its input if it gets them."""
-    path = folder / "tokenizer_config.json"
+def _tell_tokenizer(folder: Path, model: Model, length: int | None) -> None:
+    """Tell transformers which arrays its tokenizer makes: a GPT-2 adds token types to its input if it gets them. And
+    the length of the sequences that the model was trained on, if it is known."""
     types = ["token_type_ids"] if model.tells_texts_apart else []
-    settings = {**read_object(path), "model_input_names": ["input_ids", *types, "attention_mask"]}
-    write_atomic(path, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
+    inputs = ["input_ids", *types, "attention_mask"]
+    add_tokenizer_settings(folder, model_input_names=inputs, **{LENGTH: length})
 
 
 def size_of_weights(folder: Path) -> int:
@@ -109,9 +128,7 @@ def stored_as(model: Model, weights: str) -> Model:
             raise ValueError(
                 f"the largest weight is {largest:g}, but float16 only goes to 65,504; export with --full or --bfloat16"
             )
-    if weights == "float32" and not model.in_eight_bits and model.flat.data.itemsize == 4:
-        return model
-    return deepcopy(model).keep_weights(weights)
+    return model if model.weights_kind == weights else deepcopy(model).keep_weights(weights)
 
 
 def _how_to_load(model: Model) -> str:
@@ -132,7 +149,7 @@ def _how_to_load(model: Model) -> str:
     if model.in_eight_bits:
         others = "In `transformers`, only the tokenizer opens (`AutoTokenizer.from_pretrained`)."
     heads = ", ".join(model.output_heads) or "none"
-    return f"""{HEADING}
+    return f"""{LOADING}
 
 ```python
 from mini_bert import load_model, load_tokenizer
@@ -141,15 +158,22 @@ model, tokenizer = load_model("FOLDER"), load_tokenizer("FOLDER")  # the path of
 hidden, cache = model.encode(tokenizer("some text", return_tensors="np")["input_ids"])  # a vector for each token
 ```
 
-Its output heads: {heads}.
+Its output heads: {heads}. The weights are stored {STORED[model.weights_kind]}.
 
 {others}
 """
 
 
+def _without_own(card: str) -> str:
+    """A model card without the sections that an export adds: they may be of another kind of weights"""
+    for heading in OWN_SECTIONS:
+        card = re.sub(rf"^{re.escape(heading)}\n.*?(?=^## |\Z)", "", card, flags=re.MULTILINE | re.DOTALL)
+    return card
+
+
 def _with_note(text: str, model: Model) -> str:
     """A model card with a section on weights in 8 bits, if the model has such"""
-    if not model.in_eight_bits or EIGHT_BIT_HEADING in text:
+    if not model.in_eight_bits:
         return text
     note = (
         f"{EIGHT_BIT_HEADING}\n\n`{INT8_WEIGHTS}` holds 8-bit integers, and a scale for each output. Only Mini-BERT\n"

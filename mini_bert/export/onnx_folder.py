@@ -1,6 +1,6 @@
 """Model folders with an ONNX graph, which optimum, transformers.js and sentence-transformers open.
 
-    $ mini-bert export runs/first --onnx --out my-model
+    $ mini-bert export runs/run-1 --onnx --out my-model
 
     my-model/onnx/model.onnx                the graph, float32: the numbers of model.safetensors
     my-model/onnx/model_quantized.onnx      instead of it with --int8: the graph of the model in 8 bits
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.atomic import write_atomic
-from mini_bert.export.folder import export, export_tuned, pooling_beside, stored_as
+from mini_bert.export.folder import GRAPH_HEADING, export, export_tuned, pooling_beside, stored_as
 from mini_bert.export.names import HIDDEN
 from mini_bert.export.recording import Recording, own_head, record, vectors
 from mini_bert.export.task_heads import task_head
@@ -33,7 +33,6 @@ from mini_bert.text.base import Tokenizer
 
 GRAPH, INT8_GRAPH = "onnx/model.onnx", "onnx/model_quantized.onnx"
 TRANSFORMERS_JS = {"transformers.js_config": {"dtype": "q8"}}  # in config.json: the graph that it opens by default
-GRAPH_HEADING = "## The ONNX graph"
 
 
 class Exported(NamedTuple):

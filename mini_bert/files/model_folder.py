@@ -21,7 +21,7 @@ import numpy as np
 from mini_bert.common.atomic import old_version, replaced_folder, write_atomic, written_beside
 from mini_bert.common.eight_bit import Int8
 from mini_bert.common.json_values import parse_json, read_object
-from mini_bert.common.sixteen_bit import Stored
+from mini_bert.common.sixteen_bit import Stored, kind_of
 
 WEIGHTS, TORCH_WEIGHTS, CONFIG, CARD = "model.safetensors", "pytorch_model.bin", "config.json", "README.md"
 INT8_WEIGHTS = "model_int8.safetensors"  # another name, so that transformers does not take its integers for weights
@@ -30,7 +30,9 @@ SCALES = ".int8_scale"  # follows the name of a tensor in 8 bits
 WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")  # extensions
 BUNDLED = Path(__file__).parent / "bundled"  # contains a folder for each bundled model
 BUNDLED_NAMES = ("mini-bert",)
+TOKENIZER_CONFIG, LENGTH = "tokenizer_config.json", "model_max_length"
 MODEL = "model"  # the folder of a run's best model
+LOADING = "## How to load it"  # the heading of a section in model cards, which `export` replaces
 logger = logging.getLogger(__name__)
 
 
@@ -236,9 +238,22 @@ def _about(tensors: Mapping[str, Any]) -> dict[str, Any]:
             "activations": "uint8, one scale for each array, found when it is computed",
         }
         return {EIGHT_BIT: about}
-    kinds = {array.bits.dtype if isinstance(array, Stored) else array.dtype for array in tensors.values()}
-    names = {np.dtype(np.uint16): "bfloat16", np.dtype(np.float16): "float16"}
-    return {"torch_dtype": names[kinds.pop()]} if len(kinds) == 1 and kinds <= set(names) else {}
+    kinds = {kind_of(array.bits if isinstance(array, Stored) else array) for array in tensors.values()}
+    return {"torch_dtype": kinds.pop()} if len(kinds) == 1 and kinds <= {"bfloat16", "float16"} else {}
+
+
+def trained_length(folder: Path) -> int | None:
+    """How many tokens the sequences had that a model was trained on, if its tokenizer says so"""
+    path = folder / TOKENIZER_CONFIG
+    length = read_object(path).get(LENGTH) if path.is_file() else None
+    return length if type(length) is int else None
+
+
+def add_tokenizer_settings(folder: Path, **settings: Any) -> None:
+    """Settings for other programs, which we do not read with a tokenizer. None: leave it out"""
+    known = {name: value for name, value in settings.items() if value is not None}
+    content = {**read_object(folder / TOKENIZER_CONFIG), **known}
+    write_atomic(folder / TOKENIZER_CONFIG, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:

@@ -87,7 +87,8 @@ def finetune(
 
     def keep(tuned: Model, result: Result) -> None:
         if out is not None:
-            save(out / "model", tuned, task, tokenizer, length, model_card(task, model, data, settings, result))
+            card = model_card(task, encoder.config.name, model, data, settings, result)
+            save(out / "model", tuned, task, tokenizer, length, card)
 
     runs.record, runs.keep = record, keep
     if out is not None:
@@ -206,10 +207,10 @@ class Runs:
             nonlocal training, measured
             self.record({**entry, "start": start, "seed": seed})
             if entry["kind"] == "train":
-                training = progress(entry, settings.epochs, task.counts)
-            else:  # shown until the next one, so it names its epoch
-                measured = f"; dev at epoch {entry['epoch']:.1f}: {task.metric} {task.shown(entry[task.metric])}"
-            note = training + measured if training else measured.removeprefix("; ")
+                training = progress(entry, settings.epochs)
+            else:
+                measured = f"dev {task.metric} {task.shown(entry[task.metric])}"
+            note = "; ".join(filter(None, (measured, training)))  # the most important first: narrow screens cut the end
             self.show(f"{start}, seed {seed}", note, entry["step"], entry["steps"])
 
         def keep(outcome: TuningRun) -> None:
@@ -223,7 +224,6 @@ class Runs:
         return Result(start, seed, outcome)
 
 
-def progress(entry: dict[str, Any], epochs: int | None, counts: str) -> str:
-    """Loss and accuracy on the training examples, with dropout"""
-    right = f", {counts} {entry['right']:.1%}" if "right" in entry else ""
-    return f"epoch {entry['epoch']:.1f} of {epochs}; training: loss {entry['loss']:.3f}{right}"
+def progress(entry: dict[str, Any], epochs: int | None) -> str:
+    """Loss on the training examples, with dropout. Short, to fit beside a bar in 100 columns"""
+    return f"epoch {entry['epoch']:.1f}/{epochs}, training loss {entry['loss']:.3f}"

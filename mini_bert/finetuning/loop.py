@@ -127,7 +127,7 @@ def fine_tune(
             if step % EVERY == 0 or step in due:  # log
                 loss, right, norm = np.mean(since, axis=0).tolist()
                 since.clear()
-                accuracy = {"right": right} if task.counts else {}
+                accuracy = {"right": right} if task.counts_right else {}
                 record({"kind": "train", **progress, "loss": loss, **accuracy, "grad_norm": norm, "lr": lr})
             stopped = "interrupted" if stop.is_set() else ""
             if step in due or (stopped and not best.scores):  # measure

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
-from mini_bert.files.model_folder import locate, read_config, read_folder, write_folder
+from mini_bert.files.model_folder import BUNDLED, locate, read_config, read_folder, write_folder
 from mini_bert.finetuning.tasks.answer import Answer
 from mini_bert.finetuning.tasks.base import Task
 from mini_bert.finetuning.tasks.classify import Classify
@@ -190,7 +191,8 @@ def _published(folder: Path, architecture: str, labels: list[str], sentence: Map
     for name, kind in TASKS.items():
         if architecture == kind.architecture and kind.fits(len(labels)):
             return {"task": name, **kind.published, **(sentence if "pooling" in kind.published else {})}
+    shown = folder.name if folder.parent == BUNDLED else str(folder)
+    remedy = f"{command('finetune', 'classify', '--model', shown)} --train FILE --dev FILE --out FOLDER"
     raise ValueError(
-        f"{folder} holds a model that is not fine-tuned for a task; fine-tune it with "
-        f"`mini-bert finetune classify --model {folder} --train FILE --dev FILE --out FOLDER` (or tag, qa, similarity)"
+        f"{shown} is a model that is not fine-tuned for a task; fine-tune it with `{remedy}` (or tag, qa, similarity)"
     )

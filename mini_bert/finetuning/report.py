@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import mini_bert
 from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
+from mini_bert.common.wording import with_article
 from mini_bert.finetuning.data import TaskData
 from mini_bert.finetuning.loop import FineTuning, TuningRun
 from mini_bert.finetuning.tasks.base import Task
@@ -161,12 +162,12 @@ def shown(value: dict[str, float]) -> str:
     return f"{100 * value['mean']:.1f}{spread}"
 
 
-def model_card(task: Task, model: str, data: TaskData, settings: FineTuning, result: Result) -> str:
-    """README.md of the model folder"""
+def model_card(task: Task, kind: str, model: str, data: TaskData, settings: FineTuning, result: Result) -> str:
+    """README.md of the model folder. kind: the architecture, such as BERT"""
     scores = "\n".join(f"| dev {name} | {task.shown(value)} |" for name, value in result.outcome.scores.items())
     notes = "".join(f"\n{note[0].upper()}{note[1:]}.\n" for note in data.notes)
     labels = f"\n| labels | {', '.join(task.labels)} |" if task.labels else ""
-    return f"""# A BERT fine-tuned for {task.name}, by mini-bert {mini_bert.__version__}
+    return f"""# A{with_article(kind)[1:]} fine-tuned for {task.name}, by mini-bert {mini_bert.__version__}
 
 | | |
 |---|---|

@@ -239,6 +239,17 @@ def end_ids(model: Model, tokenizer: Tokenizer) -> set[int]:
     return {*named, *([tokenizer.sep_id] if "sep" in tokenizer.roles else [])}
 
 
+def text_ends(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The ids that begin, end and pad texts, under the names by which other programs read them in config.json and
+    generation_config.json. {} for a model that does not write."""
+    if NEXT_WORD not in model.output_heads or "sep" not in tokenizer.roles:
+        return {}
+    ends = sorted(end_ids(model, tokenizer))
+    ids = {"bos_token_id": tokenizer.sep_id} | ({"pad_token_id": tokenizer.pad_id} if "pad" in tokenizer.roles else {})
+    own = {name: value for name, value in model.file_config().items() if name in ids and value is not None}
+    return {**ids, **own, "eos_token_id": ends[0] if len(ends) == 1 else ends}
+
+
 def banned_ids(model: Model, tokenizer: Tokenizer, ends: Collection[int]) -> np.ndarray:
     """(V,) True for ids that are no text: special tokens, except the ends, and ids without a token."""
     banned = np.zeros(model.vocab_size, bool)

@@ -125,12 +125,12 @@ class DisentangledConfig(BertLikeConfig):
         return values | {"pos_att_type": list(self.pos_att_type)}
 
 
-def _terms(terms: Any) -> tuple[str, ...]:
+def _terms(value: Any) -> tuple[str, ...]:
     """("c2p", "p2c"), from that, a list, or "c2p|p2c" """
-    parts = [part.strip() for part in terms.lower().split("|")] if isinstance(terms, str) else terms
+    parts = [part.strip() for part in value.lower().split("|")] if isinstance(value, str) else value
     terms = [term for term in parts if term not in ("", "none")] if isinstance(parts, list | tuple) else [parts]
     if any(term not in TERMS for term in terms) or len(set(terms)) < len(terms):
-        raise ValueError(f"pos_att_type is {terms!r:.60}, expected some of {', '.join(map(repr, TERMS))}, each once")
+        raise ValueError(f"pos_att_type is {value!r:.60}, expected some of {', '.join(map(repr, TERMS))}, each once")
     return tuple(terms)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from mini_bert.common.eight_bit import quantise
-from mini_bert.common.sixteen_bit import KINDS, narrow, stored, widen
+from mini_bert.common.sixteen_bit import KINDS, kind_of, narrow, stored, widen
 from mini_bert.layers.base import Flat, Layer, Pool, Run, bind
 
 INT8 = "int8"
@@ -151,6 +151,11 @@ class InMemory(Layer):
     def in_eight_bits(self) -> bool:
         """Whether some weights are stored in 8 bits"""
         return any(param.frozen is not None for param in self.named_params().values())
+
+    @property
+    def weights_kind(self) -> str:
+        """How the weights are stored, as the argument of `keep_weights`; "float64" for checking"""
+        return INT8 if self.in_eight_bits else kind_of(self.flat.data)
 
     def check_weights(self, kind: str) -> None:
         """Raise the error that `keep_weights` would raise."""

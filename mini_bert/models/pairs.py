@@ -82,6 +82,7 @@ class Pair:
     generator: Any
     config: Any
     dtype: Any
+    weights_kind: str
     tokens: Any
     output_heads: Any
     build: ClassVar[Callable[..., Any]]
@@ -106,10 +107,10 @@ class Pair:
         return self.pair(self, new)
 
     def alone(self) -> Any:
-        """A copy of this model without its generator, or of a generator without its discriminator."""
+        """A copy of this model without its generator, or of a generator without its discriminator; in as many bits."""
         twin = self.build(self.config.alone(), self.output_heads, None, self.dtype)
         _assign(twin, self.own_weights())
-        return twin
+        return twin if self.weights_kind == twin.weights_kind else twin.keep_weights(self.weights_kind)
 
     def folders(self) -> dict[str, Any]:
         return {"": self} if self.generator is None else {"": self.alone(), GENERATOR: self.generator.alone()}

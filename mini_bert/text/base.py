@@ -290,10 +290,8 @@ class Tokenizer(SpecialTokens, ABC):
         """A table for people: every piece, its id, its word, and the part of the text that it comes from."""
         encoding = self.encode_batch([text])[0]
         lines = [f"{'piece':14}{'id':>6}{'word':>6}  from"]
-        for token, i, word, (first, last) in zip(
-            encoding.tokens, encoding.ids, encoding.word_ids, encoding.offsets, strict=True
-        ):
-            lines.append(f"{token:14}{i:6}{'-' if word is None else word:>6}  {text[first:last]!r}")
+        for i, word, (first, last) in zip(encoding.ids, encoding.word_ids, encoding.offsets, strict=True):
+            lines.append(f"{self.readable(i):14}{i:6}{'-' if word is None else word:>6}  {text[first:last]!r}")
         return "\n".join([*lines, f"decoded: {self.decode(encoding.ids)}"])
 
     # ---- from ids to text

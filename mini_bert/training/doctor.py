@@ -102,7 +102,11 @@ def healthy(history: History) -> Finding:
         last = held[-1]
         top1 = finite(history.last("eval").get("top1"))
         right = "" if top1 is None else f", with a top-1 accuracy of {top1:.0%}"
-        what += f" On held-out text it is {last:.2f} (perplexity {number(math.exp(min(last, 50)))}){right}."
+        perplexity = math.exp(min(last, 50))
+        shown = f"{perplexity:,.0f}" if perplexity < 1e6 else number(perplexity)
+        what += f" On held-out text it is {last:.2f} (perplexity {shown}){right}."
+        if (best := history.best)["step"] != evals[-1]:
+            what += f" The model that is saved is that of step {best['step']:,}, with {best['loss']:.2f}."
     why, title, advice = "All numbers are in their normal range.", "Nothing is wrong with this run", ""
     if baseline is not None:
         why = f"That is {against(last, baseline)} of {baseline:.2f}: {history.verdict(last)}."
@@ -115,7 +119,7 @@ def healthy(history: History) -> Finding:
             advice = "Keep training: the learning rate is still rising, and its effect shows later."
         elif not history.uses_context(last):
             advice = "Keep training. The loss may stay here for a few thousand steps, then falls as context is used."
-    if found := discriminator(history):
+    if found := discriminator(history, history.last("eval") or history.last("train")):
         why += f" {found[0].upper()}{found[1:]}."
     if advice:
         return Finding("good", "Nothing is wrong so far", what, why, advice)

@@ -125,7 +125,7 @@ class FolderRun:
                 f"\nheld-out {history.loss_name} {state.best:.3f}, {against(state.best, history.unigram_loss)} of "
                 f"{history.unigram_loss:.3f}: {history.verdict(state.best)}"
             )
-        if found := discriminator(history):
+        if found := discriminator(history, history.best or history.last("train")):
             display.note(found)
         if self.validation is not None and self.batches.objective.word_model(self.model) is not None:
             self.model.load_checkpoint(run.best(state) / WEIGHTS)  # into the same memory: a second model may not fit

@@ -47,6 +47,12 @@ class History:
         return [record["step"] for record in found], [float(record[name]) for record in found]
 
     @property
+    def best(self) -> Record:
+        """The evaluation with the lowest loss, whose weights are saved; an empty record without evaluations."""
+        evals = [record for record in self.of("eval") if finite(record.get("loss")) is not None]
+        return min(evals, key=lambda record: record["loss"], default={})
+
+    @property
     def steps(self) -> int:
         """The last step."""
         return max((record["step"] for record in self.records), default=0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import mean
 
 from mini_bert.models.base import REPLACED
-from mini_bert.training.history import History
+from mini_bert.training.history import History, Record, finite
 from mini_bert.training.symptoms import Finding, last_part, number
 
 BLIND = "The discriminator does not find replaced words"
@@ -38,18 +38,17 @@ def blind_discriminator(history: History) -> Iterator[Finding]:
     )
 
 
-def discriminator(history: History) -> str:
-    """What its loss on held-out text shows, or on the training text if none is held out; "" if there is none."""
-    kind, right = ("eval", "top1") if history.of("eval") else ("train", "accuracy")
-    _, losses = history.series(kind, f"{REPLACED}_loss")
-    _, accuracies = history.series(kind, right)
-    if not losses or not accuracies or history.predicted is None:
+def discriminator(history: History, record: Record) -> str:
+    """What its loss in a "train" or "eval" record shows; "" if there is none."""
+    held_out = record.get("kind") == "eval"
+    loss, accuracy = finite(record.get(f"{REPLACED}_loss")), finite(record.get("top1" if held_out else "accuracy"))
+    if loss is None or accuracy is None or history.predicted is None:
         return ""
-    replaced, blind = constant_answer(history.predicted, accuracies[-1])
-    found = "it finds some of them" if losses[-1] < LEARNT * blind else "it does not find them yet"
-    where = "held-out " if kind == "eval" else ""
+    replaced, blind = constant_answer(history.predicted, accuracy)
+    found = "it finds some of them" if loss < LEARNT * blind else "it does not find them yet"
+    where = "held-out " if held_out else ""
     return (
-        f"{where}discriminator loss {losses[-1]:.3f}; knowing only that about {replaced:.0%} of the tokens are "
+        f"{where}discriminator loss {loss:.3f}; knowing only that about {replaced:.0%} of the tokens are "
         f"replaced gives {blind:.3f}: {found}"
     )
 

@@ -96,7 +96,7 @@ def pretrain(
     data = {"corpus": source, "tokenizer": setup.vocabulary, "held_out": share, "shards": str(shards.folder)}
     description = {
         "model": setup.config.to_dict(), "training": training.to_dict(), "objective": setup.objective.name,
-        "objective_options": setup.options, "data": data | ({"length": wanted.length} if wanted.length else {}),
+        "objective_options": setup.options, "data": data | {"length": setup.length},
         **({"init": setup.init} if setup.init else {"model_from": absolute(wanted.source)}),
         **({"init_from_teacher": True} if init_from_teacher else {}),
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
 from mini_bert.common.wording import duration, with_article
 from mini_bert.data.generator import TextBatches
-from mini_bert.files.model_folder import MODEL
+from mini_bert.files.model_folder import LOADING, MODEL
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
 from mini_bert.models.registry import preset_name
@@ -83,11 +84,10 @@ def _around(T: int) -> int:
 def measured(run: Path, sequences: int, most: int) -> str:
     """Rows of the model card: the best measurement on held-out text, with a dash for numbers that are not finite"""
     history = read_run(run)
-    evals = [record for record in history.of("eval") if finite(record.get("loss")) is not None]
-    if not evals:
+    best = history.best
+    if not best:
         return "| held-out loss | not measured |\n"
     text = f"the first {most:,} of {sequences:,} sequences" if most < sequences else counted(sequences, "sequence")
-    best = min(evals, key=lambda record: record["loss"])
     rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
             ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
     if owner := history.kind.part_name():
@@ -112,7 +112,7 @@ def model_card(run: FolderRun, state: State) -> str:
     return f"""# A{with_article(model.config.name)[1:]}, trained by mini-bert {config["versions"]["mini-bert"]}
 
 {model.get_parameter_count():,} parameters: {model.depth} layers, width {model.width}, {model.heads} heads,
-sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
+sequences of {model.max_length} tokens, a vocabulary of {model.vocab_size:,}.
 
 | | |
 |---|---|
@@ -124,6 +124,8 @@ sequences of {model.max_length} tokens, {model.vocab_size:,} word pieces.
 {further_settings(settings)}{results}
 {batches.objective.summary}
 {learnt(config)}; its answers are guesses about words, not facts.
+
+{LOADING}
 
 ```python
 from mini_bert import load_model, load_tokenizer
@@ -180,13 +182,21 @@ def next_steps(run: FolderRun) -> str:
     model = config.get("model_from", None if "init" in config else preset_name(run.model.config))
     if model is not None:  # None: a model of one's own, from Python
         options = [*(["--model", model] if model != "mini" else []), *options_of(run)]
-        commands.insert(0, command("train", *options, "--corpus", "FILE_OR_FOLDER", "--minutes", "120"))
+        commands.insert(0, command("train", *options, *corpus_options(config), "--minutes", "120"))
     if MASKED_WORDS in run.model.output_heads and tokenizer.mask_token:
         text = f"The answer is not {tokenizer.mask_token}."
         commands.insert(0, command("fill-mask", text, "--model", run.path / MODEL))
     if NEXT_WORD in run.model.output_heads:
         commands.insert(0, command("generate", "Once upon a time", "--model", run.path / MODEL))
     return "\n".join(f"    {line}" for line in commands)
+
+
+def corpus_options(config: dict[str, Any]) -> list[str]:
+    """The text of a run as options of `train`; of a run on the built-in corpus, a place for one's own"""
+    corpus = config["data"]["corpus"]
+    if corpus == ["builtin"] or "-" in corpus:
+        return ["--corpus", "FILE_OR_FOLDER"]
+    return [word for name in corpus for word in ("--corpus", name.removeprefix(f"{Path.cwd()}{os.sep}"))]
 
 
 def options_of(run: FolderRun) -> list[str]:

@@ -26,7 +26,16 @@ from mini_bert.common.atomic import replaced_folder, write_atomic
 from mini_bert.common.json_values import finite_values, read_json
 from mini_bert.data.batches import Batches
 from mini_bert.evaluation.word_frequencies import write_frequencies
-from mini_bert.files.model_folder import MODEL, WEIGHTS, fill_folder, read_config, read_tensors, weights_of
+from mini_bert.files.model_folder import (
+    LENGTH,
+    MODEL,
+    WEIGHTS,
+    add_tokenizer_settings,
+    fill_folder,
+    read_config,
+    read_tensors,
+    weights_of,
+)
 from mini_bert.inference.loading import model_of
 from mini_bert.models.base import Model
 from mini_bert.models.pairs import is_pair
@@ -173,6 +182,8 @@ class RunFolder(Recorder):
                 self.tokenizer_for_use.save(new)
                 if is_pair(read_config(source)):
                     self._write_separately(source, new)
+                for folder in (new, *(path for path in new.iterdir() if path.is_dir())):
+                    add_tokenizer_settings(folder, **{LENGTH: self.config(self.path)["data"].get("length")})
                 (new / "README.md").write_text(card, encoding="utf-8")
         except OSError as error:
             raise OSError(

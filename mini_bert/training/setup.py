@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
 from mini_bert.common.progress import counted
-from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, WEIGHT_FILES, locate, weights_of
+from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, WEIGHT_FILES, locate, trained_length, weights_of
 from mini_bert.inference.loading import (
     bundled_replacement,
     bundled_tokenizer,
@@ -51,7 +51,7 @@ class Wanted:
     mask_prob: the share of the words that are predicted
     teacher         the folder of a model to learn from, for the objective distillation; temperature: of its answers
     tokenizer       default: that of the folder, or the bundled one with the model's vocabulary size
-    length          tokens per sequence; default: the model's maximum
+    length          tokens per sequence; default: that of --init, or the model's maximum
     """
 
     model: str | None = None
@@ -148,7 +148,8 @@ def set_up(wanted: Wanted) -> Setup:
     _check_types(wanted.source, config, objective, tokenizer)
     check_fit(config, objective)
     init = None if wanted.init is None else folder_to_store(wanted.init)
-    length = wanted.length or config.max_length
+    length, more = length_for(wanted, config)
+    notes += more
     return Setup(config, objective, options, vocabulary, tokenizer, length, notes, init)
 
 
@@ -172,6 +173,17 @@ def config_of(wanted: Wanted) -> Any:
             "out --tie-head"
         )
     return config
+
+
+def length_for(wanted: Wanted, config: Any) -> tuple[int, list[str]]:
+    """Tokens per sequence, and a note if they are fewer than the model has positions: as it was trained before"""
+    before = None if wanted.init is None else trained_length(locate(wanted.init))
+    if wanted.length is not None or before is None or not 3 <= before < config.max_length:
+        return wanted.length or config.max_length, []
+    return before, [
+        f"sequences of {before:,} tokens, as {wanted.init} was trained with; it has {config.max_length:,} positions, "
+        f"which --length {config.max_length} trains"
+    ]
 
 
 def _new_generator(wanted: Wanted, start: Any, config: Any) -> list[str]:

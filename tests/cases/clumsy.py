@@ -112,6 +112,7 @@ TEXTS = [
     Case("a text that begins with a dash", "embed --model {it} -- -1", 0, "vector", it=model()),
     Case("a text with special tokens", "embed --model {it} '[CLS] cat [SEP]'", 0, "vector", it=model()),
     Case("the tokens of nothing", "tokenizer show ''", 0, r"\[CLS\]"),
+    Case("tokens as JSON", "tokenizer show Cat --json", 0, r'"pieces": \[\s+"\[CLS\]",\s+"cat"'),
     Case("tokens of control characters", "tokenizer show 'a\x07\u200b\u202eb'", 0, "piece"),
     Case("no such tokenizer", "tokenizer show --tokenizer 9k cat", 1, "9k.*8k"),
     Case("a model's tokenizer", "tokenizer show --tokenizer {it} cats", 0, "##s", it=model()),

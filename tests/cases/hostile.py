@@ -439,7 +439,7 @@ CONFIGURED = [
     ("a length of null", lambda c: c["fine_tuning"].update(length=None), "length is None"),
     ("a length of -1", lambda c: c["fine_tuning"].update(length=-1), "length is -1"),
     ("a task of a list", lambda c: c["fine_tuning"].update(task=["classify"]), "fine-tuned for"),
-    ("fine_tuning of null", lambda c: c.update(fine_tuning=None), "does not fit this model: missing task"),
+    ("fine_tuning of null", lambda c: c.update(fine_tuning=None), "is not fine-tuned for a task"),
 ]
 
 

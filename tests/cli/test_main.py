@@ -55,6 +55,7 @@ def test_every_command_has_help_that_fits(name, width, monkeypatch, capsys):
     assert lines[0].startswith(f"Usage: {called_as()} {name} ")
     for line in lines:
         assert len(line) <= min(width, WIDTH) or line.startswith(f"    {called_as()} {name} "), line
+        assert f":  {called_as()} " not in line, "an example on a line of its own is not wrapped: cli/words.py, EXAMPLE"
     options = [line for line in lines[lines.index("Options:") + 1 :] if line.startswith("  --")]
     for option in options:  # each wants N, X, PATH or TEXT, or nothing: a switch
         assert re.match(r"  (--[\w-]+(, | / )?)+( (N|X|PATH|TEXT))?(  |$)", option), option

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mini_bert.cli.main import main
 from mini_bert.export.engine import Engine, on_onnx, session_of, with_engine
-from mini_bert.export.onnx_folder import GRAPH, export_onnx, export_tuned_onnx
+from mini_bert.export.onnx_folder import GRAPH, INT8_GRAPH, export_onnx, export_tuned_onnx
 from mini_bert.export.recording import own_head, record
 from mini_bert.finetuning.model import FineTuned, is_tuned, save, with_task
 from mini_bert.finetuning.model import load as load_tuned
@@ -243,6 +243,10 @@ def test_both_models_of_a_pair_have_a_graph(tmp_path):
     pair = Electra(ElectraConfig(**sizes, embedding_size=7).with_generator(), (REPLACED,))
     export_onnx(pair, tiny.TOKENIZER, tmp_path / "pair")
     assert (tmp_path / "pair" / GRAPH).is_file() and (tmp_path / "pair" / "generator" / GRAPH).is_file()
+    export_onnx(pair, tiny.TOKENIZER, tmp_path / "int8", "int8")
+    for part in ("", "generator"):
+        graph = (tmp_path / "int8" / part / INT8_GRAPH).read_bytes()
+        assert b"MatMulInteger" in graph
 
 
 def main_ends(words):

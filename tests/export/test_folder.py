@@ -1,21 +1,29 @@
 """Exported models: half the bytes, and the same results except for rounding."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from mini_bert.cli.main import main
 from mini_bert.evaluation.word_frequencies import read_frequencies, write_frequencies
 from mini_bert.export.folder import export, export_tuned
+from mini_bert.files.model_folder import locate, read_config, weights_of
 from mini_bert.finetuning.model import FineTuned, is_tuned, with_task
 from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.inference.embed import pooling_in
-from mini_bert.inference.loading import load
+from mini_bert.inference.generate import end_ids, generate
+from mini_bert.inference.loading import load, load_model
+from mini_bert.models.base import REPLACED
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
+from mini_bert.models.electra import Electra, ElectraConfig
 from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.mini import MiniBERT
+from mini_bert.text.loading import load_tokenizer
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer.load("8k")
@@ -36,6 +44,34 @@ def test_half_the_bytes_and_nearly_the_same_answers(model, tmp_path):
         assert loaded.dtype == np.float32 and tokenizer.vocab_size == 8192
         np.testing.assert_allclose(loaded.flat.data, model.flat.data, rtol=error, atol=error / 1e3)
         np.testing.assert_allclose(loaded.encode(IDS)[0], model.encode(IDS)[0], atol=10 * error)
+
+
+PAIR = {"vocab_size": 8192, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4}
+PAIRS = {
+    "electra": Electra(ElectraConfig(**PAIR, intermediate_size=13, embedding_size=29).with_generator(), (REPLACED,)),
+    "deberta-v3": DebertaV2(DebertaV2Config(**PAIR, intermediate_size=13).with_generator(), (REPLACED,)),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "weights, stored, share", [("float16", "F16", 0.5), ("bfloat16", "BF16", 0.5), ("int8", "I8", 0.25)]
+)
+def test_both_models_of_a_pair_are_stored_in_as_many_bits(pair, weights, stored, share, tmp_path):
+    model = PAIRS[pair]
+    for folder, kind in (("full", "float32"), ("less", weights)):
+        export(model, TOKENIZER, tmp_path / folder, kind)
+    for part in ("", "generator"):
+        narrow, full = weights_of(tmp_path / "less" / part), weights_of(tmp_path / "full" / part)
+        assert share - 0.01 < narrow.stat().st_size / full.stat().st_size < share + 0.13  # scales and biases
+        with safe_open(narrow, "np") as file:
+            names = file.keys()
+            assert stored in {file.get_slice(name).get_dtype() for name in names}
+        config = read_config(tmp_path / "less" / part)
+        assert "eight_bit" in config if weights == "int8" else config["torch_dtype"] == weights
+        loaded, exact = load_model(tmp_path / "less" / part), load_model(tmp_path / "full" / part)
+        assert loaded.in_eight_bits == (weights == "int8")
+        np.testing.assert_allclose(loaded.encode(IDS)[0], exact.encode(IDS)[0], atol=0.1)
 
 
 def test_weights_that_do_not_fit_into_16_bits_are_refused_before_anything_is_written(tmp_path):
@@ -80,6 +116,37 @@ def test_the_card_says_how_to_load_the_model(model, tmp_path, monkeypatch):
     assert names["model"].config == model.config
 
 
+def test_a_model_that_writes_says_where_texts_end(tmp_path):
+    """config.json and generation_config.json have the ids with which `generate` begins and ends; others have none."""
+    tokenizer = load_tokenizer("bpe-8k")
+    for own, ends in ((None, tokenizer.sep_id), (7, [tokenizer.sep_id, 7])):
+        model = GPT2(GPT2Config(8192, 11, 6, 1, 2, eos_token_id=own))
+        export(model, tokenizer, tmp_path / "gpt2")
+        expected = {"bos_token_id": tokenizer.sep_id, "pad_token_id": tokenizer.pad_id, "eos_token_id": ends}
+        assert json.loads((tmp_path / "gpt2" / "generation_config.json").read_text()) == expected
+        assert read_config(tmp_path / "gpt2").items() >= expected.items()
+        again = load_model(tmp_path / "gpt2")
+        assert end_ids(again, tokenizer) == end_ids(model, tokenizer)
+    export(Bert(BERT), TOKENIZER, tmp_path / "bert")
+    assert not (tmp_path / "bert" / "generation_config.json").exists()
+
+
+@pytest.mark.peers
+def test_transformers_ends_a_text_where_we_do(tmp_path):
+    """A GPT-2 whose every next token is the end of the document: transformers writes that one token, and stops."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer, model = load_tokenizer("bpe-8k"), GPT2(GPT2Config(8192, 11, 6, 1, 2))
+    end, last = model.tokens.table.data[tokenizer.sep_id], model.final_norm
+    end *= 100
+    last.gamma.data[...], last.beta.data[...] = 0, end
+    export(model, tokenizer, tmp_path / "gpt2", "float32")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "gpt2")
+    prompt = transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt2")("Once upon", return_tensors="pt")
+    written = theirs.generate(prompt["input_ids"], max_new_tokens=5, do_sample=False)[0, prompt["input_ids"].shape[1] :]
+    assert written.tolist() == [tokenizer.sep_id]
+    assert list(generate(model, tokenizer, "Once upon", 5)) == []
+
+
 @pytest.mark.parametrize("kind", ["float16", "int8"])
 def test_a_fine_tuned_model_without_a_card_gets_one(kind, tmp_path):
     """It names the folder, and the command that uses it."""
@@ -118,6 +185,18 @@ def test_a_folder_keeps_its_pooling(tmp_path):
     (tmp_path / "c" / "config.json").write_text(json.dumps({**config, "sentence_pooling": "avg"}))
     with pytest.raises(ValueError, match=r"sentence_pooling in config\.json is 'avg', expected one of mean, cls, all"):
         pooling_in(tmp_path / "c")
+
+
+def test_the_card_says_how_the_weights_are_stored(tmp_path):
+    """Also after another export of an exported folder, in other bits: nothing remains of what the first said."""
+    for source, name, kind in (("mini-bert", "a", "int8"), ("a", "b", "float32"), ("b", "c", "bfloat16")):
+        folder = tmp_path / source if name != "a" else locate(source)
+        export(MiniBERT(MINI), TOKENIZER, tmp_path / name, kind, folder / "README.md")
+        card = (tmp_path / name / "README.md").read_text()
+        (stored,) = re.findall(r"stored in (\d+) bits", card)
+        assert stored == {"int8": "8", "float32": "32", "bfloat16": "16"}[kind]
+        assert ("## Weights in 8 bits" in card) == (kind == "int8")
+        assert card.count("## How to load it") == card.count("```python") == 1 and "## How good it is" in card
 
 
 def a_run_without_model(folder, **start):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,6 +67,22 @@ def test_a_gpt2_writes_the_same(library, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("".join(generate(model, tokenizer, prompt, 8, Sampling(0.0))))
+
+
+def test_the_examples_of_the_page_run(library, tmp_path):
+    """The JavaScript of docs/export.md, as it stands, beside folders of these names."""
+    for name, (model, tokenizer) in {"my-bert": published(), "my-model": load("mini-bert")}.items():
+        export_onnx(model, tokenizer, tmp_path / name)
+    (tmp_path / "node_modules").symlink_to(library.parents[3])
+    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        script = tmp_path / "example.mjs"
+        script.write_text(example.replace("await guess(", "console.log(await guess(").replace('.");', '."));'))
+        done = subprocess.run(["node", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    assert "token_str: 'table'" in done.stdout
 
 
 def published():

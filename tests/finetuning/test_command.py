@@ -30,7 +30,7 @@ from mini_bert.finetuning.data import cut, held_out, read_data
 from mini_bert.finetuning.finetune import finetune, progress, settings_for, with_defaults
 from mini_bert.finetuning.loop import FineTuning, predict
 from mini_bert.finetuning.model import load
-from mini_bert.finetuning.predict import gather, predictions
+from mini_bert.finetuning.predict import gather, gather_labelled, predictions
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Result, baseline, describe, verdict
 from mini_bert.finetuning.tasks.base import warn_about_cuts
 from mini_bert.inference.embed import embed
@@ -97,6 +97,16 @@ def test_files_in_model_out(kind, folder, tmp_path, capsys):
     summary = json.loads((out / "results.json").read_text())
     assert summary["runs"][0]["scores"] == result.outcome.scores and summary["dev"] == f"dev.{ENDING[kind]}"
     assert f"mini-bert predict {out}" in capsys.readouterr().out
+    assert (out / "model/README.md").read_text().startswith(f"# A {tuned.model.config.name} fine-tuned for {kind}, ")
+
+    scored = [str(out), "--file", str(tmp_path / f"dev.{ENDING[kind]}"), "--score"]
+    *said, last = ask(*scored, "--json").splitlines()
+    assert len(said) == 16 and json.loads(last) == {"examples": 16, "scores": result.outcome.scores}
+    main_score = f"{METRIC[kind]} {tuned.task.shown(result.outcome.scores[tuned.task.metric])}"
+    assert f"16 examples of {scored[2]}: {main_score}, " in ask(*scored).splitlines()[-1]
+
+
+METRIC = {"classify": "accuracy", "tag": "F1", "qa": "F1", "similarity": "Spearman"}
 
 
 def test_seeds_and_a_control_are_shown_side_by_side(mini, tmp_path, capsys):
@@ -309,6 +319,32 @@ def test_predict_reads_a_table_as_fine_tuning_does(tmp_path, caplog):
     ]
 
 
+def test_predict_scores_a_labelled_file(mini, tmp_path):
+    """Columns are named as for fine-tuning; a label that the model does not have is named with its line."""
+    classify, tag, alike = finetuned.Classify(["a", "b"]), finetuned.Tag(["O", "B-PER"]), finetuned.Similarity(0, 5)
+    (tmp_path / "odd.tsv").write_text("zin\tkind\nthe cat\ta\nthe film\tc\n")
+    file = str(tmp_path / "odd.tsv")
+    with pytest.raises(ValueError, match="Name the column with --text NAME"):
+        gather_labelled(classify, file)
+    with pytest.raises(ValueError, match="Name the column with --label NAME"):
+        gather_labelled(alike, file, "zin", "kind")
+    with pytest.raises(ValueError, match=r"odd.tsv:3: the label 'c' is not in the training data, which has 'a', 'b'"):
+        gather_labelled(classify, file, "zin", label="kind")
+    with pytest.raises(ValueError, match="--label is 'kind', expected the number of the column of the tags"):
+        gather_labelled(tag, file, label="kind")
+    with pytest.raises(ValueError, match="files for qa have no columns to name; remove --text"):
+        gather_labelled(finetuned.Answer(), file, "zin")
+    (tmp_path / "t.conll").write_text("ada B-PER x\nran O x\n")
+    assert gather_labelled(tag, str(tmp_path / "t.conll"), label="1")[0].tags == ["B-PER", "O"]
+    out = str(tiny.saved(tmp_path / "m"))
+    for words, message in (
+        (["x", "--score"], "--score compares with the labels"),
+        (["x", "--label", "y"], "add --score"),
+    ):
+        result = CliRunner().invoke(app, ["predict", out, *words])
+        assert message in str(result.exception)
+
+
 def test_predict_refuses_pairs_for_single_texts_and_single_texts_for_pairs(mini, tmp_path):
     single, pair = finetuned.Classify(["a", "b"]), finetuned.Classify(["a", "b"], pairs=True)
     for task, message in (
@@ -350,6 +386,10 @@ def test_labels_come_from_all_of_the_file(mini, tmp_path):
 
 def test_predict_says_what_it_needs(mini, tmp_path):
     classify, pairs, qa = finetuned.Classify(["a", "b"]), finetuned.Classify(["a", "b"], pairs=True), finetuned.Answer()
+    with pytest.raises(
+        ValueError, match=r"^mini-bert is a model .* `mini-bert finetune classify --model mini-bert --tr"
+    ):
+        load("mini-bert")
     with pytest.raises(ValueError, match="give --question and --context"):
         gather(qa, ["what?"], None, None, None)
     with pytest.raises(ValueError, match="for classify, not for questions"):
@@ -585,23 +625,22 @@ def test_the_data_is_described_once(mini, tmp_path, capsys):
 
 
 def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
-    """The progress line labels them as training numbers. For similarity, where a guess is not right or wrong, no
-    accuracy is shown."""
-    found = {"epoch": 1.5, "loss": 0.25, "right": 0.696}
-    assert progress(found, 3, "accuracy") == "epoch 1.5 of 3; training: loss 0.250, accuracy 69.6%"
+    """The progress line names the loss of training, after the score on dev data, and fits beside a bar in 100 columns.
+    For similarity, where a guess is not right or wrong, no share of right ones is recorded."""
+    found = {"epoch": 10.0, "loss": 0.25, "right": 0.696}
+    assert progress(found, 10) == "epoch 10.0/10, training loss 0.250"
+    others = len("pretrained, seed 0 ") + len(" 0:00:00 0:00:00")
+    assert others + len("dev accuracy 100.0%; " + progress(found, 10)) <= 90
     for kind in ("classify", "similarity"):
         out = tmp_path / kind
         finetuned_on(kind, **files(tmp_path, kind), model=str(mini), out=out, **QUICK | {"quiet": False})
         shown = capsys.readouterr()
         last = shown.err.splitlines()[-1]
-        assert "; training: loss" in last and ("accuracy" in last) == (kind == "classify") and "right" not in last
         records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         assert all(("right" in one) == (kind == "classify") for one in records if one["kind"] == "train")
         score = [one for one in records if one["kind"] == "dev"][-1]  # the line has the score of its own epoch
         measured = f"accuracy {score['accuracy']:.1%}" if kind == "classify" else f"spearman {score['spearman']:.3f}"
-        assert last.startswith("pretrained, seed 0: epoch 2.0 of 2;") and last.endswith(
-            f"; dev at epoch 2.0: {measured}"
-        )
+        assert last.startswith(f"pretrained, seed 0: dev {measured}; epoch 2.0/2, training loss ")
         assert ("dev, %" in shown.out) == (kind == "classify") != ("dev, × 100" in shown.out)  # correlations
         assert ("%" in (out / "model/README.md").read_text()) == (kind == "classify")
 

@@ -334,7 +334,7 @@ def test_the_command(folder, capsys):
     """It prints prompt and text, the same for the same seed, as JSON, too, and ends before a stop string."""
     options = ["--model", str(folder), "--tokens", "9", "--seed", "5", "--top-k", "8", "--temperature", "0.7"]
     texts = []
-    for more in ([], [], ["--json"], ["--stop", "nd"]):
+    for more in ([], [], ["--json"], ["--stop", "nd"], ["--stop", "nd", "--json"]):
         with pytest.raises(SystemExit) as end:
             main(["generate", "the cat", *options, *more])
         assert not end.value.code
@@ -342,6 +342,9 @@ def test_the_command(folder, capsys):
     assert texts[0] == texts[1] and texts[0].startswith("the cat") and texts[0].endswith("\n")
     assert "the cat" + json.loads(texts[2])["text"] + "\n" == texts[0]
     assert texts[3] == texts[0].partition("nd")[0] + "\n" and "nd" in texts[0]
+    whole, stopped = json.loads(texts[2]), json.loads(texts[4])
+    assert whole.items() >= {"tokens": 9, "seed": 5, "finish_reason": "length"}.items()
+    assert stopped["finish_reason"] == "stop" and 0 < stopped["tokens"] < 9
 
 
 def test_the_command_says_why_not(folder):

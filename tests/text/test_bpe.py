@@ -307,3 +307,5 @@ def test_pieces_are_readable():
         "▁n", "ï", "\\xc3", "▁", "\\n", "a", "<|endoftext|>",
     ]  # fmt: skip
     assert all(text.isprintable() for text in shown.values())
+    lines = tokenizer.explain("a naï").splitlines()  # as `tokenizer show` prints them
+    assert [line.split()[0] for line in lines[1:-1]] == ["a", "▁n", "a", "ï"]

@@ -12,7 +12,8 @@ import pytest
 from mini_bert.cli.main import main
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.word_frequencies import read_frequencies
-from mini_bert.inference.loading import load_model, load_tokenizer
+from mini_bert.export.folder import export
+from mini_bert.inference.loading import load, load_model, load_tokenizer
 from mini_bert.layers.base import Run
 from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE
 from mini_bert.models.bert import Bert, BertConfig
@@ -127,7 +128,7 @@ def test_the_parts_of_a_loss_are_recorded_apart(place, capsys):
     card = Path("run/model/README.md").read_text(encoding="utf-8")
     assert "whether the second of two texts follows the first" in card and "| next sentence accuracy | " in card
     assert "Masked words in unseen text" not in said or "[____]" in said  # no heading without lines
-    command = f"train --model {place / 'config.json'} --next-sentence --corpus FILE_OR_FOLDER"
+    command = f"train --model {place / 'config.json'} --next-sentence --corpus text.txt"
     assert command in said.replace("\n", " ")
     assert json.loads(Path("run/config.json").read_text())["model_from"] == str(place / "config.json")
 
@@ -214,6 +215,15 @@ def test_sequences_may_be_shorter_than_the_model_allows(place):
     assert load_model("run").max_length == 24
     with pytest.raises(ValueError, match=r"length is 25, expected 3 to 24, from max_position_embeddings in .* BERT"):
         pretrain(["text.txt"], "config.json", length=25, steps=2, out=Path("other"), **QUICK)
+    model, tokenizer = load("run")
+    export(model, tokenizer, "exported", card=Path("run/model/README.md"))
+    for folder in ("run", "exported"):  # continues with the same length, and says so
+        found = set_up(Wanted(init=folder))
+        assert found.length == 10 and set_up(Wanted(init=folder, length=24)).length == 24
+        assert f"sequences of 10 tokens, as {folder} was trained with; it has 24 positions" in found.notes[-1]
+    pretrain(["text.txt"], init="exported", steps=2, out=Path("more"), **QUICK)
+    assert json.loads(Path("more/config.json").read_text())["data"]["length"] == 10
+    assert resume(Path("more"), quiet=True, steps=3).step == 3
 
 
 # ---------------------------------------------------------------------- the loop alone

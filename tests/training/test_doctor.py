@@ -14,6 +14,7 @@ from mini_bert.cli.training import doctor
 from mini_bert.training import symptoms
 from mini_bert.training.doctor import diagnose, report
 from mini_bert.training.history import read_run
+from mini_bert.training.part_symptoms import discriminator
 from mini_bert.training.symptoms import (
     EXPLODING,
     NOT_FINITE,
@@ -401,6 +402,20 @@ def test_a_discriminator_is_compared_with_a_constant_answer(tmp_path, loss, says
     assert finding.what.startswith("The generator loss went from") and "the generator uses context." in finding.why
     constant = "knowing only that about 12% of the tokens are replaced gives 0.367"
     assert f"Held-out discriminator loss {loss:.3f}; {constant}: {says}." in finding.why
+
+
+def test_the_saved_model_is_that_of_the_lowest_loss(tmp_path):
+    """All numbers of a sentence are of the same step: the last, or that of the saved model, which is named."""
+    start = {"kind": "start", "step": 0, "unigram_loss": U, "objective": "replaced_tokens", "mask_prob": 0.15}
+    evals = [{"kind": "eval", "step": step, "loss": loss, "replaced_loss": other, "top1": 0.2}
+             for step, loss, other in ((20, 4.68, 0.409), (40, 4.684, 0.411))]  # fmt: skip
+    records = [start, *({"kind": "train", "step": step, "lr": 1e-3, "loss": 4.7} for step in (10, 20, 30, 40)), *evals]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    history = read_run(tmp_path)
+    assert history.best == evals[0] and "discriminator loss 0.409;" in discriminator(history, history.best)
+    finding = next(finding for finding in diagnose(tmp_path) if finding.level == "good")
+    assert "On held-out text it is 4.68 (perplexity 108)" in finding.what and "loss 0.411;" in finding.why
+    assert "The model that is saved is that of step 20, with 4.68." in finding.what
 
 
 def test_records_that_lack_most_fields(tmp_path):

@@ -187,7 +187,9 @@ def test_a_pair_is_written_as_two_models(place, capsys, name):
     for folder in ("run", "run/model/generator"):  # of a pair, the generator fills gaps
         with pytest.raises(SystemExit) as ended:
             main(["fill-mask", "cats [MASK].", "--model", folder])
-        assert not ended.value.code and "cats" in capsys.readouterr().out
+        shown = capsys.readouterr()
+        assert not ended.value.code and "cats" in shown.out
+        assert ("run finds replaced words; these are the guesses of its generator" in shown.err) == (folder == "run")
 
 
 def best_of(run):
@@ -327,6 +329,8 @@ def test_each_loss_of_a_pair_says_whose_it_is(place, capsys):
         assert re.search(r"generator loss \d.*discriminator loss \d.*discriminator accuracy \d", line), line
     assert re.search(r"held-out generator loss \S+, .* the unigram baseline of \S+: the generator ", said)
     assert re.search(r"held-out discriminator loss \S+; knowing only that about \d+% of the tokens are replaced", said)
+    (saved,) = re.findall(r"^\| discriminator: held-out loss \| (\S+) \|", card, re.M)  # of the same step as the model
+    assert f"held-out discriminator loss {saved};" in said
     assert "and the generator's guesses" in said or "guesses" not in said
     for row in ("generator: held-out loss", "generator: perplexity", "discriminator: held-out accuracy"):
         assert re.search(rf"^\| {row} \| \d", card, re.M), card

@@ -45,7 +45,6 @@ class Answer(Task):
     metric = "f1"
     labelled = False
     architecture = "ForQuestionAnswering"
-    counts = "correct windows"
 
     def __init__(self, stride: int | None = None, longest: int = LONGEST):
         """stride: tokens from one window to the next; None: half a window"""

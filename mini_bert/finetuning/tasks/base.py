@@ -83,7 +83,7 @@ class Task:
     architecture = "Model"  # the class in transformers, without "Bert" or the name of another family
     published: Mapping[str, Any] = {}  # the settings of its models
     unit = "%"  # of the scores in a table
-    counts = "accuracy"  # the name of the second result of `loss`, as a share; "": not shown
+    counts_right = True  # whether answers are right or wrong, so that the second result of `loss` means something
 
     @staticmethod
     def fits(labels: int) -> bool:

@@ -41,7 +41,7 @@ class Similarity(Task):
     architecture = "ForSequenceClassification"
     published = {"pooling": ["cls"], "dense": True, "pairs": None}  # noqa: RUF012
     unit = "× 100"  # of a correlation
-    counts = ""  # there is no accuracy
+    counts_right = False
 
     def __init__(
         self,
