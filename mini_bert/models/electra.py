@@ -96,14 +96,12 @@ class ElectraConfig(PairConfig, BertLikeConfig):
         return self.sizes_with(parameters, head_kept, kind, E)
 
 
-PRESET = (
-    ElectraConfig(  # the published range, 0.02, suits blocks 768 wide; a generator of 96 would not learn from context
-        **SMALL,
-        initializer_range=0.08,
-        embedding_size=128,
-        generator={"hidden_size": 96, "num_attention_heads": 2, "intermediate_size": 384},
-    )
+PRESET = ElectraConfig(
+    **SMALL,
+    embedding_size=128,
+    generator={"hidden_size": 96, "num_attention_heads": 2, "intermediate_size": 384},
 )
+
 
 
 class ReplacedHead(Layer):
