@@ -103,7 +103,6 @@ PRESET = ElectraConfig(
 )
 
 
-
 class ReplacedHead(Layer):
     """z = f(x W + b) w + b        x (...,H) -> z (...,1): the token was replaced with probability σ(z)"""
 
