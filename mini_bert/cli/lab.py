@@ -17,7 +17,7 @@ def lab(
         ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="the port of the page; default: 8642, or any free one")
+        int | None, typer.Option(min=0, max=65535, help="the port of the page; 0: any free one; default: 8642, or any")
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="only print the address, do not open it")] = False,
 ) -> None:

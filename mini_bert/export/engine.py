@@ -33,8 +33,8 @@ def with_engine(model: Model, engine: str, threads: int | None = None) -> Model:
     """The model, computed by this engine. threads: of ONNX Runtime; None: one for each core
 
     With onnx, NumPy has one BLAS thread from now on, in the whole process: threads of OpenBLAS that wait for the next
-    product keep the cores from those of ONNX Runtime. For 32 sentences, Mini-BERT and its head took 12.7 ms with two
-    BLAS threads, and 6.4 ms with one. `on_onnx`, for programs that choose this themselves, does not change it.
+    product keep the cores from those of ONNX Runtime, and a batch takes longer. `on_onnx`, for programs that choose
+    this themselves, does not change it.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine is {engine!r}, expected one of {', '.join(ENGINES)}")

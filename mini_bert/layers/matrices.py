@@ -52,8 +52,8 @@ def times(x: np.ndarray, w: np.ndarray | Stored | Int8) -> np.ndarray:
     `x @ w` gives the same, but NumPy would compute B small products. Weights stored in 16 bits are converted to float32
     a few columns at a time. For weights in 8 bits, x is rounded to 8 bits, too (common/eight_bit.py).
 
-    The product of a sentence's few rows is computed as (wᵀ xᵀ)ᵀ: two threads of OpenBLAS then take 0.67 to 0.85 of the
-    time, because they divide the long side of w between them instead of the 18 rows.
+    The product of a sentence's few rows is computed as (wᵀ xᵀ)ᵀ, which several threads of OpenBLAS share better
+    (benchmarks/inference.py: one sentence).
     """
     if isinstance(w, Int8) and len(w.scales) == 1:  # a scale for each column
         return _times_int8(rows(x), w).reshape(*x.shape[:-1], w.shape[1])

@@ -422,8 +422,9 @@ def test_a_body_that_never_comes_is_408(slow):
         assert connection.recv(1000).startswith(b"HTTP/1.1 408")
 
 
-def test_an_answer_that_is_not_taken_is_given_up(slow):
-    """A client reads nothing of a long answer: the server closes the connection, and frees its place."""
+@contextlib.contextmanager
+def long_answer(slow):
+    """A connection on which a long answer waits to be taken"""
     slow.go.set()
     slow.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     body = json.dumps({"inputs": ["the cat sat on a mat and ran far " * 4] * 32}).encode()
@@ -431,6 +432,12 @@ def test_an_answer_that_is_not_taken_is_given_up(slow):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", slow.port))
         connection.sendall((HEAD % (slow.port, len(body))).replace(b"/embed", b"/embed_all") + body)
+        yield connection
+
+
+def test_an_answer_that_is_not_taken_is_given_up(slow):
+    """A client reads nothing of a long answer: the server closes the connection, and frees its place."""
+    with long_answer(slow) as connection:
         time.sleep(0.8)
         read = b""
         with contextlib.suppress(ConnectionResetError):
@@ -442,13 +449,8 @@ def test_an_answer_that_is_not_taken_is_given_up(slow):
 
 
 def test_requests_that_follow_do_not_keep_a_connection_whose_answer_is_not_taken(slow):
-    slow.go.set()
-    slow.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    body = json.dumps({"inputs": ["the cat sat on a mat and ran far " * 4] * 32}).encode()
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(("127.0.0.1", slow.port))
-        connection.sendall((HEAD % (slow.port, len(body))).replace(b"/embed", b"/embed_all") + body)
+    """The server closes it, although the client keeps on sending."""
+    with long_answer(slow) as connection:
         end = time.monotonic() + 3
         with pytest.raises(OSError):
             while time.monotonic() < end:
