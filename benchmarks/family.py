@@ -48,7 +48,7 @@ QUESTIONS = {  # by objective: what the held-out loss measures
     "masked_words": "masked words, 15 % of the pieces",
     "distillation": "masked words, 15 % of the pieces",
     "masked_words_and_sentence_order": "masked words in runs of 1 to 3, in pairs of texts",
-    "replaced_tokens": "masked words, predicted by the generator, a smaller model; all of them are replaced by [MASK]",
+    "replaced_tokens": "masked words, predicted by the generator, a smaller model; 15 % of the targets are visible",
     "next_word": "the next word",
     "next_word_with_memory": "the next word, with the segment before as a memory",
     "permutation": "words in a random order, about a sixth",

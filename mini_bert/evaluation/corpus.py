@@ -177,7 +177,7 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
         subject = f"The {owner} of {model}" if owner else model
         comment = (
             f"{subject} is {against(result.loss, baseline)}, the loss of guessing by the word frequencies of its "
-            f"training text: {verdict_on_text(result.loss, baseline, kind.copies)}."
+            f"training text: {verdict_on_text(result.loss, baseline, kind.visible)}."
         )
     return "\n".join([*lines, "", comment])
 

@@ -7,19 +7,30 @@ entropy of the measured text, −Σ q log q, is lower: it needs the frequencies 
 model knows. (Runs of older versions recorded it; their plots and diagnoses use it as the baseline.)
 
 How far below the baseline a loss shows that a model uses context depends on the objective. Of masked words, one chosen
-token in ten is left unchanged, and a model that has only learnt to copy those is about a tenth below. So for masked
-words, losses from ABOVE over the baseline to COPYING under it count as "frequencies only". Where no target can be
-copied (next words, permutations, the gaps that a generator fills), a smaller difference is enough: CHANCE.
+token in ten is left unchanged, and a model that has only learnt to copy those is about a tenth below. So losses from
+ABOVE over the baseline to `margin` under it count as "frequencies only": 0.8 for masked words, 1.1 for ELECTRA's
+generator, which sees 15 % of its targets, 0.2 where no target can be copied (next words, permutations).
 """
+
+from mini_bert.objectives.masking import TO_RANDOM
 
 ABOVE = 0.3  # nats
 EQUAL = 0.05  # above the baseline by less than this is as good as it
-COPYING, CHANCE = 0.8, 0.2
+CHANCE = 0.2
+COPIED = 6.0  # what a word costs a model that knows frequencies only, and not one that sees it
 
 
-def uses_context(loss: float, baseline: float, copies: bool = True) -> bool:
-    """copies: whether some targets are visible in the input (objectives/base.py)"""
-    return loss <= baseline - (COPYING if copies else CHANCE)
+def margin(visible: float) -> float:
+    """visible: the share of the targets that can be copied from the input (objectives/base.py)
+
+    >>> round(margin(0.1), 3), margin(0.0)
+    (0.8, 0.2)
+    """
+    return CHANCE + COPIED * visible
+
+
+def uses_context(loss: float, baseline: float, visible: float = 1 - TO_RANDOM) -> bool:
+    return loss <= baseline - margin(visible)
 
 
 def knows_frequencies(loss: float, baseline: float) -> bool:
@@ -34,7 +45,7 @@ def against(loss: float, baseline: float) -> str:
     return f"{abs(baseline - loss):.2f} {'below' if loss < baseline else 'above'} the unigram baseline"
 
 
-def verdict(loss: float, baseline: float, copies: bool = True, subject: str = "it") -> str:
+def verdict(loss: float, baseline: float, visible: float = 1 - TO_RANDOM, subject: str = "it") -> str:
     """What a loss shows about the model. subject: what to call it
 
     >>> verdict(4.0, 6.5), verdict(6.2, 6.5)
@@ -46,9 +57,9 @@ def verdict(loss: float, baseline: float, copies: bool = True, subject: str = "i
     >>> verdict(8.0, 6.5)
     'it has not even learnt word frequencies yet'
     """
-    if uses_context(loss, baseline, copies):
+    if uses_context(loss, baseline, visible):
         return f"{subject} uses context"
-    if uses_context(loss, baseline, copies=False):  # or it copies
+    if uses_context(loss, baseline, visible=0):  # or it copies
         return f"{subject} has learnt word frequencies, but shows no clear sign of context yet"
     if loss < baseline + EQUAL:
         return f"{subject} has learnt word frequencies, but does not use context yet"
@@ -57,15 +68,15 @@ def verdict(loss: float, baseline: float, copies: bool = True, subject: str = "i
     return f"{subject} has not even learnt word frequencies yet"
 
 
-def verdict_on_text(loss: float, baseline: float, copies: bool = True) -> str:
+def verdict_on_text(loss: float, baseline: float, visible: float = 1 - TO_RANDOM) -> str:
     """What a loss on any text shows about a trained model.
 
     >>> verdict_on_text(4.0, 6.5)
     'it uses context'
     """
-    if uses_context(loss, baseline, copies):
+    if uses_context(loss, baseline, visible):
         return "it uses context"
-    if uses_context(loss, baseline, copies=False):
+    if uses_context(loss, baseline, visible=0):
         return "on this text, it is hardly better than the word frequencies of its training text"
     if knows_frequencies(loss, baseline):
         return "on this text, it is no better than the word frequencies of its training text"

@@ -80,7 +80,7 @@ class Objective:
     heads: ClassVar[tuple[str, ...]] = ()  # the output heads that a model needs
     options: ClassVar[tuple[str, ...]] = ()  # further arguments of `for_tokenizer`, which `mini-bert train` sets
     targets: ClassVar[str] = "masked tokens"  # what the first part predicts, for the titles of plots
-    copies: ClassVar[bool] = False  # whether some of the targets are visible in the input
+    visible: ClassVar[float] = 0.0  # the share of the targets that can be copied from the input
     owners: ClassVar[
         Mapping[str, str]
     ] = {}  # whose loss each part is, where two models are trained; "": the first part

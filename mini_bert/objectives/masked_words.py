@@ -55,7 +55,7 @@ class MaskedWords(Objective):
     heads: ClassVar[tuple[str, ...]] = (MASKED_WORDS,)
     options: ClassVar[tuple[str, ...]] = ("mask_prob", "whole_word", "span", "ngram")
     share: ClassVar[float] = MASK_PROB  # of the words that are predicted, by default
-    copies: ClassVar[bool] = True  # a tenth of the chosen words stay as they are
+    visible: ClassVar[float] = 1 - TO_RANDOM
 
     def __init__(self, masking: Masking | None = None):
         self.masking = masking

@@ -107,10 +107,10 @@ class Masking:
         self.is_word[special] = False
         self.words = np.flatnonzero(self.is_word)
 
-    def __call__(self, ids, keys) -> Masked:
+    def __call__(self, ids, keys, to_mask: float = TO_MASK, to_random: float = TO_RANDOM) -> Masked:
         """Returns the same as mask_tokens, for ids (B,T) and a 64-bit key per sequence. Equal keys give equal masks."""
         positions, group = self.choose(ids, keys)
-        return self._replace(ids, keys, positions, group)
+        return self._replace(ids, keys, positions, group, to_mask, to_random)
 
     def choose(self, ids, keys) -> tuple[np.ndarray, np.ndarray | None]:
         """The chosen positions (N,), ascending; and for each token where its word or span begins (B,T), or None."""
@@ -131,15 +131,15 @@ class Masking:
             chosen = before + rounding * _sizes(leader) < budget
         return np.flatnonzero((chosen | (before == 0)) & word), group
 
-    def _replace(self, ids, keys, positions, group) -> Masked:
-        """80 % [MASK], 10 % a random word, 10 % as before."""
+    def _replace(self, ids, keys, positions, group, to_mask, to_random) -> Masked:
+        """By a uniform number u: [MASK] if u < to_mask, a random word if u < to_random, else as before."""
         T = ids.shape[1]
         targets = ids.ravel()[positions].astype(np.int64)
         keys, places = keys[positions // T], positions % T
         u = uniform(draws(keys, REPLACEMENT, group.ravel()[positions] if self.span else places))
         word = self.words[below(draws(keys, WORD, places), len(self.words))]
         masked = ids.astype(np.int64)
-        masked.ravel()[positions] = np.where(u < TO_MASK, self.mask_id, np.where(u < TO_RANDOM, word, targets))
+        masked.ravel()[positions] = np.where(u < to_mask, self.mask_id, np.where(u < to_random, word, targets))
         return Masked(masked, targets, positions)
 
     def _units(self, ids, word, keys):

@@ -59,7 +59,7 @@ class Permutation(MaskedWords):
 
     name = "permutation"
     targets = "predicted tokens"
-    copies = False  # no word sees itself
+    visible = 0.0  # no word sees itself
     share = PREDICTED
 
     @classmethod

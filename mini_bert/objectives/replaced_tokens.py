@@ -7,7 +7,12 @@
 
     loss = MLM of the generator + 50 · binary cross-entropy of the discriminator, over all real tokens
 
-A masked word that the generator guessed right counts as original. Both models are trained at the same time, and no
+Of the 15 % of words that are chosen, 85 % are masked and 15 % stay visible, as in the authors' code; all of them are
+predicted and sampled. The visible ones are worth a lot to a small generator: it learns to copy them first, which gives
+every word a vector that the output head can read, and only then has attention to other words something to carry.
+Without them, a small generator stays at word frequencies for thousands of steps.
+
+A chosen word that the generator guessed right counts as original. Both models are trained at the same time, and no
 gradient flows through the sampling: the generator learns to predict words, not to deceive (Clark et al. 2020). So the
 passes are independent once the words are drawn, and the generator's backward pass is done before the discriminator's
 forward pass begins. The factor 50 compensates that a binary loss is small: ln 2 at most for a fair guess, where the
@@ -43,6 +48,7 @@ from mini_bert.objectives.base import Part, Predictions, Rows, Size, part_of, pr
 from mini_bert.objectives.masked_words import MaskedWords, percent, word_shares
 
 WEIGHT = 50.0  # of the discriminator's loss
+TO_MASK = 0.85  # of the chosen words; the others stay as they are
 SAMPLED = 6  # the stream of random numbers; masking.py has 0 to 4
 GENERATOR = 1 << 30  # a number for the generator's own dropout, larger than that of any block
 AT_A_TIME = 64  # rows whose cumulative distribution is computed together
@@ -52,7 +58,7 @@ class Batch(NamedTuple):
     """Masked sequences, and the random keys with which gaps are filled."""
 
     input_ids: np.ndarray  # (B,T) with masked words
-    rows: np.ndarray  # (N,) the masked positions, b·T + t
+    rows: np.ndarray  # (N,) the chosen positions, b·T + t
     targets: np.ndarray  # (N,) the original ids there
     attention_mask: np.ndarray | None = None  # (B,T) False for padding; None: no padding
     token_type_ids: np.ndarray | None = None  # (B,T)
@@ -67,7 +73,7 @@ class ReplacedTokens(MaskedWords):
 
     name = "replaced_tokens"
     heads = (REPLACED,)
-    copies = False
+    visible = 1 - TO_MASK
     owners: ClassVar = {"": "generator", REPLACED: "discriminator"}
 
     @classmethod
@@ -85,12 +91,8 @@ class ReplacedTokens(MaskedWords):
     # ------------------------------------------------------------------ batches
 
     def batch(self, rows: Rows, keys: np.ndarray) -> Any:
-        """All chosen words are masked: the discriminator, which is the model to keep, sees no mask anyway."""
-        chosen, _ = self._masking.choose(rows.ids, keys)
-        ids = rows.ids.astype(np.int64)  # a copy
-        targets = ids.ravel()[chosen]
-        ids.ravel()[chosen] = self._masking.mask_id
-        return Batch(ids, chosen, targets, rows.mask, rows.types, keys)
+        masked, targets, positions = self._masking(rows.ids, keys, TO_MASK, TO_MASK)
+        return Batch(masked, positions, targets, rows.mask, rows.types, keys)
 
     def size(self, batch: Any) -> Size:
         if not isinstance(batch, Batch):

@@ -94,13 +94,13 @@ class History:
 
     def uses_context(self, loss: float) -> bool:
         """Whether a loss shows that the model uses context; False if there is no baseline."""
-        return self.unigram_loss is not None and uses_context(loss, self.unigram_loss, self.kind.copies)
+        return self.unigram_loss is not None and uses_context(loss, self.unigram_loss, self.kind.visible)
 
     def verdict(self, loss: float) -> str:
         """What a loss shows about the model, or about the one of two models whose loss it is"""
         assert self.unigram_loss is not None
         owner = self.kind.part_name()
-        return verdict(loss, self.unigram_loss, self.kind.copies, f"the {owner}" if owner else "it")
+        return verdict(loss, self.unigram_loss, self.kind.visible, f"the {owner}" if owner else "it")
 
     @property
     def tensors(self) -> dict[str, Record]:

@@ -150,7 +150,7 @@ def plateau(history: History) -> Iterator[Finding]:
         return
     since = next(step for step, loss in zip(steps, losses, strict=True) if knows_frequencies(loss, baseline))
     risen = history.end_of_warmup
-    copying = ", and to copy the chosen tokens that are not masked" if history.kind.copies else ""
+    copying = ", and to copy the chosen tokens that are not masked" if history.kind.visible else ""
     model = history.kind.part_name() or "model"
     if risen is None or (waited := steps[-1] - max(since, risen)) < PATIENCE:  # too early to tell
         return
