@@ -97,8 +97,8 @@ def generate(
         counts = [0]
         pieces = library.generate(loaded, tokenizer, prompt, tokens, sampling, stop or (), counts.append)
         if json:
-            text = "".join(pieces)
-            ended = "length" if counts[-1] == tokens else "stop"  # a text of --stop, or the end of the document
+            text, stopped = library.whole(pieces)
+            ended = "stop" if stopped or counts[-1] < tokens else "length"  # fewer: the model ended the document
             about = {"text": text, "tokens": counts[-1], "finish_reason": ended, "seed": seed}
             print(as_json({"model": model, "prompt": prompt, **about}))
             return

@@ -64,6 +64,16 @@ def generate(
     return GrowingText(tokenizer, given, stop).pieces(written)
 
 
+def whole(pieces: Generator[str, None, bool]) -> tuple[str, bool]:
+    """All that `generate` yields, and what it returns."""
+    text: list[str] = []
+    while True:
+        try:
+            text.append(next(pieces))
+        except StopIteration as end:
+            return "".join(text), end.value
+
+
 def _counting(ids: Iterator[int], after_each: Callable[[int], None]) -> Iterator[int]:
     for count, token in enumerate(ids, 1):
         after_each(count)

@@ -149,9 +149,9 @@ async def scores(call: Call, pairs: Sequence[Sequence[str]]) -> list[Any]:
     if not call.truncate:
         await call.read(check_lengths, call.served, pairs)
     if call.served.task.name == "similarity":
-        if not all(len(pair) == 2 for pair in pairs):
+        if call.served.task.pairs and not all(len(pair) == 2 for pair in pairs):
             raise Failure("Validation", "this model compares two texts; give pairs: [text, text]")
-        return await task_results(call, [Scored(first, second, 0.0, 1) for first, second in pairs])
+        return await task_results(call, [Scored(pair[0], "".join(pair[1:]), 0.0, 1) for pair in pairs])
     return await task_results(call, [Labelled(pair[0], pair[1] if len(pair) == 2 else None, "", 1) for pair in pairs])
 
 

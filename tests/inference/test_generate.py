@@ -1,5 +1,6 @@
 """Generation writes what the whole model predicts, a token at a time, and passes on text as soon as it is settled."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -345,6 +346,25 @@ def test_the_command(folder, capsys):
     whole, stopped = json.loads(texts[2]), json.loads(texts[4])
     assert whole.items() >= {"tokens": 9, "seed": 5, "finish_reason": "length"}.items()
     assert stopped["finish_reason"] == "stop" and 0 < stopped["tokens"] < 9
+
+
+def test_a_stop_string_in_the_last_token_is_the_reason_of_the_end(folder, capsys):
+    """All tokens are written, but the text does not end because they are used up."""
+
+    def written(tokens, *more):
+        options = ["--model", str(folder), "--tokens", str(tokens), "--seed", "5", "--top-k", "8", "--json", *more]
+        with pytest.raises(SystemExit):
+            main(["generate", "the cat", *options])
+        return json.loads(capsys.readouterr().out)
+
+    texts = [written(tokens)["text"] for tokens in range(1, 9)]
+    at, stop = next(
+        (tokens, after[len(before) :])
+        for tokens, (before, after) in enumerate(itertools.pairwise(texts), 2)
+        if after[len(before) :].strip() and after[len(before) :] not in before
+    )
+    assert written(at, "--stop", stop).items() >= {"tokens": at, "finish_reason": "stop"}.items()
+    assert written(at)["finish_reason"] == "length"
 
 
 def test_the_command_says_why_not(folder):

@@ -75,6 +75,7 @@ TASKS = {
     "sentiment": Classify(["bad", "good", "so-so"]),
     "entailment": Classify(["no", "yes"], ("cls",), pairs=True),
     "ranker": Similarity(0.0, 5.0),
+    "judge": Similarity(0.0, 5.0, pooling=("cls",), dense=True, pairs=None),  # as published: of one text, or two
     "vectors": Similarity(vectors=True, pooling=("all",)),
     "tagger": Tag(["O", "B-PER", "I-PER", "B-LOC"]),
     "reader": Answer(),

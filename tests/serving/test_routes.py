@@ -159,6 +159,18 @@ def test_text_classification_has_the_shape_of_pipelines(client):
     assert client.post("/models/sentiment/text-classification", request).json == [flat[:2]]
 
 
+def test_a_published_regression_scores_one_text_or_two(client, folders):
+    """Its files do not say which; our own models that compare two texts refuse one."""
+    tuned = load_tuned(folders["judge"])
+    for texts in (TEXTS[:1], TEXTS[:2]):
+        request = {"inputs": [texts], "raw_scores": True}
+        ((answer,),) = client.post("/models/judge/predict", request).json
+        (wanted,) = predictions(tuned, gather(tuned.task, texts))
+        assert answer["score"] == pytest.approx(wanted["score"], abs=1e-4)
+    refused = client.post("/models/ranker/predict", {"inputs": [TEXTS[:1]]})
+    assert refused.status == 422 and "compares two texts" in refused.json["error"]
+
+
 def test_rerank_orders_texts_by_score(client, folders):
     tuned = load_tuned(folders["ranker"])
     answer = client.post("/models/ranker/rerank", {"query": TEXTS[0], "texts": TEXTS[1:], "raw_scores": True}).json
