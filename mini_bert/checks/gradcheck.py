@@ -57,6 +57,8 @@ from mini_bert.layers.similarity import (
     cosine_backward,
     squared_error,
     squared_error_backward,
+    views,
+    views_backward,
 )
 from mini_bert.layers.soft_cross_entropy import soft_cross_entropy, soft_cross_entropy_backward
 from mini_bert.layers.softmax import softmax, softmax_backward
@@ -162,6 +164,7 @@ CASES = [
     Case("beside", lambda: Function(lambda u, v, run: beside(u, v), beside_backward), ((3, 7), (3, 7))),
     Case("squared error", plain(squared_error, squared_error_backward, np.array([1.0, -2.0, 0.5]), 5), ((3,),)),
     Case("contrastive", plain(contrastive, contrastive_backward, np.array([1.0, 0.0, 0.3]), 5, 1.5), ((3,),)),
+    Case("views", lambda: Function(lambda u, v, run: views(u, v, 7, 0.5), views_backward), ((5, 3), (5, 3))),
     Case("sentence head", lambda: SentenceHead(H, 3, ("cls", "mean", "max")), _X, keywords=_ASKED),
     Case("sentence head, dense", lambda: SentenceHead(H, 3, ("cls",), dense=True), _X),
     Case("sentence head, gelu, dropout before", lambda: SentenceHead(H, 3, ("cls",), True, 0.2, 0.5, "gelu", True), _X),

@@ -86,7 +86,8 @@ def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None =
     settings = FineTuning(**{name: given[name] for name in FineTuning.__dataclass_fields__ if name in given})
     model, out, as_json = given["model"], given["out"], given["as_json"]
     check_out(out)
-    data = read_data(kind, given["train"], given["dev"], given["max_samples"], settings.seed, **(columns or {}))
+    views = options.get("loss") == "views"
+    data = read_data(kind, given["train"], given["dev"], given["max_samples"], settings.seed, views, **(columns or {}))
     if not as_json:
         print(describe(kind, model, data), flush=True)
     with showing(not given["quiet"]) as show:
@@ -139,7 +140,12 @@ def finetune_similarity(
     vectors: Annotated[
         bool, typer.Option("--vectors", help="encode each text by itself and compare the vectors by cosine")
     ] = False,
-    loss: Annotated[str, typer.Option(help="with --vectors: regression or contrastive")] = "regression",
+    loss: Annotated[
+        str,
+        typer.Option(
+            help="with --vectors: regression, contrastive, or views (SimCSE): --train is plain text, without scores"
+        ),
+    ] = "regression",
     first: Annotated[
         str | None, typer.Option(help="the column of the first text; default: found by its usual names")
     ] = None,
@@ -149,6 +155,8 @@ def finetune_similarity(
     """Score how similar two texts are. From .tsv, .csv or .jsonl files with two texts and a score.
 
     For example:  mini-bert finetune similarity --train sts-train.tsv --dev sts-dev.tsv --vectors --out vectors
+
+    Or from plain text:  mini-bert finetune similarity --train wiki.txt --dev sts-dev.tsv --vectors --loss views
     """
     return {"columns": {"first": first, "second": second, "score": score}, "vectors": vectors, "loss": loss}
 

@@ -145,6 +145,9 @@ def train(
         ),
     ] = None,
     momentum: Annotated[float | None, typer.Option(help="of Muon; default: 0.95")] = None,
+    beta2: Annotated[
+        float | None, typer.Option(help="of Adam's mean of squared gradients, per step; default: 0.999")
+    ] = None,
     weight_decay: Annotated[float | None, typer.Option(help="of matrices and tables; default: 0.01")] = None,
     average: Average = None,
     ema_decay: Annotated[float | None, typer.Option(help="of the moving average, per step; default: 0.998")] = None,

@@ -55,19 +55,26 @@ def read_data(
     dev: str | None = None,
     max_samples: int | None = None,
     seed: int = 0,
+    views: bool = False,
     **columns: Any,
 ) -> TaskData:
     """Read two files, or one with a part held out; without files, make synthetic examples.
 
     max_samples: train on this many, drawn at random with the seed (a sorted file would start with one label).
-    columns: passed to the reader of the files.
+    views: the training file is plain text, without scores. columns: passed to the reader of the files.
     """
+    if views and (train is None or dev is None):
+        raise ValueError(
+            "views are learnt from plain text and measured on scored pairs: give both, such as --train wiki.txt --dev "
+            "sts-dev.tsv"
+        )
     if train is None:
         if dev is not None:
             raise ValueError(f"there is a dev file, {dev}, but no training file; add --train")
         return _synthetic(kind, max_samples)
     given = {name: value for name, value in columns.items() if value is not None}
-    examples, name = _read(kind, train, given), Path(train).name
+    examples: list[Any] = labelled.read_sentences(train) if views else _read(kind, train, given)
+    name = Path(train).name
     labels = labelled.label_names(examples) if kind in ("classify", "tag") else []
     notes = _no_entities(examples, labels, train) if kind == "tag" else []
     if dev is None:

@@ -131,6 +131,8 @@ def make_task(
         return Tag(data.labels, stride)
     if kind == "qa":
         return Answer(stride)
+    if loss == "views":
+        return Similarity(vectors=vectors, loss=loss)
     scores = [example.score for example in data.train]
     if min(scores) == max(scores):
         raise ValueError(f"all {len(scores):,} scores of the training data are {scores[0]:g}: nothing to learn from")

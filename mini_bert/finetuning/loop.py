@@ -115,7 +115,7 @@ def fine_tune(
     with Team(model, settings.threads) as team, stop_on_signal(_say) as stop:
         for step, batch in enumerate(batches(items, epochs, settings), 1):
             lr = peak * lr_schedule(step / (steps + 1), settings.warmup)
-            parts = [objective.batch(part) for part in split(batch, settings.threads)]  # batch
+            parts = [objective.batch(part) for part in split(batch, settings.threads, task.group)]  # batch
             outcome = team.gradient(parts, (settings.seed, step), objective)  # forward, backward
             if not (math.isfinite(outcome.loss) and math.isfinite(outcome.norm)):
                 stopped = "nonfinite"
@@ -175,9 +175,9 @@ def hide(batch: Batch, share: float, mask_id: int | None, run: Run) -> Batch:
     return batch._replace(ids=np.where(chosen, mask_id, batch.ids))
 
 
-def split(batch: Sequence[Item], threads: int) -> list[Sequence[Item]]:
-    """Consecutive parts of at most PART items, at least one per thread"""
-    parts = min(len(batch), max(threads, -(-len(batch) // PART)))
+def split(batch: Sequence[Item], threads: int, group: int | None = None) -> list[Sequence[Item]]:
+    """Consecutive parts of at most PART items, at least one per thread; or of at most `group`, as equal as possible"""
+    parts = min(len(batch), max(threads, -(-len(batch) // PART)) if group is None else -(-len(batch) // group))
     ends = [len(batch) * number // parts for number in range(parts + 1)]
     return [batch[low:high] for low, high in pairwise(ends)]
 

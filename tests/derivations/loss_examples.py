@@ -18,6 +18,8 @@ from mini_bert.layers.similarity import (
     cosine_backward,
     squared_error,
     squared_error_backward,
+    views,
+    views_backward,
 )
 from mini_bert.layers.soft_cross_entropy import soft_cross_entropy, soft_cross_entropy_backward
 from mini_bert.objectives.distillation import HIDDEN_STATES, MASKED_WORDS, SOFT_TARGETS, WEIGHTS
@@ -83,6 +85,12 @@ def contrast(c, s, m):
     return {"loss": loss, "dc": contrastive_backward(1.0, cache)}
 
 
+def two_views(u, v, τ):
+    loss, cache = views(u, v, temperature=τ)
+    du, dv = views_backward(1.0, cache)
+    return {"p": cache[4].probs, "loss": loss, "du": du, "dv": dv}
+
+
 def distillation(x, t, targets, u, v):
     """The sums that Distillation.loss computes, without a model"""
     words, word_cache = cross_entropy(x, targets.astype(int) - 1)
@@ -126,6 +134,7 @@ EXAMPLES = {
     "Cosine": cosines,
     "Two vectors side by side": side_by_side,
     "Contrastive loss": contrast,
+    "Loss of views": two_views,
     "Distillation": distillation,
     "Adam": adam,
     "Clipping": clipping,

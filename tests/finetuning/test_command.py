@@ -698,7 +698,7 @@ def test_options_reach_the_library(monkeypatch):
     for kind, extra in more.items():
         assert CliRunner().invoke(app, ["finetune", kind, *common, *extra]).exit_code == 130  # as Ctrl-C ends a program
         assert calls[-1] == (kind, FineTuning(**settings), ("m", Path("c"), 3, True, 30), expected[kind])
-        assert reads[-1][0] == (kind, "a", "b", 9, 2)
+        assert reads[-1][0] == (kind, "a", "b", 9, 2, False)
     assert reads[0][1]["text"] == "x" and reads[1][1] == {"column": 1} and reads[3][1]["score"] == "y"
 
 

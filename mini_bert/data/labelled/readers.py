@@ -5,6 +5,7 @@
     read_tagged("train.conll")     words, a tag for each (entities, BIO)         CoNLL, CoNLL-U, .jsonl
     read_conllu("dev.conllu")      words, parts of speech, dependency trees      CoNLL-U
     read_squad("dev-v1.1.json")    questions, texts, answers with their place    SQuAD's JSON, .jsonl
+    read_sentences("wiki.txt")     the sentences of plain text                   .txt
     read_texts("new.tsv")          texts or pairs to predict for, without labels .tsv .csv .jsonl
 
 All of them may be compressed (.gz .xz .bz2 .zst). Nothing is guessed or skipped silently: an invalid file raises a
@@ -47,6 +48,7 @@ from mini_bert.data.labelled.examples import (
     some,
 )
 from mini_bert.data.labelled.labels import check_labels, label_names
+from mini_bert.data.sentences import split
 
 __all__ = [
     "ColumnError",
@@ -61,12 +63,14 @@ __all__ = [
     "read_conllu",
     "read_labelled",
     "read_scored",
+    "read_sentences",
     "read_squad",
     "read_tagged",
     "read_texts",
 ]
 
 logger = logging.getLogger(__name__)
+SHORTEST, LONGEST = 5, 60  # words of a sentence
 
 # --- tables: .tsv .csv .jsonl ------------------------------------------------------------------------------
 
@@ -141,6 +145,23 @@ def read_scored(
             raise LabelError(path, line, f"{score} is {value!r:.40}, expected a number")
         pairs.append(Scored(_text(path, line, record, first), _text(path, line, record, second), number, line))
     return pairs
+
+
+def read_sentences(path: Path) -> list[Scored]:
+    """The sentences of plain text that have SHORTEST to LONGEST words, each once, as a pair with itself
+
+    The order is that of the text. Shorter pieces are mostly headings and exclamations, which are said in many places.
+    """
+    if format_of(os.fspath(path)) != "txt":
+        raise LabelError(path, None, "expected plain text, such as a .txt file: views need sentences, and no scores")
+    sentences: dict[str, int] = {}
+    for line, text in lines_of(content_of(path)):
+        for sentence in split(text):
+            if SHORTEST <= len(sentence.split()) <= LONGEST:
+                sentences.setdefault(sentence, line)
+    if not sentences:
+        raise LabelError(path, None, f"there is no sentence of {SHORTEST} to {LONGEST} words")
+    return [Scored(sentence, sentence, 1.0, line) for sentence, line in sentences.items()]
 
 
 def read_texts(

@@ -83,6 +83,7 @@ class Task:
     architecture = "Model"  # the class in transformers, without "Bert" or the name of another family
     published: Mapping[str, Any] = {}  # the settings of its models
     unit = "%"  # of the scores in a table
+    group: int | None = None  # items that the loss compares with each other, whatever the number of threads
     counts_right = True  # whether answers are right or wrong, so that the second result of `loss` means something
 
     @staticmethod

@@ -8,6 +8,10 @@ vectors    each text alone -> mean of its tokens' vectors; the similarity is the
            loss = (cosine − score)², with scores scaled to 0 … 1; or the contrastive loss.  A vector is computed once
            and can be compared with millions: search, clustering, `mini-bert embed`.  (Reimers & Gurevych 2019,
            Sentence-BERT.)
+
+Vectors can also be learnt from plain text, without scores, with the loss of views: each sentence goes through the model
+twice, and dropout makes two vectors of it, which must find each other among those of GROUP sentences
+(layers/similarity.py).
 """
 
 from __future__ import annotations
@@ -31,7 +35,11 @@ from mini_bert.layers.similarity import (
     cosine_backward,
     squared_error,
     squared_error_backward,
+    views,
+    views_backward,
 )
+
+GROUP = 32  # sentences among which the other view has to be found
 
 
 class Similarity(Task):
@@ -53,17 +61,18 @@ class Similarity(Task):
         dense: bool = False,
         pairs: bool | None = True,
     ):
-        """low, high: the range of the scores; loss: "regression", or, with vectors, "contrastive"
+        """low, high: the range of the scores; loss: "regression", or, with vectors, "contrastive" or "views"
 
         pairs: None if a model may also score single texts, as a published one
         """
         if not low < high:
             raise ValueError(f"the scores range from {low} to {high}; expected low < high")
-        if loss not in ("regression", "contrastive") or (loss == "contrastive" and not vectors):
-            raise ValueError(f"loss is {loss!r}, expected 'regression', or 'contrastive' with vectors")
+        if loss not in ("regression", "contrastive", "views") or (loss != "regression" and not vectors):
+            raise ValueError(f"loss is {loss!r}, expected 'regression', or 'contrastive' or 'views' with vectors")
         self.low, self.high, self.vectors, self.kind = float(low), float(high), vectors, loss
         self.pooling, self.dense, self.pairs = tuple(pooling), dense, pairs
         self.labels = ["score"]
+        self.group = GROUP if loss == "views" else None
         if vectors:
             self.architecture, self.labels = "Model", []
 
@@ -114,12 +123,20 @@ class Similarity(Task):
         vectors, pooled = model.task.forward(
             x, run.fork(HEAD), asked=self._pooled_tokens(batch), summary=summary_places(model, batch)
         )  # (2B,H)
-        cosines, angle = cosine(*np.split(vectors, 2))
-        forward, backward = LOSSES[self.kind]
-        loss, cache = forward(cosines, (batch.targets - self.low) / (self.high - self.low), targets)
-        dvectors = np.concatenate(cosine_backward(backward(1.0, cache), angle))
+        u, v = np.split(vectors, 2)
+        loss, dvectors = self._vector_loss(u, v, batch.targets, targets)
         model.encode_backward(model.task.backward(dvectors, pooled, run), encoded, run)
         return float(loss), 0
+
+    def _vector_loss(self, u, v, scores, targets):
+        """The loss of pairs of vectors, and its gradient, (2B,H)        u, v (B,H)"""
+        if self.kind == "views":
+            loss, cache = views(u, v, targets)
+            return loss, np.concatenate(views_backward(1.0, cache))
+        cosines, angle = cosine(u, v)
+        forward, backward = LOSSES[self.kind]
+        loss, cache = forward(cosines, (scores - self.low) / (self.high - self.low), targets)
+        return loss, np.concatenate(cosine_backward(backward(1.0, cache), angle))
 
     def answers(self, model, batch, run):
         """The score of each pair"""
@@ -143,8 +160,12 @@ class Similarity(Task):
         return {name: 0.0 if math.isnan(value) else value for name, value in scores.items()}  # constant predictions
 
     def dev_loss(self, examples: Sequence[Scored], predictions: Sequence[float]) -> float:
-        """The mean squared difference from the true scores"""
-        return float(np.mean((np.array([example.score for example in examples]) - np.array(predictions)) ** 2))
+        """The mean squared difference from the true scores; a model that learnt without scores has a scale of its own,
+        so theirs are mapped to 0 … 1"""
+        truth = np.array([example.score for example in examples])
+        if self.kind == "views":
+            truth = (truth - truth.min()) / (np.ptp(truth) or 1.0)
+        return float(np.mean((truth - np.array(predictions)) ** 2))
 
     def guessing(self, examples: Sequence[Scored]) -> tuple[str, list[float]]:
         """Always the middle, which has no correlation"""

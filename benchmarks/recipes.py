@@ -1,0 +1,280 @@
+"""What makes a small BERT learn more in the same time? One row of docs/recipes.md after another.
+
+    python benchmarks/recipes.py --list                                               all rows
+    python benchmarks/recipes.py --data ../shared/data --speed                        first, on a quiet machine
+    python benchmarks/recipes.py --data ../shared/data --questions "Adam's rate"      then one question, or all
+    python benchmarks/recipes.py --data ../shared/data --rows adam-lr-1e-3
+    python benchmarks/recipes.py --table                                              what has been measured so far
+
+A row is one `mini-bert train`, which is printed. Every row gets the same *time* on two cores, five minutes unless
+`--minutes` says otherwise. The time is spent as steps: `--speed` measures the seconds per step of each kind of row, in
+turn, round after round, and a row trains for as many steps as fit. So what a row learns does not depend on what else
+the machine was doing, two rows can train side by side on a core each (`--jobs 2`), and a run that is interrupted
+continues with the same command.
+
+The score is the held-out loss of the final weights: `mini-bert eval` on the 1 % of documents that no row trained on,
+15 % masked whatever the row trained with, the mean of Wikipedia and books.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mini_bert.common.atomic import write_atomic
+
+HERE = Path(__file__).parent
+MINUTES = 5.0
+COSTLY = ("--model", "--batch-size", "--length", "--mask-prob", "--optimizer")  # options that change a step's time
+Words = tuple[str, ...]
+
+
+class Row(NamedTuple):
+    name: str
+    words: Words  # options of `train`, beside those that all rows share
+    parts: tuple[tuple[float, Words], ...] = ()  # where the cost changes: (share of the steps, options of that part)
+
+    def costs(self) -> tuple[tuple[float, str], ...]:
+        """The shares of the steps, and what each kind of step is called in speed.json."""
+        return tuple((share, kind((*self.words, *words))) for share, words in self.parts or ((1.0, ()),))
+
+
+class Question(NamedTuple):
+    title: str
+    rows: tuple[Row, ...]
+
+
+def kind(words: Sequence[str]) -> str:
+    """The options that change the time of a step; later ones replace earlier ones. "" is Adam, 32 × 64."""
+    given = {name: value for name, value in pairwise(words) if name in COSTLY}
+    defaults = {"--batch-size": "32", "--optimizer": "adam", "--model": "mini", "--mask-prob": "0.15", "--length": "64"}
+    return " ".join(f"{name} {value}" for name, value in sorted(given.items()) if defaults.get(name) != value)
+
+
+def rows(prefix: str, base: str, name: str, values: str) -> tuple[Row, ...]:
+    """A row for each value of one option."""
+    return tuple(Row(f"{prefix}-{value}", (*base.split(), name, value)) for value in values.split())
+
+
+def named(base: str, **more: str) -> tuple[Row, ...]:
+    return tuple(Row(name.replace("_", "-"), tuple(f"{base} {words}".split())) for name, words in more.items())
+
+
+ADAM = ""
+MUON = "--optimizer muon --schedule wsd"
+QUESTIONS = (
+    Question("Adam's rate", rows("adam-lr", ADAM, "--learning-rate", "5e-4 1e-3 2e-3 3e-3 4e-3")),
+    Question("Adam's memory", rows("adam-beta2", "--learning-rate 2e-3", "--beta2", "0.95 0.98 0.99")),
+    Question("Warm-up", rows("adam-warmup", "--learning-rate 2e-3", "--warmup", "0.02 0.05 0.2 0.3")),
+    Question("Adam's schedule", named(
+        "--learning-rate 2e-3", adam_cosine="--schedule cosine", adam_wsd="--schedule wsd",
+        adam_wsd_half="--schedule wsd --decay-share 0.5",
+    )),
+    Question("Muon's rates", named(
+        MUON, muon_1_1="--lr 1e-3", muon_2_2="--lr 2e-3", muon_3_3="--lr 3e-3", muon_2_4="--lr 2e-3 --muon-lr 4e-3",
+        muon_4_4="--lr 4e-3", muon_4_2="--lr 4e-3 --muon-lr 2e-3",
+    )),
+    Question("Muon's schedule", named(
+        "--optimizer muon", muon_linear="--schedule linear", muon_cosine="--schedule cosine",
+        muon_wsd_half="--schedule wsd --decay-share 0.5", muon_wsd_fifth="--schedule wsd --decay-share 0.2",
+    )),
+    Question("Batch size with Muon", named(
+        MUON, muon_batch_16="--batch-size 16 --lr 1.4e-3", muon_batch_64="--batch-size 64 --lr 2.8e-3",
+        muon_batch_64_same="--batch-size 64 --lr 2e-3", muon_batch_128="--batch-size 128 --lr 4e-3",
+    )),
+    Question("Batch size with Adam", named(
+        "", adam_batch_16="--batch-size 16 --lr 1.4e-3", adam_batch_64="--batch-size 64 --lr 2.8e-3",
+    )),
+    Question("Batch ramp", (
+        Row("muon-ramp-16-64", (*MUON.split(), "--batch-start", "16", "--batch-size", "64", "--lr", "2e-3"), (
+            (0.25, ("--batch-size", "16")), (0.75, ("--batch-size", "64")),
+        )),
+    )),
+    Question("Averages", named(
+        MUON, muon_ema_99="--average ema --ema-decay 0.99", muon_ema_998="--average ema --ema-decay 0.998",
+        muon_tail="--average tail --tail-share 0.1",
+        muon_flat_tail="--average tail --tail-share 0.2 --decay-share 0.05",
+    )),
+    Question("Mask rate", (
+        *rows("muon-mask", MUON, "--mask-prob", "0.1 0.2 0.3 0.4"),
+        Row("muon-mask-30-15", (*MUON.split(), "--mask-start", "0.3"), (
+            (0.5, ("--mask-prob", "0.3")), (0.5, ()),
+        )),
+    )),
+    Question("Short sequences first", (
+        Row("muon-length-16-64", (*MUON.split(), "--length-start", "16"), (
+            (0.25, ("--length", "16", "--batch-size", "128")), (0.25, ("--length", "32", "--batch-size", "64")),
+            (0.5, ()),
+        )),
+        Row("muon-length-32-64", (*MUON.split(), "--length-start", "32"), (
+            (0.5, ("--length", "32", "--batch-size", "64")), (0.5, ()),
+        )),
+    )),
+    Question("Weight decay", rows("muon-decay", MUON, "--weight-decay", "0 0.05 0.1")),
+    Question("Seeds", rows("muon-seed", MUON, "--seed", "1 2")),
+    Question("Architecture", named(
+        MUON, arch_post_norm="--model post-norm", arch_pre_norm="--model pre-norm", arch_rotary="--model rotary",
+        arch_gated="--model gated", arch_no_bias="--model no-bias", arch_zero="--model zero",
+        arch_2_wide="--model 2-wide", arch_6_thin="--model 6-thin", arch_modernbert="--model modernbert",
+        arch_deberta="--model deberta",
+    )),
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- training and measuring
+
+
+class Options(NamedTuple):
+    data: Path
+    out: Path
+    minutes: float
+    threads: int
+
+    @property
+    def speed(self) -> Path:
+        return self.out / "speed.json"
+
+
+def corpora(options: Options) -> list[str]:
+    paths = [options.data / "pretrain" / name for name in ("wiki.txt.xz", "books.txt.xz")]
+    return [word for path in paths for word in ("--corpus", str(path))]
+
+
+def run(*words: object, capture: bool = False) -> str:
+    """A command of benchmarks/variants.py, which are those of `mini-bert`, printed so that it can be repeated."""
+    print("+ python benchmarks/variants.py", *words, flush=True)
+    command = [sys.executable, str(HERE / "variants.py"), *map(str, words)]
+    done = subprocess.run(command, stdout=subprocess.PIPE if capture else None, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {done.returncode}; start again to continue")
+    return done.stdout or ""
+
+
+def train(words: Sequence[str], steps: int, folder: Path, options: Options) -> None:
+    shared = ["--tokenizer", "8k", "--held-out", "0.01", "--length", "64", "--threads", str(options.threads)]
+    given = {"--model": "mini", **dict(zip(words[::2], words[1::2], strict=True))}
+    shared = [word for pair in zip(shared[::2], shared[1::2], strict=True) if pair[0] not in given for word in pair]
+    run("train", *(word for pair in given.items() for word in pair), *shared, *corpora(options), "--steps", steps,
+        "--eval-every", 1000, "--save-every", 1000, "--out", folder, "--quiet")  # fmt: skip
+
+
+def measure_speed(wanted: Sequence[Row], options: Options, rounds: int = 3) -> None:
+    """Seconds per step of every kind, on all threads, in turn; what is known from earlier is kept."""
+    known: dict[str, list[float]] = json.loads(options.speed.read_text()) if options.speed.is_file() else {}
+    kinds = sorted({cost for row in wanted for _, cost in row.costs()} - set(known))
+    found: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(rounds):
+        for name in kinds:
+            folder = options.out / "speed"
+            shutil.rmtree(folder, ignore_errors=True)
+            train(name.split(), 60, folder, options)
+            lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            first, last = (
+                next(one for one in lines if one["kind"] == "train" and one["step"] == step) for step in (20, 60)
+            )
+            found[name].append(round((last["seconds"] - first["seconds"]) / 40, 5))
+            shutil.rmtree(folder)
+    write_atomic(options.speed, (json.dumps(known | found, indent=2) + "\n").encode())
+
+
+def steps_of(row: Row, options: Options) -> int:
+    known = json.loads(options.speed.read_text()) if options.speed.is_file() else {}
+    missing = [cost for _, cost in row.costs() if cost not in known]
+    if missing:
+        raise SystemExit(f"the time of a step with {missing[0]!r} is not known; run with --speed on a quiet machine")
+    return round(60 * options.minutes / sum(share * statistics.median(known[cost]) for share, cost in row.costs()))
+
+
+def measure(row: Row, options: Options) -> None:
+    """Train a row, unless that was done, and write its score."""
+    folder, path = options.out / row.name, options.out / f"{row.name}.json"
+    if path.is_file():
+        return
+    steps = steps_of(row, options)
+    if not (folder / "model").is_dir():
+        if (folder / "config.json").is_file():
+            run("train", "--out", folder, "--resume", "--quiet")
+        else:
+            train(row.words, steps, folder, options)
+    said = run(
+        "eval", folder, *corpora(options), "--held-out", 0.01, "--threads", 1, "--length", 64, "--json", capture=True
+    )
+    texts = json.loads(said)["results"]
+    loss = statistics.mean(one["loss"] for one in texts)
+    found = {"loss": loss, "steps": steps, "words": list(row.words), "minutes": options.minutes}
+    write_atomic(path, (json.dumps(found, indent=2) + "\n").encode())
+    print(f"{row.name}: {loss:.3f} after {steps:,} steps", flush=True)
+    for part in ("checkpoints", "model"):
+        shutil.rmtree(folder / part, ignore_errors=True)
+
+
+def table(out: Path) -> str:
+    lines = []
+    for question in QUESTIONS:
+        measured = [(row, out / f"{row.name}.json") for row in question.rows if (out / f"{row.name}.json").is_file()]
+        if measured:
+            lines += [
+                "",
+                f"**{question.title}**",
+                "",
+                "| row | options | steps | held-out loss |",
+                "|---|---|---:|---:|",
+            ]
+        for row, path in measured:
+            one: dict[str, Any] = json.loads(path.read_text())
+            lines.append(f"| {row.name} | `{' '.join(row.words)}` | {one['steps']:,} | {one['loss']:.3f} |")
+    return "\n".join(lines[1:])
+
+
+def chosen(questions: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+    for question in QUESTIONS:
+        for row in question.rows:
+            if (not questions and not names) or question.title in questions or row.name in names:
+                yield row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, help="the folder with pretrain")
+    parser.add_argument("--out", type=Path, default=Path("runs/recipes"), help="where runs and results are kept")
+    parser.add_argument("--questions", nargs="*", default=(), choices=[question.title for question in QUESTIONS])
+    parser.add_argument("--rows", nargs="*", default=())
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of each row, at the speed measured")
+    parser.add_argument("--threads", type=int, default=1, help="of a row; this does not change what it learns")
+    parser.add_argument("--jobs", type=int, default=2, help="rows that train side by side")
+    parser.add_argument("--speed", action="store_true", help="measure the seconds per step, and stop")
+    parser.add_argument("--list", action="store_true", help="print the rows, and stop")
+    parser.add_argument("--table", action="store_true", help="print what has been measured, and stop")
+    given = parser.parse_args()
+    wanted = list(chosen(given.questions, given.rows))
+    if given.list:
+        for row in wanted:
+            print(f"{row.name:20} {' '.join(row.words)}")
+        return
+    if given.table:
+        print(table(given.out))
+        return
+    if given.data is None:
+        raise SystemExit("give --data, the folder with pretrain/wiki.txt.xz and pretrain/books.txt.xz")
+    given.out.mkdir(parents=True, exist_ok=True)
+    options = Options(given.data, given.out, given.minutes, 2 if given.speed else given.threads)
+    if given.speed:
+        measure_speed(wanted, options)
+        return
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for done in [pool.submit(measure, row, options) for row in wanted]:
+            done.result()
+    print(table(given.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""BERT with one modern change after another, to measure what each is worth (docs/recipes.md).
+
+    python benchmarks/variants.py train --model pre-norm --corpus text.txt --out runs/pre-norm
+    python benchmarks/variants.py eval runs/pre-norm --corpus other.txt
+
+The commands are those of `mini-bert`; they know these models, too:
+
+    post-norm       BERT of Mini-BERT's width, with tied tables
+    pre-norm        norms before the sublayers, one at the end
+    rotary          … and rotary positions in place of a table
+    gated           … and gated feed-forward networks with as many weights
+    no-bias         … and no biases, in projections and norms
+    zero            … and projections into the residual stream start at 0
+    2-wide, 6-thin  the last with another depth, and about as many weights
+
+A run whose model is a variant can only be read by these commands: the architecture is for measurements, not for use.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mini_bert.cli.main import main
+from mini_bert.common.json_values import as_json
+from mini_bert.layers.base import Layer, Unchanged
+from mini_bert.layers.efficient_attention import EfficientAttention
+from mini_bert.layers.encoder import Encoder
+from mini_bert.layers.feed_forward import FeedForward
+from mini_bert.layers.gated_feed_forward import GatedFeedForward
+from mini_bert.layers.initialisers import zeros
+from mini_bert.layers.layer_norm import LayerNorm
+from mini_bert.layers.pre_norm_block import PreNormBlock
+from mini_bert.layers.rotary import RotaryAttention
+from mini_bert.models.base import MASKED_WORDS
+from mini_bert.models.bert import BertConfig
+from mini_bert.models.bert_like import SMALL, BertLike, block
+from mini_bert.models.registry import MODELS
+from mini_bert.models.saving import Saved
+
+THETA = 10_000.0  # of rotary positions
+STEPS = ("pre_norm", "rotary", "gated", "no_bias", "zero")  # each variant has all changes before its own
+
+
+@dataclass(frozen=True)
+class VariantConfig(BertConfig):
+    model_type: ClassVar[str] = "variant"
+
+    pre_norm: bool = False
+    rotary: bool = False
+    gated: bool = False
+    no_bias: bool = False
+    zero: bool = False
+
+
+def variants() -> dict[str, VariantConfig]:
+    first = VariantConfig(**SMALL)
+    found, changed = {"post-norm": first}, first
+    for step in STEPS:
+        changed = replace(changed, **{step: True})
+        if step == "gated":
+            changed = replace(changed, intermediate_size=512)  # 3 · 192 · 512 weights, as many as 2 · 192 · 768
+        found[step.replace("_", "-")] = changed
+    found["2-wide"] = replace(changed, num_hidden_layers=2, hidden_size=216, intermediate_size=576)
+    found["6-thin"] = replace(changed, num_hidden_layers=6, hidden_size=152, intermediate_size=408)
+    return found
+
+
+class NoPositions(Layer):
+    """In place of a table: attention itself knows distances."""
+
+    def forward(self, x, run, positions=None):
+        return x, None
+
+    def backward(self, dy, cache, run):
+        return dy
+
+
+class Variant(BertLike):
+    model_type, config_class, family = "variant", VariantConfig, "Variant"
+    in_transformers = None
+    head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
+    names = Saved.names
+
+    def __init__(
+        self, config: VariantConfig, heads: Any = (MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
+    ):
+        self.config, width = config, config.width
+        self.add_embeddings(width)
+        if config.rotary:
+            self.positions = NoPositions()
+        if config.no_bias:
+            self.norm = LayerNorm(width, config.layer_norm_eps, False)
+        if config.pre_norm:
+            self.encoder = Encoder([pre_norm_block(config, index) for index in range(config.depth)])
+            self.final_norm = LayerNorm(width, config.layer_norm_eps, not config.no_bias)
+        else:
+            self.encoder = Encoder([block(config) for _ in range(config.depth)])
+        self.masked_words = self.word_head() if MASKED_WORDS in heads else None
+        self._own_memory(seed, dtype)
+
+    def start_attention(self):
+        if not self.config.rotary:
+            super().start_attention()
+
+    @classmethod
+    def heads_in(cls, values, tensors):
+        return [MASKED_WORDS] if any(name.startswith("masked_words.") for name in tensors) else []
+
+    def reconcile(self, tensors, table, source):
+        return Saved.reconcile(self, tensors, table, source)
+
+    def file_tensors(self, task=""):
+        return Saved.file_tensors(self, task)
+
+
+def pre_norm_block(config: VariantConfig, index: int) -> PreNormBlock:
+    width, inner, std, bias = config.width, config.intermediate_size, config.initializer_range, not config.no_bias
+    attention: Any = (
+        RotaryAttention(width, config.heads, THETA, bias, std=std)
+        if config.rotary
+        else EfficientAttention(width, config.heads, bias, std=std)
+    )
+    network: Any = (
+        GatedFeedForward(width, inner, config.hidden_act, bias, std=std)
+        if config.gated
+        else FeedForward(width, inner, config.hidden_act, std)
+    )
+    if config.zero:
+        attention.output.w.init = network.contract.w.init = zeros
+    first, second = (LayerNorm(width, config.layer_norm_eps, bias) for _ in range(2))
+    return PreNormBlock(first if index else Unchanged(), attention, second, network)
+
+
+def with_files(words: list[str], folder: Path) -> list[str]:
+    """The words of a command, in which the name of a variant is now the path of its config.json."""
+    known = variants()
+    for place, word in enumerate(words):
+        if word in known and place and words[place - 1] == "--model":
+            path = folder / f"{word}.json"
+            path.write_text(as_json({"model_type": "variant", **known[word].to_dict()}), encoding="utf-8")
+            words = [*words[:place], str(path), *words[place + 1 :]]
+    return words
+
+
+if __name__ == "__main__":
+    sys.modules.setdefault("variants", sys.modules["__main__"])
+    MODELS["variant"] = ("variants", "Variant")
+    with tempfile.TemporaryDirectory() as folder:
+        main(with_files(sys.argv[1:], Path(folder)))
