@@ -7,7 +7,8 @@ The weights of a run wander around a good place, because every batch pulls in a 
 to that place. (Polyak & Juditsky 1992; Izmailov et al. 2018, "Averaging weights leads to wider optima".) It is what
 gets evaluated and saved. Training goes on with the weights themselves.
 
-A sample is taken every few steps, because neighbours hardly differ: β = `decay` to the power of that many.
+A sample is taken every few steps, because neighbours hardly differ: β = `decay` to the power of that many. Short runs
+take one more often, so that at least about ten are averaged.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from mini_bert.layers.base import Flat
 from mini_bert.training.optim import CHUNK, Map, Optimiser, one_by_one
 
 KINDS = ("none", "ema", "tail")
+SAMPLES = 10  # at least, in the part of the run that is averaged, if it has that many steps
 
 
 class Averaged:
     """An optimiser, and the average of the weights that it makes.
 
     kind        "ema" or "tail"
-    every       steps between two samples
+    every       steps between two samples, at most
     decay       of the moving average, per step
     tail        the share of the run, at its end, whose mean is taken
     """
@@ -63,15 +65,20 @@ class Averaged:
         if self.kind == "tail" and progress < 1 - self.tail:
             self.count[...] = 0  # a finished run that is trained further has a new tail
             return
-        if self.t % self.every:
+        steps = self.t / max(progress, 1e-9)  # of the whole run
+        every = max(1, min(self.every, round((self.tail if self.kind == "tail" else 1) * steps / SAMPLES)))
+        if self.t % every:
             return
         self.count += 1
         weight = 1 / int(self.count[0])
         if self.kind == "ema":
-            weight = max(weight, 1 - self.decay**self.every)
+            weight = max(weight, 1 - self.decay**every)
 
         def update(start: int) -> None:
             average = self.other[start : start + CHUNK]
+            if weight == 1:  # the first: `other` has had nothing to do with it
+                average[...] = self.flat.data[start : start + CHUNK]
+                return
             change = self.flat.data[start : start + CHUNK] - average
             change *= weight
             average += change

@@ -13,10 +13,9 @@ from mini_bert.data.sequences import fair_share
 from mini_bert.data.shards import Shards
 from mini_bert.models.config import MINI_BERT_CONFIG
 from mini_bert.training.parallel import default_threads
-from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.settings import MUON, TrainingConfig
 
 MINUTES = 4.0  # if neither steps nor minutes are given
-MUON = 2.0  # times Adam's usual learning rate, for both parts of Muon (docs/training.md)
 CONTINUED = 0.1  # of the usual learning rate, if training continues from trained weights
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 

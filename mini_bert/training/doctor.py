@@ -112,8 +112,8 @@ def healthy(history: History) -> Finding:
         why = f"That is {against(last, baseline)} of {baseline:.2f}: {history.verdict(last)}."
         if not knows_frequencies(last, baseline):
             advice = (
-                "Too early to say more. Try again after a few hundred steps. A learning rate near 0.001 works for "
-                "Mini-BERT; wider models need a lower one."
+                "Too early to say more. Try again after a few hundred steps. A learning rate near "
+                f"{number(history.usual_rate)} works for Mini-BERT; wider models need a lower one."
             )
         elif not history.uses_context(last) and history.end_of_warmup is None:
             advice = "Keep training: the learning rate is still rising, and its effect shows later."

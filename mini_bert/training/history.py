@@ -22,6 +22,7 @@ from mini_bert.evaluation.unigram_baseline import uses_context, verdict
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.masked_words import MaskedWords
 from mini_bert.objectives.registry import OBJECTIVES
+from mini_bert.training.settings import MUON, TrainingConfig
 
 METRICS = "metrics.jsonl"
 Record = dict[str, Any]
@@ -110,17 +111,24 @@ class History:
             {name: one for name, one in tensors.items() if isinstance(one, dict)} if isinstance(tensors, dict) else {}
         )
 
+    def highest(self, rate: str) -> float:
+        """The highest learning rate of this name, "lr" or "muon_lr"; 0 if there is none"""
+        return max((value for kind in ("train", "nonfinite") for value in self.series(kind, rate)[1]), default=0.0)
+
     @property
     def peak_learning_rate(self) -> float:
         """That of Adam, or of Muon if it is higher"""
-        rates = [rate for name in ("lr", "muon_lr") for rate in self.series("train", name)[1]]
-        return max(rates, default=finite(self.last("nonfinite").get("lr")) or 0.0)
+        return max(self.highest("lr"), self.highest("muon_lr"))
 
     @property
     def rate_option(self) -> str:
         """The option that sets it"""
-        _, rates = self.series("train", "lr")
-        return "--muon-lr" if rates and self.peak_learning_rate > max(rates) else "--learning-rate"
+        return "--muon-lr" if self.highest("muon_lr") > self.highest("lr") else "--learning-rate"
+
+    @property
+    def usual_rate(self) -> float:
+        """The learning rate that suits a small BERT"""
+        return TrainingConfig.learning_rate * (MUON if self.optimiser == "Muon" else 1)
 
     @property
     def end_of_warmup(self) -> int | None:
@@ -139,13 +147,27 @@ class History:
         """The value of a ramp at its end; None: not recorded"""
         return self.predicted if name == "mask_prob" else finite(self.last("start").get(name))
 
+    @property
+    def changing_task(self) -> list[str]:
+        """The ramps that make training losses easier or harder to reach, so that they cannot be compared"""
+        return [name for name in self.ramps if name != "batch_size"]
+
+    def comparable(self) -> tuple[list[int], list[float]]:
+        """Steps and losses that can be compared with each other: of training, or of held-out text if the mask rate or
+        the length changes, since that is always measured at their final values."""
+        return self.series("eval" if self.changing_task else "train", "loss")
+
+    def _at_its_end(self, name: str, record: Record) -> bool:
+        value, last = finite(record.get(name)), self.final(name)
+        return value is None or last is None or math.isclose(value, last, rel_tol=1e-3)
+
     def gaps(self) -> Iterator[float]:
-        """For each evaluation: held-out loss minus the training loss at that time."""
-        steps, losses = self.series("train", "loss")
+        """For each evaluation: held-out loss minus the training loss at that time, if both are measured alike."""
+        records = [record for record in self.of("train") if finite(record.get("loss")) is not None]
         for step, held in zip(*self.series("eval", "loss"), strict=True):
-            before = [loss for at, loss in zip(steps, losses, strict=True) if at <= step]
-            if before:
-                yield held - mean(before[-3:])
+            before = [record for record in records if record["step"] <= step][-3:]
+            if before and all(self._at_its_end(name, record) for record in before for name in self.changing_task):
+                yield held - mean(record["loss"] for record in before)
 
 
 def finite(value: Any) -> float | None:

@@ -39,7 +39,7 @@ from mini_bert.training.optim import Adam, Optimiser
 from mini_bert.training.parallel import Team
 from mini_bert.training.ramps import Ramps
 from mini_bert.training.recorder import Recorder, State
-from mini_bert.training.records import non_finite_record, step_numbers, tensors_record, train_record
+from mini_bert.training.records import non_finite_record, rates, step_numbers, tensors_record, train_record
 from mini_bert.training.schedules import lr_share
 from mini_bert.training.settings import TrainingConfig
 from mini_bert.training.stopwatch import Stopwatch
@@ -69,12 +69,13 @@ def train(
     objective.check(model)
     objective.begin(model, settings.batch_size)
     switched = switches.applied(model, settings)
-    with run.lock, switched, Team(model, settings.threads) as team, stop_on_signal(run.say) as stop:
+    with run.lock, switched, ramps, Team(model, settings.threads) as team, stop_on_signal(run.say) as stop:
         optimiser = make_optimiser(model, settings)
         averaged = optimiser.swapped if isinstance(optimiser, Averaged) else nullcontext  # what is evaluated and saved
         with averaged():
             state = run.begin(model, optimiser, batches)
         clock = Stopwatch(state.seconds)
+        passed = settings.evaluations_until(state.seconds)
         hopeless = _hopeless(objective.uniform_losses(model))
         state.stopped = _why_stop(state, settings, hopeless, stop)  # a run may be resumed at its end
         while not state.stopped:
@@ -87,7 +88,7 @@ def train(
             outcome = team.gradient(parts, (settings.seed, state.step), objective)  # forward, backward
             norm = outcome.norm
             if not outcome.finite:
-                run.record(non_finite_record(model, outcome, state.step + 1, lr))
+                run.record(non_finite_record(model, outcome, state.step + 1, rates(settings, lr)))
                 state.stopped = "nonfinite"  # the weights are still those of the step before
                 break
             optimiser.step(lr, scale=min(1.0, settings.clip / norm) if norm else 1.0, map=team.map)  # clip, step
@@ -99,21 +100,23 @@ def train(
             state.since = [*state.since, step_numbers(outcome, settings.clip)][-settings.log_every :]
             state.seconds = clock.step()
             state.stopped = _why_stop(state, settings, hopeless, stop)
+            before, passed = passed, settings.evaluations_until(state.seconds)
             if state.step % settings.tensors_every == 0:
                 run.record(tensors_record(model, optimiser, state.step, lr))
             ended = state.stopped not in ("", "interrupted")  # an interruption must not affect a resumed run
-            if state.step % settings.log_every == 0 or ended:  # log
-                run.record(train_record(state, settings, lr, batches) | ramps.now)
+            samples = {"averaged": int(optimiser.count[0])} if isinstance(optimiser, Averaged) else {}
+            if state.step % settings.log_every == 0 or ended or passed > before:  # log
+                run.record(train_record(state, settings, lr, batches) | ramps.now | samples)
             best = False
-            if validation is not None and (state.step % settings.eval_every == 0 or ended):
+            if validation is not None and (state.step % settings.eval_every == 0 or ended or passed > before):
                 with averaged():
-                    best = run.judge(state, held_out_loss(team, validation, settings.eval_sequences))
+                    loss = held_out_loss(team, validation, settings.eval_sequences)
+                best = run.judge(state, loss, samples)
             state.seconds = clock.seconds()
             if state.step % settings.save_every == 0 or best or state.stopped:  # save
                 with averaged():
                     run.save(state, model, optimiser, batches)
         run.record({"kind": "stop", "step": state.step, "reason": state.stopped, "seconds": round(state.seconds, 2)})
-        ramps.finish()
         if isinstance(optimiser, Averaged) and optimiser.count[0]:
             optimiser.swap()  # the model ends with the weights that were evaluated
         del optimiser  # frees its moments before 16-bit weights are widened

@@ -266,7 +266,7 @@ def plan_report(
         "optimizer": optimizer or TrainingConfig.optimizer,
         "average": average or TrainingConfig.average,
     }
-    TrainingConfig(steps=1, batch_size=1, micro_batch=1, mask_start=mask_start, **fixed)  # refuses other values
+    TrainingConfig(minutes=1, batch_size=1, micro_batch=1, mask_start=mask_start, **fixed)  # refuses other values
     available, threads = parse_memory(memory), threads or default_threads()
     wanted = Wanted(model, **options)
     setup = set_up(wanted)

@@ -1,7 +1,7 @@
 """The batches of every step, if their size, their length or their mask rate changes in the course of a run.
 
-    ramps = Ramps(batches, settings)
-    parts = ramps.parts(progress)           the micro-batches of the next step
+    with Ramps(batches, settings) as ramps:
+        parts = ramps.parts(progress)           the micro-batches of the next step
 
 What a step gets depends on progress and on the position in the data only (schedules.py), so a resumed run with `steps`
 continues exactly.
@@ -56,8 +56,11 @@ class Ramps:
             self.now["length"] = self.batches.current.arguments["max_seq_length"]
         return list(islice(self.batches, count))
 
-    def finish(self) -> None:
-        """Whatever is made of the batches after the run has the final mask rate."""
+    def __enter__(self) -> Ramps:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Whatever is made of the batches after the run has the final mask rate, also if the run ended by an error."""
         if self.masking is not None:
             self.masking.mask_prob = self.last_rate
 

@@ -55,10 +55,10 @@ class Recorder:
     def record(self, record: Record) -> None:
         self.records.append(record)
 
-    def judge(self, state: State, parts: dict[str, Evaluation]) -> bool:
-        """Record an evaluation on held-out text. Returns whether it is the best so far, to be saved at once."""
+    def judge(self, state: State, parts: dict[str, Evaluation], more: Record) -> bool:
+        """Record an evaluation on held-out text, and `more` about it. Returns whether it is the best so far, to be saved at once."""
         result, *_ = parts.values()
-        record = {"kind": "eval", "step": state.step, **result._asdict()}
+        record = {"kind": "eval", "step": state.step, **result._asdict(), **more}
         for name in list(parts)[1:]:
             record |= {f"{name}_loss": parts[name].loss, f"{name}_accuracy": parts[name].top1}
         self.record(record)

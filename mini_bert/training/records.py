@@ -43,15 +43,19 @@ def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any
         eta = 60 * (settings.minutes or 0) - state.seconds
     speed = (state.tokens - state.tokens_before) / max(state.seconds - state.seconds_before, 1e-9)
     state.tokens_before, state.seconds_before = state.tokens, state.seconds
-    rates = {"lr": lr}
-    if settings.optimizer == "muon":
-        own = settings.muon_learning_rate
-        rates["muon_lr"] = lr if own is None else lr * own / settings.learning_rate
     return {
-        "kind": "train", "step": state.step, **means, **rates, "grad_norm_max": highest, "tokens": state.tokens,
+        "kind": "train", "step": state.step, **means, **rates(settings, lr), "grad_norm_max": highest, "tokens": state.tokens,
         "tokens_per_second": round(speed, 1), "seconds": round(state.seconds, 2), "eta": round(max(eta, 0.0), 1),
         "memory_mb": memory_mb(), "epoch": round(getattr(batches, "epoch", 0.0), 4),
     }  # fmt: skip
+
+
+def rates(settings: TrainingConfig, lr: float) -> dict[str, float]:
+    """The learning rates of a step: that of Adam, and that of Muon if there is one"""
+    if settings.optimizer != "muon":
+        return {"lr": lr}
+    own = settings.muon_learning_rate
+    return {"lr": lr, "muon_lr": lr if own is None else lr * own / settings.learning_rate}
 
 
 def tensors_record(model: Model, optimiser: Optimiser, step: int, lr: float) -> dict[str, Any]:
@@ -86,11 +90,11 @@ def _percentiles(numbers: np.ndarray) -> list[float]:
     return np.percentile(numbers[:: max(1, numbers.size // SAMPLE)], PERCENTILES).tolist()
 
 
-def non_finite_record(model: Model, outcome: Outcome, step: int, lr: float) -> dict[str, Any]:
+def non_finite_record(model: Model, outcome: Outcome, step: int, rates: dict[str, float]) -> dict[str, Any]:
     """Which tensors have weights, or else gradients, with NaN or infinity"""
     params = model.named_params()
     weights = [name for name, param in params.items() if not np.isfinite(param.data).all()]
     gradients = [name for name, param in params.items() if not np.isfinite(param.grad).all()]
     finite_loss = all(math.isfinite(part.loss) for part in outcome.parts.values())
     what = "weights" if weights else "gradient" if finite_loss else "loss"
-    return {"kind": "nonfinite", "step": step, "what": what, "tensors": weights or gradients, "lr": lr}
+    return {"kind": "nonfinite", "step": step, "what": what, "tensors": weights or gradients, **rates}

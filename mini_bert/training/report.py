@@ -108,6 +108,8 @@ def model_card(run: FolderRun, state: State) -> str:
     corpus = ", ".join(names.get(name) or Path(name).name or name for name in config["data"]["corpus"])
     changes = ", ".join(f"{earlier['step']:,}" for earlier in config.get("earlier_lengths", []))
     extended = f"; the length of the run was changed after step {changes}" if changes else ""
+    history = read_run(run.path)
+    samples = (history.best or history.last("train")).get("averaged")
     results = measured(run.path, run.validation.sequences if run.validation else 0, settings.eval_sequences)
     return f"""# A{with_article(model.config.name)[1:]}, trained by mini-bert {config["versions"]["mini-bert"]}
 
@@ -117,11 +119,11 @@ sequences of {model.max_length} tokens, a vocabulary of {model.vocab_size:,}.
 | | |
 |---|---|
 | text | {corpus} |
-| tokens | {batches.tokens:,}, each seen {read_run(run.path).epochs:.1f} times |
+| tokens | {batches.tokens:,}, each seen {history.epochs:.1f} times |
 | start | {started(config)} |
 | steps | {state.step:,} of {settings.batch_size} sequences, in {duration(state.seconds)} |
 | learning rate | {rates(settings)}{extended} |
-{further_settings(settings)}{results}
+{further_settings(settings, samples)}{results}
 {batches.objective.summary}
 {learnt(config)}; its answers are guesses about words, not facts.
 
@@ -140,17 +142,23 @@ def rates(settings: TrainingConfig) -> str:
     peak = f"{settings.learning_rate:g}"
     if settings.optimizer == "muon":
         peak += f" (Adam) and {settings.muon_learning_rate or settings.learning_rate:g} (Muon, for matrices in blocks)"
-    course = WORDS[settings.schedule].format(settings.decay_share)
-    return f"{peak} at its peak, warm-up {settings.warmup:.0%}, {course}"
+    falls = WORDS[settings.schedule].format(settings.decay_share)
+    return f"{peak} at its peak, warm-up {settings.warmup:.0%}, {falls}"
 
 
-def further_settings(settings: TrainingConfig) -> str:
-    """Rows of the model card for what is not usual: averaged weights, and what changed during the run"""
+def further_settings(settings: TrainingConfig, samples: int | None = None) -> str:
+    """Rows of the model card for what is not usual: averaged weights, and what changed during the run
+
+    samples: how many the saved weights are the average of; None: older runs did not record it
+    """
     rows = []
-    if settings.average == "ema":
-        rows.append(("weights", f"a moving average, with a decay of {settings.ema_decay:g} per step"))
+    of = "" if samples is None else f", of {counted(samples, 'sample')}"
+    if settings.average != "none" and samples == 0:
+        rows.append(("weights", "of a single step: the best ones are from before the part of the run that is averaged"))
+    elif settings.average == "ema":
+        rows.append(("weights", f"a moving average, with a decay of {settings.ema_decay:g} per step{of}"))
     elif settings.average == "tail":
-        rows.append(("weights", f"the mean over the last {settings.tail_share:.0%} of the run"))
+        rows.append(("weights", f"the mean over the last {settings.tail_share:.0%} of the run{of}"))
     for name, what in (("batch", "sequences per step"), ("length", "tokens per sequence"), ("mask", "masked share")):
         start, share = getattr(settings, f"{name}_start"), getattr(settings, f"{name}_ramp")
         if start is not None:

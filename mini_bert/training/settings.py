@@ -15,6 +15,7 @@ from mini_bert.training.schedules import SCHEDULES
 MOST = {"steps": 99_999_999, "minutes": 525_600, "threads": 1024}
 
 OPTIMIZERS = ("adam", "muon")
+MUON = 2.0  # times Adam's usual learning rate, for both parts of Muon (docs/training.md)
 RAMPS = ("batch", "length", "mask")  # what can start lower, or higher, than it ends: training/ramps.py
 
 
@@ -39,7 +40,7 @@ class TrainingConfig:
     muon_learning_rate: float | None = None  # of these matrices, at its peak; None: learning_rate
     momentum: float = 0.95  # of Muon
     average: str = "none"  # "ema" or "tail": averaged weights are evaluated and saved (training/averaging.py)
-    average_every: int = 10  # steps between two samples for the average
+    average_every: int = 10  # steps between two samples for the average; fewer in short runs
     ema_decay: float = 0.998  # per step
     tail_share: float = 0.15  # of the run
     batch_start: int | None = None  # sequences per step at first; it grows to batch_size
@@ -52,6 +53,7 @@ class TrainingConfig:
     seed: int = 0
     log_every: int = 20  # steps
     eval_every: int = 250
+    eval_minutes: tuple[float, ...] = ()  # also after these minutes, at which a sweep compares its runs
     eval_sequences: int = 1024  # of held-out text, always the same with the same masks
     save_every: int = 250
     tensors_every: int = 250  # norms and distributions by tensor
@@ -99,6 +101,7 @@ class TrainingConfig:
         for name in ("activations", "moments", "weights"):
             check_kind(name, getattr(self, name))
         object.__setattr__(self, "checkpointing", check_checkpointing(self.checkpointing))
+        object.__setattr__(self, "eval_minutes", tuple(self.eval_minutes))  # JSON has lists
         if self.batch_size % self.micro_batch:
             raise ValueError(
                 f"batch_size {self.batch_size} is not a multiple of micro_batch {self.micro_batch}; "
@@ -116,6 +119,11 @@ class TrainingConfig:
                 f"average is {self.average!r} and weights is {self.weights!r}: an average changes by less than 16 bits "
                 'can resolve; choose weights="float32", or average="none"'
             )
+        if self.average == "tail" and self.steps is not None and self.tail_share * self.steps < 2:
+            raise ValueError(
+                f"tail_share is {self.tail_share:g}, which of {self.steps} steps is less than two: there is nothing to "
+                "average; choose a longer run, a larger tail_share, or another average"
+            )
         if self.length_start is not None:
             check_positive("length_start", self.length_start, 3)
         if self.mask_start is not None:
@@ -127,6 +135,10 @@ class TrainingConfig:
                     f"batch_start is {self.batch_start}, expected a multiple of micro_batch {self.micro_batch}, and at "
                     f"most batch_size {self.batch_size}; a smaller micro_batch allows a smaller start"
                 )
+
+    def evaluations_until(self, seconds: float) -> int:
+        """How many of `eval_minutes` have passed."""
+        return sum(60 * minutes <= seconds for minutes in self.eval_minutes)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

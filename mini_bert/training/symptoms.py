@@ -21,7 +21,7 @@ from mini_bert.evaluation.unigram_baseline import ABOVE, against, knows_frequenc
 from mini_bert.training.history import History, Record, finite
 
 PATIENCE = 3_000  # steps at the full learning rate; a shorter plateau is normal
-HIGH_LR = 5e-3  # Adam moves a weight by about the learning rate, and weights start near 0.07
+HIGH_LR = 5  # times the usual learning rate
 LARGE_UPDATE = 1e-2  # of a matrix, in one step
 VANISHED = 1e-3  # of the largest gradient among the blocks; 0.04 is normal
 EXPLODED = 10.0  # times the earlier gradient norm
@@ -55,7 +55,7 @@ def not_finite(history: History) -> Iterator[Finding]:
         lost = [record for record in history.of("train") if finite(record.get("loss")) is None]
         if not lost:
             return
-        found = {"step": lost[0]["step"], "what": "loss", "tensors": [], "lr": lost[0].get("lr")}
+        found = lost[0] | {"what": "loss"}
     step, tensors = found["step"], found.get("tensors") or []
     what = f"At step {step:,} the {found.get('what', 'loss')} was NaN or infinite"
     if tensors:
@@ -64,8 +64,8 @@ def not_finite(history: History) -> Iterator[Finding]:
     before = [norm for at, norm in zip(*history.series("train", "grad_norm_max"), strict=True) if at < step]
     if before:
         what += f"; the largest gradient norm just before was {number(before[-1])}"
-    lr = finite(found.get("lr")) or 0.0
-    what += f"; the learning rate was {number(lr)}."
+    rates = [number(rate) for name in ("lr", "muon_lr") if (rate := finite(found.get(name))) is not None]
+    what += f"; the learning rate was {' (Adam) and '.join(rates) or 0}{' (Muon)' if len(rates) > 1 else ''}."
     if step <= 1:
         why = "It happened in the first step, so the cause is the weights that were loaded, or the text."
         advice = f"Start without the loaded weights, or inspect them; {typed('gradcheck')} checks the mathematics."
@@ -74,9 +74,9 @@ def not_finite(history: History) -> Iterator[Finding]:
             "A number exceeded the range of float32 (3.4e38). The usual cause is a learning rate that is too high: "
             "each step overshoots, and the next gradient is larger."
         )
-        peak = max(history.peak_learning_rate, lr)
+        peak = history.peak_learning_rate
         advice = (
-            f"Start again with --learning-rate {number(gentler(peak))} instead of {number(peak)}, and --warmup 0.1. "
+            f"Start again with {history.rate_option} {number(gentler(peak))} instead of {number(peak)}, and --warmup 0.1. "
             "The last checkpoint was saved before this happened and is intact."
         )
     yield Finding("error", NOT_FINITE, what, why, advice)
@@ -84,7 +84,7 @@ def not_finite(history: History) -> Iterator[Finding]:
 
 def learning_rate_too_high(history: History) -> Iterator[Finding]:
     """The loss rises again or stays on the plateau, and the steps are visibly too large."""
-    _, losses = history.series("train", "loss")
+    _, losses = history.comparable()
     diverged = history.last("stop").get("reason") == "diverged"
     if not losses or (len(losses) < 4 and not diverged):
         return
@@ -94,20 +94,24 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
     high = baseline is not None and not history.uses_context(late)
     early = losses[len(losses) // 5 : max(1, 2 * len(losses) // 5)] or losses[:1]
     falls = late < mean(early) - 0.05  # not: than a little before, since every run flattens as its rate decays
-    grave = diverged or (peak > HIGH_LR and (rises or high))
+    learns = baseline is not None and falls and late < baseline  # down to the baseline, it is only word frequencies
+    too_high = peak > HIGH_LR * history.usual_rate
+    grave = diverged or (too_high and (rises or (high and not learns)))
     if not (grave or rises or (high and not falls and len(signs) >= 2)):
         return
     seen = f"The loss rose to {late:.2f} from {best:.2f}" if rises else f"The loss is {late:.2f}"
     if baseline is not None:
         seen += f"; the unigram baseline is {baseline:.2f}"
-    if peak > HIGH_LR:
-        signs.insert(0, f"the learning rate reached {number(peak)}; 0.001 is usual for a small BERT")
+    if too_high:
+        signs.insert(
+            0, f"the learning rate reached {number(peak)}; {number(history.usual_rate)} is usual for a small BERT"
+        )
     yield Finding(
         "error" if grave else "warning",
         TOO_HIGH,
         "; ".join([seen, *signs]) + ".",
-        f"{history.optimiser} moves every weight by about the learning rate in each step, however long the gradient "
-        "is, so clipping does not help. Weights start near 0.07. Steps that are large compared with that overshoot and "
+        "The learning rate decides how far a step moves the weights, however long the gradient is, so clipping does "
+        "not help. Weights start near 0.07. Steps that are large compared with that overshoot and "
         "undo what was learnt.",
         f"{history.rate_option} {number(gentler(peak))} --warmup 0.1, from a fresh start: such weights seldom recover.",
     )
@@ -139,7 +143,7 @@ def signs_of_large_steps(history: History) -> list[str]:
 def plateau(history: History) -> Iterator[Finding]:
     """Long after warm-up, the last third of the run is flat and close to the unigram baseline."""
     baseline = history.unigram_loss
-    steps, losses = history.series("train", "loss")
+    steps, losses = history.comparable()
     if baseline is None or len(losses) < 6:
         return
     recent = last_part(losses, 3)
@@ -163,7 +167,8 @@ def plateau(history: History) -> Iterator[Finding]:
         f"The {model} has learnt token frequencies{copying}. It does not use context yet. "
         "Small BERTs often stay here for 3,000 steps of 2,000 tokens, until attention has found the "
         "neighbouring tokens; then the loss falls quickly.",
-        "More --steps or --minutes. After more than 5,000 steps: a learning rate near 0.001 (0.002 stays longer), "
+        "More --steps or --minutes. After more than 5,000 steps: a learning rate near "
+        f"{number(history.usual_rate)} (twice that stays longer), "
         "small batches and short sequences at first, positions that start as sinusoids, and running text instead of "
         "lists or single sentences.",
     )
@@ -172,7 +177,7 @@ def plateau(history: History) -> Iterator[Finding]:
 def not_learning(history: History) -> Iterator[Finding]:
     """After hundreds of steps the model has not even learnt token frequencies."""
     baseline = history.unigram_loss
-    steps, losses = history.series("train", "loss")
+    steps, losses = history.comparable()
     if baseline is None or len(losses) < 6 or steps[-1] < 300 or history.end_of_warmup is None:
         return
     recent, peak = last_part(losses, 4), history.peak_learning_rate
@@ -186,7 +191,7 @@ def not_learning(history: History) -> Iterator[Finding]:
         f"and hardly falls. The highest learning rate was {number(peak)}.",
         "Token frequencies alone give the unigram baseline, and a few hundred steps are enough to learn them. "
         + ("The learning rate is too low." if low else "It is not the learning rate, which is high enough."),
-        "--learning-rate 0.001"
+        f"--learning-rate {number(history.usual_rate)}"
         if low
         else f"Look at the text ({typed('data show')}) and the tokenizer ({typed('tokenizer show')}), and run "
         f"{typed('simple-test')}, which checks that one step lowers the loss.",
@@ -211,7 +216,7 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
                 + (f" It is largest in {where}." if where else ""),
                 "A small change of the weights now changes the loss a lot. Clipping limits the length of each step, "
                 "but the few largest gradients decide its direction, and the other weights learn nothing.",
-                f"--learning-rate {number(gentler(history.peak_learning_rate))} and a longer --warmup; if it starts at "
+                f"{history.rate_option} {number(gentler(history.peak_learning_rate))} and a longer --warmup; if it starts at "
                 "one step, look for a line that repeats endlessly in the text of that step.",
             )
     blocks = {layer: norm for layer, norm in layers.items() if layer.startswith("block")}
@@ -220,14 +225,16 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
         lost = {layer: norm for layer, norm in blocks.items() if norm < VANISHED * blocks[top]}
         if lost:
             small = ", ".join(f"{layer} {number(norm)}" for layer, norm in lost.items())
+            lost_in = "Adam rescales gradients, but not below its epsilon (1e-8), so these layers hardly change."
+            if history.optimiser == "Muon":
+                lost_in = "Muon moves their matrices as far as others, but so small a gradient is mostly rounding."
             yield Finding(
                 "warning",
                 VANISHING,
                 f"Gradient norms at the last record: {small}; but {top} {number(blocks[top])}.",
-                "These layers get less than a thousandth of the gradient of the largest; a twentieth is normal. Adam "
-                "rescales gradients, but not below its epsilon (1e-8), so these layers hardly change. In post-norm "
-                "BERTs the cause is weights above them that have grown too large.",
-                "A lower --learning-rate with a longer --warmup, from a fresh start; fewer layers. "
+                f"These layers get less than a thousandth of the gradient of the largest; a twentieth is normal. {lost_in} "
+                "In post-norm BERTs the cause is weights above them that have grown too large.",
+                f"A lower {history.rate_option} with a longer --warmup, from a fresh start; fewer layers. "
                 f"{typed('plot', history.run)} draws the gradients by tensor.",
             )
 

@@ -58,13 +58,15 @@ def run(
     epochs=2.0,
     reason="done",
     end=(),
+    masks=None,
+    muon_lr=None,
     **start,
 ):
     """A made-up run folder."""
     rng = random.Random(0)
     records = [
         {"kind": "start", "step": 0, "steps": steps, "unigram_loss": U, "tokens_per_step": 2048, "mask_prob": 0.15}
-        | {"train_tokens": 3_200_000, "vocab_size": 8192}
+        | {"train_tokens": 3_200_000, "vocab_size": 8192, "optimizer": "muon" if muon_lr else "adam"}
         | start
     ]
     for step in range(every, steps + 1, every):
@@ -73,6 +75,8 @@ def run(
             {"kind": "train", "step": step, "loss": value, "accuracy": 0.2, "lr": lr * min(1, step / 400)}
             | {"grad_norm": norm(step), "grad_norm_max": 1.5 * norm(step), "clipped": clipped}
             | {"epoch": epochs * step / steps, "seconds": 0.06 * step}
+            | ({"mask_prob": masks(step)} if masks else {})
+            | ({"muon_lr": muon_lr * min(1, step / 400)} if muon_lr else {})
         )
         if step % 500 == 0:
             held = value + gap(step)
@@ -253,6 +257,40 @@ def test_a_diverged_run(tmp_path):
     """A run that training/loop.py stopped after its first record is explained, too."""
     folder = run(tmp_path, loss=lambda step: 40.0, steps=50, lr=0.5, reason="diverged")
     assert found(folder)[TOO_HIGH].level == "error"
+
+
+@pytest.mark.parametrize(("optimizer", "lr"), [("adam", 6e-3), ("muon", 9e-3), ("muon", 12e-3)])
+def test_a_high_rate_that_learns_is_no_error(tmp_path, optimizer, lr):
+    """A loss that falls steadily, and below the unigram baseline, though it does not show context yet."""
+    folder = run(tmp_path, loss=lambda step: 8.2 - 2.3 * (step / 1200) ** 0.5, steps=1200, lr=lr, optimizer=optimizer)
+    assert not grave(folder)
+    folder = run(tmp_path, loss=resting, lr=lr, optimizer=optimizer)  # twice Adam's rates are usual for Muon
+    assert (TOO_HIGH in grave(folder)) == (lr != 9e-3)
+
+
+def test_advice_names_the_option_that_was_too_high(tmp_path):
+    """If Muon's own rate is the higher one, after NaN and exploding gradients, too, even before the first record."""
+    lost = {"kind": "nonfinite", "step": 173, "what": "gradient", "tensors": [], "lr": 1e-3, "muon_lr": 0.2}
+    for steps in (150, 0):
+        finding = found(run(tmp_path, steps=steps, every=10, end=[lost], reason="nonfinite", optimizer="muon"))[
+            NOT_FINITE
+        ]
+        assert "was 0.001 (Adam) and 0.2 (Muon)." in finding.what
+        assert "with --muon-lr 0.001 instead of 0.2" in finding.try_
+    folder = run(tmp_path, norm=lambda step: math.exp(step / 600), gradients=(900.0, 30.0, 2.0), muon_lr=0.02)
+    assert found(folder)[EXPLODING].try_.startswith("--muon-lr 0.001 and")
+    folder = run(tmp_path, gradients=(1e-6, 0.05, 0.2), muon_lr=1e-3)
+    assert "Muon moves" in found(folder)[VANISHING].why and "--learning-rate" in found(folder)[VANISHING].try_
+
+
+@pytest.mark.parametrize("moving", [True, False])
+def test_a_changing_task_is_no_symptom(tmp_path, moving):
+    """A training loss at another mask rate is compared with nothing: held-out text is always masked alike."""
+    masks = (lambda step: 0.05 + 0.1 * step / 4000) if moving else None
+    folder = run(tmp_path, loss=lambda step: 4 + step / 2000, gap=lambda step: 0.5 - step / 1500, masks=masks)
+    assert (TOO_HIGH in grave(folder)) != moving
+    folder = run(tmp_path, loss=lambda step: 5 - step / 2000, gap=lambda step: step / 2500, masks=masks)
+    assert (OVERFITTING in grave(folder)) != moving
 
 
 def test_exploding_gradients(tmp_path):
