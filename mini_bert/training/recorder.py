@@ -56,7 +56,8 @@ class Recorder:
         self.records.append(record)
 
     def judge(self, state: State, parts: dict[str, Evaluation], more: Record) -> bool:
-        """Record an evaluation on held-out text, and `more` about it. Returns whether it is the best so far, to be saved at once."""
+        """Record an evaluation on held-out text, and `more` about it. Returns whether it is the best so far, which is
+        saved at once."""
         result, *_ = parts.values()
         record = {"kind": "eval", "step": state.step, **result._asdict(), **more}
         for name in list(parts)[1:]:

@@ -44,9 +44,9 @@ def train_record(state: State, settings: TrainingConfig, lr: float, batches: Any
     speed = (state.tokens - state.tokens_before) / max(state.seconds - state.seconds_before, 1e-9)
     state.tokens_before, state.seconds_before = state.tokens, state.seconds
     return {
-        "kind": "train", "step": state.step, **means, **rates(settings, lr), "grad_norm_max": highest, "tokens": state.tokens,
-        "tokens_per_second": round(speed, 1), "seconds": round(state.seconds, 2), "eta": round(max(eta, 0.0), 1),
-        "memory_mb": memory_mb(), "epoch": round(getattr(batches, "epoch", 0.0), 4),
+        "kind": "train", "step": state.step, **means, **rates(settings, lr), "grad_norm_max": highest,
+        "tokens": state.tokens, "tokens_per_second": round(speed, 1), "seconds": round(state.seconds, 2),
+        "eta": round(max(eta, 0.0), 1), "memory_mb": memory_mb(), "epoch": round(getattr(batches, "epoch", 0.0), 4),
     }  # fmt: skip
 
 

@@ -76,8 +76,8 @@ def not_finite(history: History) -> Iterator[Finding]:
         )
         peak = history.peak_learning_rate
         advice = (
-            f"Start again with {history.rate_option} {number(gentler(peak))} instead of {number(peak)}, and --warmup 0.1. "
-            "The last checkpoint was saved before this happened and is intact."
+            f"Start again with {history.rate_option} {number(gentler(peak))} instead of {number(peak)}, and "
+            "--warmup 0.1. The last checkpoint was saved before this happened and is intact."
         )
     yield Finding("error", NOT_FINITE, what, why, advice)
 
@@ -216,8 +216,8 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
                 + (f" It is largest in {where}." if where else ""),
                 "A small change of the weights now changes the loss a lot. Clipping limits the length of each step, "
                 "but the few largest gradients decide its direction, and the other weights learn nothing.",
-                f"{history.rate_option} {number(gentler(history.peak_learning_rate))} and a longer --warmup; if it starts at "
-                "one step, look for a line that repeats endlessly in the text of that step.",
+                f"{history.rate_option} {number(gentler(history.peak_learning_rate))} and a longer --warmup; if it "
+                "starts at one step, look for a line that repeats endlessly in the text of that step.",
             )
     blocks = {layer: norm for layer, norm in layers.items() if layer.startswith("block")}
     if blocks and 0 < max(blocks.values()) < math.inf:
@@ -232,8 +232,8 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
                 "warning",
                 VANISHING,
                 f"Gradient norms at the last record: {small}; but {top} {number(blocks[top])}.",
-                f"These layers get less than a thousandth of the gradient of the largest; a twentieth is normal. {lost_in} "
-                "In post-norm BERTs the cause is weights above them that have grown too large.",
+                "These layers get less than a thousandth of the gradient of the largest; a twentieth is normal. "
+                f"{lost_in} In post-norm BERTs the cause is weights above them that have grown too large.",
                 f"A lower {history.rate_option} with a longer --warmup, from a fresh start; fewer layers. "
                 f"{typed('plot', history.run)} draws the gradients by tensor.",
             )
